@@ -1,0 +1,76 @@
+# Plain `make` lists the targets. A fresh machine needs Python 3.11 or newer, pip, make and git.
+#   PYTHON   the interpreter for a new virtual environment
+#   VENV     the folder of that environment; use one per interpreter
+#   WORKERS  how many test processes run side by side; each starts its own PostgreSQL
+#   ARGS     handed on to pytest, the benchmark or the demo
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+ARGS ?=
+
+BIN = $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# A test process per core, each with its own server; tests that must not meet are put into one process with
+# @pytest.mark.xdist_group, which only the loadgroup distribution honours.
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+CORE = $(VENV)/.leasehold-core
+DEV = $(VENV)/.leasehold-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench soak docs clean interpreter
+
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+demo: $(CORE) ## a worker and a few jobs in an embedded database; nothing to set up
+	$(BIN)/python -m leasehold demo $(ARGS)
+
+test: $(DEV) ## the test suite, on SQLite and a real PostgreSQL that it starts itself
+	$(PYTEST) $(ARGS)
+
+check: $(DEV) docs ## lint, formatting, types, generated files and links
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+
+bench: $(DEV) ## the benchmarks
+	$(BIN)/python -m bench $(ARGS)
+
+soak: $(DEV) ## the long runs that `make test` leaves out
+	$(BIN)/python -m pytest -m soak $(ARGS)
+
+docs: $(DEV) ## are generated texts current, and does every link in the documents lead somewhere
+	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m tools.check_docs
+
+clean: ## remove what builds and test runs leave behind; virtual environments stay
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests tools bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# What a user gets: the core dependencies only.
+$(CORE): pyproject.toml constraints.txt | interpreter
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) -e .
+	@touch $(CORE)
+
+# What a contributor needs: every extra, the tools and the PostgreSQL servers.
+$(DEV): pyproject.toml constraints.txt | interpreter
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) -e '.[all,dev]'
+	@touch $(CORE) $(DEV)
+
+# An existing environment is used as it is, unless an interpreter was asked for and it is another one.
+interpreter:
+	@if [ -x $(BIN)/python ]; then \
+	    if [ "$(origin PYTHON)" != file ] && [ "$$($(BIN)/python -V 2>&1)" != "$$($(PYTHON) -V 2>&1)" ]; then \
+	        echo "$(VENV) was made with $$($(BIN)/python -V 2>&1), but PYTHON=$(PYTHON) was asked for." >&2; \
+	        echo "Give it a folder of its own, such as VENV=.venv-$(notdir $(PYTHON))." >&2; \
+	        exit 1; \
+	    fi; \
+	elif ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "Leasehold needs Python 3.11 or newer, and \"$(PYTHON) -V\" says: $$($(PYTHON) -V 2>&1 | head -n 1)" >&2; \
+	    echo "Name another interpreter with PYTHON=, by its command or its path." >&2; \
+	    exit 1; \
+	fi

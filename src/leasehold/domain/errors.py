@@ -1,0 +1,177 @@
+"""Every error a user can meet, as one tree.
+
+    LeaseholdError
+    ├── InvalidInput                 the call was wrong; nothing was stored
+    │   ├── InvalidArguments         a task's arguments do not fit its signature
+    │   ├── Unstorable               a value no store can keep (NaN, NUL, lone surrogate, too large)
+    │   ├── UnknownTask              no task of that name is registered
+    │   └── InvalidTask              a task's own declaration is wrong
+    ├── JobError                     the call was right; the job says no
+    │   ├── JobNotFound
+    │   ├── Refused                  not in this state
+    │   ├── DuplicateJob             its unique key is held by another job
+    │   ├── LeaseLost                the write came from somebody who no longer holds the lease
+    │   └── JobNotSucceeded          its result was asked for, and it ended otherwise
+    ├── WaitTimedOut                 the job did not come to rest in time
+    └── StoreError                   the database says no
+        ├── DatabaseUnreachable
+        ├── DriverMissing
+        ├── DatabaseTooOld
+        ├── SchemaOutdated           migrations are missing
+        └── SchemaTooNew             the schema was written by a newer Leasehold
+
+An error carries its facts as attributes; its text names the field and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class LeaseholdError(Exception):
+    """The root: `except LeaseholdError` catches everything that Leasehold raises on purpose."""
+
+
+class InvalidInput(LeaseholdError, ValueError):
+    """A value was refused before anything was stored. `field` names it, `remedy` says what would do."""
+
+    def __init__(self, field: str, problem: str, remedy: str) -> None:
+        self.field = field
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{field}: {problem}; {remedy}" if remedy else f"{field}: {problem}")
+
+
+class InvalidArguments(InvalidInput):
+    """The arguments do not fit the task's signature. `problems` maps each field to what is wrong with it."""
+
+    def __init__(self, task: str, problems: Mapping[str, str]) -> None:
+        self.task = task
+        self.problems = dict(problems)
+        first = next(iter(self.problems), "arguments")
+        told = "; ".join(f"{field}: {problem}" for field, problem in self.problems.items())
+        super().__init__(first, f"task {task!r} refused its arguments ({told})", "see the task's signature")
+
+
+class Unstorable(InvalidInput):
+    """The value cannot be kept as JSON with the same meaning on every store."""
+
+
+class UnknownTask(InvalidInput):
+    """No task of that name is registered on this app."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        self.name = name
+        self.known = sorted(known)
+        listed = ", ".join(self.known[:10]) or "none"
+        super().__init__("task", f"no task is named {name!r}", f"register it with @app.task; known: {listed}")
+
+
+class InvalidTask(InvalidInput):
+    """A task's declaration is wrong: a template names an unknown argument, a heartbeat does not fit its lease."""
+
+
+class JobError(LeaseholdError):
+    """The job says no. `job_id` names it."""
+
+    def __init__(self, job_id: str, message: str) -> None:
+        self.job_id = job_id
+        super().__init__(message)
+
+
+class JobNotFound(JobError, LookupError):
+    def __init__(self, job_id: str) -> None:
+        super().__init__(job_id, f"no job has the id {job_id}; it may have been pruned")
+
+
+class Refused(JobError):
+    """The verb does not apply in the job's present state; nothing was changed."""
+
+    def __init__(self, job_id: str, verb: str, state: str, why: str = "") -> None:
+        self.verb = verb
+        self.state = state
+        self.why = why
+        super().__init__(job_id, f"cannot {verb} job {job_id}: it is {state}" + (f"; {why}" if why else ""))
+
+
+class DuplicateJob(JobError):
+    """Another job holds the unique key. `job_id` is the holder's."""
+
+    def __init__(self, job_id: str, kind: str, unique_key: str) -> None:
+        self.kind = kind
+        self.unique_key = unique_key
+        super().__init__(job_id, f"the unique key {unique_key!r} of task {kind!r} is held by job {job_id}")
+
+
+class LeaseLost(JobError):
+    """The lease named by this token is gone: the write was refused, its successor's counts."""
+
+    def __init__(self, job_id: str, token: int) -> None:
+        self.token = token
+        super().__init__(job_id, f"lease {token} on job {job_id} is lost; the write was refused")
+
+
+class JobNotSucceeded(JobError):
+    """The result was asked for, and the job ended otherwise."""
+
+    def __init__(self, job_id: str, state: str, error: str | None) -> None:
+        self.state = state
+        self.error = error
+        super().__init__(job_id, f"job {job_id} is {state}" + (f": {error}" if error else ""))
+
+
+class WaitTimedOut(LeaseholdError, TimeoutError):
+    def __init__(self, job_id: str, seconds: float, state: str) -> None:
+        self.job_id = job_id
+        self.seconds = seconds
+        self.state = state
+        super().__init__(f"job {job_id} is still {state} after {seconds:g} s")
+
+
+class StoreError(LeaseholdError):
+    """The database says no."""
+
+
+class DatabaseUnreachable(StoreError):
+    def __init__(self, store: str, cause: str) -> None:
+        self.store = store
+        self.cause = cause
+        super().__init__(f"cannot reach {store}: {cause}; check that it runs and that the URL is right")
+
+
+class DriverMissing(StoreError):
+    def __init__(self, driver: str, extra: str) -> None:
+        self.driver = driver
+        self.extra = extra
+        super().__init__(f"{driver} is not installed; run: pip install 'leasehold[{extra}]'")
+
+
+class DatabaseTooOld(StoreError):
+    def __init__(self, database: str, found: str, needed: str) -> None:
+        self.database = database
+        self.found = found
+        self.needed = needed
+        super().__init__(f"{database} {found} is too old; Leasehold needs {needed} or later")
+
+
+class SchemaOutdated(StoreError):
+    def __init__(self, store: str, found: int, needed: int) -> None:
+        self.store = store
+        self.found = found
+        self.needed = needed
+        what = (
+            "has no Leasehold schema"
+            if found == 0
+            else f"has schema version {found}, this code needs {needed}"
+        )
+        super().__init__(f"{store} {what}; run app.upgrade() once, before the workers start")
+
+
+class SchemaTooNew(StoreError):
+    def __init__(self, store: str, found: int, known: int) -> None:
+        self.store = store
+        self.found = found
+        self.known = known
+        super().__init__(
+            f"{store} has schema version {found}, this code knows {known}; upgrade the leasehold package"
+        )

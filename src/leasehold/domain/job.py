@@ -1,0 +1,160 @@
+"""A job as its row tells it, and what is needed to make one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from leasehold.domain.retry import DEFAULT_POLICY, Policy
+from leasehold.domain.states import Flag, State
+
+UniqueFor = Literal["live", "ever"]
+OnDuplicate = Literal["return", "replace", "raise"]
+
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
+DEFAULT_LEASE = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """What a producer hands to the store. Times are durations from the store's own now, or the user's instants."""
+
+    id: str
+    kind: str
+    args: str
+    """Encoded JSON object."""
+    queue: str = "default"
+    priority: int = 0
+    delay: float = 0.0
+    at: datetime | None = None
+    """The user's own due time; wins over `delay`."""
+    hold: bool = False
+    lane: str | None = None
+    unique_key: str | None = None
+    unique_for: UniqueFor = "live"
+    on_duplicate: OnDuplicate = "return"
+    lease_seconds: float = DEFAULT_LEASE
+    policy: Policy = DEFAULT_POLICY
+    group: str | None = None
+    tags: tuple[str, ...] = ()
+    deadline: float | None = None
+    """Seconds the whole job may take from its enqueue on."""
+    start_by: float | None = None
+    """Seconds from its enqueue on within which it must have started."""
+    retry_of: str | None = None
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The row. The store gives and takes all of it; only `settle` and the operator's verbs make a new one."""
+
+    id: str
+    seq: int
+    kind: str
+    queue: str
+    gate: int
+    priority: int
+    state: State
+    reason: str | None = None
+    args: str
+    policy: Policy = DEFAULT_POLICY
+    created_at: datetime
+    available_at: datetime
+    lane: str | None = None
+    lane_at: datetime | None = None
+    halts_lane: bool = False
+    lease_owner: str | None = None
+    lease_expires_at: datetime | None = None
+    lease_seconds: float = DEFAULT_LEASE
+    lease_token: int = 0
+    attempt: int = 0
+    failures: int = 0
+    crashes: int = 0
+    stop_requested: Flag | None = None
+    execution_site: str | None = None
+    execution_name: str | None = None
+    execution_started_at: datetime | None = None
+    first_started_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    settled_by: str | None = None
+    settled_token: int | None = None
+    result: str | None = None
+    result_ref: str | None = None
+    error: str | None = None
+    unique_key: str | None = None
+    unique_for: UniqueFor = "live"
+    group_name: str | None = None
+    tags: tuple[str, ...] = field(default=())
+    held: bool = False
+    unmet: int = 0
+    deadline_at: datetime | None = None
+    start_by: datetime | None = None
+    retry_of: str | None = None
+    trace: str | None = None
+
+    @property
+    def orphan(self) -> bool:
+        """Running with no owner: its execution may live on, and it still holds its lane."""
+        return self.state is State.RUNNING and self.lease_owner is None
+
+
+class Grant(NamedTuple):
+    """One lease: what a worker needs to run a claimed or adopted job. `id` and `token` name exactly one grant."""
+
+    id: str
+    token: int
+    attempt: int
+    kind: str
+    queue: str
+    args: str
+    lease_seconds: float
+    policy: str | None
+    lane: str | None
+    group_name: str | None
+    failures: int
+    crashes: int
+    stop_requested: str | None
+    deadline_at: datetime | None
+    trace: str | None
+    execution_site: str | None
+    execution_name: str | None
+    execution_started_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What a beat learned about one lease that is still held."""
+
+    id: str
+    stop_requested: Flag | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A reaper's first look at a missed lease. It may be acted on once ttl/3 has passed on the looker's own clock
+    and neither token nor expiry has moved."""
+
+    id: str
+    token: int
+    expires_at: datetime
+    lease_seconds: float
+    owner: str
+    alone: bool
+    seen_at: float
+    """The looker's monotonic clock."""
+
+    def ripe(self, monotonic: float) -> bool:
+        return monotonic - self.seen_at >= self.lease_seconds / 3
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    key: str
+    text: str
+    schema: str | None
+    answer: str | None
+    asked_at: datetime
+    closed_at: datetime | None

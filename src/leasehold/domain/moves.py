@@ -1,0 +1,41 @@
+"""A decided change of one job: the row as it shall be, and what goes with it in the same transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from leasehold.domain.job import Job
+from leasehold.domain.outcome import Asked
+from leasehold.domain.states import FINAL, HALTED, State
+
+ERROR_LIMIT = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`job` is the whole row after the move; `event` names it in the history (None: the row itself tells it)."""
+
+    before: Job
+    job: Job
+    event: str | None
+    actor: str | None = None
+    detail: str | None = None
+    asks: Asked | None = None
+
+    @property
+    def closes_questions(self) -> bool:
+        return self.job.state in FINAL and self.before.state not in FINAL
+
+
+def finish_time(state: State, now: datetime) -> datetime | None:
+    """Paused is an interruption, not an end."""
+    return now if state in FINAL or (state in HALTED and state is not State.PAUSED) else None
+
+
+def clean_error(text: str) -> str:
+    """An error text that every store accepts: no NUL, no lone surrogate, at most 16 KiB of UTF-8."""
+    encoded = text.replace("\x00", "\ufffd").encode("utf-8", "replace")
+    if len(encoded) <= ERROR_LIMIT:
+        return encoded.decode("utf-8")
+    return encoded[: ERROR_LIMIT - 16].decode("utf-8", "ignore") + " … (cut)"

@@ -1,0 +1,133 @@
+"""The operator's verbs, decided on the row as it stands. Each returns the move, or refuses with the present state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from leasehold.domain.errors import Refused
+from leasehold.domain.job import Job
+from leasehold.domain.moves import Move, clean_error, finish_time
+from leasehold.domain.states import Event, Flag, State, allowed, stronger
+
+
+def _check(job: Job, event: Event) -> None:
+    if not allowed(job.state, event):
+        raise Refused(job.id, event.value, job.state.value)
+
+
+def _told(reason: str | None) -> str | None:
+    return None if reason is None else clean_error(reason)
+
+
+def cancel(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
+    """At once, or for a running job a flag: the token stays, because the owner has to stop the work."""
+    _check(job, Event.CANCEL)
+    if job.state is State.RUNNING:
+        return _flagged(job, Flag.CANCEL, "cancel_requested", actor, reason)
+    after = replace(
+        job,
+        state=State.CANCELLED,
+        finished_at=finish_time(State.CANCELLED, now),
+        halts_lane=False,
+        reason=_told(reason),
+        held=False,
+    )
+    return Move(job, after, "cancelled", actor, reason)
+
+
+def pause(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
+    _check(job, Event.PAUSE)
+    if job.state is State.RUNNING:
+        return _flagged(job, Flag.PAUSE, "pause_requested", actor, reason)
+    after = replace(job, state=State.PAUSED, reason=_told(reason), held=False)
+    return Move(job, after, "paused", actor, reason)
+
+
+def finish(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
+    """Let a running job end without another try."""
+    if job.state is not State.RUNNING:
+        raise Refused(job.id, "finish", job.state.value)
+    return _flagged(job, Flag.FINISH, "finish_requested", actor, reason)
+
+
+def resume(
+    job: Job,
+    *,
+    now: datetime,
+    actor: str | None = None,
+    args: str | None = None,
+) -> Move:
+    """The same job goes on: failures and crashes back to 0, attempt and token go on, due now, place kept."""
+    _check(job, Event.RESUME)
+    if job.state is State.RUNNING:
+        if job.stop_requested is not Flag.PAUSE:
+            raise Refused(job.id, "resume", job.state.value, "no pause was asked for")
+        return Move(job, replace(job, stop_requested=None, reason=None), "pause_withdrawn", actor)
+    # A lane that has gone on without this job owes it no first place; one that it blocked does.
+    passed = job.state is not State.PAUSED and not job.halts_lane
+    after = replace(
+        job,
+        state=State.PENDING if job.unmet else State.QUEUED,
+        reason=None,
+        failures=0,
+        crashes=0,
+        finished_at=None,
+        halts_lane=False,
+        available_at=min(job.available_at, now),
+        lane_at=min(job.available_at, now) if passed and job.lane is not None else job.lane_at,
+        args=job.args if args is None else args,
+    )
+    return Move(job, after, "resumed", actor)
+
+
+def resolve(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
+    """The failure stays on record; the lane goes on."""
+    _check(job, Event.RESOLVE)
+    return Move(job, replace(job, halts_lane=False), "resolved", actor, reason)
+
+
+def release(job: Job, *, now: datetime, actor: str | None = None) -> Move:
+    """Lift the hold. A job that still waits for others stays pending until they are done."""
+    _check(job, Event.RELEASE)
+    if not job.held:
+        raise Refused(job.id, "release", job.state.value, f"it waits for {job.unmet} unfinished job(s)")
+    after = replace(job, held=False)
+    if not job.unmet:
+        due = max(job.available_at, now)
+        after = replace(
+            after, state=State.QUEUED, available_at=due, lane_at=None if job.lane is None else due
+        )
+    return Move(job, after, "released", actor)
+
+
+def answer(job: Job, *, now: datetime, actor: str | None = None) -> Move:
+    """A waiting job is due at once, in its old place; a paused one keeps the answer for its resume."""
+    _check(job, Event.ANSWER)
+    if job.state is State.PAUSED:
+        return Move(job, job, "answered", actor)
+    after = replace(job, state=State.QUEUED, reason=None, available_at=min(job.available_at, now))
+    return Move(job, after, "answered", actor)
+
+
+def claim(job: Job, *, owner: str, now: datetime, lane_start: datetime) -> Job:
+    """The row after a claim; the set-based claim statements write the same."""
+    return replace(
+        job,
+        state=State.RUNNING,
+        reason=None,
+        lease_owner=owner,
+        lease_token=job.lease_token + 1,
+        attempt=job.attempt + 1,
+        started_at=now,
+        first_started_at=job.first_started_at or now,
+        lane_at=lane_start if job.lane is not None else None,
+    )
+
+
+def _flagged(job: Job, flag: Flag, event: str, actor: str | None, reason: str | None) -> Move:
+    wanted = stronger(job.stop_requested, flag)
+    if wanted is not flag:
+        # A weaker wish changes nothing, not even the reason that the stronger one gave.
+        return Move(job, job, event, actor, reason)
+    return Move(job, replace(job, stop_requested=flag, reason=_told(reason)), event, actor, reason)

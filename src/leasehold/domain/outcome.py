@@ -1,0 +1,109 @@
+"""How a run ended: one frozen value per case. `settle` is the only reader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    result: str | None = None
+    """Encoded JSON."""
+    result_ref: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception, or an execution that vanished. `final` when no retry may follow."""
+
+    error: str
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptTimedOut:
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed:
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The handler was stopped before its end. With `pause` it comes to rest paused, as a drain may ask."""
+
+    reason: str | None = None
+    pause: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """Given back unharmed: drained before its end, or no handler for its kind here."""
+
+    reason: str | None = None
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """An external run whose worker drains: it lives on as an orphan until it is adopted."""
+
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The lease was missed, as the reaper sees it. `alone`: no other job shared the dead process."""
+
+    alone: bool = True
+    error: str = "the lease was lost: its worker died, froze or was cut off"
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """The child that ran the job died by a signal; its worker lives and says so."""
+
+    error: str
+    alone: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """Asked to be run again later, at no cost."""
+
+    delay: float
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Parked for an answer."""
+
+    key: str
+    text: str
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Breached:
+    """Over budget: never retried."""
+
+    error: str
+
+
+Outcome = (
+    Success
+    | Failure
+    | AttemptTimedOut
+    | DeadlinePassed
+    | Stopped
+    | HandedBack
+    | Detached
+    | Lost
+    | Crashed
+    | Snoozed
+    | Asked
+    | Breached
+)

@@ -1,0 +1,64 @@
+"""When an attempt that went wrong is tried again, and after how long."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, Literal
+
+OnLost = Literal["retry", "fail", "adopt"]
+OnFailure = Literal["halt", "skip"]
+OnBreach = Literal["fail", "pause", "cap"]
+
+CRASHES_ALONE = 3
+CRASHES_SHARED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a task says about endings. It travels with the job, so that a reaper that has never heard of the task
+    decides as its owner would."""
+
+    max_attempts: int = 3
+    max_crashes: int | None = None
+    backoff: float = 2.0
+    max_delay: float = 300.0
+    on_lost: OnLost = "retry"
+    count_lost: bool = False
+    on_failure: OnFailure = "halt"
+    on_breach: OnBreach = "fail"
+
+    def dump(self) -> str | None:
+        """Only what differs from the defaults, so that a plain job carries nothing."""
+        odd = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return json.dumps(odd, sort_keys=True) if odd else None
+
+    @staticmethod
+    def load(text: str | None) -> Policy:
+        return DEFAULT_POLICY if text is None else _parse(text)
+
+    def crash_limit(self, alone: bool) -> int:
+        """A bystander is not poison: a job that shared the dead process may have been killed by its neighbour."""
+        if self.max_crashes is not None:
+            return self.max_crashes
+        return CRASHES_ALONE if alone else CRASHES_SHARED
+
+
+DEFAULT_POLICY = Policy()
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> Policy:
+    known = {f.name for f in fields(Policy)}
+    values: dict[str, Any] = {name: value for name, value in json.loads(text).items() if name in known}
+    return Policy(**values)
+
+
+def backoff_delay(policy: Policy, tries: int, jitter: float) -> float:
+    """Seconds to wait after the `tries`-th failure: doubling, capped, spread over its upper half by `jitter` (0..1)
+    so that jobs which failed together do not come back together."""
+    if policy.backoff <= 0 or tries < 1:
+        return 0.0
+    full = min(policy.max_delay, policy.backoff * 2.0 ** min(tries - 1, 60))
+    return full * (0.5 + 0.5 * jitter)

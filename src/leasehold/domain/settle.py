@@ -1,0 +1,208 @@
+"""`settle` decides every ending: a worker's, the reaper's, a hand-back's. SQL only writes what it returns.
+
+The table (rows: how the run ended; columns: the stop that was asked for):
+
+    outcome                            no flag        finish       pause        cancel
+    success                            succeeded      succeeded    succeeded    succeeded
+    failure, retries left              queued         cancelled    paused       cancelled
+    failure, exhausted                 failed         failed       failed       cancelled
+    attempt time-out                   as failure, or timed_out    timed_out    cancelled
+                                       timed_out
+    whole-job deadline                 timed_out      timed_out    timed_out    cancelled
+    stopped, handed back, lost: retry  queued         cancelled    paused       cancelled
+    lost: fail                         failed         failed       failed       cancelled
+    lost: adopt; external at drain     orphan, flag kept
+    snooze                             queued         cancelled    paused       cancelled
+    question                           waiting        cancelled    paused       cancelled
+    budget breach                      by on_breach   failed       by on_breach cancelled
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from leasehold.domain.job import Job
+from leasehold.domain.moves import Move, clean_error, finish_time
+from leasehold.domain.outcome import (
+    Asked,
+    AttemptTimedOut,
+    Breached,
+    Crashed,
+    DeadlinePassed,
+    Detached,
+    Failure,
+    HandedBack,
+    Lost,
+    Outcome,
+    Snoozed,
+    Stopped,
+    Success,
+)
+from leasehold.domain.retry import Policy, backoff_delay
+from leasehold.domain.states import Flag, State, stronger
+
+
+def settle(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float = 0.0) -> Move:
+    """Decide what becomes of a running job. `jitter` (0..1) spreads the retries."""
+    flag = job.stop_requested
+    match outcome:
+        case Success():
+            return _succeeded(job, outcome, now)
+        case Failure() | AttemptTimedOut():
+            return _failed(job, outcome, policy, flag, now, jitter)
+        case DeadlinePassed():
+            state = State.CANCELLED if flag is Flag.CANCEL else State.TIMED_OUT
+            return _end(job, state, "timed_out", policy, now, error=outcome.error)
+        case Stopped():
+            wanted = stronger(flag, Flag.PAUSE) if outcome.pause else flag
+            return _requeue(job, wanted, "stopped", policy, now, reason=outcome.reason)
+        case HandedBack():
+            return _requeue(job, flag, "handed_back", policy, now, reason=outcome.reason, delay=outcome.delay)
+        case Detached():
+            if job.execution_site is None:
+                return _requeue(job, flag, "handed_back", policy, now, reason=outcome.reason)
+            return _orphan(job, job, "detached", outcome.reason)
+        case Lost() | Crashed():
+            return _lost(job, outcome, policy, flag, now, jitter)
+        case Snoozed():
+            return _requeue(job, flag, "snoozed", policy, now, delay=outcome.delay, error=outcome.error)
+        case Asked():
+            if flag is None:
+                return replace(_end(job, State.WAITING, "asked", policy, now), asks=outcome)
+            move = _requeue(job, flag, "asked", policy, now)
+            return replace(move, asks=outcome) if move.job.state is State.PAUSED else move
+        case Breached():
+            return _breached(job, outcome, policy, flag, now)
+        case _:
+            assert_never(outcome)
+
+
+def _succeeded(job: Job, outcome: Success, now: datetime) -> Move:
+    done = replace(_released(job), state=State.SUCCEEDED, finished_at=now, reason=None, halts_lane=False)
+    done = replace(done, result=outcome.result, result_ref=outcome.result_ref)
+    return Move(job, done, None, actor=job.lease_owner)
+
+
+def _failed(
+    job: Job,
+    outcome: Failure | AttemptTimedOut,
+    policy: Policy,
+    flag: Flag | None,
+    now: datetime,
+    jitter: float,
+) -> Move:
+    timed_out = isinstance(outcome, AttemptTimedOut)
+    counted = replace(job, failures=job.failures + 1)
+    final = isinstance(outcome, Failure) and outcome.final
+    event = "timed_out" if timed_out else "failed"
+    exhausted = State.TIMED_OUT if timed_out else State.FAILED
+    if flag is Flag.CANCEL:
+        return _end(counted, State.CANCELLED, event, policy, now, error=outcome.error, before=job)
+    if final or counted.failures >= policy.max_attempts or (timed_out and flag is not None):
+        return _end(counted, exhausted, event, policy, now, error=outcome.error, before=job)
+    delay = backoff_delay(policy, counted.failures, jitter)
+    return _requeue(counted, flag, event, policy, now, delay=delay, error=outcome.error, before=job)
+
+
+def _lost(
+    job: Job, outcome: Lost | Crashed, policy: Policy, flag: Flag | None, now: datetime, jitter: float
+) -> Move:
+    event = "lost" if isinstance(outcome, Lost) else "crashed"
+    failures = job.failures + (1 if policy.count_lost else 0)
+    counted = replace(job, crashes=job.crashes + 1, failures=failures)
+    # An execution is placed by a fenced write before it is started: with no site nothing can have been started,
+    # so there is nothing to adopt and the job may simply run again. A crashed child has ended: nothing lives on.
+    if policy.on_lost == "adopt" and isinstance(outcome, Lost) and job.execution_site is not None:
+        return _orphan(job, counted, event, outcome.error)
+    if flag is Flag.CANCEL:
+        return _end(counted, State.CANCELLED, event, policy, now, error=outcome.error, before=job)
+    left = counted.failures < policy.max_attempts and counted.crashes < policy.crash_limit(outcome.alone)
+    if policy.on_lost == "fail" or not left:
+        return _end(counted, State.FAILED, event, policy, now, error=outcome.error, before=job)
+    delay = 0.0 if counted.crashes == 1 else backoff_delay(policy, counted.crashes - 1, jitter)
+    return _requeue(counted, flag, event, policy, now, delay=delay, error=outcome.error, before=job)
+
+
+def _breached(job: Job, outcome: Breached, policy: Policy, flag: Flag | None, now: datetime) -> Move:
+    if flag is Flag.CANCEL:
+        state = State.CANCELLED
+    elif flag is Flag.FINISH or policy.on_breach != "pause":
+        state = State.FAILED
+    else:
+        state = State.PAUSED
+    return _end(job, state, "breached", policy, now, error=outcome.error, reason=outcome.error)
+
+
+def _requeue(
+    job: Job,
+    flag: Flag | None,
+    event: str,
+    policy: Policy,
+    now: datetime,
+    *,
+    delay: float = 0.0,
+    reason: str | None = None,
+    error: str | None = None,
+    before: Job | None = None,
+) -> Move:
+    """Back to the queue, unless a stop was asked for. Without a delay the job keeps its place."""
+    if flag is Flag.PAUSE:
+        return _end(job, State.PAUSED, event, policy, now, reason=reason, error=error, before=before)
+    if flag is not None:
+        return _end(job, State.CANCELLED, event, policy, now, reason=reason, error=error, before=before)
+    due = now + timedelta(seconds=delay) if delay > 0 else job.available_at
+    move = _end(job, State.QUEUED, event, policy, now, reason=reason, error=error, before=before)
+    return replace(move, job=replace(move.job, available_at=due))
+
+
+def _end(
+    job: Job,
+    state: State,
+    event: str,
+    policy: Policy,
+    now: datetime,
+    *,
+    reason: str | None = None,
+    error: str | None = None,
+    before: Job | None = None,
+) -> Move:
+    bad = state in (State.FAILED, State.TIMED_OUT)
+    # A stop's own reason (kept on the row since it was asked for) outlives the settle that obeys it.
+    told = reason if reason is not None else (job.reason if job.stop_requested is not None else None)
+    after = replace(
+        _released(job),
+        state=state,
+        finished_at=finish_time(state, now),
+        halts_lane=bad and job.lane is not None and policy.on_failure == "halt",
+        reason=clean_error(told) if told is not None else None,
+        error=clean_error(error) if error is not None else job.error,
+    )
+    return Move(before or job, after, event, actor=job.lease_owner, detail=error or reason)
+
+
+def _orphan(job: Job, counted: Job, event: str, detail: str | None) -> Move:
+    """The lease goes, the run stays: flag, lane and slots are kept for the adopter."""
+    after = replace(
+        counted, lease_owner=None, lease_expires_at=None, lease_token=job.lease_token + 1, settled_by=None
+    )
+    after = replace(after, settled_token=None)
+    return Move(job, after, event, actor=job.lease_owner, detail=detail)
+
+
+def _released(job: Job) -> Job:
+    """The lease is over: the token moves on, so no write under the old one can be accepted again. The record of
+    the external run belongs to the attempt that has ended."""
+    return replace(
+        job,
+        lease_owner=None,
+        lease_expires_at=None,
+        lease_token=job.lease_token + 1,
+        stop_requested=None,
+        settled_by=job.lease_owner,
+        settled_token=job.lease_token,
+        execution_site=None,
+        execution_name=None,
+        execution_started_at=None,
+    )

@@ -1,0 +1,126 @@
+"""The whole machine in one table: which event may meet which state, and where it may lead.
+
+A pair that is not in TRANSITIONS is refused and changes nothing. ARCHITECTURE.md's diagram is generated from here,
+and the contract suite walks every (state, event) pair on both stores.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """What a job is, who moves it on, and what happens if nobody does."""
+
+    PENDING = "pending"
+    """Created, held by hand or by a dependency. Moved on by release or by its last dependency; else it stays."""
+    QUEUED = "queued"
+    """May run from `available_at` on. Moved on by a worker's claim; with no worker it stays, and `why` says so."""
+    RUNNING = "running"
+    """A worker holds the lease. Moved on by its settle, or by the reaper when the lease is missed.
+    With no owner it is an orphan: its execution may live on, and a worker of its site adopts it."""
+    WAITING = "waiting"
+    """Parked for an answer; holds no worker, keeps its lane. Moved on by the answer or an operator."""
+    PAUSED = "paused"
+    """Interrupted and resumable; halts its lane. Moved on by resume or cancel."""
+    FAILED = "failed"
+    """Ended badly, resumable, may halt its lane. Moved on by resume; resolve lets the lane go on."""
+    TIMED_OUT = "timed_out"
+    """As failed, by the clock."""
+    SUCCEEDED = "succeeded"
+    """Final."""
+    CANCELLED = "cancelled"
+    """Final."""
+
+
+LIVE = frozenset({State.PENDING, State.QUEUED, State.RUNNING, State.WAITING})
+HALTED = frozenset({State.PAUSED, State.FAILED, State.TIMED_OUT})
+FINAL = frozenset({State.SUCCEEDED, State.CANCELLED})
+RESTING = HALTED | FINAL
+HOLDS_UNIQUE_KEY = LIVE | {State.PAUSED}
+
+
+class Event(StrEnum):
+    """What can happen to a job. The word is the same in every layer."""
+
+    RELEASE = "release"
+    CLAIM = "claim"
+    ADOPT = "adopt"
+    RENEW = "renew"
+    SETTLE = "settle"
+    REAP = "reap"
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RESOLVE = "resolve"
+    ANSWER = "answer"
+    RETRY = "retry"
+
+
+class Flag(StrEnum):
+    """A stop asked of a running job. The stronger wins; the worker reads it with its next renewal."""
+
+    FINISH = "finish"
+    """Let the run end, but do not retry it."""
+    PAUSE = "pause"
+    CANCEL = "cancel"
+
+
+STRENGTH: dict[Flag | None, int] = {None: 0, Flag.FINISH: 1, Flag.PAUSE: 2, Flag.CANCEL: 3}
+
+
+def stronger(one: Flag | None, other: Flag | None) -> Flag | None:
+    return one if STRENGTH[one] >= STRENGTH[other] else other
+
+
+_ENDINGS = frozenset(
+    {
+        State.SUCCEEDED,
+        State.QUEUED,
+        State.FAILED,
+        State.TIMED_OUT,
+        State.CANCELLED,
+        State.PAUSED,
+        State.WAITING,
+        State.RUNNING,  # handed over as an orphan: its execution lives on
+    }
+)
+
+TRANSITIONS: dict[tuple[State, Event], frozenset[State]] = {
+    (State.PENDING, Event.RELEASE): frozenset({State.QUEUED, State.PENDING}),
+    (State.PENDING, Event.CANCEL): frozenset({State.CANCELLED}),
+    (State.PENDING, Event.PAUSE): frozenset({State.PAUSED}),
+    (State.QUEUED, Event.CLAIM): frozenset({State.RUNNING}),
+    (State.QUEUED, Event.CANCEL): frozenset({State.CANCELLED}),
+    (State.QUEUED, Event.PAUSE): frozenset({State.PAUSED}),
+    (State.RUNNING, Event.RENEW): frozenset({State.RUNNING}),
+    (State.RUNNING, Event.ADOPT): frozenset({State.RUNNING}),
+    (State.RUNNING, Event.SETTLE): _ENDINGS,
+    (State.RUNNING, Event.REAP): frozenset(
+        {State.QUEUED, State.FAILED, State.PAUSED, State.CANCELLED, State.RUNNING}
+    ),
+    (State.RUNNING, Event.CANCEL): frozenset({State.RUNNING}),
+    (State.RUNNING, Event.PAUSE): frozenset({State.RUNNING}),
+    (State.RUNNING, Event.RESUME): frozenset({State.RUNNING}),
+    (State.WAITING, Event.ANSWER): frozenset({State.QUEUED}),
+    (State.WAITING, Event.CANCEL): frozenset({State.CANCELLED}),
+    (State.WAITING, Event.PAUSE): frozenset({State.PAUSED}),
+    (State.PAUSED, Event.ANSWER): frozenset({State.PAUSED}),
+    (State.PAUSED, Event.RESUME): frozenset({State.QUEUED, State.PENDING}),
+    (State.PAUSED, Event.CANCEL): frozenset({State.CANCELLED}),
+    (State.PAUSED, Event.RETRY): frozenset({State.PAUSED}),
+    (State.FAILED, Event.RESUME): frozenset({State.QUEUED}),
+    (State.FAILED, Event.RESOLVE): frozenset({State.FAILED}),
+    (State.FAILED, Event.CANCEL): frozenset({State.CANCELLED}),
+    (State.FAILED, Event.RETRY): frozenset({State.FAILED}),
+    (State.TIMED_OUT, Event.RESUME): frozenset({State.QUEUED}),
+    (State.TIMED_OUT, Event.RESOLVE): frozenset({State.TIMED_OUT}),
+    (State.TIMED_OUT, Event.CANCEL): frozenset({State.CANCELLED}),
+    (State.TIMED_OUT, Event.RETRY): frozenset({State.TIMED_OUT}),
+    (State.SUCCEEDED, Event.RETRY): frozenset({State.SUCCEEDED}),
+    (State.CANCELLED, Event.RETRY): frozenset({State.CANCELLED}),
+}
+
+
+def allowed(state: State, event: Event) -> bool:
+    return (state, event) in TRANSITIONS

@@ -1,0 +1,304 @@
+"""What a store promises. The docstrings are the promises; tests/contract holds every store to them.
+
+A store is synchronous and safe to use from several threads. Every verb is one short transaction: it has happened
+wholly when the call returns, or not at all when it raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from leasehold.domain.job import Grant, Job, NewJob, Question, Renewal, Sighting
+from leasehold.domain.outcome import Outcome
+from leasehold.domain.states import State
+
+Scope = Literal["queue", "kind"]
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """`id` is the new job's, or the one that was there already."""
+
+    id: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the run under this token ended."""
+
+    id: str
+    token: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    accepted: list[str]
+    fenced: list[str]
+    """The lease was lost before: nothing was written."""
+    unstorable: list[str]
+    """Accepted, but as failed: the database refused the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    id: str
+    owner: str | None
+    state: State
+    orphan: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """A claim by id that was not granted. With `look`, the lease has run out: come back with it after ttl/3."""
+
+    id: str
+    state: State | None
+    why: str
+    look: Sighting | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    scope: Scope
+    name: str
+    paused_by: str | None
+    reason: str | None
+    paused_at: datetime
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    state: str
+    reason: str | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which jobs. Empty means all."""
+
+    states: tuple[State, ...] = ()
+    queue: str | None = None
+    kind: str | None = None
+    lane: str | None = None
+    group: str | None = None
+    tag: str | None = None
+
+
+ALL = Filter()
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A job as a list shows it: without payloads."""
+
+    id: str
+    seq: int
+    kind: str
+    queue: str
+    gate: int
+    priority: int
+    state: State
+    reason: str | None
+    created_at: datetime
+    available_at: datetime
+    lane: str | None
+    attempt: int
+    failures: int
+    crashes: int
+    stop_requested: str | None
+    lease_owner: str | None
+    lease_expires_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    group_name: str | None
+    tags: tuple[str, ...]
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    jobs: list[Summary]
+    next: str | None
+    """The cursor of the page that follows; None at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    at: datetime
+    event: str
+    from_state: str
+    to_state: str
+    token: int
+    attempt: int
+    actor: str | None
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    deleted: int
+    next: str | None
+    """Where the next batch starts; None when there is nothing more to look at."""
+
+
+class Store(Protocol):
+    # -- enqueue ---------------------------------------------------------------------------------------------------
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """All or none, durable on return, in the order given. The same id twice makes one job. A held unique key
+        leads to its holder: it is returned, replaced (if it never started) or raised as DuplicateJob."""
+        ...
+
+    # -- claim -----------------------------------------------------------------------------------------------------
+    def claim(
+        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None = None
+    ) -> list[Grant]:
+        """Up to `limit` due jobs, one winner each: by priority, due time, seq. Lane heads compete with their own
+        priority; among rows of the same priority the order between lanes and plain jobs is exact to a batch. Paused
+        queues and kinds, kinds not asked for, blocked lanes and jobs not due are passed over at no cost."""
+        ...
+
+    def claim_by_id(
+        self, job_id: str, owner: str, sites: Sequence[str] = (), sighting: Sighting | None = None
+    ) -> Grant | Denied:
+        """Claim this job, whatever its queue. A lease that has run out is first reaped (two looks, as its task
+        says), then claimed or adopted, all in one transaction."""
+        ...
+
+    # -- hold ------------------------------------------------------------------------------------------------------
+    def renew(self, leases: Mapping[str, int]) -> list[Renewal]:
+        """Extend the leases named by id and token, late or not. Those missing from the answer are not held."""
+        ...
+
+    def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
+        """Record where the external run will live, before it is started. False: the lease is lost, do not start."""
+        ...
+
+    def mark_started(self, job_id: str, token: int) -> bool:
+        """Record that the external run was started. False: the lease is lost."""
+        ...
+
+    def settle(self, endings: Sequence[Ending]) -> Settled:
+        """End runs. Only the holder of the token may; a result the database refuses costs only its own job."""
+        ...
+
+    # -- recover ---------------------------------------------------------------------------------------------------
+    def sight_expired(self, limit: int = 1000) -> list[Sighting]:
+        """The first look at leases that have run out on the database's clock."""
+        ...
+
+    def reap(self, sightings: Sequence[Sighting]) -> list[Reaped]:
+        """The second look: what has not moved for ttl/3 on the looker's clock is settled as lost. Others are left."""
+        ...
+
+    def adopt(
+        self, owner: str, sites: Sequence[str], kinds: Sequence[str] | None = None, limit: int = 100
+    ) -> list[Grant]:
+        """Take orphans of these sites. Costs no attempt."""
+        ...
+
+    def find_held(self, owner: str) -> list[Grant]:
+        """After a lost reply: the leases this owner holds."""
+        ...
+
+    def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
+        """After a lost reply: for each lease `done` (settled by me), `mine` (repeat it) or `fenced`."""
+        ...
+
+    # -- operate ---------------------------------------------------------------------------------------------------
+    def cancel(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        """Any state that is not final. At once, or a flag for the running. Refused else, and nothing changes."""
+        ...
+
+    def pause(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job: ...
+
+    def finish(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        """Let a running job end without another try."""
+        ...
+
+    def resume(self, job_id: str, actor: str | None = None, args: str | None = None) -> Job:
+        """A halted job goes on as the same job; a pause that was only asked for is withdrawn. Refused with
+        DuplicateJob when another job holds its unique key by now."""
+        ...
+
+    def resolve(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        """The failure stays, the lane goes on."""
+        ...
+
+    def release(self, job_id: str, actor: str | None = None) -> Job: ...
+
+    def answer(self, job_id: str, key: str, answer: str, actor: str | None = None) -> Job:
+        """Answer an open question (encoded JSON). A waiting job is queued; a paused one keeps the answer."""
+        ...
+
+    def retry(self, job_id: str, new_id: str, actor: str | None = None) -> Job:
+        """A new job like this one, linked by `retry_of`. The old one must be at rest, and stays as it is."""
+        ...
+
+    def pause_scope(
+        self,
+        scope: Scope,
+        name: str,
+        actor: str | None = None,
+        reason: str | None = None,
+        for_: float | None = None,
+        until: datetime | None = None,
+    ) -> Pause:
+        """No claims from this queue, or of this kind, until then or until resumed. Running jobs go on."""
+        ...
+
+    def resume_scope(self, scope: Scope, name: str) -> bool:
+        """False: it was not paused."""
+        ...
+
+    def list_pauses(self) -> list[Pause]: ...
+
+    def resume_lane(self, lane: str, actor: str | None = None) -> Job | None:
+        """Resume the job that halts the lane. None: nothing halts it."""
+        ...
+
+    # -- inspect ---------------------------------------------------------------------------------------------------
+    def get(self, job_id: str) -> Job:
+        """Raises JobNotFound."""
+        ...
+
+    def list_jobs(self, filter: Filter = ALL, limit: int = 50, before: str | None = None) -> Page:
+        """Newest first; `before` is the last page's `next`."""
+        ...
+
+    def count(self, cap: int = 10_000) -> dict[State, int]:
+        """Jobs by state, each counted up to `cap`."""
+        ...
+
+    def history(self, job_id: str) -> list[HistoryEntry]: ...
+
+    def questions(self, job_id: str) -> list[Question]: ...
+
+    def group(self, name: str) -> Group | None: ...
+
+    # -- prune -----------------------------------------------------------------------------------------------------
+    def prune(self, age: float, limit: int = 1000, after: str | None = None) -> Pruned:
+        """Delete a batch of jobs that came to rest more than `age` seconds ago. Never what halts a lane, holds a
+        unique key for good, or belongs to a group that still lives."""
+        ...
+
+    # -- schema ----------------------------------------------------------------------------------------------------
+    def upgrade(self) -> list[int]:
+        """Apply the missing migrations under a lock; the versions that were applied."""
+        ...
+
+    def check_schema(self) -> None:
+        """Raises SchemaOutdated or SchemaTooNew."""
+        ...
+
+    @property
+    def label(self) -> str: ...
+
+    def close(self) -> None: ...

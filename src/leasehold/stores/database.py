@@ -1,0 +1,88 @@
+"""The seam between the verbs and a database: named statements, short transactions, one clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+
+class Clock(Protocol):
+    """Where time comes from. `now()` of None means: the database's own clock."""
+
+    def now(self) -> datetime | None: ...
+
+    def monotonic(self) -> float: ...
+
+
+class SystemClock:
+    def now(self) -> datetime | None:
+        return None
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class Session(Protocol):
+    """An open transaction. Statements are named; parameters may be lists, datetimes and `Records`."""
+
+    def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
+        """Run a statement; each row as a dict of plain Python values."""
+        ...
+
+    def tuples(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        """Run a hot statement; each row as a plain tuple of text, numbers, datetimes and None."""
+        ...
+
+    def run(self, statement: str, /, **parameters: Any) -> None:
+        """Run a statement whose rows nobody needs."""
+        ...
+
+    def listing(self, names: Sequence[str], /, **parameters: Any) -> list[Row]:
+        """Run a statement put together from the named parts, in order."""
+        ...
+
+
+class Database(Protocol):
+    """A dialect: connections, retries of what the database asks to be retried, errors translated into ours."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def label(self) -> str:
+        """What to call it in messages; never with a password."""
+        ...
+
+    def transact(self, work: Callable[[Session], T]) -> T:
+        """Run `work` in one short write transaction. Serialization failures, deadlocks and a lost race for a lane
+        repeat it, so `work` must not have effects outside the session."""
+        ...
+
+    def single(self, work: Callable[[Session], T]) -> T:
+        """Run `work`, which is exactly one statement: it is a transaction by itself, without the round trips of
+        BEGIN and COMMIT. Repeated as in `transact`."""
+        ...
+
+    def read(self, work: Callable[[Session], T]) -> T:
+        """Run `work` for reading."""
+        ...
+
+    def refuses_data(self, error: Exception) -> bool:
+        """Whether the database refused the values of a statement, as opposed to its circumstances."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Records:
+    """A list of flat records, sent as one JSON parameter: one statement and one round trip whatever their number."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[Mapping[str, Any]]) -> None:
+        self.items = items

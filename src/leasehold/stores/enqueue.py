@@ -1,0 +1,162 @@
+"""Enqueue: durable before the call returns; a repeat is harmless; a held unique key leads to its holder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from leasehold.domain import operate
+from leasehold.domain.errors import DuplicateJob, StoreError
+from leasehold.domain.job import NewJob
+from leasehold.domain.lanes import Ticket
+from leasehold.domain.states import State
+from leasehold.stores.contract import Enqueued
+from leasehold.stores.database import Database, Records, Row, Session
+from leasehold.stores.verbs import Verbs, batches, lock, write, write_tickets
+
+_TRIES = 3
+_BULK = 1000
+
+
+class EnqueueVerbs(Verbs):
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._known_gates: set[int] = set()
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        self._make_gates(jobs)
+        if not jobs:
+            return []
+        if len(jobs) == 1 and _needs_one_statement(jobs[0]):
+            rows = self._database.single(lambda session: _insert(session, jobs))
+            return [Enqueued(jobs[0].id, created=bool(rows))]
+        return self._database.transact(lambda session: enqueue_in(session, jobs))
+
+    def _make_gates(self, jobs: Sequence[NewJob]) -> None:
+        """In a transaction of their own, before the jobs': producers in long transactions must not wait for each
+        other to learn the same gate."""
+        new = {gate_id(job.queue, job.kind): job for job in jobs}
+        missing = {number: job for number, job in new.items() if number not in self._known_gates}
+        if missing:
+            records = [{"id": n, "queue": job.queue, "kind": job.kind} for n, job in sorted(missing.items())]
+            self._database.single(lambda session: session.run("insert_gates", gates=Records(records)))
+            self._known_gates |= missing.keys()
+
+
+def gate_id(queue: str, kind: str, slots: str | None = None, rate_key: str | None = None) -> int:
+    """A positive 63-bit hash of what a job needs besides its turn. 0 stands for "any gate"."""
+    text = json.dumps([queue, kind, slots, rate_key])
+    number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+    return number or 1
+
+
+def enqueue_in(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    """Enqueue inside an open transaction."""
+    answers: dict[str, Enqueued] = {}
+    wanted = list(jobs)
+    for _ in range(_TRIES):
+        inserted: list[Row] = []
+        for batch in batches(wanted, _BULK):
+            inserted += _insert(session, batch)
+        made = {row["id"] for row in inserted}
+        answers |= {job_id: Enqueued(job_id, created=True) for job_id in made}
+        _follow_up(session, [job for job in wanted if job.id in made], inserted)
+        wanted = _settle_conflicts(session, [job for job in wanted if job.id not in made], answers)
+        if not wanted:
+            return [answers[job.id] for job in jobs]
+    raise StoreError(f"the unique key of {len(wanted)} job(s) kept changing hands; enqueue again")
+
+
+def _insert(session: Session, jobs: Sequence[NewJob]) -> list[Row]:
+    return session.rows("insert_jobs", jobs=Records([_record(job) for job in jobs]))
+
+
+def _follow_up(session: Session, jobs: Sequence[NewJob], inserted: Sequence[Row]) -> None:
+    write_tickets(session, _tickets(inserted))
+    tags = [{"name": tag, "job_id": job.id} for job in jobs for tag in job.tags]
+    if tags:
+        session.run("insert_tags", tags=Records(tags))
+    groups = sorted({job.group for job in jobs if job.group is not None})
+    if groups:
+        session.run("touch_groups", names=groups)
+
+
+def _tickets(inserted: Sequence[Row]) -> list[Ticket]:
+    """One per lane and due time: the first of the batch is the only one that can be the lane's head by then."""
+    first: dict[tuple[str, Any], Row] = {}
+    for row in sorted(inserted, key=lambda row: row["seq"]):
+        if row["lane"] is not None and row["state"] == State.QUEUED:
+            first.setdefault((row["lane"], row["lane_at"]), row)
+    return [Ticket(row["lane"], row["gate"], row["priority"], row["lane_at"]) for row in first.values()]
+
+
+def _settle_conflicts(
+    session: Session, refused: Sequence[NewJob], answers: dict[str, Enqueued]
+) -> list[NewJob]:
+    """Find out why rows were not inserted. What is left shall be tried again."""
+    if not refused:
+        return []
+    repeated = {row["id"] for row in session.rows("find_ids", ids=sorted({job.id for job in refused}))}
+    answers |= {job_id: Enqueued(job_id, created=False) for job_id in repeated if job_id not in answers}
+    keyed = [job for job in refused if job.id not in answers and job.unique_key is not None]
+    holders: dict[tuple[str, str], Row] = {}
+    if keyed:
+        rows = session.rows(
+            "find_key_holders", kinds=[j.kind for j in keyed], keys=[j.unique_key for j in keyed]
+        )
+        holders = {(row["kind"], row["unique_key"]): row for row in rows}
+    again: list[NewJob] = []
+    for job in refused:
+        if job.id in answers:
+            continue
+        holder = holders.get((job.kind, job.unique_key or ""))
+        if holder is None or (job.on_duplicate == "replace" and _replaced(session, holder, job)):
+            again.append(job)
+        elif job.on_duplicate == "raise":
+            raise DuplicateJob(holder["id"], job.kind, job.unique_key or "")
+        else:
+            answers[job.id] = Enqueued(holder["id"], created=False)
+    # A key may stand twice in one batch: the second meets the first on the next round.
+    return [replace(job, on_duplicate="return") if job.on_duplicate == "replace" else job for job in again]
+
+
+def _replaced(session: Session, holder: Row, job: NewJob) -> bool:
+    """Give way, if the holder has never started."""
+    rows, now = lock(session, [holder["id"]])
+    held = rows.get(holder["id"])
+    if held is None or now is None or held.attempt > 0 or held.state not in (State.QUEUED, State.PENDING):
+        return False
+    write(session, [operate.cancel(held, now=now, reason=f"replaced by job {job.id}")], now)
+    return True
+
+
+def _needs_one_statement(job: NewJob) -> bool:
+    return job.lane is None and job.unique_key is None and job.group is None and not job.tags
+
+
+def _record(job: NewJob) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "kind": job.kind,
+        "queue": job.queue,
+        "gate": gate_id(job.queue, job.kind),
+        "priority": job.priority,
+        "hold": job.hold,
+        "args": job.args,
+        "policy": job.policy.dump(),
+        "at": job.at,
+        "delay": job.delay,
+        "lane": job.lane,
+        "lease_seconds": job.lease_seconds,
+        "unique_key": job.unique_key,
+        "unique_for": job.unique_for,
+        "group_name": job.group,
+        "tags": json.dumps(job.tags) if job.tags else None,
+        "deadline": job.deadline,
+        "start_by": job.start_by,
+        "retry_of": job.retry_of,
+        "trace": job.trace,
+    }

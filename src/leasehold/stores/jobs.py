@@ -1,0 +1,14 @@
+"""The store: every verb of a job's life over one database."""
+
+from __future__ import annotations
+
+from leasehold.stores.enqueue import EnqueueVerbs
+from leasehold.stores.inspection import InspectVerbs
+from leasehold.stores.operate import OperateVerbs
+from leasehold.stores.prune import PruneVerbs
+from leasehold.stores.recover import RecoverVerbs
+from leasehold.stores.settle import SettleVerbs
+
+
+class JobStore(EnqueueVerbs, SettleVerbs, RecoverVerbs, OperateVerbs, InspectVerbs, PruneVerbs):
+    """What is the same on every database. Claim and migrate are each dialect's own."""

@@ -1,0 +1,162 @@
+"""Operate: the operator's verbs. Each locks the row, decides on it as it stands, and writes, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from leasehold.domain import operate
+from leasehold.domain.errors import DuplicateJob, InvalidInput, JobNotFound, Refused
+from leasehold.domain.job import Job, NewJob
+from leasehold.domain.moves import Move
+from leasehold.domain.states import HOLDS_UNIQUE_KEY, Event, allowed
+from leasehold.stores.contract import Pause, Scope
+from leasehold.stores.database import Session
+from leasehold.stores.enqueue import enqueue_in
+from leasehold.stores.verbs import Verbs, lock, write
+
+Decide = Callable[[Job, datetime], Move]
+
+
+class OperateVerbs(Verbs):
+    def cancel(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        return self._operate(
+            job_id, lambda job, now: operate.cancel(job, now=now, actor=actor, reason=reason)
+        )
+
+    def pause(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        return self._operate(job_id, lambda job, now: operate.pause(job, now=now, actor=actor, reason=reason))
+
+    def finish(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        return self._operate(
+            job_id, lambda job, now: operate.finish(job, now=now, actor=actor, reason=reason)
+        )
+
+    def resume(self, job_id: str, actor: str | None = None, args: str | None = None) -> Job:
+        return self._operate(job_id, lambda job, now: operate.resume(job, now=now, actor=actor, args=args))
+
+    def resolve(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        return self._operate(
+            job_id, lambda job, now: operate.resolve(job, now=now, actor=actor, reason=reason)
+        )
+
+    def release(self, job_id: str, actor: str | None = None) -> Job:
+        return self._operate(job_id, lambda job, now: operate.release(job, now=now, actor=actor))
+
+    def answer(self, job_id: str, key: str, answer: str, actor: str | None = None) -> Job:
+        def work(session: Session) -> Job:
+            job, now = _locked(session, job_id)
+            move = operate.answer(job, now=now, actor=actor)
+            if not session.rows("answer_question", id=job_id, key=key, answer=answer):
+                raise Refused(job_id, "answer", job.state.value, f"it has no open question {key!r}")
+            write(session, [move], now)
+            return move.job
+
+        return self._database.transact(work)
+
+    def retry(self, job_id: str, new_id: str, actor: str | None = None) -> Job:
+        def work(session: Session) -> Job:
+            job, now = _locked(session, job_id)
+            if not allowed(job.state, Event.RETRY):
+                raise Refused(job_id, "retry", job.state.value, "only a job at rest can be run anew")
+            enqueue_in(session, [_again(job, new_id)])
+            write(session, [Move(job, job, "retried", actor, new_id)], now)
+            return _locked(session, new_id)[0]
+
+        return self._database.transact(work)
+
+    def pause_scope(
+        self,
+        scope: Scope,
+        name: str,
+        actor: str | None = None,
+        reason: str | None = None,
+        for_: float | None = None,
+        until: datetime | None = None,
+    ) -> Pause:
+        if scope not in ("queue", "kind"):
+            raise InvalidInput("scope", f"{scope!r} cannot be paused", "use 'queue' or 'kind'")
+        if for_ is not None and for_ <= 0:
+            raise InvalidInput("for_", f"{for_:g} s is not a duration", "give a positive number of seconds")
+
+        def work(session: Session) -> Pause:
+            row = session.rows(
+                "pause_scope", scope=scope, name=name, actor=actor, reason=reason, seconds=for_, until=until
+            )[0]
+            return Pause(**row)
+
+        return self._database.transact(work)
+
+    def resume_scope(self, scope: Scope, name: str) -> bool:
+        return bool(
+            self._database.transact(lambda session: session.rows("resume_scope", scope=scope, name=name))
+        )
+
+    def list_pauses(self) -> list[Pause]:
+        return self._database.read(_pauses)
+
+    def resume_lane(self, lane: str, actor: str | None = None) -> Job | None:
+        def work(session: Session) -> Job | None:
+            found = session.rows("find_halter", lane=lane)
+            if not found:
+                return None
+            job, now = _locked(session, found[0]["id"])
+            return _decide(session, job, now, lambda job, now: operate.resume(job, now=now, actor=actor))
+
+        return self._database.transact(work)
+
+    def _operate(self, job_id: str, decide: Decide) -> Job:
+        def work(session: Session) -> Job:
+            job, now = _locked(session, job_id)
+            return _decide(session, job, now, decide)
+
+        return self._database.transact(work)
+
+
+def _locked(session: Session, job_id: str) -> tuple[Job, datetime]:
+    jobs, now = lock(session, [job_id])
+    if job_id not in jobs or now is None:
+        raise JobNotFound(job_id)
+    return jobs[job_id], now
+
+
+def _decide(session: Session, job: Job, now: datetime, decide: Decide) -> Job:
+    move = decide(job, now)
+    _check_key(session, move)
+    write(session, [move], now)
+    return move.job
+
+
+def _check_key(session: Session, move: Move) -> None:
+    """A job that comes back to life needs its unique key; another may have taken it meanwhile."""
+    key = move.job.unique_key
+    if key is None or move.before.state in HOLDS_UNIQUE_KEY or move.job.state not in HOLDS_UNIQUE_KEY:
+        return
+    for holder in session.rows("find_key_holders", kinds=[move.job.kind], keys=[key]):
+        if holder["id"] != move.job.id:
+            raise DuplicateJob(holder["id"], move.job.kind, key)
+
+
+def _again(job: Job, new_id: str) -> NewJob:
+    return NewJob(
+        id=new_id,
+        kind=job.kind,
+        args=job.args,
+        queue=job.queue,
+        priority=job.priority,
+        lane=job.lane,
+        unique_key=job.unique_key,
+        unique_for=job.unique_for,
+        on_duplicate="raise",
+        lease_seconds=job.lease_seconds,
+        policy=job.policy,
+        group=job.group_name,
+        tags=job.tags,
+        deadline=None if job.deadline_at is None else (job.deadline_at - job.created_at).total_seconds(),
+        retry_of=job.id,
+        trace=job.trace,
+    )
+
+
+def _pauses(session: Session) -> list[Pause]:
+    return [Pause(**row) for row in session.rows("list_pauses")]

@@ -1,0 +1,266 @@
+"""PostgreSQL: a pool of autocommit connections, schema-qualified statements, no session state.
+
+Nothing here needs a session to outlive a transaction (no SET, no session advisory lock), so a transaction-mode pooler
+may stand in between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leasehold.domain.errors import (
+    DatabaseTooOld,
+    DatabaseUnreachable,
+    DriverMissing,
+    InvalidInput,
+)
+from leasehold.stores.database import Clock, Records, Row, SystemClock
+from leasehold.stores.statements import PARAMETER, read_statements
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+    from psycopg.rows import dict_row, tuple_row
+    from psycopg.types.string import TextLoader
+    from psycopg_pool import ConnectionPool, PoolTimeout
+except ImportError as missing:
+    raise DriverMissing("psycopg", "postgres") from missing
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+T = TypeVar("T")
+
+OLDEST = 150000
+SCHEMA_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+CONNECT_SECONDS = 10
+TRIES = 12
+_AGAIN = frozenset({"40001", "40P01", "55P03"})
+_STATEMENTS = read_statements("leasehold.stores.postgres")
+
+
+def checked_schema(name: str) -> str:
+    """A schema name ends up inside statements, so it is a plain lower-case word or it is refused."""
+    if not SCHEMA_NAME.fullmatch(name) or name.startswith("pg_") or name == "information_schema":
+        raise InvalidInput(
+            "schema",
+            f"{name!r} is not a usable schema name",
+            "use lower-case letters, digits and _, starting with a letter, at most 48 characters",
+        )
+    return name
+
+
+class PostgresSession:
+    def __init__(self, connection: Connection[Any], statements: dict[str, str], clock: Clock) -> None:
+        self._connection = connection
+        self._statements = statements
+        self._clock = clock
+
+    def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
+        return self._rows(self._statements[statement], parameters)
+
+    def tuples(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        with self._connection.cursor(row_factory=tuple_row) as cursor:
+            return cursor.execute(self._statements[statement], self._bound(parameters)).fetchall()
+
+    def run(self, statement: str, /, **parameters: Any) -> None:
+        self._connection.execute(self._statements[statement], self._bound(parameters))
+
+    def listing(self, names: Sequence[str], /, **parameters: Any) -> list[Row]:
+        return self._rows(" ".join(self._statements[name] for name in names), parameters)
+
+    def _rows(self, text: str, parameters: dict[str, Any]) -> list[Row]:
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute(text, self._bound(parameters)).fetchall()
+
+    def _bound(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        bound = {
+            name: json.dumps(value.items, default=_jsonable) if isinstance(value, Records) else value
+            for name, value in parameters.items()
+        }
+        now = self._clock.now()
+        if now is not None:
+            bound["now"] = now
+        return bound
+
+
+class PostgresDatabase:
+    def __init__(
+        self,
+        url: str,
+        schema: str = "leasehold",
+        clock: Clock | None = None,
+        *,
+        pool_size: int = 8,
+        pooler: bool = False,
+    ) -> None:
+        self.schema = checked_schema(schema)
+        self.clock: Clock = clock or SystemClock()
+        self._url = url
+        self.label = _label(url, self.schema)
+        self._pooler = pooler
+        self._pool_size = pool_size
+        # Without a clock of ours `:now` is the statement's own time: stable, so that an index can use it.
+        own_clock = self.clock.now() is None
+        self._statements = {
+            name: _dialect(text, self.schema, own_clock) for name, text in _STATEMENTS.items()
+        }
+        self._pid = os.getpid()
+        self._pool = self._open_pool()
+
+    def transact(self, work: Callable[[PostgresSession], T]) -> T:
+        def in_transaction(connection: Connection[Any]) -> T:
+            with connection.transaction():
+                return work(PostgresSession(connection, self._statements, self.clock))
+
+        return self._repeat(in_transaction)
+
+    def single(self, work: Callable[[PostgresSession], T]) -> T:
+        return self._repeat(
+            lambda connection: work(PostgresSession(connection, self._statements, self.clock))
+        )
+
+    def read(self, work: Callable[[PostgresSession], T]) -> T:
+        return self.single(work)
+
+    def refuses_data(self, error: Exception) -> bool:
+        if isinstance(error, psycopg.DataError | UnicodeEncodeError):
+            return True
+        return isinstance(error, psycopg.errors.CheckViolation | psycopg.errors.ProgramLimitExceeded)
+
+    def close(self) -> None:
+        if self._pid == os.getpid():
+            self._pool.close()
+
+    def schema_version(self) -> int:
+        """0 when there is no schema yet."""
+        try:
+            return int(self.read(lambda session: session.tuples("schema_version"))[0][0])
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return 0
+
+    def prepare_schema(self, session: PostgresSession) -> int:
+        """The present version, under a lock that lasts as long as the transaction: migrations of several processes
+        follow each other. The lock is transaction-level, so a pooler may stand in between."""
+        session._connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtext('leasehold migrations'), hashtext(%s))", [self.schema]
+        )
+        self.script(
+            """CREATE SCHEMA IF NOT EXISTS leasehold;
+            CREATE TABLE IF NOT EXISTS leasehold.migration (version integer PRIMARY KEY, applied_at timestamptz NOT NULL);
+            """,
+            session,
+        )
+        return int(session.tuples("schema_version")[0][0])
+
+    def script(self, text: str, session: PostgresSession) -> None:
+        """Run a migration inside the transaction of `session`."""
+        session._connection.execute(_qualified(text, self.schema).encode())
+
+    def _repeat(self, work: Callable[[Connection[Any]], T]) -> T:
+        """What the database asks to be repeated is repeated: the transaction has left nothing behind."""
+        self._survive_fork()
+        tries = 0
+        while True:
+            try:
+                with self._pool.connection() as connection:
+                    return work(connection)
+            except PoolTimeout as error:
+                raise DatabaseUnreachable(self.label, str(error)) from error
+            except psycopg.Error as error:
+                tries += 1
+                if tries == TRIES or not _worth_repeating(error):
+                    raise
+                time.sleep(random.uniform(0.0, 0.01) * tries)
+
+    def _open_pool(self) -> ConnectionPool[Connection[Any]]:
+        # Asked once by itself: the pool would retry in the background and say nothing about the reason.
+        try:
+            with psycopg.connect(self._url, connect_timeout=CONNECT_SECONDS) as probe:
+                if probe.info.server_version < OLDEST:
+                    raise DatabaseTooOld("PostgreSQL", str(probe.info.server_version // 10000), "15")
+        except psycopg.OperationalError as error:
+            raise DatabaseUnreachable(self.label, str(error).strip()) from error
+        except psycopg.ProgrammingError as error:
+            raise InvalidInput(
+                "url", f"not a PostgreSQL URL ({error})", "use postgresql://user@host/db"
+            ) from error
+        return ConnectionPool(
+            self._url,
+            min_size=1,
+            max_size=self._pool_size,
+            timeout=30.0,
+            open=True,
+            kwargs={
+                "autocommit": True,
+                "connect_timeout": CONNECT_SECONDS,
+                "keepalives_idle": 30,
+                "application_name": "leasehold",
+                # A transaction-mode pooler hands each transaction to another backend: nothing prepared survives.
+                "prepare_threshold": None if self._pooler else 5,
+            },
+            configure=_configure,
+        )
+
+    def _survive_fork(self) -> None:
+        """A connection must not be used on both sides of a fork: the child opens its own pool and leaves the
+        inherited one alone."""
+        if self._pid == os.getpid():
+            return
+        _inherited.append(self._pool)
+        self._pid = os.getpid()
+        self._pool = self._open_pool()
+
+
+_inherited: list[object] = []
+
+
+def _configure(connection: Connection[Any]) -> None:
+    """UUIDs and JSON stay text: nobody looks inside them on the way, and parsing them shows in the profile."""
+    for type_name in ("uuid", "json"):
+        connection.adapters.register_loader(type_name, TextLoader)
+
+
+def _dialect(text: str, schema: str, own_clock: bool) -> str:
+    def placeholder(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return "statement_timestamp()" if name == "now" and own_clock else f"%({name})s"
+
+    return _qualified(PARAMETER.sub(placeholder, text.replace("%", "%%")), schema)
+
+
+def _qualified(text: str, schema: str) -> str:
+    text = text.replace("SCHEMA IF NOT EXISTS leasehold;", f'SCHEMA IF NOT EXISTS "{schema}";')
+    return re.sub(r"\bleasehold\.", f'"{schema}".', text)
+
+
+def _worth_repeating(error: psycopg.Error) -> bool:
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return error.diag.constraint_name == "job_lane_running"
+    return error.sqlstate in _AGAIN
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"cannot send {type(value).__name__} to the database")
+
+
+def _label(url: str, schema: str) -> str:
+    """The URL without its password."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise InvalidInput(
+            "url", f"not a PostgreSQL URL ({error})", "use postgresql://user@host/db"
+        ) from error
+    host = parts.get("host", "localhost")
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"postgresql://{host}{port}/{parts.get('dbname', '')} (schema {schema})"

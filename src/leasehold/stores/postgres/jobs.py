@@ -1,0 +1,94 @@
+"""The PostgreSQL store: claims that never wait for each other, migrations under a lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasehold.domain.job import Grant
+from leasehold.stores.claim import Look, LookedAt
+from leasehold.stores.database import Clock, Session
+from leasehold.stores.jobs import JobStore
+from leasehold.stores.migrate import check_version, missing
+from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
+from leasehold.stores.statements import read_migrations
+
+_MIGRATIONS = read_migrations("leasehold.stores.postgres")
+
+
+class PostgresStore(JobStore):
+    def __init__(
+        self, url: str, schema: str = "leasehold", clock: Clock | None = None, *, pooler: bool = False
+    ) -> None:
+        self._postgres = PostgresDatabase(url, schema, clock, pooler=pooler)
+        super().__init__(self._postgres)
+
+    # -- schema ----------------------------------------------------------------------------------------------------
+    def upgrade(self) -> list[int]:
+        def work(session: PostgresSession) -> list[int]:
+            found = self._postgres.prepare_schema(session)
+            todo = missing(self.label, found, _MIGRATIONS)
+            for version, text in todo.items():
+                self._postgres.script(text, session)
+                session.run("record_migration", version=version)
+            return list(todo)
+
+        return self._postgres.transact(work)
+
+    def check_schema(self) -> None:
+        check_version(self.label, self._postgres.schema_version(), len(_MIGRATIONS))
+
+    # -- claim -----------------------------------------------------------------------------------------------------
+    def claim(
+        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None = None
+    ) -> list[Grant]:
+        if limit < 1:
+            return []
+        look = self._look(queues, kinds)
+        grants: list[Grant] = []
+        for source in look.order():
+            room = limit - len(grants)
+            if room < 1:
+                break
+            if source == "plain":
+                grants += self._claim_plain(owner, look, room)
+            else:
+                grants += self._claim_lanes(owner, look, room)
+        return grants
+
+    def _look(self, queues: Sequence[str], kinds: Sequence[str] | None) -> Look:
+        rows = self._postgres.read(
+            lambda session: session.tuples(
+                "look", queues=list(queues), kinds=None if kinds is None else list(kinds)
+            )
+        )
+        found: dict[str, list[LookedAt]] = {"gate": [], "plain": [], "lane": []}
+        for source, gate, priority, due in rows:
+            found[source].append(LookedAt(gate, priority, due))
+        return Look([group.gate for group in found["gate"]], found["plain"], found["lane"])
+
+    def _claim_plain(self, owner: str, look: Look, room: int) -> list[Grant]:
+        def work(session: Session) -> list[Grant]:
+            rows = session.tuples(
+                "claim_plain",
+                owner=owner,
+                gates=[group.gate for group in look.plain],
+                priorities=[group.priority for group in look.plain],
+                limit=room,
+            )
+            return [Grant(*row) for row in rows]
+
+        return self._postgres.single(work)
+
+    def _claim_lanes(self, owner: str, look: Look, room: int) -> list[Grant]:
+        def work(session: Session) -> list[Grant]:
+            rows = session.tuples(
+                "claim_lanes",
+                owner=owner,
+                gates=[group.gate for group in look.lanes],
+                priorities=[group.priority for group in look.lanes],
+                open=look.gates,
+                limit=room,
+            )
+            return [Grant(*row) for row in rows]
+
+        return self._postgres.single(work)

@@ -1,0 +1,119 @@
+-- name: look
+-- Which (source, gate, priority) groups have due work, best first, and which gates are open at all. A loose index
+-- scan: one probe per priority in use, so delayed rows of a higher priority are skipped, not walked, and rows behind
+-- a paused queue or kind are not read at all. Sources: 'gate' (an open gate, no work implied), 'plain', 'lane'.
+WITH RECURSIVE open AS MATERIALIZED (
+    SELECT g.id FROM leasehold.gate AS g
+    WHERE g.queue = ANY(:queues::text[]) AND (:kinds::text[] IS NULL OR g.kind = ANY(:kinds::text[]))
+      AND NOT EXISTS (SELECT FROM leasehold.pause AS p
+                      WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.kind))
+                        AND (p.until IS NULL OR p.until > :now))),
+plain AS (
+    SELECT o.id AS gate, h.priority, h.available_at
+    FROM open AS o, LATERAL (SELECT j.priority, j.available_at FROM leasehold.job AS j
+        WHERE j.gate = o.id AND j.lane IS NULL AND j.state = 'queued'
+        ORDER BY j.priority DESC, j.available_at LIMIT 1) AS h
+    UNION ALL
+    SELECT r.gate, h.priority, h.available_at
+    FROM plain AS r, LATERAL (SELECT j.priority, j.available_at FROM leasehold.job AS j
+        WHERE j.gate = r.gate AND j.lane IS NULL AND j.state = 'queued' AND j.priority < r.priority
+        ORDER BY j.priority DESC, j.available_at LIMIT 1) AS h),
+lane AS (
+    SELECT o.id AS gate, h.priority, h.available_at
+    FROM (SELECT id FROM open UNION ALL SELECT 0) AS o, LATERAL (SELECT t.priority, t.available_at
+        FROM leasehold.ticket AS t WHERE t.gate = o.id ORDER BY t.priority DESC, t.available_at LIMIT 1) AS h
+    UNION ALL
+    SELECT r.gate, h.priority, h.available_at
+    FROM lane AS r, LATERAL (SELECT t.priority, t.available_at FROM leasehold.ticket AS t
+        WHERE t.gate = r.gate AND t.priority < r.priority ORDER BY t.priority DESC, t.available_at LIMIT 1) AS h)
+SELECT 'gate' AS source, id AS gate, NULL::smallint AS priority, NULL::timestamptz AS available_at FROM open
+UNION ALL SELECT 'plain', gate, priority, available_at FROM plain WHERE available_at <= :now
+UNION ALL SELECT 'lane', gate, priority, available_at FROM lane WHERE available_at <= :now;
+
+-- name: claim_plain
+-- SKIP LOCKED inside each group, so that claimers spread instead of queueing; the order across groups is the queue's
+-- own: priority, due time, seq.
+WITH taken AS (
+    UPDATE leasehold.job AS j SET state = 'running', reason = NULL, lease_owner = :owner,
+        lease_token = j.lease_token + 1, attempt = j.attempt + 1,
+        lease_expires_at = :now + j.lease_seconds * interval '1 second',
+        started_at = :now, first_started_at = coalesce(j.first_started_at, :now)
+    WHERE j.ctid = ANY(ARRAY(
+        SELECT c.ctid FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority), LATERAL (
+            SELECT q.ctid, q.available_at, q.seq FROM leasehold.job AS q
+            WHERE q.gate = g.gate AND q.priority = g.priority AND q.lane IS NULL AND q.state = 'queued'
+              AND q.available_at <= :now
+            ORDER BY q.available_at, q.seq LIMIT :limit FOR UPDATE SKIP LOCKED) AS c
+        ORDER BY g.priority DESC, c.available_at, c.seq LIMIT :limit))
+    RETURNING j.id, j.lease_token, j.attempt, j.kind, j.queue, j.args, j.lease_seconds, j.policy, j.lane, j.group_name,
+        j.failures, j.crashes, j.stop_requested, j.deadline_at, j.trace, j.execution_site, j.execution_name,
+        j.execution_started_at, j.priority, j.available_at, j.seq)
+SELECT id, lease_token, attempt, kind, queue, args, lease_seconds, policy, lane, group_name, failures, crashes,
+    stop_requested, deadline_at, trace, execution_site, execution_name, execution_started_at
+FROM taken ORDER BY priority DESC, available_at, seq;
+
+-- name: claim_lanes
+-- One statement, one snapshot. A ticket that was locked is dropped when its lane's head was taken, is blocked, absent
+-- or not due (each of these has written, or will write, a ticket of its own), filed anew when the head belongs to
+-- another gate or rank, and kept when the head's row is locked by somebody else. The head or nobody: never the second
+-- of the lane. The CTEs meet by ctid and lane arrays, not by joins: statistics of `ticket` are always wrong.
+WITH t AS MATERIALIZED (
+    SELECT c.tid, c.lane, c.priority
+    FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority), LATERAL (
+        SELECT k.ctid AS tid, k.lane, k.priority, k.available_at FROM leasehold.ticket AS k
+        WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at <= :now
+        ORDER BY k.available_at LIMIT greatest(:limit, 200) FOR UPDATE SKIP LOCKED) AS c
+    ORDER BY c.priority DESC, c.available_at LIMIT greatest(:limit, 200)),
+l AS MATERIALIZED (
+    SELECT t.lane, t.tids, t.priority AS ticket_priority,
+        h.jid, h.gate, h.priority, h.due, h.available_at, h.seq, coalesce(b1.yes, b2.yes, false) AS blocked
+    FROM (SELECT lane, max(priority) AS priority, array_agg(tid) AS tids FROM t GROUP BY lane) AS t
+    LEFT JOIN LATERAL (
+        SELECT j.ctid AS jid, j.gate, j.priority, j.available_at <= :now AS due, j.available_at, j.seq
+        FROM leasehold.job AS j WHERE j.lane = t.lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
+        ORDER BY j.lane_at, j.seq LIMIT 1) AS h ON true
+    LEFT JOIN LATERAL (
+        SELECT true AS yes FROM leasehold.job AS b
+        WHERE h.due AND b.lane = t.lane AND b.lane IS NOT NULL AND b.state = 'running' LIMIT 1) AS b1 ON true
+    LEFT JOIN LATERAL (
+        SELECT true AS yes FROM leasehold.job AS b WHERE h.due AND b.lane = t.lane AND b.lane IS NOT NULL
+          AND (b.state IN ('waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))
+        LIMIT 1) AS b2 ON true),
+fit AS MATERIALIZED (
+    SELECT lane, jid FROM l
+    WHERE due AND NOT blocked AND gate = ANY(:open::bigint[]) AND priority >= ticket_priority
+    ORDER BY priority DESC, available_at, seq LIMIT :limit),
+k AS MATERIALIZED (
+    SELECT q.ctid AS jid FROM leasehold.job AS q
+    WHERE q.ctid = ANY(ARRAY(SELECT jid FROM fit)) AND q.state = 'queued' AND q.available_at <= :now
+    FOR UPDATE SKIP LOCKED),
+u AS (
+    UPDATE leasehold.job AS j SET state = 'running', reason = NULL, lease_owner = :owner,
+        lease_token = j.lease_token + 1, attempt = j.attempt + 1,
+        lease_expires_at = :now + j.lease_seconds * interval '1 second',
+        started_at = :now, first_started_at = coalesce(j.first_started_at, :now), lane_at = to_timestamp(0)
+    WHERE j.ctid = ANY(ARRAY(SELECT jid FROM k))
+    RETURNING j.id, j.lease_token, j.attempt, j.kind, j.queue, j.args, j.lease_seconds, j.policy, j.lane, j.group_name,
+        j.failures, j.crashes, j.stop_requested, j.deadline_at, j.trace, j.execution_site, j.execution_name,
+        j.execution_started_at, j.priority, j.available_at, j.seq),
+filed AS (
+    INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
+    SELECT gate, priority, available_at, lane FROM l
+    WHERE due AND NOT blocked AND NOT (gate = ANY(:open::bigint[]) AND priority >= ticket_priority)),
+dropped AS (
+    DELETE FROM leasehold.ticket WHERE ctid = ANY(ARRAY(
+        SELECT unnest(tids) FROM l
+        WHERE due IS NOT TRUE OR blocked OR NOT (gate = ANY(:open::bigint[]) AND priority >= ticket_priority)
+           OR lane IN (SELECT lane FROM u))))
+SELECT id, lease_token, attempt, kind, queue, args, lease_seconds, policy, lane, group_name, failures, crashes,
+    stop_requested, deadline_at, trace, execution_site, execution_name, execution_started_at
+FROM u ORDER BY priority DESC, available_at, seq;
+
+-- name: find_lane_head
+-- For a claim by id: the job that is first in the lane now, and whether anything blocks the lane.
+SELECT (SELECT j.id FROM leasehold.job AS j
+        WHERE j.lane = :lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
+        ORDER BY j.lane_at, j.seq LIMIT 1) AS head,
+    (SELECT b.id FROM leasehold.job AS b WHERE b.lane = :lane AND b.lane IS NOT NULL
+        AND (b.state IN ('running', 'waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))
+        LIMIT 1) AS blocker;

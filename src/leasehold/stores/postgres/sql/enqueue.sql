@@ -1,0 +1,51 @@
+-- name: insert_jobs
+-- All at once, in the order given (seq follows it). A row that meets its own id (a repeat after a lost reply) or a
+-- held unique key is left out of the answer, and the caller finds out which it was.
+INSERT INTO leasehold.job (id, kind, queue, gate, priority, state, args, policy, created_at, available_at, lane, lane_at,
+    lease_seconds, unique_key, unique_for, group_name, tags, held, deadline_at, start_by, retry_of, trace)
+SELECT r.id, r.kind, r.queue, r.gate, r.priority, CASE WHEN r.hold THEN 'pending' ELSE 'queued' END,
+    r.args::json, r.policy::json, :now,
+    coalesce(r.at, :now + r.delay * interval '1 second'),
+    r.lane, CASE WHEN r.lane IS NOT NULL THEN greatest(coalesce(r.at, :now + r.delay * interval '1 second'), :now) END,
+    r.lease_seconds, r.unique_key, r.unique_for, r.group_name, r.tags::json, r.hold,
+    :now + r.deadline * interval '1 second', :now + r.start_by * interval '1 second', r.retry_of, r.trace
+FROM json_to_recordset(:jobs::json) AS r(id uuid, kind text, queue text, gate bigint, priority smallint, hold boolean,
+    args text, policy text, at timestamptz, delay double precision, lane text, lease_seconds double precision,
+    unique_key text, unique_for text, group_name text, tags text, deadline double precision,
+    start_by double precision, retry_of uuid, trace text)
+ON CONFLICT DO NOTHING
+RETURNING id, gate, priority, lane, lane_at, available_at, state, seq;
+
+-- name: insert_gates
+INSERT INTO leasehold.gate (id, queue, kind, slots, rate_key)
+SELECT r.id, r.queue, r.kind, r.slots::json, r.rate_key
+FROM json_to_recordset(:gates::json) AS r(id bigint, queue text, kind text, slots text, rate_key text)
+ON CONFLICT DO NOTHING;
+
+-- name: insert_tickets
+INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
+SELECT r.gate, r.priority, r.available_at, r.lane
+FROM json_to_recordset(:tickets::json) AS r(gate bigint, priority smallint, available_at timestamptz, lane text);
+
+-- name: insert_tags
+INSERT INTO leasehold.tag (name, job_id)
+SELECT r.name, r.job_id FROM json_to_recordset(:tags::json) AS r(name text, job_id uuid)
+ON CONFLICT DO NOTHING;
+
+-- name: touch_groups
+-- Makes the group with its first job, and tells those who watch it that something has changed. In name order: two
+-- transactions that touch the same groups must not wait for each other in a circle.
+INSERT INTO leasehold.job_group (name)
+SELECT name FROM unnest(:names::text[]) AS n(name) ORDER BY name
+ON CONFLICT (name) DO UPDATE SET version = leasehold.job_group.version + 1, state = 'active', reason = NULL;
+
+-- name: find_key_holders
+-- Who holds these unique keys now.
+SELECT j.id, j.kind, j.unique_key, j.state, j.attempt
+FROM unnest(:kinds::text[], :keys::text[]) AS k(kind, unique_key)
+JOIN leasehold.job AS j ON j.kind = k.kind AND j.unique_key = k.unique_key
+WHERE j.unique_key IS NOT NULL
+  AND (j.unique_for = 'ever' OR j.state IN ('pending', 'queued', 'running', 'waiting', 'paused'));
+
+-- name: find_ids
+SELECT id FROM leasehold.job WHERE id = ANY(:ids::uuid[]);

@@ -1,0 +1,51 @@
+-- name: get_job
+SELECT j.*, :now AS now FROM leasehold.job AS j WHERE j.id = :id;
+
+-- name: list_jobs
+-- One page, newest first; payloads stay where they are. Fragments named list_jobs.where_… are added as asked.
+SELECT j.id, j.seq, j.kind, j.queue, j.gate, j.priority, j.state, j.reason, j.created_at, j.available_at, j.lane,
+    j.attempt, j.failures, j.crashes, j.stop_requested, j.lease_owner, j.lease_expires_at, j.started_at, j.finished_at,
+    j.group_name, j.tags, j.error
+FROM leasehold.job AS j WHERE true
+
+-- name: list_jobs.where_before
+ AND j.id < :before
+
+-- name: list_jobs.where_states
+ AND j.state = ANY(:states::text[])
+
+-- name: list_jobs.where_queue
+ AND j.queue = :queue
+
+-- name: list_jobs.where_kind
+ AND j.kind = :kind
+
+-- name: list_jobs.where_lane
+ AND j.lane = :lane
+
+-- name: list_jobs.where_group
+ AND j.group_name = :group
+
+-- name: list_jobs.where_tag
+ AND j.id IN (SELECT t.job_id FROM leasehold.tag AS t WHERE t.name = :tag)
+
+-- name: list_jobs.page
+ ORDER BY j.id DESC LIMIT :limit
+
+-- name: count_state
+-- Capped: a count nobody waits for.
+SELECT count(*) AS jobs FROM (SELECT 1 FROM leasehold.job AS j WHERE j.state = :state LIMIT :cap) AS capped;
+
+-- name: list_history
+SELECT at, event, from_state, to_state, token, attempt, actor, detail FROM leasehold.history
+WHERE job_id = :id ORDER BY id;
+
+-- name: list_questions
+SELECT key, text, schema, answer, asked_at, closed_at FROM leasehold.question WHERE job_id = :id ORDER BY asked_at, key;
+
+-- name: get_group
+SELECT name, state, reason, version FROM leasehold.job_group WHERE name = :name;
+
+-- name: count_lane_tickets
+-- For tests and the doctor: an unblocked lane with a due head must have one.
+SELECT count(*) AS tickets FROM leasehold.ticket WHERE lane = :lane;

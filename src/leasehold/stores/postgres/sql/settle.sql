@@ -1,0 +1,65 @@
+-- name: settle_succeeded
+-- Success is success under every flag, so the token is the whole guard and nothing needs to be read first. A lane job
+-- leaves a ticket without looking whether anybody waits: a look could miss an enqueue whose own ticket a claim is just
+-- dropping. Groups are locked in name order.
+WITH v AS MATERIALIZED (
+    SELECT r.id, r.token, r.result, r.result_ref
+    FROM json_to_recordset(:settled::json) AS r(id uuid, token bigint, result text, result_ref text)),
+s AS (
+    UPDATE leasehold.job AS j SET state = 'succeeded', reason = NULL, result = v.result::json, result_ref = v.result_ref,
+        lease_owner = NULL, lease_expires_at = NULL, lease_token = j.lease_token + 1, stop_requested = NULL,
+        finished_at = :now, settled_by = j.lease_owner, settled_token = j.lease_token,
+        execution_site = NULL, execution_name = NULL, execution_started_at = NULL
+    FROM v WHERE j.id = ANY(ARRAY(SELECT id FROM v)) AND j.id = v.id AND j.lease_token = v.token
+    RETURNING j.id, j.lane, j.priority, j.group_name),
+tickets AS (
+    INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
+    SELECT 0, priority, :now, lane FROM s WHERE lane IS NOT NULL),
+groups AS (
+    UPDATE leasehold.job_group SET version = version + 1 WHERE name = ANY(ARRAY(
+        SELECT name FROM leasehold.job_group
+        WHERE name = ANY(ARRAY(SELECT DISTINCT group_name FROM s WHERE group_name IS NOT NULL))
+        ORDER BY name FOR UPDATE)))
+SELECT id FROM s;
+
+-- name: lock_jobs
+-- Every decision that depends on the row is taken under its lock, in id order. The store's now comes along, so that
+-- instants are the database's.
+SELECT j.*, :now AS now FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.id FOR UPDATE;
+
+-- name: update_jobs
+-- Writes moves that were decided under lock_jobs.
+WITH v AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(:jobs::json) AS r(id uuid, state text, reason text, args text,
+        available_at timestamptz, lane_at timestamptz, halts_lane boolean, lease_owner text,
+        lease_expires_at timestamptz, lease_token bigint, attempt integer, failures integer, crashes integer,
+        stop_requested text, execution_site text, execution_name text, execution_started_at timestamptz,
+        first_started_at timestamptz, started_at timestamptz, finished_at timestamptz, settled_by text,
+        settled_token bigint, result text, result_ref text, error text, held boolean))
+UPDATE leasehold.job AS j SET state = v.state, reason = v.reason, args = v.args::json, available_at = v.available_at,
+    lane_at = v.lane_at, halts_lane = v.halts_lane, lease_owner = v.lease_owner,
+    lease_expires_at = v.lease_expires_at, lease_token = v.lease_token, attempt = v.attempt, failures = v.failures,
+    crashes = v.crashes, stop_requested = v.stop_requested, execution_site = v.execution_site,
+    execution_name = v.execution_name, execution_started_at = v.execution_started_at,
+    first_started_at = v.first_started_at, started_at = v.started_at, finished_at = v.finished_at,
+    settled_by = v.settled_by, settled_token = v.settled_token, result = v.result::json, result_ref = v.result_ref,
+    error = v.error, held = v.held
+FROM v WHERE j.id = ANY(ARRAY(SELECT id FROM v)) AND j.id = v.id;
+
+-- name: insert_history
+INSERT INTO leasehold.history (job_id, at, event, from_state, to_state, token, attempt, actor, detail)
+SELECT r.job_id, :now, r.event, r.from_state, r.to_state, r.token, r.attempt, r.actor, r.detail
+FROM json_to_recordset(:entries::json) AS r(job_id uuid, event text, from_state text, to_state text, token bigint,
+    attempt integer, actor text, detail text);
+
+-- name: bump_groups
+UPDATE leasehold.job_group SET version = version + 1 WHERE name = ANY(ARRAY(
+    SELECT name FROM leasehold.job_group WHERE name = ANY(:names::text[]) ORDER BY name FOR UPDATE));
+
+-- name: open_question
+INSERT INTO leasehold.question (job_id, key, text, schema, asked_at) VALUES (:id, :key, :text, :schema, :now)
+ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.schema, asked_at = excluded.asked_at,
+    closed_at = NULL, answer = NULL;
+
+-- name: close_questions
+UPDATE leasehold.question SET closed_at = :now WHERE job_id = ANY(:ids::uuid[]) AND closed_at IS NULL;

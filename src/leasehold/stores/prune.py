@@ -1,0 +1,37 @@
+"""Prune: what came to rest long enough ago goes, in short batches."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.ids import LOWEST_ID, make_id
+from leasehold.stores.contract import Pruned
+from leasehold.stores.database import Session
+from leasehold.stores.verbs import Verbs
+
+_SKEW = 86_400.0
+
+
+class PruneVerbs(Verbs):
+    def prune(self, age: float, limit: int = 1000, after: str | None = None) -> Pruned:
+        if age < 0:
+            raise InvalidInput("age", f"{age:g} s is not an age", "give a number of seconds from 0 on")
+
+        # Ids are in time order, so what was made too lately need not be read. A day more than the age covers
+        # producers whose clocks are wrong; the age itself is judged by the database's clock.
+        now = self._database.clock.now() or datetime.now(UTC)
+        bound = make_id(int((now.timestamp() - age + _SKEW) * 1000), bytes(10))
+
+        def work(session: Session) -> Pruned:
+            rows = session.rows(
+                "prune_jobs", age=float(age), limit=limit, after=after or LOWEST_ID, before=bound
+            )
+            ids = sorted(row["id"] for row in rows)
+            if ids:
+                session.run("prune_history", ids=ids)
+                session.run("prune_tags", ids=ids)
+                session.run("prune_questions", ids=ids)
+            return Pruned(len(ids), ids[-1] if len(ids) == limit else None)
+
+        return self._database.transact(work)

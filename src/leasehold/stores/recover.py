@@ -1,0 +1,207 @@
+"""Recover: notice missed leases in two looks, adopt what still lives, claim one job by its id."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from leasehold.domain import operate
+from leasehold.domain.job import Grant, Job, Sighting
+from leasehold.domain.lanes import STARTED
+from leasehold.domain.moves import Move
+from leasehold.domain.outcome import Lost
+from leasehold.domain.settle import settle
+from leasehold.domain.states import State
+from leasehold.stores.contract import Denied, Reaped
+from leasehold.stores.database import Records, Session
+from leasehold.stores.rows import job_from_row
+from leasehold.stores.verbs import Verbs, batches, lock, write
+
+
+class RecoverVerbs(Verbs):
+    def sight_expired(self, limit: int = 1000) -> list[Sighting]:
+        rows = self._database.read(lambda session: session.rows("sight_expired", limit=limit))
+        seen_at = self._database.clock.monotonic()
+        return [
+            Sighting(
+                id=row["id"],
+                token=row["lease_token"],
+                expires_at=row["lease_expires_at"],
+                lease_seconds=row["lease_seconds"],
+                owner=row["lease_owner"],
+                alone=not row["shared"],
+                seen_at=seen_at,
+            )
+            for row in rows
+        ]
+
+    def reap(self, sightings: Sequence[Sighting]) -> list[Reaped]:
+        monotonic = self._database.clock.monotonic()
+        ripe = sorted((s for s in sightings if s.ripe(monotonic)), key=lambda s: s.id)
+        reaped: list[Reaped] = []
+        for batch in batches(ripe):
+            moves = self._database.transact(lambda session, batch=batch: _reap(session, batch))  # type: ignore[misc]
+            reaped += [
+                Reaped(move.job.id, move.before.lease_owner, move.job.state, move.job.orphan)
+                for move in moves
+            ]
+        return reaped
+
+    def adopt(
+        self, owner: str, sites: Sequence[str], kinds: Sequence[str] | None = None, limit: int = 100
+    ) -> list[Grant]:
+        if not sites or limit < 1:
+            return []
+
+        def work(session: Session) -> list[Grant]:
+            rows = session.rows(
+                "adopt",
+                owner=owner,
+                sites=list(sites),
+                kinds=None if kinds is None else list(kinds),
+                limit=limit,
+            )
+            grants = sorted((Grant(*row.values()) for row in rows), key=lambda grant: grant.id)
+            if grants:
+                session.run("insert_history", entries=Records([_adopted(grant, owner) for grant in grants]))
+            return grants
+
+        return self._database.transact(work)
+
+    def claim_by_id(
+        self,
+        job_id: str,
+        owner: str,
+        sites: Sequence[str] = (),
+        sighting: Sighting | None = None,
+    ) -> Grant | Denied:
+        monotonic = self._database.clock.monotonic()
+        ripe = sighting if sighting is not None and sighting.ripe(monotonic) else None
+        return self._database.transact(
+            lambda session: _claim_by_id(session, job_id, owner, sites, ripe, monotonic)
+        )
+
+
+def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
+    seen = {s.id: s for s in sightings}
+    records = Records([{"id": s.id, "token": s.token, "expires_at": s.expires_at} for s in sightings])
+    rows = session.rows("lock_sighted", sightings=records)
+    moves = [_lose(job_from_row(row), seen[row["id"]], row["now"]) for row in rows]
+    if rows:
+        write(session, moves, rows[0]["now"])
+    return moves
+
+
+def _lose(job: Job, sighting: Sighting, now: datetime) -> Move:
+    return settle(job, Lost(alone=sighting.alone), job.policy, now=now, jitter=random.random())
+
+
+def _claim_by_id(
+    session: Session,
+    job_id: str,
+    owner: str,
+    sites: Sequence[str],
+    sighting: Sighting | None,
+    monotonic: float,
+) -> Grant | Denied:
+    jobs, now = lock(session, [job_id])
+    job = jobs.get(job_id)
+    if job is None or now is None:
+        return Denied(job_id, None, "no such job")
+    if job.state is State.RUNNING and job.lease_owner is not None:
+        if job.lease_expires_at is None or job.lease_expires_at > now:
+            return Denied(job_id, job.state, f"its lease is held by {job.lease_owner}")
+        if sighting is None or (sighting.token, sighting.expires_at) != (
+            job.lease_token,
+            job.lease_expires_at,
+        ):
+            return Denied(
+                job_id,
+                job.state,
+                "its lease has run out; look again after a third of it",
+                _look(job, job.lease_owner, job.lease_expires_at, monotonic),
+            )
+        lost = _lose(job, sighting, now)
+        write(session, [lost], now)
+        job = lost.job
+    if job.orphan and job.execution_site in sites:
+        after = replace(job, lease_owner=owner, lease_token=job.lease_token + 1)
+        granted = _granted(job, after, now, "adopted", owner)
+    elif (why := _not_claimable(session, job, now)) is not None:
+        return Denied(job_id, job.state, why)
+    else:
+        after = operate.claim(job, owner=owner, now=now, lane_start=STARTED)
+        granted = _granted(job, after, now, None, owner)
+    write(session, [granted], now)
+    return _grant(granted.job)
+
+
+def _look(job: Job, owner: str, expires_at: datetime, monotonic: float) -> Sighting:
+    return Sighting(
+        id=job.id,
+        token=job.lease_token,
+        expires_at=expires_at,
+        lease_seconds=job.lease_seconds,
+        owner=owner,
+        alone=True,
+        seen_at=monotonic,
+    )
+
+
+def _not_claimable(session: Session, job: Job, now: datetime) -> str | None:
+    if job.state is not State.QUEUED:
+        return "it is an orphan of another site" if job.orphan else f"it is {job.state.value}"
+    if job.available_at > now:
+        return "it is not due yet"
+    if session.rows("kind_is_paused", kind=job.kind):
+        return f"its kind {job.kind!r} is paused"
+    if job.lane is not None:
+        front = session.rows("find_lane_head", lane=job.lane)[0]
+        if front["blocker"] is not None:
+            return f"its lane {job.lane!r} is blocked by job {front['blocker']}"
+        if front["head"] is not None and front["head"] != job.id:
+            return f"job {front['head']} is before it in lane {job.lane!r}"
+    return None
+
+
+def _granted(before: Job, after: Job, now: datetime, event: str | None, owner: str) -> Move:
+    expires_at = now + timedelta(seconds=before.lease_seconds)
+    return Move(before, replace(after, lease_expires_at=expires_at), event, owner)
+
+
+def _grant(job: Job) -> Grant:
+    return Grant(
+        id=job.id,
+        token=job.lease_token,
+        attempt=job.attempt,
+        kind=job.kind,
+        queue=job.queue,
+        args=job.args,
+        lease_seconds=job.lease_seconds,
+        policy=job.policy.dump(),
+        lane=job.lane,
+        group_name=job.group_name,
+        failures=job.failures,
+        crashes=job.crashes,
+        stop_requested=job.stop_requested,
+        deadline_at=job.deadline_at,
+        trace=job.trace,
+        execution_site=job.execution_site,
+        execution_name=job.execution_name,
+        execution_started_at=job.execution_started_at,
+    )
+
+
+def _adopted(grant: Grant, owner: str) -> dict[str, object]:
+    return {
+        "job_id": grant.id,
+        "event": "adopted",
+        "from_state": State.RUNNING.value,
+        "to_state": State.RUNNING.value,
+        "token": grant.token,
+        "attempt": grant.attempt,
+        "actor": owner,
+        "detail": grant.execution_name,
+    }

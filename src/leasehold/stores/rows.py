@@ -1,0 +1,81 @@
+"""Rows to values and back, the same for every dialect."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+from leasehold.domain.job import Grant, Job
+from leasehold.domain.retry import Policy
+from leasehold.domain.states import Flag, State
+
+TIMES = frozenset(
+    {
+        "created_at",
+        "available_at",
+        "lane_at",
+        "lease_expires_at",
+        "execution_started_at",
+        "first_started_at",
+        "started_at",
+        "finished_at",
+        "deadline_at",
+        "start_by",
+        "now",
+        "at",
+        "paused_at",
+        "until",
+        "asked_at",
+        "closed_at",
+    }
+)
+FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked"})
+
+GRANT_COLUMNS = len(Grant._fields)
+
+_JOB_FIELDS = frozenset(f.name for f in fields(Job))
+_WRITTEN = [
+    "id",
+    "state",
+    "reason",
+    "args",
+    "available_at",
+    "lane_at",
+    "halts_lane",
+    "lease_owner",
+    "lease_expires_at",
+    "lease_token",
+    "attempt",
+    "failures",
+    "crashes",
+    "stop_requested",
+    "execution_site",
+    "execution_name",
+    "execution_started_at",
+    "first_started_at",
+    "started_at",
+    "finished_at",
+    "settled_by",
+    "settled_token",
+    "result",
+    "result_ref",
+    "error",
+    "held",
+]
+
+
+def job_from_row(row: dict[str, Any]) -> Job:
+    """Columns that this code does not know are passed over: a newer schema may have more."""
+    values = {name: value for name, value in row.items() if name in _JOB_FIELDS}
+    values["state"] = State(values["state"])
+    values["policy"] = Policy.load(values["policy"])
+    values["tags"] = tuple(json.loads(values["tags"])) if values["tags"] else ()
+    if values["stop_requested"] is not None:
+        values["stop_requested"] = Flag(values["stop_requested"])
+    return Job(**values)
+
+
+def record_from_job(job: Job) -> dict[str, Any]:
+    """What update_jobs writes."""
+    return {name: getattr(job, name) for name in _WRITTEN}

@@ -1,0 +1,117 @@
+"""Renew and settle: every write is fenced by the token, and what was lost is said so."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leasehold.domain.job import Grant, Renewal
+from leasehold.domain.outcome import Failure, Outcome, Success
+from leasehold.domain.settle import settle as decide
+from leasehold.domain.states import Flag
+from leasehold.stores.contract import Ending, Settled
+from leasehold.stores.database import Records, Session
+from leasehold.stores.verbs import Verbs, batches, lock, write
+
+
+class SettleVerbs(Verbs):
+    def renew(self, leases: Mapping[str, int]) -> list[Renewal]:
+        if not leases:
+            return []
+        records = Records([{"id": job_id, "token": leases[job_id]} for job_id in sorted(leases)])
+        rows = self._database.single(lambda session: session.tuples("renew", leases=records))
+        return [Renewal(job_id, Flag(flag) if flag else None) for job_id, flag in rows]
+
+    def settle(self, endings: Sequence[Ending]) -> Settled:
+        done: set[str] = set()
+        plain = sorted((e for e in endings if isinstance(e.outcome, Success)), key=lambda e: e.id)
+        other = sorted((e for e in endings if not isinstance(e.outcome, Success)), key=lambda e: e.id)
+        unstorable: list[str] = []
+        for batch in batches(plain):
+            done |= self._settle_succeeded(batch, unstorable)
+        for batch in batches(other):
+            done |= self._settle_decided(batch)
+        fenced = [e.id for e in endings if e.id not in done]
+        return Settled(accepted=sorted(done), fenced=sorted(fenced), unstorable=unstorable)
+
+    def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
+        return bool(
+            self._database.single(
+                lambda session: session.tuples(
+                    "place_execution", id=job_id, token=token, site=site, name=name
+                )
+            )
+        )
+
+    def mark_started(self, job_id: str, token: int) -> bool:
+        return bool(
+            self._database.single(lambda session: session.tuples("mark_started", id=job_id, token=token))
+        )
+
+    def find_held(self, owner: str) -> list[Grant]:
+        rows = self._database.read(lambda session: session.rows("find_held", owner=owner))
+        return [Grant(*row.values()) for row in rows]
+
+    def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
+        rows = self._database.read(lambda session: session.rows("read_settlements", ids=sorted(leases)))
+        verdicts = dict.fromkeys(leases, "fenced")
+        for row in rows:
+            token = leases[row["id"]]
+            if row["lease_token"] == token:
+                verdicts[row["id"]] = "mine"
+            elif row["settled_token"] == token and row["settled_by"] == owner:
+                verdicts[row["id"]] = "done"
+        return verdicts
+
+    def _settle_succeeded(self, endings: Sequence[Ending], unstorable: list[str]) -> set[str]:
+        """One statement for all. When the database refuses a value, halve until the culprit stands alone: it ends
+        failed, the others go through."""
+        records = Records([_success_record(ending) for ending in endings])
+        try:
+            return self._write_succeeded(records)
+        except Exception as error:
+            if not self._database.refuses_data(error):
+                raise
+            if len(endings) > 1:
+                middle = len(endings) // 2
+                return self._settle_succeeded(endings[:middle], unstorable) | self._settle_succeeded(
+                    endings[middle:], unstorable
+                )
+            culprit = endings[0]
+            unstorable.append(culprit.id)
+            failure = Failure(f"unstorable result: {error}", final=True)
+            return self._settle_decided([Ending(culprit.id, culprit.token, failure)])
+
+    def _write_succeeded(self, records: Records) -> set[str]:
+        """The statement itself files the lanes' tickets and moves the groups' versions on."""
+        rows = self._database.single(lambda session: session.tuples("settle_succeeded", settled=records))
+        return {row[0] for row in rows}
+
+    def _settle_decided(self, endings: Sequence[Ending]) -> set[str]:
+        """The flag may have come a moment ago, so the decision is taken under the row's lock."""
+        wanted: dict[str, tuple[int, Outcome]] = {e.id: (e.token, e.outcome) for e in endings}
+
+        def work(session: Session) -> set[str]:
+            jobs, now = lock(session, wanted)
+            moves = []
+            for job in jobs.values():
+                token, outcome = wanted[job.id]
+                if job.lease_token == token and now is not None:
+                    moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
+            if now is not None:
+                write(session, moves, now)
+            return {move.job.id for move in moves}
+
+        return self._database.transact(work)
+
+
+def _success_record(ending: Ending) -> dict[str, Any]:
+    outcome = ending.outcome
+    assert isinstance(outcome, Success)
+    return {
+        "id": ending.id,
+        "token": ending.token,
+        "result": outcome.result,
+        "result_ref": outcome.result_ref,
+    }

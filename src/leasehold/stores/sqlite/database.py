@@ -1,0 +1,224 @@
+"""SQLite: one writer connection behind a lock, a reader per thread, times as whole microseconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable, StoreError
+from leasehold.stores.database import Clock, Records, Row, SystemClock
+from leasehold.stores.rows import FLAGS, TIMES
+from leasehold.stores.statements import parameters, read_statements
+
+T = TypeVar("T")
+
+OLDEST = (3, 35, 0)
+"""RETURNING."""
+BUSY_SECONDS = 5.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_STATEMENTS = read_statements("leasehold.stores.sqlite")
+_TAKES_NOW = {name for name, text in _STATEMENTS.items() if "now" in parameters(text)}
+
+_PRAGMAS = (
+    # Readers do not stop the writer, nor it them.
+    "PRAGMA journal_mode = WAL",
+    # An acknowledged enqueue survives a power cut.
+    "PRAGMA synchronous = FULL",
+    "PRAGMA wal_autocheckpoint = 10000",
+    "PRAGMA cache_size = -64000",
+    "PRAGMA temp_store = MEMORY",
+)
+
+
+class SqliteSession:
+    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+
+    def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
+        return self._rows(statement, _STATEMENTS[statement], parameters)
+
+    def tuples(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        return self._execute(statement, _STATEMENTS[statement], parameters).fetchall()
+
+    def run(self, statement: str, /, **parameters: Any) -> None:
+        self._execute(statement, _STATEMENTS[statement], parameters).fetchall()
+
+    def listing(self, names: Sequence[str], /, **parameters: Any) -> list[Row]:
+        return self._rows(names[0], " ".join(_STATEMENTS[name] for name in names), parameters)
+
+    def _rows(self, statement: str, text: str, parameters: dict[str, Any]) -> list[Row]:
+        cursor = self._execute(statement, text, parameters)
+        names = [column[0] for column in cursor.description or ()]
+        return [{n: _python(n, v) for n, v in zip(names, row, strict=True)} for row in cursor.fetchall()]
+
+    def _execute(self, statement: str, text: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
+        bound = {name: _bound(value) for name, value in parameters.items()}
+        if statement in _TAKES_NOW:
+            bound["now"] = _now(self._clock)
+        return self._connection.execute(text, bound)
+
+
+class SqliteDatabase:
+    """One file. Every write transaction begins IMMEDIATE: a read that turned into a write would be refused at once,
+    whatever the busy time-out."""
+
+    def __init__(self, path: str, clock: Clock | None = None) -> None:
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise DatabaseTooOld("SQLite", sqlite3.sqlite_version, ".".join(map(str, OLDEST)))
+        self._path = path
+        self.clock: Clock = clock or SystemClock()
+        self.label = f"sqlite:///{path}"
+        self._lock = threading.Lock()
+        self._threads = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._pid = os.getpid()
+        self._writer = self._connect(create=True)
+
+    def transact(self, work: Callable[[SqliteSession], T]) -> T:
+        with self._lock:
+            self._survive_fork()
+            connection = self._writer
+            self._begin(connection)
+            try:
+                answer = work(SqliteSession(connection, self.clock))
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return answer
+
+    def single(self, work: Callable[[SqliteSession], T]) -> T:
+        return self.transact(work)
+
+    def read(self, work: Callable[[SqliteSession], T]) -> T:
+        self._survive_fork()
+        connection = getattr(self._threads, "reader", None)
+        if connection is None:
+            connection = self._threads.reader = self._connect(create=False)
+            self._readers.append(connection)
+        return work(SqliteSession(connection, self.clock))
+
+    def refuses_data(self, error: Exception) -> bool:
+        if isinstance(error, sqlite3.IntegrityError):
+            return error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_CHECK
+        return isinstance(
+            error, sqlite3.DataError | sqlite3.InterfaceError | UnicodeEncodeError | OverflowError
+        )
+
+    def close(self) -> None:
+        for connection in (self._writer, *self._readers):
+            connection.close()
+        self._readers.clear()
+        self._threads = threading.local()
+
+    def schema_version(self) -> int:
+        """0 when there is no schema yet."""
+
+        def work(session: SqliteSession) -> int:
+            try:
+                return int(session.tuples("schema_version")[0][0])
+            except sqlite3.OperationalError:
+                return 0
+
+        return self.read(work)
+
+    def script(self, text: str) -> None:
+        """Run a migration inside the transaction that `transact` has open."""
+        for statement in _split(text):
+            self._writer.execute(statement)
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        # The busy time-out is not a queue: another process can win every time. A few tries more, spread out.
+        deadline = time.monotonic() + 4 * BUSY_SECONDS
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise StoreError(f"{self.label}: {error}") from error
+                time.sleep(random.uniform(0.001, 0.02))
+
+    def _connect(self, create: bool) -> sqlite3.Connection:
+        try:
+            if create and self._path != ":memory:":
+                Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(
+                self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            for pragma in _PRAGMAS:
+                connection.execute(pragma)
+        except (sqlite3.Error, OSError) as error:
+            raise DatabaseUnreachable(self.label, str(error)) from error
+        return connection
+
+    def _survive_fork(self) -> None:
+        """A connection must not be used on both sides of a fork: the child opens its own and leaves the inherited
+        ones alone (closing them would drop the parent's file locks)."""
+        if self._pid == os.getpid():
+            return
+        _inherited.append((self._writer, self._readers))
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._threads = threading.local()
+        self._readers = []
+        self._writer = self._connect(create=False)
+
+
+_inherited: list[object] = []
+
+
+def _now(clock: Clock) -> int:
+    """All processes of a SQLite file share one machine, so its clock is the database's."""
+    now = clock.now()
+    return time.time_ns() // 1000 if now is None else (now - _EPOCH) // _MICROSECOND
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return (value - _EPOCH) // _MICROSECOND
+    if isinstance(value, Records):
+        return json.dumps(value.items, default=_jsonable)
+    if isinstance(value, list | tuple):
+        return json.dumps(value)
+    return value
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return (value - _EPOCH) // _MICROSECOND
+    raise TypeError(f"cannot send {type(value).__name__} to the database")
+
+
+def _python(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name in TIMES:
+        return _EPOCH + timedelta(microseconds=value)
+    if name in FLAGS:
+        return bool(value)
+    return value
+
+
+def _split(script: str) -> list[str]:
+    """The statements of a migration, without sqlite3.executescript, which would commit first."""
+    found, current = [], ""
+    for line in script.splitlines(keepends=True):
+        if line.lstrip().startswith("--"):
+            continue
+        current += line
+        if sqlite3.complete_statement(current):
+            found.append(current)
+            current = ""
+    return found

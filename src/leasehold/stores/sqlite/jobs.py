@@ -1,0 +1,152 @@
+"""The SQLite store. With one writer at a time a claim may read first and take then, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from leasehold.domain.job import HIGHEST_PRIORITY, Grant
+from leasehold.domain.lanes import ANY_GATE, Ticket
+from leasehold.stores.claim import SEES_TICKETS, Look, LookedAt
+from leasehold.stores.database import Clock, Records, Session
+from leasehold.stores.jobs import JobStore
+from leasehold.stores.migrate import check_version, missing
+from leasehold.stores.rows import GRANT_COLUMNS
+from leasehold.stores.sqlite.database import SqliteDatabase
+from leasehold.stores.statements import read_migrations
+from leasehold.stores.verbs import write_tickets
+
+_MIGRATIONS = read_migrations("leasehold.stores.sqlite")
+
+
+class SqliteStore(JobStore):
+    def __init__(self, path: str, clock: Clock | None = None) -> None:
+        self._sqlite = SqliteDatabase(path, clock)
+        super().__init__(self._sqlite)
+
+    # -- schema ----------------------------------------------------------------------------------------------------
+    def upgrade(self) -> list[int]:
+        def work(session: Session) -> list[int]:
+            self._sqlite.script(
+                "CREATE TABLE IF NOT EXISTS migration (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);"
+            )
+            found = session.rows("schema_version")[0]["version"]
+            todo = missing(self.label, found, _MIGRATIONS)
+            for version, text in todo.items():
+                self._sqlite.script(text)
+                session.run("record_migration", version=version)
+            return list(todo)
+
+        return self._sqlite.transact(work)
+
+    def check_schema(self) -> None:
+        check_version(self.label, self._sqlite.schema_version(), len(_MIGRATIONS))
+
+    # -- claim -----------------------------------------------------------------------------------------------------
+    def claim(
+        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None = None
+    ) -> list[Grant]:
+        if limit < 1:
+            return []
+        return self._sqlite.transact(lambda session: _claim(session, owner, queues, limit, kinds))
+
+    # -- settle ----------------------------------------------------------------------------------------------------
+    def _write_succeeded(self, records: Records) -> set[str]:
+        """With one writer at a time it is safe to look whether anybody waits: a lane gets its ticket only if it has
+        a next job, filed where that job belongs."""
+
+        def work(session: Session) -> set[str]:
+            rows = session.tuples("settle_succeeded", settled=records)
+            lanes = sorted({lane for _, lane, _ in rows if lane is not None})
+            if lanes:
+                session.run("file_next_tickets", lanes=lanes)
+            groups = sorted({group for _, _, group in rows if group is not None})
+            if groups:
+                session.run("bump_groups", names=groups)
+            return {row[0] for row in rows}
+
+        return self._sqlite.transact(work)
+
+
+def _claim(
+    session: Session, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None
+) -> list[Grant]:
+    look = _look(session, queues, kinds)
+    grants: list[Grant] = []
+    for source in look.order():
+        room = limit - len(grants)
+        if room < 1:
+            break
+        seqs = _due(session, look.plain, room) if source == "plain" else _heads(session, look, room)
+        if seqs:
+            grants += _take(session, owner, seqs)
+    return grants
+
+
+def _look(session: Session, queues: Sequence[str], kinds: Sequence[str] | None) -> Look:
+    """The loose index scan, one probe per priority in use."""
+    rows = session.rows("list_open_gates", queues=list(queues), kinds=None if kinds is None else list(kinds))
+    gates = [row["id"] for row in rows]
+    now = session.tuples("read_now")[0][0]
+    return Look(
+        gates,
+        _probe(session, "first_plain", gates, now),
+        _probe(session, "first_ticket", [*gates, ANY_GATE], now),
+    )
+
+
+def _probe(session: Session, statement: str, gates: Sequence[int], now: int) -> list[LookedAt]:
+    found = []
+    for gate in gates:
+        below = HIGHEST_PRIORITY + 1
+        while first := session.tuples(statement, gate=gate, below=below):
+            below, due = first[0]
+            if due <= now:
+                found.append(LookedAt(gate, below, due))
+    return found
+
+
+def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[int]:
+    rows: list[tuple[int, int, int]] = []
+    for group in groups:
+        due = session.tuples("list_due", gate=group.gate, priority=group.priority, limit=room)
+        rows += [(-group.priority, available_at, seq) for seq, available_at in due]
+    return [seq for _, _, seq in sorted(rows)[:room]]
+
+
+def _heads(session: Session, look: Look, room: int) -> list[int]:
+    """Lane heads to take. A ticket is dropped when its lane's head is taken, blocked, absent or not due, filed anew
+    when the head belongs to another gate or rank, and kept when there was no room for it."""
+    open_gates = set(look.gates)
+    fits: dict[str, tuple[Any, ...]] = {}
+    tickets: dict[str, list[int]] = {}
+    dropped: list[int] = []
+    filed: dict[str, Ticket] = {}
+    for group in look.lanes:
+        rows = session.rows(
+            "list_tickets", gate=group.gate, priority=group.priority, limit=max(room, SEES_TICKETS)
+        )
+        for row in rows:
+            lane = row["lane"]
+            if row["seq"] is None or row["blocked"] or not row["due"]:
+                dropped.append(row["ticket"])
+            elif row["gate"] not in open_gates or row["priority"] < row["ticket_priority"]:
+                dropped.append(row["ticket"])
+                filed[lane] = Ticket(lane, row["gate"], row["priority"], row["available_at"])
+            else:
+                tickets.setdefault(lane, []).append(row["ticket"])
+                fits[lane] = (-row["priority"], row["available_at"], row["seq"])
+    taken = sorted(fits, key=fits.__getitem__)[:room]
+    for lane in taken:
+        dropped += tickets[lane]
+    if dropped:
+        session.run("drop_tickets", tickets=dropped)
+    write_tickets(session, list(filed.values()))
+    return [fits[lane][2] for lane in taken]
+
+
+def _take(session: Session, owner: str, seqs: list[int]) -> list[Grant]:
+    rows = session.rows("take", owner=owner, rows=seqs)
+    place = {seq: index for index, seq in enumerate(seqs)}
+    rows.sort(key=lambda row: place[row["seq"]])
+    return [Grant(*list(row.values())[:GRANT_COLUMNS]) for row in rows]

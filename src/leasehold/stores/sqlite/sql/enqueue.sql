@@ -1,0 +1,58 @@
+-- name: insert_jobs
+-- All at once, in the order given (seq follows it). A row that meets its own id (a repeat after a lost reply) or a
+-- held unique key is left out of the answer, and the caller finds out which it was.
+INSERT INTO job (id, kind, queue, gate, priority, state, args, policy, created_at, available_at, lane, lane_at,
+    lease_seconds, unique_key, unique_for, group_name, tags, held, deadline_at, start_by, retry_of, trace)
+SELECT json_extract(r.value, '$.id'), json_extract(r.value, '$.kind'), json_extract(r.value, '$.queue'),
+    json_extract(r.value, '$.gate'), json_extract(r.value, '$.priority'),
+    CASE WHEN json_extract(r.value, '$.hold') THEN 'pending' ELSE 'queued' END,
+    json_extract(r.value, '$.args'), json_extract(r.value, '$.policy'), :now,
+    coalesce(json_extract(r.value, '$.at'), :now + CAST(round(json_extract(r.value, '$.delay') * 1e6) AS INTEGER)),
+    json_extract(r.value, '$.lane'),
+    CASE WHEN json_extract(r.value, '$.lane') IS NOT NULL THEN max(:now,
+        coalesce(json_extract(r.value, '$.at'), :now + CAST(round(json_extract(r.value, '$.delay') * 1e6) AS INTEGER))) END,
+    json_extract(r.value, '$.lease_seconds'), json_extract(r.value, '$.unique_key'),
+    json_extract(r.value, '$.unique_for'), json_extract(r.value, '$.group_name'), json_extract(r.value, '$.tags'),
+    json_extract(r.value, '$.hold'),
+    :now + CAST(round(json_extract(r.value, '$.deadline') * 1e6) AS INTEGER),
+    :now + CAST(round(json_extract(r.value, '$.start_by') * 1e6) AS INTEGER),
+    json_extract(r.value, '$.retry_of'), json_extract(r.value, '$.trace')
+FROM json_each(:jobs) AS r WHERE true
+ON CONFLICT DO NOTHING
+RETURNING id, gate, priority, lane, lane_at, available_at, state, seq;
+
+-- name: insert_gates
+INSERT INTO gate (id, queue, kind, slots, rate_key)
+SELECT json_extract(r.value, '$.id'), json_extract(r.value, '$.queue'), json_extract(r.value, '$.kind'),
+    json_extract(r.value, '$.slots'), json_extract(r.value, '$.rate_key')
+FROM json_each(:gates) AS r WHERE true
+ON CONFLICT DO NOTHING;
+
+-- name: insert_tickets
+INSERT INTO ticket (gate, priority, available_at, lane)
+SELECT json_extract(r.value, '$.gate'), json_extract(r.value, '$.priority'), json_extract(r.value, '$.available_at'),
+    json_extract(r.value, '$.lane')
+FROM json_each(:tickets) AS r;
+
+-- name: insert_tags
+INSERT INTO tag (name, job_id)
+SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.job_id') FROM json_each(:tags) AS r WHERE true
+ON CONFLICT DO NOTHING;
+
+-- name: touch_groups
+-- Makes the group with its first job, and tells those who watch it that something has changed.
+INSERT INTO job_group (name)
+SELECT n.value FROM json_each(:names) AS n WHERE true
+ON CONFLICT (name) DO UPDATE SET version = version + 1, state = 'active', reason = NULL;
+
+-- name: find_key_holders
+-- Who holds these unique keys now.
+SELECT j.id, j.kind, j.unique_key, j.state, j.attempt
+FROM job AS j INDEXED BY job_unique
+WHERE (j.kind, j.unique_key) IN (
+        SELECT k.value, (SELECT u.value FROM json_each(:keys) AS u WHERE u.key = k.key) FROM json_each(:kinds) AS k)
+  AND j.unique_key IS NOT NULL
+  AND (j.unique_for = 'ever' OR j.state IN ('pending', 'queued', 'running', 'waiting', 'paused'));
+
+-- name: find_ids
+SELECT id FROM job WHERE id IN (SELECT value FROM json_each(:ids));

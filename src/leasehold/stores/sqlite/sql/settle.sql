@@ -1,0 +1,61 @@
+-- name: settle_succeeded
+-- Success is success under every flag, so the token is the whole guard and nothing needs to be read first. The lanes'
+-- tickets and the groups' versions follow in the same transaction.
+UPDATE job SET state = 'succeeded', reason = NULL, result = json_extract(v.value, '$.result'),
+    result_ref = json_extract(v.value, '$.result_ref'),
+    lease_owner = NULL, lease_expires_at = NULL, lease_token = lease_token + 1, stop_requested = NULL,
+    finished_at = :now, settled_by = lease_owner, settled_token = lease_token,
+    execution_site = NULL, execution_name = NULL, execution_started_at = NULL
+FROM json_each(:settled) AS v
+WHERE job.id = json_extract(v.value, '$.id') AND job.lease_token = json_extract(v.value, '$.token')
+RETURNING id, lane, group_name;
+
+-- name: file_next_tickets
+-- One writer at a time: what is seen here is what is there.
+INSERT INTO ticket (gate, priority, available_at, lane)
+SELECT h.gate, h.priority, max(h.available_at, h.lane_at), h.lane
+FROM json_each(:lanes) AS l CROSS JOIN job AS h ON h.seq = (
+    SELECT j.seq FROM job AS j INDEXED BY job_lane WHERE j.lane = l.value AND j.lane IS NOT NULL AND j.state = 'queued'
+    ORDER BY j.lane_at, j.seq LIMIT 1);
+
+-- name: lock_jobs
+-- Every decision that depends on the row is taken while this connection is the writer. The store's now comes along.
+SELECT j.*, :now AS now FROM job AS j WHERE j.id IN (SELECT value FROM json_each(:ids)) ORDER BY j.id;
+
+-- name: update_jobs
+-- Writes moves that were decided under lock_jobs.
+UPDATE job SET state = json_extract(v.value, '$.state'), reason = json_extract(v.value, '$.reason'),
+    args = json_extract(v.value, '$.args'), available_at = json_extract(v.value, '$.available_at'),
+    lane_at = json_extract(v.value, '$.lane_at'), halts_lane = json_extract(v.value, '$.halts_lane'),
+    lease_owner = json_extract(v.value, '$.lease_owner'),
+    lease_expires_at = json_extract(v.value, '$.lease_expires_at'),
+    lease_token = json_extract(v.value, '$.lease_token'), attempt = json_extract(v.value, '$.attempt'),
+    failures = json_extract(v.value, '$.failures'), crashes = json_extract(v.value, '$.crashes'),
+    stop_requested = json_extract(v.value, '$.stop_requested'),
+    execution_site = json_extract(v.value, '$.execution_site'),
+    execution_name = json_extract(v.value, '$.execution_name'),
+    execution_started_at = json_extract(v.value, '$.execution_started_at'),
+    first_started_at = json_extract(v.value, '$.first_started_at'),
+    started_at = json_extract(v.value, '$.started_at'), finished_at = json_extract(v.value, '$.finished_at'),
+    settled_by = json_extract(v.value, '$.settled_by'), settled_token = json_extract(v.value, '$.settled_token'),
+    result = json_extract(v.value, '$.result'), result_ref = json_extract(v.value, '$.result_ref'),
+    error = json_extract(v.value, '$.error'), held = json_extract(v.value, '$.held')
+FROM json_each(:jobs) AS v WHERE job.id = json_extract(v.value, '$.id');
+
+-- name: insert_history
+INSERT INTO history (job_id, at, event, from_state, to_state, token, attempt, actor, detail)
+SELECT json_extract(r.value, '$.job_id'), :now, json_extract(r.value, '$.event'), json_extract(r.value, '$.from_state'),
+    json_extract(r.value, '$.to_state'), json_extract(r.value, '$.token'), json_extract(r.value, '$.attempt'),
+    json_extract(r.value, '$.actor'), json_extract(r.value, '$.detail')
+FROM json_each(:entries) AS r;
+
+-- name: bump_groups
+UPDATE job_group SET version = version + 1 WHERE name IN (SELECT value FROM json_each(:names));
+
+-- name: open_question
+INSERT INTO question (job_id, key, text, schema, asked_at) VALUES (:id, :key, :text, :schema, :now)
+ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.schema, asked_at = excluded.asked_at,
+    closed_at = NULL, answer = NULL;
+
+-- name: close_questions
+UPDATE question SET closed_at = :now WHERE job_id IN (SELECT value FROM json_each(:ids)) AND closed_at IS NULL;

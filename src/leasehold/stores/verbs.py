@@ -1,0 +1,100 @@
+"""What every verb of the store stands on: the database, and writing decided moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from leasehold.domain.job import Job
+from leasehold.domain.lanes import Ticket, ticket_after
+from leasehold.domain.moves import Move
+from leasehold.domain.states import State
+from leasehold.stores.database import Database, Records, Session
+from leasehold.stores.rows import job_from_row, record_from_job
+
+T = TypeVar("T")
+BATCH = 500
+"""Rows a short transaction may touch: on SQLite nobody else writes meanwhile."""
+
+
+class Verbs:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def label(self) -> str:
+        return self._database.label
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def lock(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
+    """The rows as they stand, locked in id order, and the store's now (None when there is no row)."""
+    rows = session.rows("lock_jobs", ids=sorted(set(ids)))
+    jobs = {row["id"]: job_from_row(row) for row in rows}
+    return jobs, rows[0]["now"] if rows else None
+
+
+def write(session: Session, moves: Sequence[Move], now: datetime) -> None:
+    """Write what was decided, and everything that goes with it: history, tickets, questions, group versions."""
+    changed = [move for move in moves if move.job != move.before]
+    if changed:
+        session.run("update_jobs", jobs=Records([record_from_job(move.job) for move in changed]))
+    entries = [
+        {
+            "job_id": move.job.id,
+            "event": move.event,
+            "from_state": move.before.state.value,
+            "to_state": move.job.state.value,
+            "token": move.before.lease_token,
+            "attempt": move.job.attempt,
+            "actor": move.actor,
+            "detail": move.detail,
+        }
+        for move in moves
+        if move.event is not None
+    ]
+    if entries:
+        session.run("insert_history", entries=Records(entries))
+    tickets = [ticket for move in changed if (ticket := ticket_after(move.before, move.job, now))]
+    write_tickets(session, tickets)
+    closed = sorted(move.job.id for move in moves if move.closes_questions)
+    if closed:
+        session.run("close_questions", ids=closed)
+    for move in moves:
+        if move.asks is not None:
+            session.run(
+                "open_question",
+                id=move.job.id,
+                key=move.asks.key,
+                text=move.asks.text,
+                schema=move.asks.schema,
+            )
+    # Watchers want to hear of endings, questions and stops; claims and adoptions would only wake them for nothing.
+    told = [
+        m
+        for m in changed
+        if m.job.state is not State.RUNNING or m.job.stop_requested != m.before.stop_requested
+    ]
+    groups = sorted({move.job.group_name for move in told if move.job.group_name is not None})
+    if groups:
+        session.run("bump_groups", names=groups)
+
+
+def write_tickets(session: Session, tickets: Sequence[Ticket]) -> None:
+    if tickets:
+        session.run(
+            "insert_tickets",
+            tickets=Records(
+                [
+                    {"lane": t.lane, "gate": t.gate, "priority": t.priority, "available_at": t.available_at}
+                    for t in tickets
+                ]
+            ),
+        )
+
+
+def batches(items: Sequence[T], size: int = BATCH) -> Iterable[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

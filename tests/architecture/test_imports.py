@@ -1,0 +1,259 @@
+"""The direction of imports: surfaces > app > engine > stores > domain, and the domain is pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import PACKAGE, ROOT, Module, imported_modules, imports, modules, parse, where
+
+# What each part may know of ours: a module and everything below it. A part without a line here may not exist.
+# "leasehold" alone stands for the public names, `from leasehold import …`.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "domain": ("domain",),
+    "stores": ("stores", "domain"),
+    "runners": ("runners", "domain"),
+    "engine": ("engine", "stores.contract", "domain"),
+    "app": ("engine", "stores", "runners", "domain"),
+    "surfaces": ("app", "engine.operations", "engine.events", "domain"),
+    "testing": ("app", "engine", "stores", "domain"),
+    "contrib": ("leasehold",),
+    "__init__": ("app", "engine", "stores", "runners", "domain"),
+    "__main__": ("surfaces.cli",),
+}
+
+# Folders whose parts know nothing of each other, but each of itself.
+STRANGERS = ("surfaces", "contrib")
+
+# The two dialects; one contract is all they share.
+DIALECTS = ("leasehold.stores.sqlite", "leasehold.stores.postgres")
+
+# Modules through which the domain would reach a file, a socket, a clock, a thread or chance.
+IMPURE = {
+    "_thread", "asyncio", "concurrent", "http", "io", "logging", "multiprocessing", "os", "pathlib", "psycopg",
+    "psycopg_pool", "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl",
+    "subprocess", "sys", "tempfile", "threading", "time",
+}  # fmt: skip
+IMPURE_CALLS = {
+    "datetime.now",
+    "datetime.utcnow",
+    "datetime.today",
+    "date.today",
+    "uuid1",
+    "uuid4",
+    "uuid7",
+    "open",
+}
+
+# What a user may import besides `from leasehold import …`.
+PUBLIC_MODULES = ("leasehold.testing", "leasehold.contrib")
+
+
+def test_the_package_is_there():
+    assert PACKAGE.joinpath("__init__.py").is_file()
+
+
+def test_every_layer_imports_only_what_lies_below_it():
+    none_of(wrong_directions(PACKAGE))
+
+
+def test_the_domain_is_pure():
+    none_of(impurities(PACKAGE))
+
+
+def test_contrib_and_examples_use_public_names_only():
+    none_of(private_uses(PACKAGE / "contrib", PACKAGE))
+    none_of(private_uses(ROOT / "examples", PACKAGE))
+
+
+def none_of(problems: Iterator[str]) -> None:
+    found = list(problems)
+    assert not found, "\n" + "\n".join(found)
+
+
+def wrong_directions(package: Path) -> Iterator[str]:
+    found = modules(package)
+    known = {module.name for module in found}
+    for module in found:
+        part = part_of(module)
+        if part not in MAY_IMPORT:
+            yield f"{module.name}: MAY_IMPORT has no line for it, so nobody has said what it may know"
+            continue
+        for line, target in imported_modules(module, known):
+            if is_below(target, "leasehold") and not may_import(module, part, target):
+                yield f"{where(module.path, line, package.parent)}: {module.name} may not import {target}"
+
+
+def may_import(module: Module, part: str, target: str) -> bool:
+    for mine, other in (DIALECTS, DIALECTS[::-1]):
+        if is_below(module.name, mine) and is_below(target, other):
+            return False
+    if part in STRANGERS and is_below(target, ".".join(module.name.split(".")[:3])):
+        return True
+    if target == "leasehold":
+        return "leasehold" in MAY_IMPORT[part]
+    return any(
+        is_below(target, f"leasehold.{allowed}") for allowed in MAY_IMPORT[part] if allowed != "leasehold"
+    )
+
+
+def impurities(package: Path) -> Iterator[str]:
+    for module in modules(package):
+        if not is_below(module.name, "leasehold.domain"):
+            continue
+        for statement in imports(module):
+            if statement.module.split(".")[0] in IMPURE or is_below(statement.module, "urllib.request"):
+                yield f"{where(module.path, statement.line, package.parent)}: imports {statement.module}"
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                if any(called == name or called.endswith(f".{name}") for name in IMPURE_CALLS):
+                    yield f"{where(module.path, node.lineno, package.parent)}: calls {called}"
+
+
+def private_uses(folder: Path, package: Path) -> Iterator[str]:
+    public = public_names(package)
+    own = "leasehold.contrib" if folder.name == "contrib" else None
+    for path in sorted(folder.rglob("*.py")):
+        parts = path.relative_to(folder).with_suffix("").parts
+        module = Module(
+            ".".join([own or folder.name, *(part for part in parts if part != "__init__")]), path, parse(path)
+        )
+        for statement in imports(module):
+            if not is_below(statement.module, "leasehold"):
+                continue
+            if own and is_below(statement.module, ".".join(module.name.split(".")[:3])):
+                continue
+            if not own and any(is_below(statement.module, name) for name in PUBLIC_MODULES):
+                continue
+            place = where(path, statement.line, folder.parent)
+            if statement.module != "leasehold" or not statement.names:
+                yield f"{place}: imports {statement.module}, not names with `from leasehold import …`"
+            for name in statement.names if statement.module == "leasehold" else ():
+                if name not in public and f"leasehold.{name}" not in PUBLIC_MODULES:
+                    yield f"{place}: {name} is not in leasehold.__all__"
+
+
+def public_names(package: Path) -> set[str]:
+    for node in parse(package / "__init__.py").body:
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign)
+            else []
+        )
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            return set(ast.literal_eval(node.value))
+    raise AssertionError("leasehold/__init__.py has no literal __all__")
+
+
+def part_of(module: Module) -> str:
+    parts = module.name.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def is_below(name: str, top: str) -> bool:
+    return name == top or name.startswith(f"{top}.")
+
+
+# The checks themselves are checked: each of these sources breaks one rule, or keeps them all.
+
+BREAKS = {
+    "domain imports the engine": ("domain/job.py", "from ..engine import run"),
+    "domain imports a store inside a function": ("domain/job.py", "def f():\n    import leasehold.stores.contract"),
+    "domain imports the public package": ("domain/job.py", "from leasehold import Leasehold"),
+    "stores import the engine": ("stores/jobs.py", "from leasehold.engine.worker import Worker"),
+    "stores import the app": ("stores/jobs.py", "from .. import app"),
+    "engine imports a store's inside": ("engine/run.py", "from ..stores.jobs import Jobs"),
+    "engine imports the package of stores": ("engine/run.py", "from ..stores import open"),
+    "engine imports a dialect": ("engine/run.py", "from leasehold.stores.sqlite.database import Database"),
+    "engine imports the app": ("engine/run.py", "from leasehold.app import Leasehold"),
+    "engine imports a surface for typing": ("engine/run.py", "if TYPE_CHECKING:\n    from ..surfaces import cli"),
+    "postgres imports sqlite": ("stores/postgres/database.py", "from ..sqlite.database import Database"),
+    "sqlite imports postgres": ("stores/sqlite/database.py", "from leasehold.stores import postgres"),
+    "app imports a surface": ("app.py", "from .surfaces import cli"),
+    "a surface imports a store": ("surfaces/cli/main.py", "from ...stores import contract"),
+    "a surface imports the worker": ("surfaces/cli/main.py", "from leasehold.engine import worker"),
+    "a surface imports its sibling": ("surfaces/cli/main.py", "from ..http import problems"),
+    "contrib imports the app module": ("contrib/rq.py", "from ..app import Leasehold"),
+    "a part nobody has spoken of": ("helpers.py", ""),
+}  # fmt: skip
+KEEPS = {
+    "app wires everything": ("app.py", "from .engine import run\nfrom .stores.sqlite import database"),
+    "engine knows the contract": ("engine/run.py", "from ..stores import contract\nfrom ..domain.job import Job"),
+    "stores open both dialects": ("stores/open.py", "from .sqlite import database\nfrom .postgres import database"),
+    "a dialect knows the shared files": ("stores/sqlite/database.py", "from ..jobs import Jobs\nfrom . import wakeup"),
+    "a surface knows the door": ("surfaces/cli/main.py", "from ...engine import operations\nfrom ...app import X"),
+    "a surface knows itself": ("surfaces/cli/main.py", "from . import render\nfrom leasehold.surfaces.cli import x"),
+    "contrib uses public names": ("contrib/rq.py", "from leasehold import Leasehold"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_wrong_direction_is_noticed(name: str, tmp_path: Path):
+    assert len(list(wrong_directions(a_package(tmp_path, *BREAKS[name])))) == 1
+
+
+@pytest.mark.parametrize("name", KEEPS)
+def test_a_right_direction_is_left_alone(name: str, tmp_path: Path):
+    assert list(wrong_directions(a_package(tmp_path, *KEEPS[name]))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import sqlite3", "from os import environ", "def f():\n    import time", "import concurrent.futures",
+        "from datetime import datetime\nx = datetime.now()", "import datetime\nx = datetime.datetime.now(None)",
+        "import uuid\nx = uuid.uuid4()", "x = open('file')",
+    ],
+)  # fmt: skip
+def test_an_impure_domain_is_noticed(source: str, tmp_path: Path):
+    assert len(list(impurities(a_package(tmp_path, "domain/job.py", source)))) == 1
+
+
+@pytest.mark.parametrize(
+    "source", ["from datetime import datetime, timedelta", "import enum", "x = store.reopen(1)"]
+)
+def test_a_pure_domain_is_left_alone(source: str, tmp_path: Path):
+    assert list(impurities(a_package(tmp_path, "domain/job.py", source))) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "problems"),
+    [
+        ("from leasehold import Leasehold", 0),
+        ("from leasehold.testing import drain\nfrom leasehold.contrib.rq import enqueue", 0),
+        ("import json", 0),
+        ("from leasehold import Leasehold, secret", 1),
+        ("from leasehold.engine.worker import Worker", 1),
+        ("import leasehold", 1),
+    ],
+)
+def test_a_private_use_in_an_example_is_noticed(source: str, problems: int, tmp_path: Path):
+    package = a_package(tmp_path, "app.py", "")
+    example = tmp_path / "examples" / "first" / "app.py"
+    example.parent.mkdir(parents=True)
+    example.write_text(source)
+    assert len(list(private_uses(tmp_path / "examples", package))) == problems
+
+
+def a_package(folder: Path, path: str, source: str) -> Path:
+    package = folder / "leasehold"
+    files = [
+        "__main__.py", "app.py", "domain/job.py", "engine/run.py", "engine/worker.py", "engine/operations.py",
+        "stores/contract.py", "stores/jobs.py", "stores/open.py", "stores/sqlite/database.py",
+        "stores/postgres/database.py", "surfaces/cli/main.py", "surfaces/http/problems.py", "contrib/rq.py",
+    ]  # fmt: skip
+    for name in files:
+        file = package / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+        for parent in file.relative_to(folder).parents[:-1]:
+            (folder / parent / "__init__.py").write_text("")
+    (package / "__init__.py").write_text('__all__ = ["Leasehold"]\n')
+    (package / path).write_text(source)
+    return package

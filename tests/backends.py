@@ -1,0 +1,72 @@
+"""A database under test and the stores that are open on it."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from leasehold.domain.ids import make_id
+from leasehold.domain.job import Job, NewJob
+from leasehold.stores.contract import Store
+from leasehold.stores.database import Clock
+from leasehold.stores.open import open_store
+
+TABLES = ("job", "ticket", "pause", "job_group", "tag", "question", "history")
+"""What a test leaves behind. `gate` stays: stores remember which gates they have made."""
+
+
+@dataclass
+class Backend:
+    name: str
+    url: str
+    schema: str = "leasehold"
+    _opened: list[Store] = field(default_factory=list)
+
+    def open(self, clock: Clock | None = None) -> Store:
+        """Another store on this database, as another process would have. Without a clock: the database's own."""
+        store = open_store(self.url, schema=self.schema, clock=clock)
+        self._opened.append(store)
+        return store
+
+    def query(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Look at the tables behind the store's back. Table names are written as `leasehold.job`."""
+        if self.name == "sqlite":
+            connection = sqlite3.connect(self.url.removeprefix("sqlite:///"))
+            try:
+                with connection:
+                    return connection.execute(text.replace("leasehold.", ""), values).fetchall()
+            finally:
+                connection.close()
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(
+                text.replace("leasehold.", f'"{self.schema}".').replace("?", "%s").encode(), values or None
+            )
+            return cursor.fetchall() if cursor.description else []
+
+    def empty(self) -> None:
+        for table in TABLES:
+            self.query(f"DELETE FROM leasehold.{table}")
+
+    def close_opened(self) -> None:
+        for store in self._opened:
+            store.close()
+        self._opened.clear()
+
+
+def new_id() -> str:
+    return make_id(time.time_ns() // 1_000_000, secrets.token_bytes(10))
+
+
+def new_job(**fields: Any) -> NewJob:
+    return NewJob(**{"id": new_id(), "kind": "work", "args": "{}", **fields})
+
+
+def put(store: Store, **fields: Any) -> Job:
+    """Enqueue one job and read it back."""
+    (made,) = store.enqueue([new_job(**fields)])
+    return store.get(made.id)

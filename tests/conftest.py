@@ -1,0 +1,199 @@
+"""Fixtures that every folder of tests shares, and the rule that CI skips nothing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from leasehold.stores.contract import Store
+from leasehold.testing import ManualClock
+from tests.backends import Backend
+from tests.servers import PostgresServer, why_unavailable
+
+# A loaded machine is slow now and then; how long one example takes says nothing about the code.
+settings.register_profile("leasehold", deadline=None)
+settings.load_profile("leasehold")
+
+
+# --- PostgreSQL -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The server that the tests of one process share. Start another with `start_postgres` to stop or crash it.
+
+    LEASEHOLD_TEST_PG chooses the major version: 15, 16 or 18 (the default).
+    """
+    version = int(os.environ.get("LEASEHOLD_TEST_PG", "18"))
+    _require_postgres(version)
+    with PostgresServer(version, fsync=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: PostgresServer) -> str:
+    """The database that the tests of one process share; each test has a schema of its own in it."""
+    return postgres_server.create_database("leasehold_tests")
+
+
+@pytest.fixture
+def postgres_schema(_postgres_schemas: _Schemas) -> Iterator[str]:
+    """The name of a schema in the shared database that no other test uses. It does not exist yet."""
+    name = _postgres_schemas.new_name()
+    yield name
+    _postgres_schemas.discard(name)
+
+
+@pytest.fixture
+def start_postgres() -> Iterator[Callable[..., PostgresServer]]:
+    """Start servers that belong to this test alone: `server = start_postgres(version=16, fsync=True)`."""
+    servers: list[PostgresServer] = []
+
+    def start(version: int = 18, **options: object) -> PostgresServer:
+        _require_postgres(version)
+        server = PostgresServer(version, **options)
+        servers.append(server)
+        return server.start()
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+class _Schemas:
+    """Hands out schema names and drops what tests have left.
+
+    Creating a database for each test would cost more than most tests do. Dropping nothing would fill the disk with
+    the small files of empty tables and indexes, so schemas are dropped, but many over one connection. What is left
+    at the end goes with the server's folder.
+    """
+
+    BATCH = 20
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._numbers = itertools.count(1)
+        self._discarded: list[str] = []
+
+    def new_name(self) -> str:
+        return f"test_{next(self._numbers)}"
+
+    def discard(self, name: str) -> None:
+        self._discarded.append(name)
+        if len(self._discarded) >= self.BATCH:
+            self._drop()
+
+    def _drop(self) -> None:
+        import psycopg
+        from psycopg import sql
+
+        names, self._discarded = self._discarded, []
+        # Tidying up must not fail a test: a schema that a forgotten session still locks is left to the end.
+        options = "-c lock_timeout=200 -c client_min_messages=error"
+        try:
+            with psycopg.connect(self._url, autocommit=True, options=options) as connection:
+                for name in names:
+                    statement = sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(name))
+                    try:
+                        connection.execute(statement)
+                    except psycopg.errors.LockNotAvailable:
+                        continue
+        except psycopg.OperationalError:
+            pass
+
+
+@pytest.fixture(scope="session")
+def _postgres_schemas(postgres_url: str) -> _Schemas:
+    return _Schemas(postgres_url)
+
+
+def _require_postgres(version: int) -> None:
+    if (reason := why_unavailable(version)) is not None:
+        pytest.skip(reason)
+
+
+# --- The store ------------------------------------------------------------------------------------------------------
+#
+# Every test that asks for `store` runs once on SQLite and once on PostgreSQL. `clock` is the store's now: it stands
+# still until the test advances it.
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+    """An empty database with the schema in place, and a way to open stores on it."""
+    if request.param == "sqlite":
+        backend = Backend("sqlite", f"sqlite:///{tmp_path}/jobs.db")
+        backend.open().upgrade()
+    else:
+        backend = request.getfixturevalue("_postgres_backend")
+        backend.empty()
+    yield backend
+    backend.close_opened()
+
+
+@pytest.fixture
+def store(backend: Backend, clock: ManualClock) -> Store:
+    """The store under test, on the test's clock."""
+    return backend.open(clock)
+
+
+@pytest.fixture(scope="session")
+def _postgres_backend(postgres_url: str) -> Backend:
+    """Making the schema takes longer than most tests, so it is made once and emptied between them."""
+    backend = Backend("postgres", postgres_url, "shared")
+    backend.open().upgrade()
+    backend.close_opened()
+    return backend
+
+
+# --- CI skips nothing -----------------------------------------------------------------------------------------------
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # In a worker of pytest-xdist the reports go to the main process, which alone keeps the count.
+    if os.environ.get("CI") == "true" and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(NoSkips(), "leasehold-no-skips")
+
+
+class NoSkips:
+    """Fails a session in which a test was skipped, and says which and why.
+
+    A test that cannot run has shown nothing, and on the machine whose word counts nobody would notice. Tests that
+    were not asked for (`-m`, `-k`) are deselected, not skipped; expected failures are not skips either.
+    """
+
+    def __init__(self) -> None:
+        self.skipped: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self._note(report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.skipped and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.skipped:
+            terminalreporter.section("skipped, which is a failure under CI=true", red=True)
+            for test, reason in sorted(self.skipped.items()):
+                terminalreporter.line(f"{test}: {reason}")
+
+    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        location = report.longrepr
+        self.skipped[report.nodeid] = str(location[2] if isinstance(location, tuple) else location)
