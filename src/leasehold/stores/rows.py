@@ -35,34 +35,30 @@ FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked"})
 GRANT_COLUMNS = len(Grant._fields)
 
 _JOB_FIELDS = frozenset(f.name for f in fields(Job))
-_WRITTEN = [
-    "id",
-    "state",
-    "reason",
-    "args",
-    "available_at",
-    "lane_at",
-    "halts_lane",
-    "lease_owner",
-    "lease_expires_at",
-    "lease_token",
-    "attempt",
-    "failures",
-    "crashes",
-    "stop_requested",
-    "execution_site",
-    "execution_name",
-    "execution_started_at",
-    "first_started_at",
-    "started_at",
-    "finished_at",
-    "settled_by",
-    "settled_token",
-    "result",
-    "result_ref",
-    "error",
-    "held",
-]
+_FIXED = frozenset(
+    {
+        "seq",
+        "kind",
+        "queue",
+        "gate",
+        "priority",
+        "policy",
+        "created_at",
+        "lane",
+        "lease_seconds",
+        "unique_key",
+        "unique_for",
+        "group_name",
+        "tags",
+        "unmet",
+        "deadline_at",
+        "start_by",
+        "retry_of",
+        "trace",
+    }
+)
+"""Given when the job was made; no move changes them."""
+_WRITTEN = tuple(f.name for f in fields(Job) if f.name not in _FIXED)
 
 
 def job_from_row(row: dict[str, Any]) -> Job:

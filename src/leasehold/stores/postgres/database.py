@@ -153,9 +153,9 @@ class PostgresDatabase:
             "SELECT pg_advisory_xact_lock(hashtext('leasehold migrations'), hashtext(%s))", [self.schema]
         )
         self.script(
-            """CREATE SCHEMA IF NOT EXISTS leasehold;
-            CREATE TABLE IF NOT EXISTS leasehold.migration (version integer PRIMARY KEY, applied_at timestamptz NOT NULL);
-            """,
+            "CREATE SCHEMA IF NOT EXISTS leasehold;"
+            "CREATE TABLE IF NOT EXISTS leasehold.migration"
+            " (version integer PRIMARY KEY, applied_at timestamptz NOT NULL);",
             session,
         )
         return int(session.tuples("schema_version")[0][0])

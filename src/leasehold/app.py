@@ -1,0 +1,337 @@
+"""Leasehold: the composition root. Tasks are registered here, and everything is wired here and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
+
+from leasehold.domain.durations import Duration
+from leasehold.domain.errors import InvalidInput, UnknownTask
+from leasehold.domain.job import NewJob
+from leasehold.domain.states import State
+from leasehold.engine.enqueue import CallSettings, make_job
+from leasehold.engine.handle import Job
+from leasehold.engine.operations import Operations
+from leasehold.engine.registry import CallOptions, TaskDefinition, TaskOptions, TaskSettings
+from leasehold.stores.contract import Filter, Page, Pause, Scope, Store
+from leasehold.stores.database import Clock
+from leasehold.stores.open import open_store, resolve_url
+
+P = ParamSpec("P")
+C = TypeVar("C")
+R = TypeVar("R")
+
+_CALL_ONLY = frozenset(f.name for f in fields(CallSettings))
+_OF_TASK = frozenset(f.name for f in fields(TaskSettings))
+
+
+class Leasehold:
+    """Your jobs, in your database.
+
+        app = Leasehold()                                 # LEASEHOLD_URL, else sqlite:///leasehold.db
+        app = Leasehold("postgresql://…", schema="jobs")
+
+    Nothing is opened before it is needed. A SQLite file is made and upgraded by itself; a PostgreSQL schema is
+    upgraded when you say so, with `app.upgrade()`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        schema: str = "leasehold",
+        pooler: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.url = resolve_url(url)
+        self._schema = schema
+        self._pooler = pooler
+        self._clock = clock
+        self._tasks: dict[str, TaskDefinition] = {}
+        self._store: Store | None = None
+        self._opening = threading.Lock()
+        self.queues = Pausable(self, "queue")
+        self.kinds = Pausable(self, "kind")
+        self.lanes = Lanes(self)
+
+    # -- define ----------------------------------------------------------------------------------------------------
+    @overload
+    def task(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
+
+    @overload
+    def task(self, *, name: str | None = None, **settings: Unpack[TaskOptions]) -> Register: ...
+
+    def task(
+        self, function: Any = None, /, *, name: str | None = None, **settings: Unpack[TaskOptions]
+    ) -> Any:
+        """Register a function as a task, with or without settings (see `TaskOptions` for their names)."""
+        if function is not None:
+            return self._register(function, name, settings)
+        return Register(self, name, settings)
+
+    def _register(
+        self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
+    ) -> Task[..., Any, Any]:
+        unknown = sorted(settings.keys() - _OF_TASK)
+        if unknown:
+            raise InvalidInput(
+                unknown[0], "is not a setting of a task", f"known: {', '.join(sorted(_OF_TASK))}"
+            )
+        definition = TaskDefinition(function, name, TaskSettings(**settings))
+        known = self._tasks.get(definition.name)
+        if known is not None and _place(known.function) != _place(function):
+            raise InvalidInput(
+                "task", f"{definition.name!r} is registered already", "give one of them another name"
+            )
+        self._tasks[definition.name] = definition
+        return Task(self, definition)
+
+    # -- enqueue ---------------------------------------------------------------------------------------------------
+    def enqueue(
+        self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
+    ) -> Job[Any]:
+        """Enqueue a registered task by its name. `settings` are those of `.using()`."""
+        return Task(self, self._find(name)).using(**settings).enqueue_args(args or {})
+
+    async def aenqueue(
+        self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
+    ) -> Job[Any]:
+        return await asyncio.to_thread(functools.partial(self.enqueue, name, args, **settings))
+
+    # -- look and steer --------------------------------------------------------------------------------------------
+    def get(self, job_id: str) -> Job[Any]:
+        """Raises JobNotFound."""
+        row = self.operations.get(job_id)
+        return Job(row.id, self.operations, self._tasks.get, row)
+
+    async def aget(self, job_id: str) -> Job[Any]:
+        return await asyncio.to_thread(self.get, job_id)
+
+    def jobs(
+        self,
+        *,
+        state: State | str | Iterable[State | str] = (),
+        queue: str | None = None,
+        kind: str | None = None,
+        lane: str | None = None,
+        group: str | None = None,
+        tag: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> Page:
+        """One page of jobs, newest first. Ask for the next with `before=page.next`."""
+        wanted = (state,) if isinstance(state, str) else tuple(state)
+        filter = Filter(tuple(map(_state, wanted)), queue, kind, lane, group, tag)
+        return self.operations.list_jobs(filter, limit, before)
+
+    def count(self) -> dict[State, int]:
+        """Jobs by state, each counted up to 10,000."""
+        return self.operations.count()
+
+    def prune(self, older_than: Duration = "7d") -> int:
+        """Delete jobs that came to rest longer ago than this. Never what halts a lane, holds a unique key for good,
+        or belongs to a group that still lives."""
+        return self.operations.prune(older_than)
+
+    # -- the store -------------------------------------------------------------------------------------------------
+    @property
+    def operations(self) -> Operations:
+        return Operations(self.store)
+
+    @property
+    def store(self) -> Store:
+        """The open store, with a schema that this code knows."""
+        if self._store is None:
+            with self._opening:
+                if self._store is None:
+                    self._store = self._open(upgrade=self.url.startswith("sqlite"))
+        return self._store
+
+    def upgrade(self) -> list[int]:
+        """Bring the schema up to date; the versions that were applied. Safe to call from several processes."""
+        if self._store is None:
+            store = open_store(self.url, schema=self._schema, clock=self._clock, pooler=self._pooler)
+            try:
+                return store.upgrade()
+            finally:
+                store.close()
+        return self._store.upgrade()
+
+    def close(self) -> None:
+        """Close the connections. The app opens new ones if it is used again."""
+        with self._opening:
+            store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+    def __enter__(self) -> Leasehold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self, upgrade: bool) -> Store:
+        store = open_store(self.url, schema=self._schema, clock=self._clock, pooler=self._pooler)
+        try:
+            if upgrade:
+                store.upgrade()
+            store.check_schema()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _find(self, name: str) -> TaskDefinition:
+        try:
+            return self._tasks[name]
+        except KeyError:
+            raise UnknownTask(name, list(self._tasks)) from None
+
+    def _enqueue(self, jobs: list[NewJob]) -> list[Job[Any]]:
+        made = self.store.enqueue(jobs)
+        return [Job(one.id, self.operations, self._tasks.get, created=one.created) for one in made]
+
+
+class Register:
+    """`@app.task(…)`: the decorator that registers a function with these settings."""
+
+    def __init__(self, app: Leasehold, name: str | None, settings: Mapping[str, Any]) -> None:
+        self._app = app
+        self._name = name
+        self._settings = settings
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> Task[P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R, R]: ...
+
+    def __call__(self, function: Any) -> Any:
+        return self._app._register(function, self._name, self._settings)
+
+
+class Task(Generic[P, C, R]):
+    """A registered task. Still the plain function when called; `enqueue` takes the task's own arguments and nothing
+    else, `using` says how."""
+
+    def __init__(
+        self,
+        app: Leasehold,
+        definition: TaskDefinition,
+        settings: TaskSettings | None = None,
+        call: CallSettings | None = None,
+    ) -> None:
+        self._app = app
+        self._definition = definition
+        self._settings = settings or definition.settings
+        self._call = call or CallSettings()
+        functools.update_wrapper(self, definition.function)
+
+    @property
+    def name(self) -> str:
+        return self._definition.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        answer: C = self._definition.function(*args, **kwargs)
+        return answer
+
+    def using(self, **settings: Unpack[CallOptions]) -> Task[P, C, R]:
+        """The same task with other settings for the calls that follow: delay, at, hold, group, trace, and those of
+        `@app.task` (priority, queue, lane, unique, tags, retry, …)."""
+        unknown = sorted(settings.keys() - _OF_TASK - _CALL_ONLY)
+        if unknown:
+            listed = ", ".join(sorted(_OF_TASK | _CALL_ONLY))
+            raise InvalidInput(unknown[0], "is not a setting of a call", f"known: {listed}")
+        call = {name: value for name, value in settings.items() if name in _CALL_ONLY}
+        own = {name: value for name, value in settings.items() if name in _OF_TASK}
+        changed = self._definition.check_settings(self._settings.changed(own)) if own else self._settings
+        return Task(self._app, self._definition, changed, _merged(self._call, call))
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Store a job; it is durable when this returns."""
+        return self.enqueue_args(self._definition.bind(args, kwargs))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        return await asyncio.to_thread(self.enqueue, *args, **kwargs)
+
+    def enqueue_args(self, args: Mapping[str, Any]) -> Job[R]:
+        """As `enqueue`, with the arguments as a mapping."""
+        return self._app._enqueue([make_job(self._definition, self._settings, self._call, args)])[0]
+
+    def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+        """Store many jobs in one transaction: all or none."""
+        return self._app._enqueue(
+            [make_job(self._definition, self._settings, self._call, one) for one in args]
+        )
+
+    async def aenqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+        return await asyncio.to_thread(self.enqueue_many, args)
+
+
+class Pausable:
+    """`app.queues` and `app.kinds`: no claims from a queue, or of a kind, until it is resumed."""
+
+    def __init__(self, app: Leasehold, scope: Scope) -> None:
+        self._app = app
+        self._scope = scope
+
+    def pause(
+        self,
+        name: str,
+        *,
+        reason: str | None = None,
+        for_: Duration | None = None,
+        until: datetime | None = None,
+        actor: str | None = None,
+    ) -> Pause:
+        """Running jobs go on; no new ones start."""
+        return self._app.operations.pause_scope(
+            self._scope, name, reason=reason, for_=for_, until=until, actor=actor
+        )
+
+    def resume(self, name: str) -> bool:
+        """False: it was not paused."""
+        return self._app.operations.resume_scope(self._scope, name)
+
+    def paused(self) -> list[Pause]:
+        return [pause for pause in self._app.operations.list_pauses() if pause.scope == self._scope]
+
+
+class Lanes:
+    """`app.lanes`."""
+
+    def __init__(self, app: Leasehold) -> None:
+        self._app = app
+
+    def resume(self, name: str, *, actor: str | None = None) -> Job[Any] | None:
+        """Resume the job that halts the lane. None: nothing halts it."""
+        row = self._app.operations.resume_lane(name, actor=actor)
+        return None if row is None else Job(row.id, self._app.operations, self._app._tasks.get, row)
+
+
+def _merged(call: CallSettings, changes: dict[str, Any]) -> CallSettings:
+    return CallSettings(**{f.name: changes.get(f.name, getattr(call, f.name)) for f in fields(CallSettings)})
+
+
+def _state(name: State | str) -> State:
+    try:
+        return State(name)
+    except ValueError:
+        raise InvalidInput("state", f"{name!r} is not a state", f"known: {', '.join(State)}") from None
+
+
+def _place(function: Callable[..., Any]) -> tuple[str, str]:
+    """The same function met twice (a module imported under two names, a reload) is not a clash."""
+    return function.__module__, function.__qualname__

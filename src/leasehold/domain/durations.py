@@ -1,0 +1,45 @@
+"""Durations: a number of seconds, or text such as "10m" and "1h30m"."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+
+from leasehold.domain.errors import InvalidInput
+
+Duration = float | int | str | timedelta
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+LONGEST = 100 * 365 * 86_400.0
+
+
+def seconds(value: Duration, field: str, *, positive: bool = False) -> float:
+    """The duration in seconds; refused when it is negative, not finite, or no duration at all."""
+    found = _parse(value)
+    if found is None:
+        raise InvalidInput(
+            field, f"{value!r} is not a duration", 'use seconds, or text such as "10m" or "1h30m"'
+        )
+    if not math.isfinite(found) or found < 0 or found > LONGEST or (positive and found == 0):
+        least = "more than 0" if positive else "0 or more"
+        raise InvalidInput(field, f"{value!r} is out of range", f"give {least} seconds, at most 100 years")
+    return found
+
+
+def _parse(value: Duration) -> float | None:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if re.fullmatch(r"[+-]?\d+(\.\d+)?", text):
+            return float(text)
+        parts = _PART.findall(text)
+        if parts and "".join(number + unit for number, unit in parts) == text:
+            return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return None

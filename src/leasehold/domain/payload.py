@@ -1,0 +1,81 @@
+"""JSON that means the same on every store, or a refusal that names the field.
+
+NaN and infinities are not JSON; PostgreSQL keeps no NUL in text and no lone surrogate in UTF-8, SQLite would take both
+and give back something else. So they are refused here, before any store is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from leasehold.domain.errors import Unstorable
+
+LARGEST = 1024 * 1024
+DEEPEST = 64
+
+
+def encode(value: Any, field: str, largest: int = LARGEST) -> str:
+    """Compact JSON text. The common case is one dump and one look; the culprit is searched for only if there is one."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        size = len(text.encode("utf-8"))
+        suspicious = "\\u0000" in text
+    except (ValueError, TypeError, RecursionError) as error:
+        _find_culprit(value, field, 0)
+        raise Unstorable(field, f"cannot be kept as JSON ({error})", "use plain JSON values") from error
+    if suspicious or text.count("[") + text.count("{") > DEEPEST:
+        _find_culprit(value, field, 0)
+    if size > largest:
+        raise Unstorable(
+            _largest_part(value, field),
+            f"too large: {size:,} bytes of JSON in all, the limit is {largest:,}",
+            "store it elsewhere and pass a reference",
+        )
+    return text
+
+
+def check_text(text: str, field: str) -> str:
+    """A name or a message that every store can keep."""
+    if "\x00" in text:
+        raise Unstorable(field, "contains a NUL character", "remove it")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Unstorable(field, "contains a lone surrogate", "pass valid Unicode text") from None
+    return text
+
+
+def _largest_part(value: Any, field: str) -> str:
+    if not isinstance(value, dict) or not value:
+        return field
+    return f"{field}.{max(value, key=lambda key: len(json.dumps(value[key], default=str)))}"
+
+
+def _find_culprit(value: Any, field: str, depth: int) -> None:
+    if depth > DEEPEST:
+        raise Unstorable(field, f"is nested more than {DEEPEST} levels deep", "flatten it")
+    match value:
+        case str():
+            check_text(value, field)
+        case bool() | int() | None:
+            pass
+        case float():
+            if not math.isfinite(value):
+                raise Unstorable(
+                    field, f"is {value}, which JSON cannot express", "use None or a finite number"
+                )
+        case dict():
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise Unstorable(field, f"has the key {key!r}, which is not text", "use text keys")
+                check_text(key, field)
+                _find_culprit(item, f"{field}.{key}", depth + 1)
+        case list() | tuple():
+            for index, item in enumerate(value):
+                _find_culprit(item, f"{field}[{index}]", depth + 1)
+        case _:
+            raise Unstorable(
+                field, f"is a {type(value).__name__}, which JSON cannot express", "use plain JSON values"
+            )

@@ -1,0 +1,1 @@
+"""The running system: it knows the store's contract, never a dialect."""

@@ -1,0 +1,98 @@
+"""The operator's verbs: the only door of the surfaces. Ids and values are checked here, once for all of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from leasehold.domain.durations import Duration, seconds
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.ids import checked_id
+from leasehold.domain.job import Job
+from leasehold.domain.payload import check_text
+from leasehold.domain.states import State
+from leasehold.engine.enqueue import new_id
+from leasehold.engine.registry import checked_name
+from leasehold.stores.contract import Filter, HistoryEntry, Page, Pause, Scope, Store
+
+PRUNE_BATCH = 1000
+
+
+class Operations:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # -- one job ---------------------------------------------------------------------------------------------------
+    def get(self, job_id: str) -> Job:
+        return self._store.get(checked_id(job_id))
+
+    def cancel(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
+        return self._store.cancel(checked_id(job_id), actor, _reason(reason))
+
+    def pause(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
+        return self._store.pause(checked_id(job_id), actor, _reason(reason))
+
+    def resume(self, job_id: str, *, args: str | None = None, actor: str | None = None) -> Job:
+        return self._store.resume(checked_id(job_id), actor, args)
+
+    def resolve(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
+        return self._store.resolve(checked_id(job_id), actor, _reason(reason))
+
+    def release(self, job_id: str, *, actor: str | None = None) -> Job:
+        return self._store.release(checked_id(job_id), actor)
+
+    def retry(self, job_id: str, *, actor: str | None = None) -> Job:
+        return self._store.retry(checked_id(job_id), new_id(), actor)
+
+    def history(self, job_id: str) -> list[HistoryEntry]:
+        self._store.get(checked_id(job_id))
+        return self._store.history(checked_id(job_id))
+
+    # -- many jobs -------------------------------------------------------------------------------------------------
+    def list_jobs(self, filter: Filter, limit: int = 50, before: str | None = None) -> Page:
+        return self._store.list_jobs(filter, limit, before)
+
+    def count(self) -> dict[State, int]:
+        return self._store.count()
+
+    def prune(self, older_than: Duration) -> int:
+        """Delete what came to rest longer ago than this, batch by batch; how many jobs went."""
+        age, deleted, after = seconds(older_than, "older_than"), 0, None
+        while True:
+            pruned = self._store.prune(age, PRUNE_BATCH, after)
+            deleted += pruned.deleted
+            after = pruned.next
+            if after is None:
+                return deleted
+
+    # -- queues, kinds, lanes --------------------------------------------------------------------------------------
+    def pause_scope(
+        self,
+        scope: Scope,
+        name: str,
+        *,
+        reason: str | None = None,
+        for_: Duration | None = None,
+        until: datetime | None = None,
+        actor: str | None = None,
+    ) -> Pause:
+        if for_ is not None and until is not None:
+            raise InvalidInput("until", "stands beside for_", "give one of them")
+        if until is not None and until.tzinfo is None:
+            raise InvalidInput("until", f"{until!r} has no time zone", "give an aware datetime")
+        length = None if for_ is None else seconds(for_, "for_", positive=True)
+        return self._store.pause_scope(
+            scope, checked_name(name, scope), actor, _reason(reason), length, until
+        )
+
+    def resume_scope(self, scope: Scope, name: str) -> bool:
+        return self._store.resume_scope(scope, checked_name(name, scope))
+
+    def list_pauses(self) -> list[Pause]:
+        return self._store.list_pauses()
+
+    def resume_lane(self, lane: str, *, actor: str | None = None) -> Job | None:
+        return self._store.resume_lane(checked_name(lane, "lane"), actor)
+
+
+def _reason(text: str | None) -> str | None:
+    return None if text is None else check_text(text, "reason")
