@@ -71,13 +71,10 @@ class Leasehold:
     @overload
     def task(self, *, name: str | None = None, **settings: Unpack[TaskOptions]) -> Register: ...
 
-    def task(
-        self, function: Any = None, /, *, name: str | None = None, **settings: Unpack[TaskOptions]
-    ) -> Any:
+    def task(self, *function: Any, name: str | None = None, **settings: Any) -> Any:
         """Register a function as a task, with or without settings (see `TaskOptions` for their names)."""
-        if function is not None:
-            return self._register(function, name, settings)
-        return Register(self, name, settings)
+        register = Register(self, name, settings)
+        return register(*function) if function else register
 
     def _register(
         self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]

@@ -20,8 +20,9 @@ class PruneVerbs(Verbs):
 
         # Ids are in time order, so what was made too lately need not be read. A day more than the age covers
         # producers whose clocks are wrong; the age itself is judged by the database's clock.
-        now = self._database.clock.now() or datetime.now(UTC)
-        bound = make_id(int((now.timestamp() - age + _SKEW) * 1000), bytes(10))
+        wall = datetime.now(UTC)
+        latest = max(wall, self._database.clock.now() or wall)
+        bound = make_id(int((latest.timestamp() - age + _SKEW) * 1000), bytes(10))
 
         def work(session: Session) -> Pruned:
             rows = session.rows(

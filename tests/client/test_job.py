@@ -1,0 +1,153 @@
+"""The job in a user's hands."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from pydantic import BaseModel
+
+from leasehold import InvalidArguments, JobNotSucceeded, Refused, State, WaitTimedOut
+from leasehold.domain.outcome import Failure, Success
+from leasehold.stores.contract import Ending
+
+
+class Report(BaseModel):
+    title: str
+
+
+@pytest.fixture
+def work(app):
+    @app.task(lane="{target}", queue="q")
+    def work(target: str) -> Report: ...
+
+    return work
+
+
+def end(app, outcome):
+    """Run the next job as a worker would."""
+    (grant,) = app.store.claim("worker", ["q"], 1)
+    app.store.settle([Ending(grant.id, grant.token, outcome)])
+
+
+def test_a_result_comes_back_through_the_return_annotation(app, work):
+    job = work.enqueue("t")
+    end(app, Success('{"title": "found"}'))
+    assert job.result(timeout=5) == Report(title="found")
+    assert asyncio.run(job.aresult(timeout=5)) == Report(title="found")
+    assert job.state is State.SUCCEEDED
+
+
+def test_waiting_for_a_result_sees_it_when_it_comes(app, work):
+    job = work.enqueue("t")
+    thread = threading.Thread(target=end, args=(app, Success('{"title": "late"}')))
+    thread.start()
+    assert job.result(timeout=30).title == "late"
+    thread.join()
+
+
+def test_a_job_that_ends_otherwise_says_so(app, work):
+    job = work.enqueue("t")
+    end(app, Failure("boom", final=True))
+    with pytest.raises(JobNotSucceeded, match="failed: boom"):
+        job.result(timeout=5)
+
+
+def test_waiting_in_vain_times_out(work):
+    with pytest.raises(WaitTimedOut, match="still queued"):
+        work.enqueue("t").result(timeout=0.05)
+
+
+def test_the_verbs_move_the_job_and_tell_its_new_state(app, work):
+    job = work.enqueue("t")
+    assert job.pause("deploy", actor="ann").state is State.PAUSED
+    assert job.reason == "deploy"
+    assert job.resume().state is State.QUEUED
+    assert job.cancel("enough").state is State.CANCELLED
+    again = job.retry()
+    assert (again.state, again.row.retry_of) == (State.QUEUED, job.id)
+    assert [entry.event for entry in job.history()] == ["paused", "resumed", "cancelled", "retried"]
+    assert job.history()[0].actor == "ann"
+
+
+def test_a_verb_that_does_not_apply_is_refused_with_the_state(work):
+    job = work.enqueue("t").cancel()
+    with pytest.raises(Refused, match="it is cancelled") as caught:
+        job.pause()
+    assert (caught.value.verb, caught.value.state) == ("pause", "cancelled")
+
+
+def test_a_held_job_is_released(work):
+    assert work.using(hold=True).enqueue("t").release().state is State.QUEUED
+
+
+def test_a_failed_job_halts_its_lane_until_it_is_resolved_or_resumed(app, work):
+    first, second = work.enqueue("t"), work.enqueue("t")
+    end(app, Failure("boom", final=True))
+    assert app.store.claim("worker", ["q"], 1) == []
+    first.refresh().resolve()
+    assert [grant.id for grant in app.store.claim("worker", ["q"], 1)] == [second.id]
+
+
+def test_a_lane_is_resumed_by_its_name(app, work):
+    job = work.enqueue("t")
+    end(app, Failure("boom", final=True))
+    assert app.lanes.resume("t") == job
+    assert app.lanes.resume("t") is None
+
+
+def test_resume_may_bring_other_arguments_and_they_are_checked(app, work):
+    job = work.enqueue("t").pause()
+    assert job.resume(args={"target": "u"}).args == {"target": "u"}
+    job.pause()
+    with pytest.raises(InvalidArguments):
+        job.resume(args={"goal": "u"})
+    assert job.refresh().state is State.PAUSED
+
+
+def test_the_async_verbs_do_the_same(work):
+    async def steer():
+        job = await work.aenqueue("t")
+        await job.apause()
+        await job.aresume()
+        await job.acancel()
+        return (await job.arefresh()).state
+
+    assert asyncio.run(steer()) is State.CANCELLED
+
+
+def test_queues_and_kinds_are_paused_with_who_and_why(app, work):
+    work.enqueue("t")
+    app.queues.pause("q", reason="deploy", actor="ann", for_="1h")
+    assert [(p.name, p.reason, p.paused_by) for p in app.queues.paused()] == [("q", "deploy", "ann")]
+    assert app.store.claim("worker", ["q"], 1) == []
+    assert app.queues.resume("q")
+    app.kinds.pause("work")
+    assert app.store.claim("worker", ["q"], 1) == []
+    assert app.kinds.resume("work")
+    assert not app.kinds.resume("work")
+    assert len(app.store.claim("worker", ["q"], 1)) == 1
+
+
+def test_pages_follow_each_other_without_gap_or_repeat(app, work):
+    made = {job.id for job in work.using(tags=("x",)).enqueue_many([{"target": str(n)} for n in range(7)])}
+    seen: list[str] = []
+    page = app.jobs(tag="x", limit=3)
+    while True:
+        seen += [job.id for job in page.jobs]
+        if page.next is None:
+            break
+        page = app.jobs(tag="x", limit=3, before=page.next)
+    assert seen == sorted(made, reverse=True)
+
+
+def test_pruning_takes_only_what_is_at_rest_and_old_enough(app, work, clock):
+    done, live = work.enqueue("t"), work.enqueue("u")
+    end(app, Success())
+    clock.advance(3600)
+    assert app.prune("2h") == 0
+    clock.advance(3601)
+    assert app.prune("2h") == 1
+    assert [job.id for job in app.jobs().jobs] == [live.id]
+    assert done.id not in {job.id for job in app.jobs().jobs}
