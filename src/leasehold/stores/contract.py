@@ -149,6 +149,45 @@ class Pruned:
     """Where the next batch starts; None when there is nothing more to look at."""
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerCard:
+    """A worker as it tells of itself. The times are the store's."""
+
+    owner: str
+    queues: tuple[str, ...]
+    kinds: tuple[str, ...]
+    sites: tuple[str, ...] = ()
+    concurrency: int = 0
+    running: int = 0
+    draining: bool = False
+    version: str = ""
+    started_at: datetime | None = None
+    seen_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneHolder:
+    """The job that runs in a lane, or that it stands still behind."""
+
+    lane: str
+    id: str
+    state: State
+    kind: str
+    error: str | None
+    reason: str | None
+    lease_owner: str | None
+
+
+class Wakeups(Protocol):
+    """Hints that there may be work. They only shorten a wait; nothing is lost with them."""
+
+    def wait(self, seconds: float) -> bool:
+        """Block until something may have changed, at most this long. True: look now."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Store(Protocol):
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -287,6 +326,41 @@ class Store(Protocol):
     def prune(self, age: float, limit: int = 1000, after: str | None = None) -> Pruned:
         """Delete a batch of jobs that came to rest more than `age` seconds ago. Never what halts a lane, holds a
         unique key for good, or belongs to a group that still lives."""
+        ...
+
+    # -- workers ---------------------------------------------------------------------------------------------------
+    def beat_worker(self, card: WorkerCard) -> None:
+        """A worker tells of itself. Nothing is decided by it."""
+        ...
+
+    def forget_worker(self, owner: str) -> None: ...
+
+    def forget_silent_workers(self, age: float = 3600.0) -> None: ...
+
+    def list_workers(self, age: float = 45.0) -> list[WorkerCard]:
+        """Those who were heard of in the last `age` seconds."""
+        ...
+
+    def list_lanes(self, limit: int = 500) -> list[LaneHolder]:
+        """Lanes that are held or stand still, and by which job."""
+        ...
+
+    def list_gates(self) -> list[tuple[str, str]]:
+        """Every (queue, kind) that jobs were ever made for."""
+        ...
+
+    def lane_front(self, lane: str) -> tuple[str | None, str | None]:
+        """The job that is first in the lane, and the one that blocks it."""
+        ...
+
+    def wake(self) -> None:
+        """Tell waiting workers, in any process, that there may be work."""
+        ...
+
+    def wakeups(self, listen_url: str | None = None) -> Wakeups: ...
+
+    def another(self) -> Store:
+        """The same store over a connection of its own: what must not wait behind others, such as renewals."""
         ...
 
     # -- schema ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from leasehold.stores.operate import OperateVerbs
 from leasehold.stores.prune import PruneVerbs
 from leasehold.stores.recover import RecoverVerbs
 from leasehold.stores.settle import SettleVerbs
+from leasehold.stores.workers import WorkerVerbs
 
 
-class JobStore(EnqueueVerbs, SettleVerbs, RecoverVerbs, OperateVerbs, InspectVerbs, PruneVerbs):
+class JobStore(EnqueueVerbs, SettleVerbs, RecoverVerbs, OperateVerbs, InspectVerbs, PruneVerbs, WorkerVerbs):
     """What is the same on every database. Claim and migrate are each dialect's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.stores.contract import Store
@@ -33,7 +34,21 @@ def open_store(
     if separator and scheme in ("postgresql", "postgres"):
         from leasehold.stores.postgres.jobs import PostgresStore
 
-        return PostgresStore(url, schema, clock, pooler=pooler)
+        plain, in_url = _without_pooler(url)
+        return PostgresStore(plain, schema, clock, pooler=pooler or in_url)
     raise InvalidInput(
         "url", f"{url!r} names no store", "use sqlite:///file.db or postgresql://user@host/database"
     )
+
+
+def _without_pooler(url: str) -> tuple[str, bool]:
+    """`?pooler=transaction` is ours: PostgreSQL does not know it."""
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    kept = [(name, value) for name, value in options if name != "pooler"]
+    if len(kept) == len(options):
+        return url, False
+    modes = {value for name, value in options if name == "pooler"}
+    if modes != {"transaction"}:
+        raise InvalidInput("url", f"pooler={'/'.join(sorted(modes))} is not known", "use pooler=transaction")
+    return urlunsplit(parts._replace(query=urlencode(kept))), True

@@ -28,9 +28,10 @@ TIMES = frozenset(
         "until",
         "asked_at",
         "closed_at",
+        "seen_at",
     }
 )
-FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked"})
+FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked", "draining"})
 
 GRANT_COLUMNS = len(Grant._fields)
 

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 
 from leasehold.domain.errors import (
     DatabaseTooOld,
@@ -41,6 +41,8 @@ T = TypeVar("T")
 OLDEST = 150000
 SCHEMA_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 CONNECT_SECONDS = 10
+POOL_SECONDS = 15.0
+STATEMENT_SECONDS = 30
 TRIES = 12
 _AGAIN = frozenset({"40001", "40P01", "55P03"})
 _STATEMENTS = read_statements("leasehold.stores.postgres")
@@ -76,6 +78,9 @@ class PostgresSession:
     def listing(self, names: Sequence[str], /, **parameters: Any) -> list[Row]:
         return self._rows(" ".join(self._statements[name] for name in names), parameters)
 
+    def run_text(self, text: LiteralString, values: Sequence[Any] = ()) -> None:
+        self._connection.execute(text, values)
+
     def _rows(self, text: str, parameters: dict[str, Any]) -> list[Row]:
         with self._connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(text, self._bound(parameters)).fetchall()
@@ -103,7 +108,7 @@ class PostgresDatabase:
     ) -> None:
         self.schema = checked_schema(schema)
         self.clock: Clock = clock or SystemClock()
-        self._url = url
+        self.url = url
         self.label = _label(url, self.schema)
         self._pooler = pooler
         self._pool_size = pool_size
@@ -135,6 +140,14 @@ class PostgresDatabase:
             return True
         return isinstance(error, psycopg.errors.CheckViolation | psycopg.errors.ProgramLimitExceeded)
 
+    def notify(self) -> None:
+        """Outside of any job's transaction: its commit waits for nobody's disk."""
+        self.single(lambda session: session.run_text("SELECT pg_notify(%s, '')", [self.channel]))
+
+    @property
+    def channel(self) -> str:
+        return f"leasehold_{self.schema}"
+
     def close(self) -> None:
         if self._pid == os.getpid():
             self._pool.close()
@@ -149,7 +162,7 @@ class PostgresDatabase:
     def prepare_schema(self, session: PostgresSession) -> int:
         """The present version, under a lock that lasts as long as the transaction: migrations of several processes
         follow each other. The lock is transaction-level, so a pooler may stand in between."""
-        session._connection.execute(
+        session.run_text(
             "SELECT pg_advisory_xact_lock(hashtext('leasehold migrations'), hashtext(%s))", [self.schema]
         )
         self.script(
@@ -177,13 +190,15 @@ class PostgresDatabase:
             except psycopg.Error as error:
                 tries += 1
                 if tries == TRIES or not _worth_repeating(error):
+                    if _is_trouble(error):
+                        raise DatabaseUnreachable(self.label, str(error).strip()) from error
                     raise
                 time.sleep(random.uniform(0.0, 0.01) * tries)
 
     def _open_pool(self) -> ConnectionPool[Connection[Any]]:
         # Asked once by itself: the pool would retry in the background and say nothing about the reason.
         try:
-            with psycopg.connect(self._url, connect_timeout=CONNECT_SECONDS) as probe:
+            with psycopg.connect(self.url, connect_timeout=CONNECT_SECONDS) as probe:
                 if probe.info.server_version < OLDEST:
                     raise DatabaseTooOld("PostgreSQL", str(probe.info.server_version // 10000), "15")
         except psycopg.OperationalError as error:
@@ -193,12 +208,13 @@ class PostgresDatabase:
                 "url", f"not a PostgreSQL URL ({error})", "use postgresql://user@host/db"
             ) from error
         return ConnectionPool(
-            self._url,
+            self.url,
             min_size=1,
             max_size=self._pool_size,
-            timeout=30.0,
+            timeout=POOL_SECONDS,
             open=True,
             kwargs={
+                **self._limits(),
                 "autocommit": True,
                 "connect_timeout": CONNECT_SECONDS,
                 "keepalives_idle": 30,
@@ -208,6 +224,11 @@ class PostgresDatabase:
             },
             configure=_configure,
         )
+
+    def _limits(self) -> dict[str, str]:
+        """No statement of ours takes long; one that does is stuck. A pooler takes no start-up options: set the
+        limit on the database's role there."""
+        return {} if self._pooler else {"options": f"-c statement_timeout={STATEMENT_SECONDS}s"}
 
     def _survive_fork(self) -> None:
         """A connection must not be used on both sides of a fork: the child opens its own pool and leaves the
@@ -245,6 +266,12 @@ def _worth_repeating(error: psycopg.Error) -> bool:
     if isinstance(error, psycopg.errors.UniqueViolation):
         return error.diag.constraint_name == "job_lane_running"
     return error.sqlstate in _AGAIN
+
+
+def _is_trouble(error: psycopg.Error) -> bool:
+    """The connection, the server or its disk; not the statement or its values."""
+    kinds = psycopg.OperationalError | psycopg.InterfaceError | psycopg.errors.ReadOnlySqlTransaction
+    return isinstance(error, kinds)
 
 
 def _jsonable(value: Any) -> Any:

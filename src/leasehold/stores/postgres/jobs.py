@@ -10,17 +10,39 @@ from leasehold.stores.database import Clock, Session
 from leasehold.stores.jobs import JobStore
 from leasehold.stores.migrate import check_version, missing
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
+from leasehold.stores.postgres.wakeup import PostgresWakeups
 from leasehold.stores.statements import read_migrations
+from leasehold.stores.wakeups import Bell, wake_here
 
 _MIGRATIONS = read_migrations("leasehold.stores.postgres")
 
 
 class PostgresStore(JobStore):
     def __init__(
-        self, url: str, schema: str = "leasehold", clock: Clock | None = None, *, pooler: bool = False
+        self,
+        url: str,
+        schema: str = "leasehold",
+        clock: Clock | None = None,
+        *,
+        pooler: bool = False,
+        pool_size: int = 8,
     ) -> None:
-        self._postgres = PostgresDatabase(url, schema, clock, pooler=pooler)
+        self._pooler = pooler
+        self._postgres = PostgresDatabase(url, schema, clock, pooler=pooler, pool_size=pool_size)
+        self._bell = Bell(self._postgres.notify)
         super().__init__(self._postgres)
+
+    def another(self) -> PostgresStore:
+        database = self._postgres
+        return PostgresStore(database.url, database.schema, database.clock, pooler=self._pooler, pool_size=1)
+
+    # -- wake-ups --------------------------------------------------------------------------------------------------
+    def wake(self) -> None:
+        wake_here(self.label)
+        self._bell()
+
+    def wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
+        return PostgresWakeups(listen_url or self._postgres.url, self._postgres.channel, self.label)
 
     # -- schema ----------------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:

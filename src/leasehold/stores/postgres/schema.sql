@@ -151,3 +151,17 @@ CREATE TABLE leasehold.history (
     detail     text
 );
 CREATE INDEX history_job ON leasehold.history (job_id, id);
+
+-- Who works here, as each worker last said of itself. Nothing is decided by it: it explains why a job is not running.
+CREATE TABLE leasehold.worker (
+    owner       text PRIMARY KEY,
+    queues      json NOT NULL,
+    kinds       json NOT NULL,
+    sites       json NOT NULL,
+    concurrency integer NOT NULL,
+    running     integer NOT NULL,
+    draining    boolean NOT NULL DEFAULT false,
+    version     text NOT NULL,
+    started_at  timestamptz NOT NULL,
+    seen_at     timestamptz NOT NULL
+);

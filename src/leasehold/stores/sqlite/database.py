@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable, StoreError
+from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable
 from leasehold.stores.database import Clock, Records, Row, SystemClock
 from leasehold.stores.rows import FLAGS, TIMES
 from leasehold.stores.statements import parameters, read_statements
@@ -25,6 +25,17 @@ OLDEST = (3, 35, 0)
 BUSY_SECONDS = 5.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_TROUBLE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
 _STATEMENTS = read_statements("leasehold.stores.sqlite")
 _TAKES_NOW = {name for name, text in _STATEMENTS.items() if "now" in parameters(text)}
 
@@ -75,7 +86,7 @@ class SqliteDatabase:
     def __init__(self, path: str, clock: Clock | None = None) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
             raise DatabaseTooOld("SQLite", sqlite3.sqlite_version, ".".join(map(str, OLDEST)))
-        self._path = path
+        self.path = path
         self.clock: Clock = clock or SystemClock()
         self.label = f"sqlite:///{path}"
         self._lock = threading.Lock()
@@ -92,10 +103,10 @@ class SqliteDatabase:
             try:
                 answer = work(SqliteSession(connection, self.clock))
                 connection.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                raise
+                raise self._translated(error) from error
             return answer
 
     def single(self, work: Callable[[SqliteSession], T]) -> T:
@@ -107,7 +118,10 @@ class SqliteDatabase:
         if connection is None:
             connection = self._threads.reader = self._connect(create=False)
             self._readers.append(connection)
-        return work(SqliteSession(connection, self.clock))
+        try:
+            return work(SqliteSession(connection, self.clock))
+        except sqlite3.OperationalError as error:
+            raise self._translated(error) from error
 
     def refuses_data(self, error: Exception) -> bool:
         if isinstance(error, sqlite3.IntegrityError):
@@ -138,6 +152,12 @@ class SqliteDatabase:
         for statement in _split(text):
             self._writer.execute(statement)
 
+    def _translated(self, error: BaseException) -> BaseException:
+        """Trouble with the file (full, read-only, locked, gone) is the database's; the rest is raised as it is."""
+        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in _TROUBLE:
+            return DatabaseUnreachable(self.label, str(error))
+        return error
+
     def _begin(self, connection: sqlite3.Connection) -> None:
         # The busy time-out is not a queue: another process can win every time. A few tries more, spread out.
         deadline = time.monotonic() + 4 * BUSY_SECONDS
@@ -147,15 +167,19 @@ class SqliteDatabase:
                 return
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise StoreError(f"{self.label}: {error}") from error
+                    raise self._translated(error) from error
                 time.sleep(random.uniform(0.001, 0.02))
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection for somebody who keeps it."""
+        return self._connect(create=False)
 
     def _connect(self, create: bool) -> sqlite3.Connection:
         try:
-            if create and self._path != ":memory:":
-                Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            if create and self.path != ":memory:":
+                Path(self.path).parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(
-                self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             for pragma in _PRAGMAS:
                 connection.execute(pragma)

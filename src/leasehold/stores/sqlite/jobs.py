@@ -13,8 +13,10 @@ from leasehold.stores.jobs import JobStore
 from leasehold.stores.migrate import check_version, missing
 from leasehold.stores.rows import GRANT_COLUMNS
 from leasehold.stores.sqlite.database import SqliteDatabase
+from leasehold.stores.sqlite.wakeup import SqliteWakeups
 from leasehold.stores.statements import read_migrations
 from leasehold.stores.verbs import write_tickets
+from leasehold.stores.wakeups import wake_here
 
 _MIGRATIONS = read_migrations("leasehold.stores.sqlite")
 
@@ -23,6 +25,17 @@ class SqliteStore(JobStore):
     def __init__(self, path: str, clock: Clock | None = None) -> None:
         self._sqlite = SqliteDatabase(path, clock)
         super().__init__(self._sqlite)
+
+    def another(self) -> SqliteStore:
+        return SqliteStore(self._sqlite.path, self._sqlite.clock)
+
+    # -- wake-ups --------------------------------------------------------------------------------------------------
+    def wake(self) -> None:
+        """Other processes see the commit itself."""
+        wake_here(self.label)
+
+    def wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
+        return SqliteWakeups(self._sqlite)
 
     # -- schema ----------------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:

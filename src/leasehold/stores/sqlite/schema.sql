@@ -152,3 +152,16 @@ CREATE TABLE ticket (
 );
 
 CREATE INDEX ticket_claim ON ticket (gate, priority DESC, available_at);
+
+CREATE TABLE worker (
+    owner       TEXT PRIMARY KEY,
+    queues      TEXT NOT NULL,
+    kinds       TEXT NOT NULL,
+    sites       TEXT NOT NULL,
+    concurrency INTEGER NOT NULL,
+    running     INTEGER NOT NULL,
+    draining    INTEGER NOT NULL DEFAULT 0,
+    version     TEXT NOT NULL,
+    started_at  INTEGER NOT NULL,
+    seen_at     INTEGER NOT NULL
+) WITHOUT ROWID;

@@ -32,18 +32,35 @@ UNION ALL SELECT 'lane', gate, priority, available_at FROM lane WHERE available_
 
 -- name: claim_plain
 -- SKIP LOCKED inside each group, so that claimers spread instead of queueing; the order across groups is the queue's
--- own: priority, due time, seq.
-WITH taken AS (
+-- own: priority, due time, seq. A group is asked for no more rows than it has among the first ones of all: asked for
+-- :limit each, many groups would lock many times what is taken, and hide it from the other claimers. Twice :limit,
+-- so that a group that others are just emptying does not leave the claim short.
+WITH share AS MATERIALIZED (
+    SELECT g.gate, g.priority, :limit AS most
+    FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority)
+    WHERE cardinality(:gates::bigint[]) <= 4
+    UNION ALL
+    SELECT f.gate, f.priority, count(*) AS most FROM (
+        SELECT g.gate, g.priority
+        FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority), LATERAL (
+            SELECT q.available_at, q.seq FROM leasehold.job AS q
+            WHERE q.gate = g.gate AND q.priority = g.priority AND q.lane IS NULL AND q.state = 'queued'
+              AND q.available_at <= :now
+            ORDER BY q.available_at, q.seq LIMIT :limit) AS c
+        WHERE cardinality(:gates::bigint[]) > 4
+        ORDER BY g.priority DESC, c.available_at, c.seq LIMIT :limit * 2) AS f
+    GROUP BY f.gate, f.priority),
+taken AS (
     UPDATE leasehold.job AS j SET state = 'running', reason = NULL, lease_owner = :owner,
         lease_token = j.lease_token + 1, attempt = j.attempt + 1,
         lease_expires_at = :now + j.lease_seconds * interval '1 second',
         started_at = :now, first_started_at = coalesce(j.first_started_at, :now)
     WHERE j.ctid = ANY(ARRAY(
-        SELECT c.ctid FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority), LATERAL (
+        SELECT c.ctid FROM share AS g, LATERAL (
             SELECT q.ctid, q.available_at, q.seq FROM leasehold.job AS q
             WHERE q.gate = g.gate AND q.priority = g.priority AND q.lane IS NULL AND q.state = 'queued'
               AND q.available_at <= :now
-            ORDER BY q.available_at, q.seq LIMIT :limit FOR UPDATE SKIP LOCKED) AS c
+            ORDER BY q.available_at, q.seq LIMIT g.most FOR UPDATE SKIP LOCKED) AS c
         ORDER BY g.priority DESC, c.available_at, c.seq LIMIT :limit))
     RETURNING j.id, j.lease_token, j.attempt, j.kind, j.queue, j.args, j.lease_seconds, j.policy, j.lane, j.group_name,
         j.failures, j.crashes, j.stop_requested, j.deadline_at, j.trace, j.execution_site, j.execution_name,
@@ -56,13 +73,28 @@ FROM taken ORDER BY priority DESC, available_at, seq;
 -- One statement, one snapshot. A ticket that was locked is dropped when its lane's head was taken, is blocked, absent
 -- or not due (each of these has written, or will write, a ticket of its own), filed anew when the head belongs to
 -- another gate or rank, and kept when the head's row is locked by somebody else. The head or nobody: never the second
--- of the lane. The CTEs meet by ctid and lane arrays, not by joins: statistics of `ticket` are always wrong.
-WITH t AS MATERIALIZED (
+-- of the lane. The CTEs meet by ctid and lane arrays, not by joins: statistics of `ticket` are always wrong. How many
+-- tickets a group is asked for: see claim_plain.
+WITH share AS MATERIALIZED (
+    SELECT g.gate, g.priority, greatest(:limit, 200) AS most
+    FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority)
+    WHERE cardinality(:gates::bigint[]) <= 4
+    UNION ALL
+    SELECT f.gate, f.priority, count(*) AS most FROM (
+        SELECT g.gate, g.priority
+        FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority), LATERAL (
+            SELECT k.available_at FROM leasehold.ticket AS k
+            WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at <= :now
+            ORDER BY k.available_at LIMIT greatest(:limit, 200)) AS c
+        WHERE cardinality(:gates::bigint[]) > 4
+        ORDER BY g.priority DESC, c.available_at LIMIT greatest(:limit, 200) * 2) AS f
+    GROUP BY f.gate, f.priority),
+t AS MATERIALIZED (
     SELECT c.tid, c.lane, c.priority
-    FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority), LATERAL (
+    FROM share AS g, LATERAL (
         SELECT k.ctid AS tid, k.lane, k.priority, k.available_at FROM leasehold.ticket AS k
         WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at <= :now
-        ORDER BY k.available_at LIMIT greatest(:limit, 200) FOR UPDATE SKIP LOCKED) AS c
+        ORDER BY k.available_at LIMIT g.most FOR UPDATE SKIP LOCKED) AS c
     ORDER BY c.priority DESC, c.available_at LIMIT greatest(:limit, 200)),
 l AS MATERIALIZED (
     SELECT t.lane, t.tids, t.priority AS ticket_priority,
@@ -101,10 +133,11 @@ filed AS (
     SELECT gate, priority, available_at, lane FROM l
     WHERE due AND NOT blocked AND NOT (gate = ANY(:open::bigint[]) AND priority >= ticket_priority)),
 dropped AS (
-    DELETE FROM leasehold.ticket WHERE ctid = ANY(ARRAY(
+    DELETE FROM leasehold.ticket AS k USING unnest(ARRAY(
         SELECT unnest(tids) FROM l
         WHERE due IS NOT TRUE OR blocked OR NOT (gate = ANY(:open::bigint[]) AND priority >= ticket_priority)
-           OR lane IN (SELECT lane FROM u))))
+           OR lane IN (SELECT lane FROM u))) AS done(tid)
+    WHERE k.ctid = done.tid)
 SELECT id, lease_token, attempt, kind, queue, args, lease_seconds, policy, lane, group_name, failures, crashes,
     stop_requested, deadline_at, trace, execution_site, execution_name, execution_started_at
 FROM u ORDER BY priority DESC, available_at, seq;
@@ -114,6 +147,9 @@ FROM u ORDER BY priority DESC, available_at, seq;
 SELECT (SELECT j.id FROM leasehold.job AS j
         WHERE j.lane = :lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
         ORDER BY j.lane_at, j.seq LIMIT 1) AS head,
-    (SELECT b.id FROM leasehold.job AS b WHERE b.lane = :lane AND b.lane IS NOT NULL
-        AND (b.state IN ('running', 'waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))
-        LIMIT 1) AS blocker;
+    coalesce(
+        (SELECT b.id FROM leasehold.job AS b
+            WHERE b.lane = :lane AND b.lane IS NOT NULL AND b.state = 'running' LIMIT 1),
+        (SELECT b.id FROM leasehold.job AS b WHERE b.lane = :lane AND b.lane IS NOT NULL
+            AND (b.state IN ('waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))
+            LIMIT 1)) AS blocker;

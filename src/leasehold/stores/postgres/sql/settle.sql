@@ -1,10 +1,11 @@
 -- name: settle_succeeded
 -- Success is success under every flag, so the token is the whole guard and nothing needs to be read first. A lane job
 -- leaves a ticket without looking whether anybody waits: a look could miss an enqueue whose own ticket a claim is just
--- dropping. Groups are locked in name order.
+-- dropping. Jobs are locked in the order of v, by id, and groups in name order.
 WITH v AS MATERIALIZED (
     SELECT r.id, r.token, r.result, r.result_ref
-    FROM json_to_recordset(:settled::json) AS r(id uuid, token bigint, result text, result_ref text)),
+    FROM json_to_recordset(:settled::json) AS r(id uuid, token bigint, result text, result_ref text)
+    ORDER BY r.id),
 s AS (
     UPDATE leasehold.job AS j SET state = 'succeeded', reason = NULL, result = v.result::json, result_ref = v.result_ref,
         lease_owner = NULL, lease_expires_at = NULL, lease_token = j.lease_token + 1, stop_requested = NULL,
@@ -35,7 +36,8 @@ WITH v AS MATERIALIZED (
         lease_expires_at timestamptz, lease_token bigint, attempt integer, failures integer, crashes integer,
         stop_requested text, execution_site text, execution_name text, execution_started_at timestamptz,
         first_started_at timestamptz, started_at timestamptz, finished_at timestamptz, settled_by text,
-        settled_token bigint, result text, result_ref text, error text, held boolean))
+        settled_token bigint, result text, result_ref text, error text, held boolean)
+    ORDER BY r.id)
 UPDATE leasehold.job AS j SET state = v.state, reason = v.reason, args = v.args::json, available_at = v.available_at,
     lane_at = v.lane_at, halts_lane = v.halts_lane, lease_owner = v.lease_owner,
     lease_expires_at = v.lease_expires_at, lease_token = v.lease_token, attempt = v.attempt, failures = v.failures,

@@ -153,3 +153,17 @@ CREATE TABLE history (
     detail     TEXT
 );
 CREATE INDEX history_job ON history (job_id, id);
+
+-- Who works here, as each worker last said of itself. Nothing is decided by it: it explains why a job is not running.
+CREATE TABLE worker (
+    owner       TEXT PRIMARY KEY,
+    queues      TEXT NOT NULL,
+    kinds       TEXT NOT NULL,
+    sites       TEXT NOT NULL,
+    concurrency INTEGER NOT NULL,
+    running     INTEGER NOT NULL,
+    draining    INTEGER NOT NULL DEFAULT 0,
+    version     TEXT NOT NULL,
+    started_at  INTEGER NOT NULL,
+    seen_at     INTEGER NOT NULL
+) WITHOUT ROWID;

@@ -60,6 +60,9 @@ RETURNING id, lease_token, attempt, kind, queue, args, lease_seconds, policy, la
 SELECT (SELECT j.id FROM job AS j
         WHERE j.lane = :lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
         ORDER BY j.lane_at, j.seq LIMIT 1) AS head,
-    (SELECT b.id FROM job AS b WHERE b.lane = :lane AND b.lane IS NOT NULL
-        AND (b.state IN ('running', 'waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))
-        LIMIT 1) AS blocker;
+    coalesce(
+        (SELECT b.id FROM job AS b INDEXED BY job_lane_running
+            WHERE b.lane = :lane AND b.lane IS NOT NULL AND b.state = 'running' LIMIT 1),
+        (SELECT b.id FROM job AS b INDEXED BY job_lane_halt WHERE b.lane = :lane AND b.lane IS NOT NULL
+            AND (b.state IN ('waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))
+            LIMIT 1)) AS blocker;

@@ -1,0 +1,28 @@
+-- name: beat_worker
+INSERT INTO leasehold.worker (owner, queues, kinds, sites, concurrency, running, draining, version, started_at, seen_at)
+VALUES (:owner, :queues, :kinds, :sites, :concurrency, :running, :draining, :version, :now, :now)
+ON CONFLICT (owner) DO UPDATE SET queues = excluded.queues, kinds = excluded.kinds, sites = excluded.sites,
+    concurrency = excluded.concurrency, running = excluded.running, draining = excluded.draining,
+    version = excluded.version, seen_at = excluded.seen_at;
+
+-- name: forget_worker
+DELETE FROM leasehold.worker WHERE owner = :owner;
+
+-- name: forget_silent_workers
+DELETE FROM leasehold.worker WHERE seen_at < :now - :age::double precision * interval '1 second';
+
+-- name: list_workers
+SELECT owner, queues, kinds, sites, concurrency, running, draining, version, started_at, seen_at
+FROM leasehold.worker WHERE seen_at >= :now - :age::double precision * interval '1 second' ORDER BY owner;
+
+-- name: list_lanes
+-- Lanes that somebody holds or that stand still, and by which job.
+SELECT lane, id, state, kind, error, reason, lease_owner FROM leasehold.job
+WHERE lane IS NOT NULL AND state = 'running'
+UNION ALL
+SELECT lane, id, state, kind, error, reason, lease_owner FROM leasehold.job
+WHERE lane IS NOT NULL AND (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane))
+ORDER BY lane, id LIMIT :limit;
+
+-- name: list_gates
+SELECT DISTINCT queue, kind FROM leasehold.gate ORDER BY queue, kind;

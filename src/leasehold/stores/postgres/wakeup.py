@@ -1,0 +1,68 @@
+"""Wake-ups on PostgreSQL: LISTEN on a connection of its own. Without it, everything still happens within the poll."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import psycopg
+
+from leasehold.stores.wakeups import listen_here
+
+logger = logging.getLogger("leasehold.wakeups")
+
+PROBE_SECONDS = 10.0
+"""A half-open connection delivers nothing and says nothing: the listener asks now and then."""
+
+
+class PostgresWakeups:
+    def __init__(self, url: str, channel: str, label: str) -> None:
+        self._url = url
+        self._channel = channel
+        self._ear = listen_here(label)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._listen_for_ever, name="leasehold-listen", daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        heard = self._ear.wait(seconds)
+        self._ear.clear()
+        return heard
+
+    def close(self) -> None:
+        self._closed.set()
+        self._ear.set()
+
+    def _listen_for_ever(self) -> None:
+        pause = 0.1
+        while not self._closed.is_set():
+            try:
+                self._listen()
+                pause = 0.1
+            except psycopg.Error as error:
+                logger.info("not listening for wake-ups (%s); polling instead", str(error).strip())
+                self._closed.wait(pause)
+                pause = min(pause * 2, 5.0)
+
+    def _listen(self) -> None:
+        options = {"autocommit": True, "connect_timeout": 10, "keepalives_idle": 30}
+        with psycopg.connect(self._url, application_name="leasehold listener", **options) as connection:  # type: ignore[arg-type]
+            connection.execute(f'LISTEN "{self._channel}"')
+            # Whatever was missed while nobody listened is found by looking once.
+            self._ear.set()
+            heard_at = time.monotonic()
+            while not self._closed.is_set():
+                for _ in connection.notifies(timeout=1.0, stop_after=1):
+                    heard_at = time.monotonic()
+                    self._ear.set()
+                if time.monotonic() - heard_at > PROBE_SECONDS:
+                    self._probe(connection)
+                    heard_at = time.monotonic()
+
+    def _probe(self, connection: psycopg.Connection[tuple[str]]) -> None:
+        channels = [row[0] for row in connection.execute("SELECT pg_listening_channels()").fetchall()]
+        if self._channel not in channels:
+            raise psycopg.OperationalError(
+                "the connection no longer listens; a transaction pooler may be in between"
+            )

@@ -1,0 +1,41 @@
+"""Wake-ups on SQLite: `PRAGMA data_version` moves when anybody else commits."""
+
+from __future__ import annotations
+
+import time
+
+from leasehold.stores.sqlite.database import SqliteDatabase
+from leasehold.stores.wakeups import listen_here
+
+EAGER, CALM = 0.01, 0.05
+EAGER_FOR = 30.0
+"""After a change the next one is likely; a quiet file is looked at less often."""
+
+
+class SqliteWakeups:
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._connection = database.connect()
+        self._ear = listen_here(database.label)
+        self._version = self._data_version()
+        self._changed_at = float("-inf")
+
+    def wait(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while True:
+            now = time.monotonic()
+            pause = EAGER if now - self._changed_at < EAGER_FOR else CALM
+            heard = self._ear.wait(max(0.0, min(pause, deadline - now)))
+            self._ear.clear()
+            version = self._data_version()
+            if version != self._version or heard:
+                self._version = version
+                self._changed_at = time.monotonic()
+                return True
+            if time.monotonic() >= deadline:
+                return False
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _data_version(self) -> int:
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])

@@ -1,0 +1,75 @@
+"""Wake-ups inside a process, and a bell that does not ring too often."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+
+logger = logging.getLogger("leasehold.wakeups")
+
+GAP = 0.01
+"""Seconds between two rings to other processes: every NOTIFY commit takes a lock of the whole PostgreSQL instance."""
+
+_ears: dict[str, weakref.WeakSet[threading.Event]] = {}
+_ears_lock = threading.Lock()
+
+
+def listen_here(label: str) -> threading.Event:
+    """An event that is set when somebody in this process wakes the store of that label."""
+    ear = threading.Event()
+    with _ears_lock:
+        _ears.setdefault(label, weakref.WeakSet()).add(ear)
+    return ear
+
+
+def wake_here(label: str) -> None:
+    with _ears_lock:
+        ears = list(_ears.get(label, ()))
+    for ear in ears:
+        ear.set()
+
+
+class Bell:
+    """Rings at once if it has been silent for GAP, else once more when GAP is over: many callers, few rings."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._last = float("-inf")
+        self._owed = False
+        self._pid = os.getpid()
+
+    def __call__(self) -> None:
+        if self._pid != os.getpid():
+            self._forget()
+        with self._lock:
+            wait = self._last + GAP - time.monotonic()
+            if wait > 0:
+                if not self._owed:
+                    self._owed = True
+                    timer = threading.Timer(wait, self._pay)
+                    timer.daemon = True
+                    timer.start()
+                return
+            self._last = time.monotonic()
+        self._try()
+
+    def _pay(self) -> None:
+        with self._lock:
+            self._owed = False
+            self._last = time.monotonic()
+        self._try()
+
+    def _try(self) -> None:
+        try:
+            self._ring()
+        except Exception as error:
+            # A hint that is lost costs a worker the rest of its second, nothing more.
+            logger.debug("wake-up not sent: %s", error)
