@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from pydantic import BaseModel
 
 from leasehold import (
     DatabaseUnreachable,
@@ -19,6 +20,10 @@ from leasehold import (
 )
 
 
+class Point(BaseModel):
+    x: float
+
+
 @pytest.fixture
 def tasks(app):
     @app.task
@@ -26,7 +31,7 @@ def tasks(app):
         return a + b
 
     @app.task
-    def note(text: str = "", value: float = 0.0, data: object = None) -> None: ...
+    def note(text: str = "", value: float = 0.0, data: object = None, point: Point | None = None) -> None: ...
 
     return app
 
@@ -45,6 +50,11 @@ CASES = {
         lambda app: app.enqueue("note", {"data": {"x": [1, math.inf]}}),
         Unstorable,
         "note.data.x[1]",
+    ),
+    "NaN in a model": (
+        lambda app: app.enqueue("note", {"point": {"x": math.nan}}),
+        Unstorable,
+        "note.point.x",
     ),
     "NUL": (lambda app: app.enqueue("note", {"text": "a\0b"}), Unstorable, "note.text"),
     "NUL, nested": (lambda app: app.enqueue("note", {"data": [{"k": "\0"}]}), Unstorable, "note.data[0].k"),

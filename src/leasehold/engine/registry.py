@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import math
 import re
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, TypedDict, get_args, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    NotRequired,  # pydantic needs its own kind before Python 3.12
+    get_args,
+    get_type_hints,
+)
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from typing_extensions import TypedDict
 
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidArguments, InvalidInput, InvalidTask, Unstorable
 from leasehold.domain.job import DEFAULT_LEASE, HIGHEST_PRIORITY, LOWEST_PRIORITY, OnDuplicate, UniqueFor
-from leasehold.domain.payload import check_text
+from leasehold.domain.payload import check_text, encode
 from leasehold.domain.retry import OnFailure, OnLost, Policy
+from leasehold.engine.context import Context, RunFacts, SyncContext
 
+OnDrain = Literal["release", "pause"]
 Priority = int | Literal["high", "medium", "low"]
 
 CONTEXT_PARAMETER = "ctx"
-"""A parameter of this name is filled by the worker; it is not an argument of the job."""
+"""A parameter of this name, or annotated Context or SyncContext, is filled by the worker; it is not an argument."""
 LONGEST_NAME = 200
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
 _PRIORITIES = {"high": 10, "medium": 0, "low": -10}
@@ -54,12 +65,17 @@ class TaskSettings:
     lane: str | None = None
     on_failure: OnFailure = "halt"
     retry: Retry = field(default_factory=Retry)
+    timeout: Duration | None = None
+    """Of one attempt."""
     deadline: Duration | None = None
+    """Of the whole job."""
     start_by: Duration | None = None
+    """Cancelled if it has not started by then."""
     lease: Duration = DEFAULT_LEASE
     heartbeat: Duration | None = None
     on_lost: OnLost = "retry"
     count_lost: bool = False
+    on_drain: OnDrain = "release"
     unique: str | None = None
     unique_for: UniqueFor = "live"
     on_duplicate: OnDuplicate = "return"
@@ -74,11 +90,12 @@ class TaskSettings:
         for name, choices in (
             ("on_failure", OnFailure),
             ("on_lost", OnLost),
+            ("on_drain", OnDrain),
             ("unique_for", UniqueFor),
             ("on_duplicate", OnDuplicate),
         ):
             _check_choice(name, getattr(self, name), choices)
-        for name in ("deadline", "start_by"):
+        for name in ("timeout", "deadline", "start_by"):
             if getattr(self, name) is not None:
                 seconds(getattr(self, name), name, positive=True)
         lease = seconds(self.lease, "lease", positive=True)
@@ -128,12 +145,14 @@ class TaskOptions(TypedDict, total=False):
     lane: str | None
     on_failure: OnFailure
     retry: Retry
+    timeout: Duration | None
     deadline: Duration | None
     start_by: Duration | None
     lease: Duration
     heartbeat: Duration | None
     on_lost: OnLost
     count_lost: bool
+    on_drain: OnDrain
     unique: str | None
     unique_for: UniqueFor
     on_duplicate: OnDuplicate
@@ -157,9 +176,10 @@ class TaskDefinition:
         self.function = function
         self.name = checked_name(name or function.__name__, "task")
         self.is_async = inspect.iscoroutinefunction(function)
-        self._signature = _own_signature(function, self.name)
         hints = _hints(function, self.name)
-        self._model = _arguments_model(self.name, self._signature, hints)
+        self.context_parameter = _context_parameter(function, hints, self.name, self.is_async)
+        self._signature = _own_signature(function, self.name, self.context_parameter)
+        self._arguments = _arguments_type(self.name, self._signature, hints)
         self._result: TypeAdapter[Any] | None = (
             TypeAdapter(hints["return"]) if hints.get("return", Any) is not Any else None
         )
@@ -183,15 +203,38 @@ class TaskDefinition:
             if isinstance(value, str):
                 check_text(value, f"{self.name}.{name}")
         try:
-            checked = self._model.model_validate(dict(arguments))
+            checked = self._arguments.validate_python(dict(arguments))
         except ValidationError as error:
             raise InvalidArguments(self.name, _problems(error)) from None
+        _check_finite(checked, self.name)
         try:
-            return checked.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            plain: dict[str, Any] = self._arguments.dump_python(
+                checked, mode="json", by_alias=True, exclude_unset=True
+            )
+            return plain
         except (ValueError, TypeError) as error:
             raise Unstorable(
                 self.name, f"has arguments that are not JSON ({error})", "pass JSON values"
             ) from None
+
+    def call_arguments(self, stored: str, context: RunFacts) -> dict[str, Any]:
+        """The stored arguments as the function wants them, checked again: it may have changed since."""
+        try:
+            arguments = self._arguments.validate_json(stored)
+        except ValidationError as error:
+            raise InvalidArguments(self.name, _problems(error)) from None
+        if self.context_parameter is not None:
+            arguments[self.context_parameter] = context
+        return arguments
+
+    def encode_result(self, value: Any) -> str | None:
+        """Through the return annotation, so that what is stored is what a caller gets back."""
+        if value is None:
+            return None
+        if self._result is not None:
+            _check_finite(value, f"{self.name}.result")
+            value = self._result.dump_python(value, mode="json")
+        return encode(value, f"{self.name}.result")
 
     def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments together with the defaults of those that were left out."""
@@ -255,7 +298,24 @@ def _check_choice(name: str, value: object, choices: Any) -> None:
         raise InvalidTask(name, f"{value!r} is not known", "use " + " or ".join(map(repr, known)))
 
 
-def _own_signature(function: Callable[..., Any], task: str) -> inspect.Signature:
+def _context_parameter(
+    function: Callable[..., Any], hints: Mapping[str, Any], task: str, is_async: bool
+) -> str | None:
+    """Which parameter takes the context; its colour must be the function's."""
+    for name in inspect.signature(function).parameters:
+        hint = hints.get(name)
+        if hint in (Context, SyncContext):
+            wanted = Context if is_async else SyncContext
+            if hint is not wanted:
+                kind = "an async" if is_async else "a plain"
+                raise InvalidTask(name, f"task {task!r} is {kind} function", f"annotate it {wanted.__name__}")
+            return name
+        if name == CONTEXT_PARAMETER and name not in hints:
+            return name
+    return None
+
+
+def _own_signature(function: Callable[..., Any], task: str, context: str | None) -> inspect.Signature:
     """The signature of the job: without the context, and only with parameters that have names."""
     signature = inspect.signature(function)
     for parameter in signature.parameters.values():
@@ -265,7 +325,7 @@ def _own_signature(function: Callable[..., Any], task: str) -> inspect.Signature
                 f"task {task!r} takes it without a fixed name",
                 "name every argument of a task",
             )
-    kept = [p for p in signature.parameters.values() if p.name != CONTEXT_PARAMETER]
+    kept = [p for p in signature.parameters.values() if p.name != context]
     return signature.replace(parameters=kept)
 
 
@@ -280,19 +340,38 @@ def _hints(function: Callable[..., Any], task: str) -> dict[str, Any]:
         ) from None
 
 
-def _arguments_model(task: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> type[BaseModel]:
+def _arguments_type(
+    task: str, signature: inspect.Signature, hints: Mapping[str, Any]
+) -> TypeAdapter[dict[str, Any]]:
+    """A typed dict and not a model: an argument may be called `json` or `copy` without meeting a method."""
     fields: dict[str, Any] = {}
     for name, parameter in signature.parameters.items():
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[name] = (hints.get(name, Any), default)
-    config = ConfigDict(extra="forbid", ser_json_inf_nan="constants", protected_namespaces=())
+        hint = hints.get(name, Any)
+        fields[name] = hint if parameter.default is parameter.empty else NotRequired[hint]
+    arguments = TypedDict(task, fields)  # type: ignore[misc]
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
     try:
-        model: type[BaseModel] = create_model(task, __config__=config, **fields)
-        return model
+        adapter: TypeAdapter[Any] = TypeAdapter(arguments)
+        return adapter
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
-        raise InvalidTask(
-            "annotations", f"task {task!r} cannot be checked ({error})", "use types pydantic knows"
-        ) from None
+        problem = f"task {task!r} cannot be checked ({error})"
+        raise InvalidTask("annotations", problem, "use types that pydantic knows") from None
+
+
+def _check_finite(value: Any, field: str) -> None:
+    """Serializers turn NaN and infinities into null without a word, so they are looked for before."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise Unstorable(field, f"is {value}, which JSON cannot express", "use None or a finite number")
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            _check_finite(item, f"{field}.{name}")
+    elif isinstance(value, list | tuple | set | frozenset):
+        for index, item in enumerate(value):
+            _check_finite(item, f"{field}[{index}]")
+    elif isinstance(value, BaseModel) or dataclasses.is_dataclass(value):
+        for name, item in vars(value).items() if hasattr(value, "__dict__") else ():
+            _check_finite(item, f"{field}.{name}")
 
 
 def _problems(error: ValidationError) -> dict[str, str]:

@@ -1,0 +1,47 @@
+"""Control flow by raising: what a handler may say instead of returning."""
+
+from __future__ import annotations
+
+from leasehold.domain.durations import Duration, seconds
+
+
+class Signal(Exception):
+    """Not a failure: the handler asks for something."""
+
+
+class Snooze(Signal):
+    """Run me again after this long. Costs no attempt."""
+
+    def __init__(self, delay: Duration) -> None:
+        self.delay = seconds(delay, "delay")
+        super().__init__(f"snoozed for {self.delay:g} s")
+
+
+class RetryIn(Signal):
+    """As Snooze, and the reason is kept as the job's last error."""
+
+    def __init__(self, delay: Duration, reason: str = "asked to be retried") -> None:
+        self.delay = seconds(delay, "delay")
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Pause(Signal):
+    """Come to rest, resumable, with this reason."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Fail(Signal):
+    """Fail at once; never retry."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class StopRequested(BaseException):
+    """Raised by `ctx.raise_if_stopped()` in a blocking handler. Not an Exception, so that `except Exception` lets it
+    through, as it does asyncio's CancelledError."""

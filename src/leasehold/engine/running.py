@@ -1,0 +1,69 @@
+"""A job in flight, as its worker sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Literal
+
+from leasehold.domain.job import Grant
+from leasehold.domain.outcome import AttemptTimedOut, HandedBack, Outcome, Stopped
+from leasehold.domain.states import Flag
+from leasehold.engine.context import RunFacts
+from leasehold.engine.registry import TaskDefinition
+
+StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "unrenewed"]
+
+
+def margin(lease: float) -> float:
+    """How long before its lease runs out a handler that could not renew it is stopped."""
+    return max(min(1.0, lease / 4), lease / 6)
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    grant: Grant
+    definition: TaskDefinition
+    context: RunFacts
+    lease_until: float
+    """On the monotonic clock: until then the lease is surely ours. Counted from when the request was *sent*."""
+    limit_at: float | None = None
+    """When the attempt has used up its time."""
+    task: asyncio.Task[None] | None = None
+    flag: Flag | None = None
+    cause: StopCause | None = None
+    stopped_at: float = 0.0
+    settled: bool = False
+    """Its ending is decided: it is in the settle queue, or dropped."""
+    abandoned: bool = False
+    started_at: float = field(default_factory=time.monotonic)
+
+    def renewed(self, sent_at: float) -> None:
+        self.lease_until = sent_at + self.grant.lease_seconds - margin(self.grant.lease_seconds)
+
+    def stop(self, cause: StopCause) -> None:
+        """Ask the handler to end. Safe from any thread for a plain handler; an async one is cancelled by the loop."""
+        if self.cause is None:
+            self.cause = cause
+            self.stopped_at = time.monotonic()
+        self.context._stopped.set()
+
+    def outcome_when_stopped(self) -> Outcome | None:
+        """What a run that was stopped ends as; None: nothing may be written, the lease is another's."""
+        match self.cause:
+            case "lost":
+                return None
+            case "timeout":
+                return AttemptTimedOut(f"the attempt took longer than {self._allowed():g} s")
+            case "drain":
+                if self.definition.settings.on_drain == "pause":
+                    return Stopped("Job was interrupted by user", pause=True)
+                return HandedBack("its worker was stopped")
+            case "unrenewed":
+                return HandedBack("its lease could not be renewed")
+            case _:
+                return Stopped()
+
+    def _allowed(self) -> float:
+        return self.limit_at - self.started_at if self.limit_at is not None else 0.0

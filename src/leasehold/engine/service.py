@@ -1,0 +1,62 @@
+"""The one loop: a role supplies one beat; starting, stopping, jitter and the containment of errors are shared."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+
+from leasehold.domain.errors import StoreError
+
+logger = logging.getLogger("leasehold.worker")
+
+SLOWEST = 30.0
+
+
+class Service:
+    """Calls `beat` in a thread of its own until it is stopped. `beat` returns the seconds until the next one."""
+
+    def __init__(self, name: str, beat: Callable[[], float], *, first: float = 0.0) -> None:
+        self._name = name
+        self._beat = beat
+        self._first = first
+        self._nudge = threading.Event()
+        self._stopping = False
+        self._troubles = 0
+        self._thread = threading.Thread(target=self._run, name=f"leasehold-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """Beat now."""
+        self._nudge.set()
+
+    def stop(self, seconds: float = 5.0) -> None:
+        self._stopping = True
+        self._nudge.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        self._nudge.wait(self._first)
+        while not self._stopping:
+            self._nudge.clear()
+            self._nudge.wait(self._beat_safely())
+
+    def _beat_safely(self) -> float:
+        """Trouble with the database is waited out, and told once; a bug is told every time. Neither ends the loop."""
+        try:
+            pause = self._beat()
+        except StoreError as error:
+            self._troubles += 1
+            if self._troubles == 1:
+                logger.warning("%s: %s; trying again", self._name, error)
+            return min(SLOWEST, 0.2 * 2.0 ** min(self._troubles, 10)) * random.uniform(0.5, 1.0)
+        except Exception:
+            logger.exception("%s: unexpected error; going on", self._name)
+            return 5.0
+        if self._troubles:
+            logger.info("%s: the database is back", self._name)
+            self._troubles = 0
+        return pause

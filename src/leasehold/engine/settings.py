@@ -1,0 +1,64 @@
+"""What a worker may be told."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from leasehold.domain.durations import seconds
+from leasehold.domain.errors import InvalidInput
+
+GRACE_VARIABLE = "SHUTDOWN_GRACE_PERIOD_SECONDS"
+
+
+def new_owner() -> str:
+    """A name that no other start of any worker has: host, process and chance."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    queues: tuple[str, ...] = ("default",)
+    strict: bool = False
+    """Serve the queues in the order given instead of in turn."""
+    concurrency: int = 20
+    """Async jobs at once."""
+    threads: int = 8
+    """Plain functions at once."""
+    grace: float | None = 300.0
+    """Seconds that running jobs get when the worker drains; None: until they end."""
+    stop_grace: float = 10.0
+    """Seconds a handler gets to obey a stop before it is abandoned."""
+    poll: float = 1.0
+    sweep: float = 5.0
+    keep: float | None = 7 * 86_400.0
+    """Age in seconds at which finished jobs are pruned; None: never."""
+    listen_url: str | None = None
+    burst: bool = False
+    """End when there is nothing left to do."""
+    owner: str = field(default_factory=new_owner)
+
+    def __post_init__(self) -> None:
+        for name, least in (("concurrency", 0), ("threads", 0)):
+            if getattr(self, name) < least:
+                raise InvalidInput(name, f"{getattr(self, name)} is too small", f"give {least} or more")
+        if self.concurrency + self.threads == 0:
+            raise InvalidInput("concurrency", "the worker could run nothing", "give concurrency or threads")
+        if not self.queues:
+            raise InvalidInput("queues", "no queue to serve", "name at least one")
+
+
+def grace_from(environment: Mapping[str, str], default: float | None = 300.0) -> float | None:
+    """SHUTDOWN_GRACE_PERIOD_SECONDS: seconds, or `none` to wait for ever."""
+    text = environment.get(GRACE_VARIABLE, "").strip()
+    if not text:
+        return default
+    return None if text.lower() == "none" else seconds(text, GRACE_VARIABLE)
+
+
+def split_names(text: str | Sequence[str]) -> tuple[str, ...]:
+    parts = text.split(",") if isinstance(text, str) else text
+    return tuple(part.strip() for part in parts if part.strip())
