@@ -11,7 +11,7 @@ def add(a: int, b: int) -> int:
 job = add.enqueue(2, 3)
 """
 
-from leasehold.app import Leasehold, Task
+from leasehold.app import VERSION, Leasehold, Task
 from leasehold.domain.errors import (
     DatabaseTooOld,
     DatabaseUnreachable,
@@ -33,17 +33,23 @@ from leasehold.domain.errors import (
     Unstorable,
     WaitTimedOut,
 )
+from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
 from leasehold.domain.states import State
+from leasehold.engine.context import Context, SyncContext
 from leasehold.engine.handle import Job
 from leasehold.engine.registry import Retry
+from leasehold.engine.worker import Health, Worker
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
+    "Context",
     "DatabaseTooOld",
     "DatabaseUnreachable",
     "DriverMissing",
     "DuplicateJob",
+    "Fail",
+    "Health",
     "InvalidArguments",
     "InvalidInput",
     "InvalidTask",
@@ -54,14 +60,20 @@ __all__ = [
     "LeaseLost",
     "Leasehold",
     "LeaseholdError",
+    "Pause",
     "Refused",
     "Retry",
+    "RetryIn",
     "SchemaOutdated",
     "SchemaTooNew",
+    "Snooze",
     "State",
+    "StopRequested",
     "StoreError",
+    "SyncContext",
     "Task",
     "UnknownTask",
     "Unstorable",
     "WaitTimedOut",
+    "Worker",
 ]

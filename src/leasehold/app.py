@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import importlib
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import fields
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from leasehold.domain.durations import Duration
+from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput, UnknownTask
 from leasehold.domain.job import NewJob
 from leasehold.domain.states import State
+from leasehold.engine.context import Context, SyncContext
 from leasehold.engine.enqueue import CallSettings, make_job
 from leasehold.engine.handle import Job
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import CallOptions, TaskDefinition, TaskOptions, TaskSettings
+from leasehold.engine.settings import WorkerSettings, split_names
+from leasehold.engine.worker import Lifespan, Worker
 from leasehold.stores.contract import Filter, Page, Pause, Scope, Store
 from leasehold.stores.database import Clock
 from leasehold.stores.open import open_store, resolve_url
 
+F = ParamSpec("F")
+"""What the function takes: its context, if it has one, and the task's arguments."""
 P = ParamSpec("P")
+"""The task's arguments."""
 C = TypeVar("C")
 R = TypeVar("R")
 
+VERSION = "0.1.0"
 _CALL_ONLY = frozenset(f.name for f in fields(CallSettings))
 _OF_TASK = frozenset(f.name for f in fields(TaskSettings))
 
@@ -45,14 +54,17 @@ class Leasehold:
         url: str | None = None,
         *,
         schema: str = "leasehold",
+        listen_url: str | None = None,
         pooler: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self.url = resolve_url(url)
+        self._listen_url = listen_url
         self._schema = schema
         self._pooler = pooler
         self._clock = clock
         self._tasks: dict[str, TaskDefinition] = {}
+        self._lifespan: Lifespan | None = None
         self._store: Store | None = None
         self._opening = threading.Lock()
         self.queues = Pausable(self, "queue")
@@ -62,11 +74,21 @@ class Leasehold:
     # -- define ----------------------------------------------------------------------------------------------------
     @overload
     def task(
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Task[P, Coroutine[Any, Any, R], R]: ...
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> Task[Concatenate[Context, P], P, Coroutine[Any, Any, R], R]: ...
 
     @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
+    def task(
+        self, function: Callable[Concatenate[SyncContext, P], R], /
+    ) -> Task[Concatenate[SyncContext, P], P, R, R]: ...
+
+    @overload
+    def task(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, P, R, R]: ...
 
     @overload
     def task(self, *, name: str | None = None, **settings: Unpack[TaskOptions]) -> Register: ...
@@ -78,7 +100,7 @@ class Leasehold:
 
     def _register(
         self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
-    ) -> Task[..., Any, Any]:
+    ) -> Task[..., ..., Any, Any]:
         unknown = sorted(settings.keys() - _OF_TASK)
         if unknown:
             raise InvalidInput(
@@ -104,6 +126,47 @@ class Leasehold:
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
     ) -> Job[Any]:
         return await asyncio.to_thread(functools.partial(self.enqueue, name, args, **settings))
+
+    # -- work ------------------------------------------------------------------------------------------------------
+    def worker(
+        self,
+        *,
+        queues: str | Iterable[str] = ("default",),
+        strict: bool = False,
+        concurrency: int = 20,
+        threads: int = 8,
+        grace: Duration | None = 300.0,
+        keep: Duration | None = "7d",
+        burst: bool = False,
+        listen_url: str | None = None,
+        **more: Any,
+    ) -> Worker:
+        """A worker for these queues. Use it as `async with app.worker(): …` inside another program, or run it with
+        `await app.worker().run()`. `grace` is what running jobs get when it drains; `keep` is the age at which
+        finished jobs are pruned."""
+        settings = WorkerSettings(
+            queues=split_names(queues if isinstance(queues, str) else tuple(queues)),
+            strict=strict,
+            concurrency=concurrency,
+            threads=threads,
+            grace=None if grace is None else seconds(grace, "grace"),
+            keep=None if keep is None else seconds(keep, "keep"),
+            burst=burst,
+            listen_url=listen_url or self._listen_url,
+            **more,
+        )
+        return Worker(self.store, dict(self._tasks), settings, lifespan=self._lifespan, version=VERSION)
+
+    def include(self, modules: Iterable[str]) -> None:
+        """Import modules, so that the tasks in them are registered."""
+        for module in modules:
+            importlib.import_module(module)
+
+    def lifespan(self, function: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
+        """Register an async generator that opens what the worker's jobs share (clients, pools), yields it, and closes
+        it again. Handlers find it as `ctx.resources`."""
+        self._lifespan = contextlib.asynccontextmanager(function)
+        return function
 
     # -- look and steer --------------------------------------------------------------------------------------------
     def get(self, job_id: str) -> Job[Any]:
@@ -196,6 +259,8 @@ class Leasehold:
 
     def _enqueue(self, jobs: list[NewJob]) -> list[Job[Any]]:
         made = self.store.enqueue(jobs)
+        if any(one.created for one in made):
+            self.store.wake()
         return [Job(one.id, self.operations, self._tasks.get, created=one.created) for one in made]
 
 
@@ -209,17 +274,27 @@ class Register:
 
     @overload
     def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]]
-    ) -> Task[P, Coroutine[Any, Any, R], R]: ...
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
+    ) -> Task[Concatenate[Context, P], P, Coroutine[Any, Any, R], R]: ...
 
     @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, R, R]: ...
+    def __call__(
+        self, function: Callable[Concatenate[SyncContext, P], R]
+    ) -> Task[Concatenate[SyncContext, P], P, R, R]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> Task[P, P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, P, R, R]: ...
 
     def __call__(self, function: Any) -> Any:
         return self._app._register(function, self._name, self._settings)
 
 
-class Task(Generic[P, C, R]):
+class Task(Generic[F, P, C, R]):
     """A registered task. Still the plain function when called; `enqueue` takes the task's own arguments and nothing
     else, `using` says how."""
 
@@ -240,11 +315,11 @@ class Task(Generic[P, C, R]):
     def name(self) -> str:
         return self._definition.name
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+    def __call__(self, *args: F.args, **kwargs: F.kwargs) -> C:
         answer: C = self._definition.function(*args, **kwargs)
         return answer
 
-    def using(self, **settings: Unpack[CallOptions]) -> Task[P, C, R]:
+    def using(self, **settings: Unpack[CallOptions]) -> Task[F, P, C, R]:
         """The same task with other settings for the calls that follow: delay, at, hold, group, trace, and those of
         `@app.task` (priority, queue, lane, unique, tags, retry, …)."""
         unknown = sorted(settings.keys() - _OF_TASK - _CALL_ONLY)

@@ -101,6 +101,27 @@ def release(job: Job, *, now: datetime, actor: str | None = None) -> Move:
     return Move(job, after, "released", actor)
 
 
+def expire(job: Job, *, now: datetime) -> Move:
+    """A job that is not running and whose time is over: not started in time, or past its deadline."""
+    _check(job, Event.EXPIRE)
+    if job.deadline_at is not None and job.deadline_at <= now:
+        after = replace(
+            job,
+            state=State.TIMED_OUT,
+            finished_at=now,
+            reason="the job's deadline has passed",
+            held=False,
+            halts_lane=job.lane is not None and job.attempt > 0 and job.policy.on_failure == "halt",
+        )
+        return Move(job, after, "expired", detail=after.reason)
+    if job.start_by is not None and job.start_by <= now and job.attempt == 0:
+        after = replace(
+            job, state=State.CANCELLED, finished_at=now, reason="it was not started in time", held=False
+        )
+        return Move(job, after, "expired", detail=after.reason)
+    raise Refused(job.id, "expire", job.state.value, "its time is not over")
+
+
 def answer(job: Job, *, now: datetime, actor: str | None = None) -> Move:
     """A waiting job is due at once, in its old place; a paused one keeps the answer for its resume."""
     _check(job, Event.ANSWER)

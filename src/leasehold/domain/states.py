@@ -55,6 +55,7 @@ class Event(StrEnum):
     RESOLVE = "resolve"
     ANSWER = "answer"
     RETRY = "retry"
+    EXPIRE = "expire"
 
 
 class Flag(StrEnum):
@@ -90,6 +91,9 @@ TRANSITIONS: dict[tuple[State, Event], frozenset[State]] = {
     (State.PENDING, Event.RELEASE): frozenset({State.QUEUED, State.PENDING}),
     (State.PENDING, Event.CANCEL): frozenset({State.CANCELLED}),
     (State.PENDING, Event.PAUSE): frozenset({State.PAUSED}),
+    (State.PENDING, Event.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
+    (State.QUEUED, Event.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
+    (State.WAITING, Event.EXPIRE): frozenset({State.TIMED_OUT}),
     (State.QUEUED, Event.CLAIM): frozenset({State.RUNNING}),
     (State.QUEUED, Event.CANCEL): frozenset({State.CANCELLED}),
     (State.QUEUED, Event.PAUSE): frozenset({State.PAUSED}),

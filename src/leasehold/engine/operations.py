@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeVar
 
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
@@ -15,33 +16,39 @@ from leasehold.engine.registry import checked_name
 from leasehold.stores.contract import Filter, HistoryEntry, Page, Pause, Scope, Store
 
 PRUNE_BATCH = 1000
+T = TypeVar("T")
 
 
 class Operations:
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    def _woken(self, answer: T) -> T:
+        """What was done may have freed a job, or a lane: tell the workers."""
+        self._store.wake()
+        return answer
+
     # -- one job ---------------------------------------------------------------------------------------------------
     def get(self, job_id: str) -> Job:
         return self._store.get(checked_id(job_id))
 
     def cancel(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
-        return self._store.cancel(checked_id(job_id), actor, _reason(reason))
+        return self._woken(self._store.cancel(checked_id(job_id), actor, _reason(reason)))
 
     def pause(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
         return self._store.pause(checked_id(job_id), actor, _reason(reason))
 
     def resume(self, job_id: str, *, args: str | None = None, actor: str | None = None) -> Job:
-        return self._store.resume(checked_id(job_id), actor, args)
+        return self._woken(self._store.resume(checked_id(job_id), actor, args))
 
     def resolve(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
-        return self._store.resolve(checked_id(job_id), actor, _reason(reason))
+        return self._woken(self._store.resolve(checked_id(job_id), actor, _reason(reason)))
 
     def release(self, job_id: str, *, actor: str | None = None) -> Job:
-        return self._store.release(checked_id(job_id), actor)
+        return self._woken(self._store.release(checked_id(job_id), actor))
 
     def retry(self, job_id: str, *, actor: str | None = None) -> Job:
-        return self._store.retry(checked_id(job_id), new_id(), actor)
+        return self._woken(self._store.retry(checked_id(job_id), new_id(), actor))
 
     def history(self, job_id: str) -> list[HistoryEntry]:
         self._store.get(checked_id(job_id))
@@ -85,13 +92,13 @@ class Operations:
         )
 
     def resume_scope(self, scope: Scope, name: str) -> bool:
-        return self._store.resume_scope(scope, checked_name(name, scope))
+        return self._woken(self._store.resume_scope(scope, checked_name(name, scope)))
 
     def list_pauses(self) -> list[Pause]:
         return self._store.list_pauses()
 
     def resume_lane(self, lane: str, *, actor: str | None = None) -> Job | None:
-        return self._store.resume_lane(checked_name(lane, "lane"), actor)
+        return self._woken(self._store.resume_lane(checked_name(lane, "lane"), actor))
 
 
 def _reason(text: str | None) -> str | None:

@@ -185,6 +185,16 @@ class TaskDefinition:
         )
         self.settings = self.check_settings(settings)
 
+    @property
+    def heartbeat(self) -> float:
+        """Seconds between two renewals."""
+        lease = seconds(self.settings.lease, "lease")
+        return lease / 3 if self.settings.heartbeat is None else seconds(self.settings.heartbeat, "heartbeat")
+
+    @property
+    def timeout(self) -> float | None:
+        return None if self.settings.timeout is None else seconds(self.settings.timeout, "timeout")
+
     def check_settings(self, settings: TaskSettings) -> TaskSettings:
         return settings.checked(self.name, set(self._signature.parameters))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import AttemptTimedOut, HandedBack, Outcome, Stopped
+from leasehold.domain.outcome import AttemptTimedOut, DeadlinePassed, HandedBack, Outcome, Stopped
 from leasehold.domain.states import Flag
 from leasehold.engine.context import RunFacts
 from leasehold.engine.registry import TaskDefinition
@@ -29,7 +29,8 @@ class Running:
     lease_until: float
     """On the monotonic clock: until then the lease is surely ours. Counted from when the request was *sent*."""
     limit_at: float | None = None
-    """When the attempt has used up its time."""
+    """When the attempt has used up its time, or the job's deadline passes."""
+    limit_cause: StopCause = "timeout"
     task: asyncio.Task[None] | None = None
     flag: Flag | None = None
     cause: StopCause | None = None
@@ -56,6 +57,8 @@ class Running:
                 return None
             case "timeout":
                 return AttemptTimedOut(f"the attempt took longer than {self._allowed():g} s")
+            case "deadline":
+                return DeadlinePassed("the job's deadline has passed")
             case "drain":
                 if self.definition.settings.on_drain == "pause":
                     return Stopped("Job was interrupted by user", pause=True)

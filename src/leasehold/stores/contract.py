@@ -237,6 +237,15 @@ class Store(Protocol):
         """The second look: what has not moved for ttl/3 on the looker's clock is settled as lost. Others are left."""
         ...
 
+    def count_leases(self) -> int:
+        """How many leases are held."""
+        ...
+
+    def expire(self, limit: int = 500) -> list[Job]:
+        """End jobs that do not run and whose time is over: past their deadline → timed_out; not started by their
+        `start_by` → cancelled."""
+        ...
+
     def adopt(
         self, owner: str, sites: Sequence[str], kinds: Sequence[str] | None = None, limit: int = 100
     ) -> list[Grant]:

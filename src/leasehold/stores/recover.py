@@ -49,6 +49,19 @@ class RecoverVerbs(Verbs):
             ]
         return reaped
 
+    def count_leases(self) -> int:
+        return int(self._database.read(lambda session: session.tuples("count_leases"))[0][0])
+
+    def expire(self, limit: int = 500) -> list[Job]:
+        def work(session: Session) -> list[Job]:
+            rows = session.rows("lock_overdue", limit=limit)
+            moves = [operate.expire(job_from_row(row), now=row["now"]) for row in rows]
+            if rows:
+                write(session, moves, rows[0]["now"])
+            return [move.job for move in moves]
+
+        return self._database.transact(work)
+
     def adopt(
         self, owner: str, sites: Sequence[str], kinds: Sequence[str] | None = None, limit: int = 100
     ) -> list[Grant]:

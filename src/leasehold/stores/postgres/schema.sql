@@ -81,6 +81,10 @@ CREATE UNIQUE INDEX job_unique ON leasehold.job (kind, unique_key) WHERE unique_
 -- What people look for is what did not go well; a job that simply succeeds never enters this one.
 CREATE INDEX job_notable ON leasehold.job (state, id)
     WHERE state IN ('pending', 'waiting', 'paused', 'failed', 'timed_out', 'cancelled');
+CREATE INDEX job_deadline ON leasehold.job (deadline_at)
+    WHERE deadline_at IS NOT NULL AND state IN ('pending', 'queued', 'waiting');
+CREATE INDEX job_start_by ON leasehold.job (start_by)
+    WHERE start_by IS NOT NULL AND attempt = 0 AND state IN ('pending', 'queued');
 CREATE INDEX job_group_member ON leasehold.job (group_name, id) WHERE group_name IS NOT NULL;
 
 -- What a job needs besides its turn, interned. The id is a hash of the four values, so that two producers never wait

@@ -88,6 +88,9 @@ CREATE TABLE job (
 
 CREATE INDEX job_claim ON job (gate, priority DESC, available_at) WHERE lane IS NULL AND state = 'queued';
 
+CREATE INDEX job_deadline ON job (deadline_at)
+    WHERE deadline_at IS NOT NULL AND state IN ('pending', 'queued', 'waiting');
+
 CREATE INDEX job_group_member ON job (group_name, id) WHERE group_name IS NOT NULL;
 
 CREATE INDEX job_lane ON job (lane, lane_at) WHERE lane IS NOT NULL AND state = 'queued';
@@ -104,6 +107,9 @@ CREATE INDEX job_notable ON job (state, id)
 
 CREATE INDEX job_orphan ON job (execution_site, id)
     WHERE execution_site IS NOT NULL AND lease_owner IS NULL AND state = 'running';
+
+CREATE INDEX job_start_by ON job (start_by)
+    WHERE start_by IS NOT NULL AND attempt = 0 AND state IN ('pending', 'queued');
 
 CREATE UNIQUE INDEX job_unique ON job (kind, unique_key) WHERE unique_key IS NOT NULL AND
     (unique_for = 'ever' OR state IN ('pending', 'queued', 'running', 'waiting', 'paused'));

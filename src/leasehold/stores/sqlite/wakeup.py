@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from leasehold.stores.sqlite.database import SqliteDatabase
@@ -18,14 +19,22 @@ class SqliteWakeups:
         self._ear = listen_here(database.label)
         self._version = self._data_version()
         self._changed_at = float("-inf")
+        self._closed = False
+        self._waiting = threading.Lock()
 
     def wait(self, seconds: float) -> bool:
+        with self._waiting:
+            return not self._closed and self._wait(seconds)
+
+    def _wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while True:
             now = time.monotonic()
             pause = EAGER if now - self._changed_at < EAGER_FOR else CALM
             heard = self._ear.wait(max(0.0, min(pause, deadline - now)))
             self._ear.clear()
+            if self._closed:
+                return False
             version = self._data_version()
             if version != self._version or heard:
                 self._version = version
@@ -35,7 +44,10 @@ class SqliteWakeups:
                 return False
 
     def close(self) -> None:
-        self._connection.close()
+        self._closed = True
+        self._ear.set()
+        with self._waiting:
+            self._connection.close()
 
     def _data_version(self) -> int:
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])

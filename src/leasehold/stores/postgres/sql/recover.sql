@@ -43,3 +43,16 @@ FROM leasehold.job WHERE lease_owner = :owner ORDER BY id;
 -- name: read_settlements
 -- After a lost reply: did the settle arrive?
 SELECT id, lease_token, settled_by, settled_token FROM leasehold.job WHERE id = ANY(:ids::uuid[]);
+
+-- name: count_leases
+SELECT count(*) AS leases FROM leasehold.job WHERE lease_owner IS NOT NULL;
+
+-- name: lock_overdue
+-- Jobs that do not run and whose time is over. Two small indexes hold only jobs with such limits.
+SELECT j.*, :now AS now FROM leasehold.job AS j WHERE j.id = ANY(ARRAY(
+    (SELECT d.id FROM leasehold.job AS d WHERE d.deadline_at IS NOT NULL AND d.state IN ('pending', 'queued', 'waiting')
+        AND d.deadline_at <= :now ORDER BY d.deadline_at LIMIT :limit)
+    UNION
+    (SELECT s.id FROM leasehold.job AS s WHERE s.start_by IS NOT NULL AND s.attempt = 0 AND s.state IN ('pending', 'queued')
+        AND s.start_by <= :now ORDER BY s.start_by LIMIT :limit)))
+ORDER BY j.id FOR UPDATE SKIP LOCKED;

@@ -36,3 +36,18 @@ FROM job WHERE lease_owner = :owner ORDER BY id;
 -- name: read_settlements
 -- After a lost reply: did the settle arrive?
 SELECT id, lease_token, settled_by, settled_token FROM job WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: count_leases
+SELECT count(*) AS leases FROM job INDEXED BY job_lease WHERE lease_owner IS NOT NULL;
+
+-- name: lock_overdue
+-- Jobs that do not run and whose time is over. Two small indexes hold only jobs with such limits.
+SELECT j.*, :now AS now FROM job AS j WHERE j.id IN (
+    SELECT id FROM (SELECT d.id FROM job AS d INDEXED BY job_deadline
+        WHERE d.deadline_at IS NOT NULL AND d.state IN ('pending', 'queued', 'waiting') AND d.deadline_at <= :now
+        ORDER BY d.deadline_at LIMIT :limit)
+    UNION
+    SELECT id FROM (SELECT s.id FROM job AS s INDEXED BY job_start_by
+        WHERE s.start_by IS NOT NULL AND s.attempt = 0 AND s.state IN ('pending', 'queued') AND s.start_by <= :now
+        ORDER BY s.start_by LIMIT :limit))
+ORDER BY j.id;

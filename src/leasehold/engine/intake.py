@@ -1,0 +1,142 @@
+"""The claim loop: takes what can be started now, goes on while there is work, else waits for a hint or a second."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Mapping
+from concurrent.futures import Executor
+
+from leasehold.domain.errors import StoreError
+from leasehold.domain.job import Grant
+from leasehold.engine.registry import TaskDefinition
+from leasehold.engine.runs import Runs
+from leasehold.engine.settings import WorkerSettings
+from leasehold.stores.contract import Store
+
+logger = logging.getLogger("leasehold.worker")
+
+MOST_UNSETTLED = 5000
+"""Results that wait for the database. More than this, and no new work is taken."""
+
+
+class Intake:
+    def __init__(
+        self,
+        store: Store,
+        tasks: Mapping[str, TaskDefinition],
+        settings: WorkerSettings,
+        runs: Runs,
+        executor: Executor,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._runs = runs
+        self._executor = executor
+        self._async_kinds = [name for name, task in tasks.items() if task.is_async]
+        self._sync_kinds = [name for name, task in tasks.items() if not task.is_async]
+        self._queues = list(settings.queues)
+        self._was_empty = False
+        self._changed = asyncio.Event()
+        """Set by a wake-up, a freed place, or the drain."""
+        self._draining = False
+        self.in_trouble = False
+        self.progress_at = time.monotonic()
+        """When the loop last went round, or began to wait for a place."""
+        self.waits_for_place = False
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    def drain(self) -> None:
+        self._draining = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until the drain, or in a burst until nothing is left."""
+        while not self._draining:
+            self.progress_at = time.monotonic()
+            self._changed.clear()
+            loop_room, thread_room = self._room()
+            self.waits_for_place = loop_room + thread_room == 0
+            if self.waits_for_place:
+                await self._changed.wait()
+                continue
+            if await self._take(loop_room, thread_room):
+                # Let what was started begin, and what has ended be settled, before more is asked for.
+                await asyncio.sleep(0)
+                continue
+            if self._settings.burst and not self._runs.held and not self._changed.is_set():
+                return
+            await self._wait()
+
+    def _room(self) -> tuple[int, int]:
+        if len(self._runs.settler) >= MOST_UNSETTLED:
+            return 0, 0
+        loop_room = self._settings.concurrency - self._runs.on_loop if self._async_kinds else 0
+        thread_room = self._settings.threads - self._runs.in_threads if self._sync_kinds else 0
+        return max(0, loop_room), max(0, thread_room)
+
+    async def _wait(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), self._settings.poll)
+
+    async def _take(self, loop_room: int, thread_room: int) -> bool:
+        """Claim and start. False: there was nothing."""
+        sent_at = time.monotonic()
+        try:
+            grants = await asyncio.get_running_loop().run_in_executor(
+                self._executor, self._claim, loop_room, thread_room
+            )
+        except StoreError as error:
+            await self._sit_out(error)
+            return False
+        self.in_trouble = False
+        for grant in grants:
+            if self._draining:
+                self._runs.hand_back(grant, "its worker was stopped")
+            else:
+                self._runs.start(grant, sent_at)
+        return bool(grants)
+
+    def _claim(self, loop_room: int, thread_room: int) -> list[Grant]:
+        """In a thread."""
+        grants = self._find_forgotten() if self.in_trouble else []
+        if loop_room > len(grants):
+            grants += self._claim_from_queues(self._async_kinds, loop_room - len(grants))
+        if thread_room:
+            grants += self._claim_from_queues(self._sync_kinds, thread_room)
+        self._was_empty = not grants
+        return grants
+
+    def _claim_from_queues(self, kinds: list[str], room: int) -> list[Grant]:
+        owner = self._settings.owner
+        if len(self._queues) == 1 or self._was_empty:
+            # Nothing was there a moment ago: one look at all queues is enough to see whether that has changed.
+            return self._store.claim(
+                owner, self._queues[:1] if len(self._queues) == 1 else self._queues, room, kinds
+            )
+        grants: list[Grant] = []
+        for queue in list(self._queues):
+            if len(grants) < room:
+                grants += self._store.claim(owner, [queue], room - len(grants), kinds)
+        if not self._settings.strict:
+            self._queues.append(self._queues.pop(0))
+        return grants
+
+    def _find_forgotten(self) -> list[Grant]:
+        """After trouble: leases in our name whose grant never reached us are ours all the same."""
+        held = self._store.find_held(self._settings.owner)
+        forgotten = [grant for grant in held if grant.id not in self._runs.held]
+        if forgotten:
+            logger.info("%d lease(s) were granted while the database could not say so", len(forgotten))
+        return forgotten
+
+    async def _sit_out(self, error: StoreError) -> None:
+        if not self.in_trouble:
+            logger.warning("no claims for now: %s", error)
+        self.in_trouble = True
+        await asyncio.sleep(random.uniform(0.2, 1.0))

@@ -1,0 +1,76 @@
+"""The lease keeper: renews what this worker holds and brings back what was asked of it.
+
+It has a thread and a connection of its own: a handler that blocks the event loop, or a settle that waits for the
+database, must not cost a lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from leasehold.domain.states import Flag
+from leasehold.engine.running import Running
+from leasehold.engine.service import Service
+from leasehold.stores.contract import Store
+
+logger = logging.getLogger("leasehold.worker")
+
+IDLE = 10.0
+
+
+class LeaseKeeper:
+    def __init__(
+        self,
+        store: Store,
+        held: dict[str, Running],
+        *,
+        on_flag: Callable[[Running, Flag], None],
+        on_lost: Callable[[Running], None],
+    ) -> None:
+        self._store = store
+        self._held = held
+        self._on_flag = on_flag
+        self._on_lost = on_lost
+        self._service = Service("lease keeper", self._beat, first=0.05)
+        self.beats = 0
+        """Renewal statements sent."""
+
+    def start(self) -> None:
+        self._service.start()
+
+    def nudge(self) -> None:
+        """A job with a shorter heartbeat than the present pause has come."""
+        self._service.nudge()
+
+    def stop(self) -> None:
+        self._service.stop()
+        self._store.close()
+
+    def _beat(self) -> float:
+        held = list(self._held.values())
+        if not held:
+            return IDLE
+        leases = {run.grant.id: run.grant.token for run in held}
+        sent_at = time.monotonic()
+        renewals = {renewal.id: renewal for renewal in self._store.renew(leases)}
+        self.beats += 1
+        for run in held:
+            renewal = renewals.get(run.grant.id)
+            if renewal is not None:
+                run.renewed(sent_at)
+                if renewal.stop_requested is not None and renewal.stop_requested is not run.flag:
+                    run.flag = renewal.stop_requested
+                    self._on_flag(run, renewal.stop_requested)
+                elif renewal.stop_requested is None:
+                    run.flag = None
+            elif not run.settled and self._held.get(run.grant.id) is run:
+                # Not ours any more, and not because we have just settled it ourselves.
+                self._on_lost(run)
+        return max(0.01, sent_at + self.heartbeat() - time.monotonic())
+
+    def heartbeat(self) -> float:
+        """The smallest in use, so that one statement a beat serves all."""
+        beats = [run.definition.heartbeat for run in list(self._held.values())]
+        return min(beats, default=IDLE)

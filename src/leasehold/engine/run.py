@@ -1,0 +1,72 @@
+"""Running one job: decode, call, and say how it ended. Nothing here touches the store."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+
+from leasehold.domain.errors import InvalidArguments, InvalidInput
+from leasehold.domain.outcome import Failure, Outcome, Snoozed, Stopped, Success
+from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
+from leasehold.engine.registry import TaskDefinition
+from leasehold.engine.running import Running
+
+
+async def run_async(run: Running) -> Outcome | None:
+    """Run on the loop. None: the lease is lost, nothing may be written."""
+    try:
+        arguments = run.definition.call_arguments(run.grant.args, run.context)
+        value = await run.definition.function(**arguments)
+        return Success(run.definition.encode_result(value))
+    except asyncio.CancelledError:
+        if run.cause is None:
+            return Failure("CancelledError: the handler cancelled itself")
+        return run.outcome_when_stopped()
+    except BaseException as error:
+        return _raised(run, error)
+
+
+def run_sync(run: Running) -> Outcome | None:
+    """Run in this thread."""
+    try:
+        arguments = run.definition.call_arguments(run.grant.args, run.context)
+        value = run.definition.function(**arguments)
+        return Success(run.definition.encode_result(value))
+    except BaseException as error:
+        return _raised(run, error)
+
+
+def _raised(run: Running, error: BaseException) -> Outcome | None:
+    if isinstance(error, StopRequested) and run.cause is not None:
+        return run.outcome_when_stopped()
+    if run.cause == "lost":
+        return None
+    return outcome_of(error, run.definition)
+
+
+def outcome_of(error: BaseException, definition: TaskDefinition) -> Outcome:
+    """What an exception of a handler means."""
+    match error:
+        case Snooze():
+            return Snoozed(error.delay)
+        case RetryIn():
+            return Snoozed(error.delay, error.reason)
+        case Pause():
+            return Stopped(error.reason, pause=True)
+        case Fail():
+            return Failure(error.reason, final=True)
+        case InvalidArguments():
+            return Failure(f"its arguments no longer fit: {error}", final=True)
+        case InvalidInput():
+            return Failure(f"unstorable result: {error}", final=True)
+        case _:
+            return Failure(describe(error), final=not definition.settings.retry.covers(error))
+
+
+def describe(error: BaseException) -> str:
+    """The message first, then where it came from; our own frames on top are left out."""
+    head = "".join(traceback.format_exception_only(error)).strip()
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    if not frames:
+        return head
+    return head + "\n\n" + "".join(traceback.format_list(frames)).rstrip()

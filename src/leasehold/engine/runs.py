@@ -1,0 +1,212 @@
+"""What is in flight in one worker: started, stopped, watched, and abandoned when it does not obey."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from leasehold.domain.job import Grant
+from leasehold.domain.outcome import HandedBack, Outcome
+from leasehold.domain.states import Flag
+from leasehold.engine.context import Context, SyncContext
+from leasehold.engine.registry import TaskDefinition
+from leasehold.engine.run import run_async, run_sync
+from leasehold.engine.running import Running, StopCause
+from leasehold.engine.settings import WorkerSettings
+from leasehold.engine.settler import Settler
+from leasehold.engine.threads import HandlerThreads
+from leasehold.stores.contract import Ending
+
+logger = logging.getLogger("leasehold.worker")
+
+WATCH_EVERY = 0.2
+
+
+class Runs:
+    def __init__(
+        self,
+        tasks: Mapping[str, TaskDefinition],
+        settings: WorkerSettings,
+        on_freed: Callable[[], None],
+    ) -> None:
+        self._tasks = tasks
+        self._settings = settings
+        self._on_freed = on_freed
+        self._threads = HandlerThreads(settings.threads)
+        self._loop = asyncio.get_running_loop()
+        self.settler: Settler
+        """Set by the worker, which wires the two together."""
+        self.resources: Any = None
+        self.held: dict[str, Running] = {}
+        """Leases we hold: running, or ended and not settled yet. The keeper renews them all."""
+        self.on_loop = 0
+        self.in_threads = 0
+        self._abandoned = {"loop": 0, "thread": 0}
+        self.ended = self.fenced = self.lost = 0
+
+    # -- start -----------------------------------------------------------------------------------------------------
+    def start(self, grant: Grant, sent_at: float) -> None:
+        definition = self._tasks[grant.kind]
+        make = Context if definition.is_async else SyncContext
+        run = Running(grant, definition, make(grant, self.resources), lease_until=0.0)
+        run.renewed(sent_at)
+        self._limit(run)
+        self.held[grant.id] = run
+        if definition.is_async:
+            self.on_loop += 1
+            run.task = self._loop.create_task(self._run_async(run), name=f"{grant.kind} {grant.id}")
+        else:
+            self.in_threads += 1
+            self._threads.submit(lambda: self._run_in_thread(run))
+
+    def hand_back(self, grant: Grant, reason: str) -> None:
+        """A lease that came too late to be used."""
+        run = Running(grant, self._tasks[grant.kind], Context(grant), lease_until=0.0, settled=True)
+        run.renewed(time.monotonic())
+        self.held[grant.id] = run
+        self.settler.put(run, Ending(grant.id, grant.token, HandedBack(reason)))
+
+    def _limit(self, run: Running) -> None:
+        timeout = run.definition.timeout
+        if timeout is not None:
+            run.limit_at = run.started_at + timeout
+        if run.grant.deadline_at is not None:
+            left = (run.grant.deadline_at - datetime.now(UTC)).total_seconds()
+            if timeout is None or left < timeout:
+                run.limit_at, run.limit_cause = run.started_at + left, "deadline"
+
+    async def _run_async(self, run: Running) -> None:
+        outcome = await run_async(run)
+        self._ended(run, outcome)
+
+    def _run_in_thread(self, run: Running) -> None:
+        outcome = run_sync(run)
+        try:
+            self._loop.call_soon_threadsafe(self._ended, run, outcome)
+        except RuntimeError:
+            logger.warning("job %s ended after its worker; its lease will run out", run.grant.id)
+
+    # -- end -------------------------------------------------------------------------------------------------------
+    def _ended(self, run: Running, outcome: Outcome | None) -> None:
+        self._free_unit(run)
+        if run.abandoned:
+            self._abandoned[_place(run)] -= 1
+            logger.info("job %s: the abandoned handler has ended after all", run.grant.id)
+        elif outcome is None:
+            self._drop(run)
+        else:
+            self._settle(run, outcome)
+
+    def _settle(self, run: Running, outcome: Outcome) -> None:
+        # In this order: the keeper must not take our own settle for a lost lease.
+        run.settled = True
+        self.settler.put(run, Ending(run.grant.id, run.grant.token, outcome))
+
+    def _drop(self, run: Running) -> None:
+        run.settled = True
+        self.held.pop(run.grant.id, None)
+        self.lost += 1
+
+    def settled(self, accepted: Sequence[Running], fenced: Sequence[Running]) -> None:
+        """The database has spoken."""
+        for run in accepted:
+            self.held.pop(run.grant.id, None)
+        for run in fenced:
+            self.held.pop(run.grant.id, None)
+            logger.warning(
+                "job %s: result of attempt %d refused, lease %d had been lost; its successor's counts",
+                run.grant.id,
+                run.grant.attempt,
+                run.grant.token,
+            )
+        self.ended += len(accepted)
+        self.fenced += len(fenced)
+        self._on_freed()
+
+    def _free_unit(self, run: Running) -> None:
+        if run.definition.is_async:
+            self.on_loop -= 1
+        else:
+            self.in_threads -= 1
+        self._on_freed()
+
+    # -- stop ------------------------------------------------------------------------------------------------------
+    def stop(self, run: Running, cause: StopCause) -> None:
+        """From any thread."""
+        run.stop(cause)
+        if run.task is not None:
+            self._loop.call_soon_threadsafe(run.task.cancel)
+
+    def on_flag(self, run: Running, flag: Flag) -> None:
+        """Called by the keeper, in its thread."""
+        if flag is not Flag.FINISH and not run.settled:
+            logger.info("job %s: %s requested", run.grant.id, flag.value)
+            self.stop(run, "flag")
+
+    def on_lost(self, run: Running) -> None:
+        """Called by the keeper, in its thread."""
+        if run.cause != "lost":
+            logger.warning("job %s: lease %d is lost; stopping the handler", run.grant.id, run.grant.token)
+            run.cause = None
+            self.stop(run, "lost")
+
+    def stop_all(self, cause: StopCause) -> None:
+        for run in self.unfinished():
+            self.stop(run, cause)
+
+    def unfinished(self) -> list[Running]:
+        return [run for run in self.held.values() if not run.settled]
+
+    # -- watch -----------------------------------------------------------------------------------------------------
+    async def watch(self) -> None:
+        """Time limits, leases that could not be renewed, and stops that were not obeyed."""
+        while True:
+            await asyncio.sleep(WATCH_EVERY)
+            now = time.monotonic()
+            for run in self.unfinished():
+                if run.cause is None:
+                    if run.limit_at is not None and now >= run.limit_at:
+                        self.stop(run, run.limit_cause)
+                    elif now >= run.lease_until:
+                        logger.warning("job %s: its lease could not be renewed; stopping it", run.grant.id)
+                        self.stop(run, "unrenewed")
+                elif now >= run.stopped_at + self._settings.stop_grace:
+                    self._abandon(run)
+
+    def _abandon(self, run: Running) -> None:
+        """The handler runs on and keeps its unit of capacity; the job ends as it was asked to."""
+        logger.error(
+            "job %s: %s ignored its stop for %g s and is abandoned; it keeps a place in this worker",
+            run.grant.id,
+            run.grant.kind,
+            self._settings.stop_grace,
+        )
+        run.abandoned = True
+        self._abandoned[_place(run)] += 1
+        outcome = run.outcome_when_stopped()
+        if outcome is None:
+            self._drop(run)
+        else:
+            self._settle(run, outcome)
+        self._on_freed()
+
+    @property
+    def abandoned(self) -> int:
+        return sum(self._abandoned.values())
+
+    @property
+    def too_many_abandoned(self) -> bool:
+        """Half of the places on the loop, or of the threads, are gone: better to start afresh."""
+        places = {"loop": self._settings.concurrency, "thread": self._settings.threads}
+        return any(0 < places[place] <= 2 * count for place, count in self._abandoned.items() if count)
+
+    def close(self) -> None:
+        self._threads.close()
+
+
+def _place(run: Running) -> str:
+    return "loop" if run.definition.is_async else "thread"

@@ -1,0 +1,114 @@
+"""The settler: endings go out in batches, in the background, while the next jobs are claimed.
+
+A result that was computed is kept until the database has taken it or says that the lease was lost. After a lost reply
+the row itself tells which: user code is never run again because of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+
+from leasehold.domain.errors import StoreError
+from leasehold.domain.outcome import Success
+from leasehold.engine.running import Running
+from leasehold.stores.contract import Ending, Store
+
+logger = logging.getLogger("leasehold.worker")
+
+Entry = tuple[Running, Ending]
+
+
+class Settler:
+    def __init__(
+        self,
+        store: Store,
+        owner: str,
+        executor: Executor,
+        on_settled: Callable[[Sequence[Running], Sequence[Running]], None],
+    ) -> None:
+        self._store = store
+        self._owner = owner
+        self._executor = executor
+        self._on_settled = on_settled
+        self._waiting: list[Entry] = []
+        self._more = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.in_trouble = False
+
+    def put(self, run: Running, ending: Ending) -> None:
+        self._waiting.append((run, ending))
+        self._empty.clear()
+        self._more.set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def drained(self) -> None:
+        await self._empty.wait()
+
+    async def run(self) -> None:
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            batch, self._waiting = self._waiting, []
+            if batch:
+                await self._settle(batch)
+            if not self._waiting:
+                self._empty.set()
+
+    async def _settle(self, batch: list[Entry]) -> None:
+        loop = asyncio.get_running_loop()
+        doubtful = False
+        pause = 0.1
+        while True:
+            try:
+                accepted, fenced = await loop.run_in_executor(self._executor, self._write, batch, doubtful)
+            except StoreError as error:
+                if not doubtful:
+                    logger.warning(
+                        "%d result(s) are kept until the database takes them: %s", len(batch), error
+                    )
+                doubtful = self.in_trouble = True
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, 5.0)
+                continue
+            except Exception:
+                # Not the database's fault: one job's ending must not hold up the others'.
+                if len(batch) > 1:
+                    logger.exception("settling %d jobs failed; trying them one by one", len(batch))
+                    for entry in batch:
+                        await self._settle([entry])
+                    return
+                logger.exception("job %s could not be settled; its lease will run out", batch[0][1].id)
+                self._on_settled([], [batch[0][0]])
+                return
+            if doubtful:
+                logger.info("the database is back; %d result(s) taken", len(accepted))
+                self.in_trouble = False
+            self._on_settled(accepted, fenced)
+            return
+
+    def _write(self, batch: list[Entry], doubtful: bool) -> tuple[list[Running], list[Running]]:
+        """In a thread. With `doubtful` an earlier try may have arrived without our hearing of it."""
+        done: set[str] = set()
+        if doubtful:
+            leases = {ending.id: ending.token for _, ending in batch}
+            verdicts = self._store.read_settlements(leases, self._owner)
+            done = {job_id for job_id, verdict in verdicts.items() if verdict == "done"}
+        rest = [ending for _, ending in batch if ending.id not in done]
+        settled = self._store.settle(rest)
+        done |= set(settled.accepted)
+        if any(_may_free_others(run, ending) for run, ending in batch):
+            self._store.wake()
+        accepted = [run for run, ending in batch if ending.id in done]
+        return accepted, [run for run, ending in batch if ending.id not in done]
+
+
+def _may_free_others(run: Running, ending: Ending) -> bool:
+    """The next of a lane, or the job itself, may be claimable by another worker now."""
+    return run.grant.lane is not None or not isinstance(ending.outcome, Success)
