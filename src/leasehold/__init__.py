@@ -11,7 +11,8 @@ def add(a: int, b: int) -> int:
 job = add.enqueue(2, 3)
 """
 
-from leasehold.app import VERSION, Leasehold, Task
+from leasehold.app import VERSION as __version__
+from leasehold.app import Leasehold, Task
 from leasehold.domain.errors import (
     DatabaseTooOld,
     DatabaseUnreachable,
@@ -39,8 +40,6 @@ from leasehold.engine.context import Context, SyncContext
 from leasehold.engine.handle import Job
 from leasehold.engine.registry import Retry
 from leasehold.engine.worker import Health, Worker
-
-__version__ = VERSION
 
 __all__ = [
     "Context",

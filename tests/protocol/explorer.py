@@ -4,9 +4,11 @@ A model gives four things: the state it starts in, the moves out of a state, wha
 and when a state counts as finished. The explorer walks every reachable state once and answers three questions:
 did a move or a state break a promise (with the shortest way there, because the walk is breadth-first); which
 verbs were ever taken; and from how many states no finished state can be reached any more (AG EF: "whatever
-has happened, it can still end well").
+has happened, it can still end well"). A way out that leads through another fault, or through an operator who
+gives the job up, is no way out: the model says which moves count.
 """
 
+import gc
 from array import array
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
@@ -30,6 +32,9 @@ class Model(Protocol):
         """What does not hold in this state, or None."""
 
     def finished(self, state: Any) -> bool: ...
+
+    def counts_as_progress(self, state: Any, after: Any) -> bool:
+        """May this move be part of a way to a finished state?"""
 
 
 @dataclass(slots=True)
@@ -58,6 +63,17 @@ class Exploration:
 
 def explore(model: Model) -> Exploration:
     """Walk every reachable state; stop at the first broken promise."""
+    # States are tuples of tuples, never cycles: the collector would look at all of them, again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _walk(model)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _walk(model: Model) -> Exploration:
     start = model.initial()
     number_of: dict[Hashable, int] = {start: 0}
     # A state lives only while it waits for its turn and as a key; the rest is told by number, 4 bytes each.
@@ -67,6 +83,7 @@ def explore(model: Model) -> Exploration:
     finished = bytearray([model.finished(start)])
     verbs: set[str] = set()
     moves, broken_promise, is_finished = model.moves, model.broken_promise, model.finished
+    counts_as_progress, edges = model.counts_as_progress, 0
 
     def trace_to(number: int) -> list[str]:
         steps: list[str] = []
@@ -83,6 +100,7 @@ def explore(model: Model) -> Exploration:
             here = number_of[state]
             for label, after, violation in moves(state):
                 verbs.add(label[0])
+                edges += 1
                 there = number_of.get(after)
                 if there is None:
                     there = len(came_from)
@@ -94,8 +112,8 @@ def explore(model: Model) -> Exploration:
                     violation = violation or broken_promise(after)
                 if violation is not None:
                     trace = [*trace_to(here), spell(label)]
-                    return Exploration(len(came_from), len(edge_to), violation, 0, trace, verbs)
-                if there != here:
+                    return Exploration(len(came_from), edges, violation, 0, trace, verbs)
+                if there != here and counts_as_progress(state, after):
                     edge_from.append(here)
                     edge_to.append(there)
             if len(came_from) > TOO_MANY:
@@ -105,7 +123,7 @@ def explore(model: Model) -> Exploration:
     can_finish = reaches(finished, edge_from, edge_to)
     stuck = can_finish.count(0)
     trace = trace_to(can_finish.index(0)) if stuck else []
-    return Exploration(len(came_from), len(edge_to), None, stuck, trace, verbs)
+    return Exploration(len(came_from), edges, None, stuck, trace, verbs)
 
 
 def reaches(goal: bytearray, edge_from: array, edge_to: array) -> bytearray:

@@ -19,6 +19,7 @@ from tests.protocol.lease_state import (
     EXITED_OK,
     FINAL,
     FINISH,
+    GIVEN_UP,
     HELD,
     INITIAL_PENDING,
     JUMPED,
@@ -32,6 +33,7 @@ from tests.protocol.lease_state import (
     Row,
     Setup,
     State,
+    Task,
     Worker,
 )
 from tests.protocol.lease_store import HALTED, Store
@@ -62,6 +64,11 @@ class LeaseModel:
 
     def finished(self, state: State) -> bool:
         return all(row.state in AT_REST for row in state.rows)
+
+    def counts_as_progress(self, state: State, after: State) -> bool:
+        """What is paid for is a fault, or somebody's choice: no job may need one to come to rest. A release is
+        the exception, because a job on hold waits for nothing else."""
+        return after.budget is state.budget or after.budget.releases != state.budget.releases
 
     def moves(self, state: State) -> Iterator[Move]:
         for label, after, broken in self._all_moves(state):
@@ -164,7 +171,7 @@ class LeaseModel:
                 yield ("becomes due", f"j{job}"), with_row(state, job, row._replace(due=True)), None
             if row.state is RUNNING and row.owner != NOBODY and row.lease != MISSED:
                 missed = with_row(state, job, row._replace(lease=MISSED))
-                if not any(t.job == job and self.workers.holds(state, t) for t in state.tasks):
+                if not any(t.job == job and self._keeps_up(state, t) for t in state.tasks):
                     yield ("lease runs out", f"j{job}"), missed, None
                 else:
                     if budget.stalls:
@@ -185,6 +192,10 @@ class LeaseModel:
             if budget.drains and not worker.draining:
                 draining = worker._replace(draining=True)
                 yield ("drain", f"w{number}"), spend(with_worker(state, number, draining), "drains"), None
+
+    def _keeps_up(self, state: State, task: Task) -> bool:
+        """Is there somebody who would renew this lease if nothing went wrong?"""
+        return task.phase != GIVEN_UP and self.workers.holds(state, task)
 
     def _has_something(self, state: State, worker: int) -> bool:
         owner = self.workers.owner_name(state, worker)

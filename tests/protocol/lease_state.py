@@ -50,12 +50,13 @@ class Row(NamedTuple):
     question: int = NO_QUESTION
     settled_by: int = NOBODY
     settled_token: int = -1
-    granted: int = 0
+    granted: int = -1
     keeps_lane: bool = False
 
 
 # The phases of a task, in the order in which a run meets them.
 RUN = "run"  # an in-process handler is at work
+GIVEN_UP = "given up"  # the beats did not come through: the worker has stopped the handler by itself
 CLAIMED = "claimed"  # external from here on: nothing stored, nothing started
 SITED = "sited"  # site and name stored by a fenced write
 STARTED = "started"  # the execution lives, the mark is not yet written
@@ -158,7 +159,6 @@ GUARDS = {
     "the start mark checks the token": "a reaped worker marks another attempt as started",
     "settle moves the token on": "a settle repeated after a lost reply is accepted again",
     "reap moves the token on": "the worker it was taken from still settles it",
-    "adopt moves the token on": "the worker it was taken from still settles it",
     "detach moves the token on": "the one who let go still settles it",
     "the token is never reset": "two grants share a token",
     "claim takes queued rows only": "a live lease is taken from its holder",
@@ -204,6 +204,17 @@ GUARDS = {
     "a lost reply is read by owner": "a worker believes in a settle that was never accepted",
     "a refused repeat is read again": "a worker calls its accepted settle a loss",
     "renew spares the settle queue": "a worker calls its accepted settle a loss",
+    "an overwritten settle is not called a loss": "a worker calls its accepted settle a loss",
+    "a run given up is not found again": "user code runs twice under one grant",
+}
+
+# Guards whose absence breaks no promise of this model, and why they are kept all the same.
+REDUNDANT_GUARDS = {
+    "claim moves the token on": "whatever put the row back into the queue has moved it already",
+    "adopt moves the token on": "whatever made the orphan has moved it already",
+    "renew ignores the expiry": "a late worker would only give up work that it could have finished",
+    "a lost claim is found": "the lease runs out and the row is reaped: it costs a lease time, not a job",
+    "a vanished run is not started again": "it would only not be counted: a run that always vanishes never fails",
 }
 
 INITIAL_PENDING = Row(state=PENDING, on_hold=True)

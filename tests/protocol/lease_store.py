@@ -84,7 +84,7 @@ class Store:
         return row.due and (len(rows) == 1 or self.is_head(rows, job))
 
     def claim(self, row: Row, owner: int) -> Row:
-        token = row.token + 1
+        token = row.token if "claim moves the token on" in self.without else row.token + 1
         if "the token is never reset" in self.without:
             token = FIRST_TOKEN_AFTER_RESET
         return row._replace(
@@ -173,16 +173,21 @@ class Store:
                     return "handed back"
                 return "external run at drain" if has_site else "handed back"
             case "lost":
-                if self.setup.on_lost == "fail":
-                    return "lost, on_lost=fail"
-                if self.setup.on_lost == "adopt":
-                    if "a lost external run is not failed" in without:
-                        return "lost, on_lost=fail"
-                    requeues = not has_site and "a lost external run without a site is requeued" not in without
-                    if not requeues and "a lost external run becomes an orphan" not in without:
-                        return "lost, on_lost=adopt"
-                return "lost, on_lost=retry" if left else "failure, exhausted"
+                return self._line_of_a_loss(has_site, left)
         return outcome
+
+    def _line_of_a_loss(self, has_site: bool, left: bool) -> str:
+        """A stored site rules over on_lost: something may be alive there. Without one, nothing can be."""
+        without, on_lost = self.without, self.setup.on_lost
+        if has_site and "a lost external run is not failed" in without:
+            return "lost, on_lost=fail"
+        if has_site and "a lost external run becomes an orphan" not in without:
+            return "lost, on_lost=adopt"
+        if on_lost == "adopt" and "a lost external run without a site is requeued" in without:
+            return "lost, on_lost=adopt"
+        if on_lost == "fail":
+            return "lost, on_lost=fail"
+        return "lost, on_lost=retry" if left else "failure, exhausted"
 
     def _mutated(self, state: str, line: str, flag: int) -> str:
         without = self.without

@@ -17,8 +17,10 @@ from tests.protocol.lease_state import (
     CLEAR,
     EXITED_BAD,
     EXITED_OK,
+    GIVEN_UP,
     HELD,
     IN_FLIGHT,
+    MISSED,
     NAME_IS_FREE,
     NEVER_SITED,
     NO_QUESTION,
@@ -53,6 +55,7 @@ class Workers:
         self.store = store
         self.without = setup.without
         self.count = len(setup.sites)
+        self.reads_back = "a lost claim is found" not in setup.without
 
     def owner_name(self, state: State, worker: int) -> int:
         """Host and pid and a random id made at every start."""
@@ -73,7 +76,7 @@ class Workers:
         for worker in range(self.count):
             if not state.workers[worker].draining:
                 yield from self._take(state, worker)
-            if state.budget.lost_replies < self.setup.budget.lost_replies:
+            if state.budget.lost_replies < self.setup.budget.lost_replies and self.reads_back:
                 yield from self._find_unheld(state, worker)
         for task in state.tasks:
             yield from self._beat(state, task)
@@ -81,6 +84,8 @@ class Workers:
                 yield from self._settle(state, task)
             elif task.phase == RUN:
                 yield from self._run(state, task)
+            elif task.phase == GIVEN_UP:
+                yield self._ended(state, task, "handed back")
             else:
                 yield from self._run_external(state, task)
                 yield from self._detach(state, task)
@@ -119,17 +124,27 @@ class Workers:
         for job, row in enumerate(state.rows):
             if row.state is not RUNNING or row.owner != owner:
                 continue
-            if any(t.worker == worker and t.job == job and t.token == row.token for t in state.tasks):
-                continue
+            known = [t for t in state.tasks if t.worker == worker and t.job == job and t.token == row.token]
+            broken = None
+            if known:
+                forgotten = known[0].phase == GIVEN_UP and "a run given up is not found again" in self.without
+                if not forgotten:
+                    continue
+                broken = "user code ran twice under one grant"
             task = self.new_task(worker, job, row)
-            yield ("find unheld", f"w{worker}", f"j{job}"), with_task(state, task), None
+            yield ("find unheld", f"w{worker}", f"j{job}"), with_task(state, task), broken
 
     # -- the beat --
 
     def _beat(self, state: State, task: Task) -> Iterator[Move]:
         row = state.rows[task.job]
         label = f"w{task.worker}", f"j{task.job}", f"t{task.token}"
-        if self._accepts(state, task, "renew checks the token"):
+        accepted = self._accepts(state, task, "renew checks the token")
+        if row.lease == MISSED and "renew ignores the expiry" in self.without:
+            accepted = False
+        if accepted:
+            if task.phase == GIVEN_UP:
+                return
             if row.lease != HELD or row.flag != task.seen:
                 broken = None if self.holds(state, task) else f"{NOT_THE_HOLDER}: renew"
                 # Not the expiry: a late renewal of a row that nobody has fenced is a renewal.
@@ -160,6 +175,9 @@ class Workers:
             outcomes.append("handed back")
         for outcome in outcomes:
             yield self._ended(state, task, outcome)
+        if state.budget.stalls:  # the beats do not come through: it stops by itself before the lease runs out
+            given_up = replace_task(state, task, task._replace(phase=GIVEN_UP))
+            yield ("give up", f"w{task.worker}", f"j{task.job}"), spend(given_up, "stalls"), None
         question = state.rows[task.job].question
         for whim in self.setup.whims:
             if whim == "question" and question != NO_QUESTION:
@@ -243,7 +261,7 @@ class Workers:
             return SETTLE, "stopped" if must_stop else "failure"
         if must_stop:
             return self._clear("stopped")
-        if not note:
+        if not note or "a vanished run is not started again" in self.without:
             return SITED, ""  # absent without a start mark: start it under the same name, the same attempt
         if "a vanished run gets a tombstone" in self.without:
             return SETTLE, "vanished"
@@ -331,7 +349,7 @@ class Workers:
             return ("read: settled", *who), drop_task(state, task), broken
         if row.token == task.token:
             return ("read: still mine", *who), replace_task(state, task, task._replace(phase=REPEAT)), None
-        if row.settled_token > task.token:
+        if row.settled_token > task.token and "an overwritten settle is not called a loss" not in self.without:
             return ("read: overwritten", *who), drop_task(state, task), None
         broken = "a worker called its accepted settle a loss" if task.sent == ACCEPTED else None
         return ("read: fenced", *who), drop_task(state, task), broken
