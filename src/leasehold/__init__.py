@@ -11,7 +11,7 @@ def add(a: int, b: int) -> int:
 job = add.enqueue(2, 3)
 """
 
-from leasehold.app import VERSION as __version__
+from leasehold.app import VERSION as __version__  # noqa: F401 - under its usual name
 from leasehold.app import Leasehold, Task
 from leasehold.domain.errors import (
     DatabaseTooOld,

@@ -1,0 +1,104 @@
+"""`settle` against the table of the semantics, written independently of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from leasehold.domain.job import Job
+from leasehold.domain.outcome import (
+    Asked,
+    AttemptTimedOut,
+    Breached,
+    Crashed,
+    DeadlinePassed,
+    Detached,
+    Failure,
+    HandedBack,
+    Lost,
+    Snoozed,
+    Stopped,
+    Success,
+)
+from leasehold.domain.retry import Policy
+from leasehold.domain.settle import settle
+from leasehold.domain.states import TRANSITIONS, Event, Flag, State
+from leasehold.testing import START
+
+RUNNING = Job(
+    id="x",
+    seq=1,
+    kind="k",
+    queue="q",
+    gate=1,
+    priority=0,
+    state=State.RUNNING,
+    args="{}",
+    created_at=START,
+    available_at=START,
+    lease_owner="w",
+    lease_expires_at=START,
+    lease_token=5,
+    attempt=1,
+)
+FLAGS = (None, Flag.FINISH, Flag.PAUSE, Flag.CANCEL)
+ALL = Policy()
+LAST = Policy(max_attempts=1)
+TABLE = [
+    (Success(), ALL, "succeeded succeeded succeeded succeeded"),
+    (Failure("e"), ALL, "queued cancelled paused cancelled"),
+    (Failure("e"), LAST, "failed failed failed cancelled"),
+    (Failure("e", final=True), ALL, "failed failed failed cancelled"),
+    (AttemptTimedOut("e"), ALL, "queued timed_out timed_out cancelled"),
+    (AttemptTimedOut("e"), LAST, "timed_out timed_out timed_out cancelled"),
+    (DeadlinePassed("e"), ALL, "timed_out timed_out timed_out cancelled"),
+    (Stopped(), ALL, "queued cancelled paused cancelled"),
+    (Stopped(pause=True), ALL, "paused paused paused cancelled"),
+    (HandedBack(), ALL, "queued cancelled paused cancelled"),
+    (Lost(), ALL, "queued cancelled paused cancelled"),
+    (Lost(), Policy(on_lost="fail"), "failed failed failed cancelled"),
+    (Lost(), Policy(on_lost="adopt"), "running running running running"),
+    (Lost(), Policy(max_crashes=1), "failed failed failed cancelled"),
+    (Lost(), Policy(count_lost=True, max_attempts=1), "failed failed failed cancelled"),
+    (Crashed("e"), ALL, "queued cancelled paused cancelled"),
+    (Detached(), Policy(on_lost="adopt"), "running running running running"),
+    (Snoozed(5), ALL, "queued cancelled paused cancelled"),
+    (Snoozed(5), LAST, "queued cancelled paused cancelled"),
+    (Asked("k", "?"), ALL, "waiting cancelled paused cancelled"),
+    (Breached("e"), ALL, "failed failed failed cancelled"),
+    (Breached("e"), Policy(on_breach="pause"), "paused failed paused cancelled"),
+]
+CELLS = [
+    (outcome, policy, flag, state)
+    for outcome, policy, row in TABLE
+    for flag, state in zip(FLAGS, row.split(), strict=True)
+]
+
+
+@pytest.mark.parametrize(("outcome", "policy", "flag", "state"), CELLS)
+def test_every_cell_of_the_table(outcome, policy, flag, state):
+    job = replace(RUNNING, stop_requested=flag, execution_site="here")
+    move = settle(job, outcome, policy, now=START)
+    assert move.job.state == state
+    assert move.job.state in TRANSITIONS[State.RUNNING, Event.SETTLE]
+    assert move.job.lease_token == 6
+    assert move.job.lease_owner is None
+    if move.job.state is State.RUNNING:
+        assert move.job.stop_requested is flag
+    else:
+        assert move.job.stop_requested is None
+        assert (move.job.settled_by, move.job.settled_token) == ("w", 5)
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize("outcome", [Lost(), Detached()])
+def test_with_nothing_placed_there_is_nothing_to_adopt(outcome, flag):
+    move = settle(replace(RUNNING, stop_requested=flag), outcome, Policy(on_lost="adopt"), now=START)
+    assert move.job.state is not State.RUNNING
+
+
+def test_a_bystander_survives_more_crashes_than_a_job_that_was_alone():
+    crashed = replace(RUNNING, crashes=2)
+    assert settle(crashed, Lost(alone=True), ALL, now=START).job.state is State.FAILED
+    assert settle(crashed, Lost(alone=False), ALL, now=START).job.state is State.QUEUED
