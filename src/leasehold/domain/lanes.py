@@ -40,11 +40,19 @@ def blocks_lane(job: Job) -> bool:
             return False
 
 
-def ticket_after(before: Job, after: Job, now: datetime) -> Ticket | None:
-    """The ticket that a move of a lane job owes its lane."""
+def tickets_after(before: Job, after: Job, now: datetime) -> list[Ticket]:
+    """The tickets that a move of a lane job owes its lane."""
     if after.lane is None or blocks_lane(after):
-        return None
-    if after.state is State.QUEUED and before.state is State.RUNNING:
-        # It has started, so it is the head: nothing else can be first before it is due again.
-        return Ticket(after.lane, after.gate, after.priority, after.available_at)
-    return Ticket(after.lane, ANY_GATE, after.priority, now)
+        return []
+    owed = []
+    if (
+        not (before.state is State.RUNNING and after.state is State.QUEUED)
+        and before.state is not State.PENDING
+    ):
+        # It blocked the lane, or left its place in it: whoever is first now has to be looked for. (A job that goes
+        # from running to queued is itself the first; a pending one was not in the lane yet.)
+        owed.append(Ticket(after.lane, ANY_GATE, after.priority, now))
+    if after.state is State.QUEUED:
+        due = max(after.available_at, after.lane_at or after.available_at)
+        owed.append(Ticket(after.lane, after.gate, after.priority, due))
+    return owed

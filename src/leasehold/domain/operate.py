@@ -33,7 +33,7 @@ def cancel(job: Job, *, now: datetime, actor: str | None = None, reason: str | N
         reason=_told(reason),
         held=False,
     )
-    return Move(job, after, "cancelled", actor, reason)
+    return Move(job, after, "cancelled", actor, _told(reason))
 
 
 def pause(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
@@ -41,7 +41,7 @@ def pause(job: Job, *, now: datetime, actor: str | None = None, reason: str | No
     if job.state is State.RUNNING:
         return _flagged(job, Flag.PAUSE, "pause_requested", actor, reason)
     after = replace(job, state=State.PAUSED, reason=_told(reason), held=False)
-    return Move(job, after, "paused", actor, reason)
+    return Move(job, after, "paused", actor, _told(reason))
 
 
 def finish(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
@@ -64,8 +64,10 @@ def resume(
         if job.stop_requested is not Flag.PAUSE:
             raise Refused(job.id, "resume", job.state.value, "no pause was asked for")
         return Move(job, replace(job, stop_requested=None, reason=None), "pause_withdrawn", actor)
+    due = min(job.available_at, now)
     # A lane that has gone on without this job owes it no first place; one that it blocked does.
     passed = job.state is not State.PAUSED and not job.halts_lane
+    place = None if job.lane_at is None else due if passed else min(job.lane_at, now)
     after = replace(
         job,
         state=State.PENDING if job.unmet else State.QUEUED,
@@ -74,8 +76,8 @@ def resume(
         crashes=0,
         finished_at=None,
         halts_lane=False,
-        available_at=min(job.available_at, now),
-        lane_at=min(job.available_at, now) if passed and job.lane is not None else job.lane_at,
+        available_at=due,
+        lane_at=place,
         args=job.args if args is None else args,
     )
     return Move(job, after, "resumed", actor)
@@ -84,7 +86,7 @@ def resume(
 def resolve(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
     """The failure stays on record; the lane goes on."""
     _check(job, Event.RESOLVE)
-    return Move(job, replace(job, halts_lane=False), "resolved", actor, reason)
+    return Move(job, replace(job, halts_lane=False), "resolved", actor, _told(reason))
 
 
 def release(job: Job, *, now: datetime, actor: str | None = None) -> Move:
@@ -150,5 +152,5 @@ def _flagged(job: Job, flag: Flag, event: str, actor: str | None, reason: str | 
     wanted = stronger(job.stop_requested, flag)
     if wanted is not flag:
         # A weaker wish changes nothing, not even the reason that the stronger one gave.
-        return Move(job, job, event, actor, reason)
-    return Move(job, replace(job, stop_requested=flag, reason=_told(reason)), event, actor, reason)
+        return Move(job, job, event, actor, _told(reason))
+    return Move(job, replace(job, stop_requested=flag, reason=_told(reason)), event, actor, _told(reason))

@@ -64,7 +64,11 @@ def settle(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter:
             if job.execution_site is None:
                 return _requeue(job, flag, "handed_back", policy, now, reason=outcome.reason)
             return _orphan(job, job, "detached", outcome.reason)
-        case Lost() | Crashed():
+        case Lost():
+            move = _lost(job, outcome, policy, flag, now, jitter)
+            # Somebody else settled it: the owner who comes back must not take this for its own settle.
+            return replace(move, job=replace(move.job, settled_by=None, settled_token=None))
+        case Crashed():
             return _lost(job, outcome, policy, flag, now, jitter)
         case Snoozed():
             return _requeue(job, flag, "snoozed", policy, now, delay=outcome.delay, error=outcome.error)
@@ -179,7 +183,8 @@ def _end(
         reason=clean_error(told) if told is not None else None,
         error=clean_error(error) if error is not None else job.error,
     )
-    return Move(before or job, after, event, actor=job.lease_owner, detail=error or reason)
+    detail = error if error is not None else reason
+    return Move(before or job, after, event, job.lease_owner, None if detail is None else clean_error(detail))
 
 
 def _orphan(job: Job, counted: Job, event: str, detail: str | None) -> Move:
@@ -188,7 +193,7 @@ def _orphan(job: Job, counted: Job, event: str, detail: str | None) -> Move:
         counted, lease_owner=None, lease_expires_at=None, lease_token=job.lease_token + 1, settled_by=None
     )
     after = replace(after, settled_token=None)
-    return Move(job, after, event, actor=job.lease_owner, detail=detail)
+    return Move(job, after, event, job.lease_owner, None if detail is None else clean_error(detail))
 
 
 def _released(job: Job) -> Job:

@@ -69,9 +69,13 @@ class Intake:
                 # Let what was started begin, and what has ended be settled, before more is asked for.
                 await asyncio.sleep(0)
                 continue
-            if self._settings.burst and not self._runs.held and not self._changed.is_set():
+            if self._settings.burst and self._nothing_left():
                 return
             await self._wait()
+
+    def _nothing_left(self) -> bool:
+        """A claim that the database could not answer has not said so."""
+        return not (self.in_trouble or self._runs.held or self._changed.is_set())
 
     def _room(self) -> tuple[int, int]:
         if len(self._runs.settler) >= MOST_UNSETTLED:
@@ -92,6 +96,12 @@ class Intake:
                 self._executor, self._claim, loop_room, thread_room
             )
         except StoreError as error:
+            await self._sit_out(error)
+            return False
+        except Exception as error:
+            # A bug, or a database that answers strangely: told each time, but a worker that no longer claims while
+            # it looks alive would be worse.
+            logger.exception("claim: unexpected error; going on")
             await self._sit_out(error)
             return False
         self.in_trouble = False
@@ -130,12 +140,15 @@ class Intake:
     def _find_forgotten(self) -> list[Grant]:
         """After trouble: leases in our name whose grant never reached us are ours all the same."""
         held = self._store.find_held(self._settings.owner)
-        forgotten = [grant for grant in held if grant.id not in self._runs.held]
-        if forgotten:
-            logger.info("%d lease(s) were granted while the database could not say so", len(forgotten))
-        return forgotten
+        forgotten = {grant.id: grant for grant in held if grant.id not in self._runs.held}
+        if not forgotten:
+            return []
+        # Nobody knows how much of their time has gone; renewed, they are as good as new.
+        renewed = self._store.renew({grant.id: grant.token for grant in forgotten.values()})
+        logger.info("%d lease(s) were granted while the database could not say so", len(renewed))
+        return [forgotten[renewal.id] for renewal in renewed]
 
-    async def _sit_out(self, error: StoreError) -> None:
+    async def _sit_out(self, error: Exception) -> None:
         if not self.in_trouble:
             logger.warning("no claims for now: %s", error)
         self.in_trouble = True

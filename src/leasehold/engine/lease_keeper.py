@@ -33,30 +33,45 @@ class LeaseKeeper:
         self._held = held
         self._on_flag = on_flag
         self._on_lost = on_lost
-        self._service = Service("lease keeper", self._beat, first=0.05)
+        # After trouble every second counts: others reap what is not renewed.
+        self._service = Service("lease keeper", self._beat, first=0.05, slowest=1.0)
+        self._next_at = float("inf")
+        """When the next beat is due; infinite during a beat, so that what comes meanwhile is not missed."""
         self.beats = 0
         """Renewal statements sent."""
 
     def start(self) -> None:
         self._service.start()
 
-    def nudge(self) -> None:
-        """A job with a shorter heartbeat than the present pause has come."""
-        self._service.nudge()
+    def expect(self, run: Running) -> None:
+        """A lease has come. The keeper may be asleep for longer than it lasts."""
+        if run.renew_at < self._next_at:
+            self._next_at = run.renew_at
+            self._service.nudge()
 
     def stop(self) -> None:
         self._service.stop()
         self._store.close()
 
     def _beat(self) -> float:
+        self._next_at = float("inf")
         held = list(self._held.values())
-        if not held:
-            return IDLE
+        if held and _due(held) <= time.monotonic():
+            self._renew(held)
+        held = list(self._held.values())
+        now = time.monotonic()
+        self._next_at = min(self._next_at, _due(held) if held else now + IDLE)
+        return max(0.01, self._next_at - now)
+
+    def _renew(self, held: list[Running]) -> None:
+        """All of them in one statement, whoever it was that was due."""
         leases = {run.grant.id: run.grant.token for run in held}
         sent_at = time.monotonic()
         renewals = {renewal.id: renewal for renewal in self._store.renew(leases)}
         self.beats += 1
         for run in held:
+            # Renewed or not, it has had its turn: what is gone must not make the keeper spin.
+            run.renew_at = sent_at + run.heartbeat
             renewal = renewals.get(run.grant.id)
             if renewal is not None:
                 run.renewed(sent_at)
@@ -68,9 +83,8 @@ class LeaseKeeper:
             elif not run.settled and self._held.get(run.grant.id) is run:
                 # Not ours any more, and not because we have just settled it ourselves.
                 self._on_lost(run)
-        return max(0.01, sent_at + self.heartbeat() - time.monotonic())
 
-    def heartbeat(self) -> float:
-        """The smallest in use, so that one statement a beat serves all."""
-        beats = [run.definition.heartbeat for run in list(self._held.values())]
-        return min(beats, default=IDLE)
+
+def _due(held: list[Running]) -> float:
+    """The first in need decides, so that one statement a beat serves all."""
+    return min(run.renew_at for run in held)

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TypeVar
 
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.ids import checked_id
-from leasehold.domain.job import Job
+from leasehold.domain.job import Job, Question
 from leasehold.domain.payload import check_text
 from leasehold.domain.states import State
+from leasehold.engine.doctor import examine
 from leasehold.engine.enqueue import new_id
+from leasehold.engine.explain import Hold, explain
+from leasehold.engine.queues import QueueRow, list_queues
 from leasehold.engine.registry import checked_name
-from leasehold.stores.contract import Filter, HistoryEntry, Page, Pause, Scope, Store
+from leasehold.stores.contract import (
+    Filter,
+    Finding,
+    HistoryEntry,
+    LaneHolder,
+    Page,
+    Pause,
+    Scope,
+    Store,
+    WorkerCard,
+)
 
 PRUNE_BATCH = 1000
 T = TypeVar("T")
@@ -54,6 +68,13 @@ class Operations:
         self._store.get(checked_id(job_id))
         return self._store.history(checked_id(job_id))
 
+    def questions(self, job_id: str) -> list[Question]:
+        return self._store.questions(checked_id(job_id))
+
+    def explain(self, job_id: str) -> list[Hold]:
+        """Why the job is not running: every cause, in order, with what would change it."""
+        return explain(self._store, checked_id(job_id))
+
     # -- many jobs -------------------------------------------------------------------------------------------------
     def list_jobs(self, filter: Filter, limit: int = 50, before: str | None = None) -> Page:
         return self._store.list_jobs(filter, limit, before)
@@ -63,13 +84,17 @@ class Operations:
 
     def prune(self, older_than: Duration) -> int:
         """Delete what came to rest longer ago than this, batch by batch; how many jobs went."""
-        age, deleted, after = seconds(older_than, "older_than"), 0, None
+        return sum(self.prune_batches(older_than))
+
+    def prune_batches(self, older_than: Duration) -> Iterator[int]:
+        """As `prune`, telling after each batch how many went with it."""
+        age, after = seconds(older_than, "older_than"), None
         while True:
             pruned = self._store.prune(age, PRUNE_BATCH, after)
-            deleted += pruned.deleted
+            yield pruned.deleted
             after = pruned.next
             if after is None:
-                return deleted
+                return
 
     # -- queues, kinds, lanes --------------------------------------------------------------------------------------
     def pause_scope(
@@ -99,6 +124,29 @@ class Operations:
 
     def resume_lane(self, lane: str, *, actor: str | None = None) -> Job | None:
         return self._woken(self._store.resume_lane(checked_name(lane, "lane"), actor))
+
+    def list_lanes(self) -> list[LaneHolder]:
+        """Lanes that are held or stand still, and by which job."""
+        return self._store.list_lanes()
+
+    def list_queues(self) -> list[QueueRow]:
+        """Every queue and task that is known, with its live workers, its pause and what is in it."""
+        return list_queues(self._store)
+
+    # -- workers and the database ------------------------------------------------------------------------------------
+    def list_workers(self) -> list[WorkerCard]:
+        return self._store.list_workers()
+
+    def examine(self) -> list[Finding]:
+        """Everything the doctor looks at."""
+        return examine(self._store)
+
+    def verify(self) -> list[str]:
+        """What the schema lacks, by name."""
+        return self._store.missing_objects()
+
+    def upgrade_sql(self, after: int = 0) -> str:
+        return self._store.upgrade_sql(after)
 
 
 def _reason(text: str | None) -> str | None:

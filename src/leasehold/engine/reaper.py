@@ -21,7 +21,7 @@ class Reaper:
         self._store = store
         self._sweep = sweep
         self._seen: dict[tuple[str, int, datetime], Sighting] = {}
-        self._service = Service("reaper", self._beat, first=random.uniform(0, sweep / 2))
+        self._service = Service("reaper", self._beat, first=random.uniform(0, sweep / 2), slowest=sweep)
 
     def start(self) -> None:
         self._service.start()

@@ -28,6 +28,8 @@ class Running:
     context: RunFacts
     lease_until: float
     """On the monotonic clock: until then the lease is surely ours. Counted from when the request was *sent*."""
+    renew_at: float = 0.0
+    """On the monotonic clock: when the keeper shall renew it."""
     limit_at: float | None = None
     """When the attempt has used up its time, or the job's deadline passes."""
     limit_cause: StopCause = "timeout"
@@ -41,7 +43,14 @@ class Running:
     started_at: float = field(default_factory=time.monotonic)
 
     def renewed(self, sent_at: float) -> None:
-        self.lease_until = sent_at + self.grant.lease_seconds - margin(self.grant.lease_seconds)
+        lease = self.grant.lease_seconds
+        self.lease_until = sent_at + lease - margin(lease)
+        self.renew_at = sent_at + self.heartbeat
+
+    @property
+    def heartbeat(self) -> float:
+        """A single call may have asked for a shorter lease than its task."""
+        return min(self.definition.heartbeat, self.grant.lease_seconds / 3)
 
     def stop(self, cause: StopCause) -> None:
         """Ask the handler to end. Safe from any thread for a plain handler; an async one is cancelled by the loop."""

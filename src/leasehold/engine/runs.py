@@ -13,6 +13,7 @@ from leasehold.domain.job import Grant
 from leasehold.domain.outcome import HandedBack, Outcome
 from leasehold.domain.states import Flag
 from leasehold.engine.context import Context, SyncContext
+from leasehold.engine.lease_keeper import LeaseKeeper
 from leasehold.engine.registry import TaskDefinition
 from leasehold.engine.run import run_async, run_sync
 from leasehold.engine.running import Running, StopCause
@@ -39,7 +40,8 @@ class Runs:
         self._threads = HandlerThreads(settings.threads)
         self._loop = asyncio.get_running_loop()
         self.settler: Settler
-        """Set by the worker, which wires the two together."""
+        self.keeper: LeaseKeeper
+        """Both set by the worker, which wires them together."""
         self.resources: Any = None
         self.held: dict[str, Running] = {}
         """Leases we hold: running, or ended and not settled yet. The keeper renews them all."""
@@ -55,7 +57,7 @@ class Runs:
         run = Running(grant, definition, make(grant, self.resources), lease_until=0.0)
         run.renewed(sent_at)
         self._limit(run)
-        self.held[grant.id] = run
+        self._hold(run)
         if definition.is_async:
             self.on_loop += 1
             run.task = self._loop.create_task(self._run_async(run), name=f"{grant.kind} {grant.id}")
@@ -67,8 +69,12 @@ class Runs:
         """A lease that came too late to be used."""
         run = Running(grant, self._tasks[grant.kind], Context(grant), lease_until=0.0, settled=True)
         run.renewed(time.monotonic())
-        self.held[grant.id] = run
+        self._hold(run)
         self.settler.put(run, Ending(grant.id, grant.token, HandedBack(reason)))
+
+    def _hold(self, run: Running) -> None:
+        self.held[run.grant.id] = run
+        self.keeper.expect(run)
 
     def _limit(self, run: Running) -> None:
         timeout = run.definition.timeout
@@ -159,7 +165,8 @@ class Runs:
             self.stop(run, cause)
 
     def unfinished(self) -> list[Running]:
-        return [run for run in self.held.values() if not run.settled]
+        """From any thread: hence a copy, which the loop cannot change meanwhile."""
+        return [run for run in list(self.held.values()) if not run.settled]
 
     # -- watch -----------------------------------------------------------------------------------------------------
     async def watch(self) -> None:

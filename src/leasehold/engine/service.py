@@ -17,10 +17,14 @@ SLOWEST = 30.0
 class Service:
     """Calls `beat` in a thread of its own until it is stopped. `beat` returns the seconds until the next one."""
 
-    def __init__(self, name: str, beat: Callable[[], float], *, first: float = 0.0) -> None:
+    def __init__(
+        self, name: str, beat: Callable[[], float], *, first: float = 0.0, slowest: float = SLOWEST
+    ) -> None:
         self._name = name
         self._beat = beat
         self._first = first
+        self._slowest = slowest
+        """Seconds between two tries when the database is in trouble, at most."""
         self._nudge = threading.Event()
         self._stopping = False
         self._troubles = 0
@@ -40,8 +44,11 @@ class Service:
 
     def _run(self) -> None:
         self._nudge.wait(self._first)
-        while not self._stopping:
+        while True:
+            # Cleared before the look: a stop or a nudge that comes later ends the wait below.
             self._nudge.clear()
+            if self._stopping:
+                return
             self._nudge.wait(self._beat_safely())
 
     def _beat_safely(self) -> float:
@@ -52,7 +59,7 @@ class Service:
             self._troubles += 1
             if self._troubles == 1:
                 logger.warning("%s: %s; trying again", self._name, error)
-            return min(SLOWEST, 0.2 * 2.0 ** min(self._troubles, 10)) * random.uniform(0.5, 1.0)
+            return min(self._slowest, 0.2 * 2.0 ** min(self._troubles, 10)) * random.uniform(0.5, 1.0)
         except Exception:
             logger.exception("%s: unexpected error; going on", self._name)
             return 5.0

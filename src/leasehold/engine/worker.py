@@ -92,7 +92,7 @@ class Worker:
         self._intake = Intake(self._store, self._tasks, self.settings, self.runs, self._executor)
         if self._lifespan is not None:
             self.runs.resources = await self._stack.enter_async_context(self._lifespan())
-        self.keeper = LeaseKeeper(
+        self.keeper = self.runs.keeper = LeaseKeeper(
             self._store.another(), self.runs.held, on_flag=self.runs.on_flag, on_lost=self.runs.on_lost
         )
         self._reaper = Reaper(self._store, self.settings.sweep)

@@ -16,6 +16,7 @@ from leasehold.domain.outcome import Outcome
 from leasehold.domain.states import State
 
 Scope = Literal["queue", "kind"]
+Verdict = Literal["ok", "warn", "bad"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,26 @@ class LaneHolder:
     error: str | None
     reason: str | None
     lease_owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCount:
+    """How many jobs of a task are in one state; only what is not over yet, or wants attention."""
+
+    queue: str
+    kind: str
+    state: State
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the doctor found: `warn` costs something, `bad` breaks a promise."""
+
+    check: str
+    verdict: Verdict
+    detail: str
+    remedy: str = ""
 
 
 class Wakeups(Protocol):
@@ -372,7 +393,36 @@ class Store(Protocol):
         """The same store over a connection of its own: what must not wait behind others, such as renewals."""
         ...
 
+    # -- vitals ----------------------------------------------------------------------------------------------------
+    def now(self) -> datetime:
+        """The store's own clock."""
+        ...
+
+    def count_by_queue(self, cap: int = 10_000) -> list[QueueCount]:
+        """Jobs by queue, task and state, each state read up to `cap`. Final states are left out."""
+        ...
+
+    def stuck_lanes(self, limit: int = 20) -> list[str]:
+        """Lanes that nothing blocks, whose head is due, and that no ticket speaks for. There must be none."""
+        ...
+
+    def long_expired(self, age: float, limit: int = 20) -> list[str]:
+        """Jobs whose lease ran out longer ago than `age` seconds, and that nobody has taken over."""
+        ...
+
+    def missing_objects(self) -> list[str]:
+        """Tables, indexes and constraints that the schema should have and has not."""
+        ...
+
+    def examine(self) -> list[Finding]:
+        """What this kind of database can have wrong with it."""
+        ...
+
     # -- schema ----------------------------------------------------------------------------------------------------
+    def upgrade_sql(self, after: int = 0) -> str:
+        """The migrations that follow a version, as one script for somebody else to run."""
+        ...
+
     def upgrade(self) -> list[int]:
         """Apply the missing migrations under a lock; the versions that were applied."""
         ...

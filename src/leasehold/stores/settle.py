@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leasehold.domain.job import Grant, Renewal
-from leasehold.domain.outcome import Failure, Outcome, Success
+from leasehold.domain.outcome import Asked, Failure, Outcome, Success
+from leasehold.domain.payload import check_text
 from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import Flag
 from leasehold.stores.contract import Ending, Settled
@@ -24,16 +26,24 @@ class SettleVerbs(Verbs):
         return [Renewal(job_id, Flag(flag) if flag else None) for job_id, flag in rows]
 
     def settle(self, endings: Sequence[Ending]) -> Settled:
+        # A job may stand here twice: lost, claimed again, and both runs ended. Only the latest lease can be held.
+        latest = {ending.id: ending for ending in sorted(endings, key=lambda ending: ending.token)}
+        screened = {job_id: _screened(ending) for job_id, ending in latest.items()}
+        unstorable = {job_id for job_id, ending in latest.items() if screened[job_id] is not ending}
+        plain = sorted((e for e in screened.values() if isinstance(e.outcome, Success)), key=lambda e: e.id)
+        other = sorted(
+            (e for e in screened.values() if not isinstance(e.outcome, Success)), key=lambda e: e.id
+        )
         done: set[str] = set()
-        plain = sorted((e for e in endings if isinstance(e.outcome, Success)), key=lambda e: e.id)
-        other = sorted((e for e in endings if not isinstance(e.outcome, Success)), key=lambda e: e.id)
-        unstorable: list[str] = []
         for batch in batches(plain):
             done |= self._settle_succeeded(batch, unstorable)
         for batch in batches(other):
             done |= self._settle_decided(batch)
-        fenced = [e.id for e in endings if e.id not in done]
-        return Settled(accepted=sorted(done), fenced=sorted(fenced), unstorable=unstorable)
+        return Settled(
+            accepted=sorted(done),
+            fenced=sorted(screened.keys() - done),
+            unstorable=sorted(unstorable & done),
+        )
 
     def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
         return bool(
@@ -64,7 +74,7 @@ class SettleVerbs(Verbs):
                 verdicts[row["id"]] = "done"
         return verdicts
 
-    def _settle_succeeded(self, endings: Sequence[Ending], unstorable: list[str]) -> set[str]:
+    def _settle_succeeded(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:
         """One statement for all. When the database refuses a value, halve until the culprit stands alone: it ends
         failed, the others go through."""
         records = Records([_success_record(ending) for ending in endings])
@@ -73,15 +83,12 @@ class SettleVerbs(Verbs):
         except Exception as error:
             if not self._database.refuses_data(error):
                 raise
-            if len(endings) > 1:
-                middle = len(endings) // 2
-                return self._settle_succeeded(endings[:middle], unstorable) | self._settle_succeeded(
-                    endings[middle:], unstorable
-                )
-            culprit = endings[0]
-            unstorable.append(culprit.id)
-            failure = Failure(f"unstorable result: {error}", final=True)
-            return self._settle_decided([Ending(culprit.id, culprit.token, failure)])
+            if len(endings) == 1:
+                unstorable.add(endings[0].id)
+                return self._settle_decided([_unstorable(endings[0], str(error))])
+        middle = len(endings) // 2
+        first = self._settle_succeeded(endings[:middle], unstorable)
+        return first | self._settle_succeeded(endings[middle:], unstorable)
 
     def _write_succeeded(self, records: Records) -> set[str]:
         """The statement itself files the lanes' tickets and moves the groups' versions on."""
@@ -104,6 +111,28 @@ class SettleVerbs(Verbs):
             return {move.job.id for move in moves}
 
         return self._database.transact(work)
+
+
+def _screened(ending: Ending) -> Ending:
+    """Text that the databases would treat differently is refused before they are asked: SQLite keeps a NUL, or all
+    that stands before it, PostgreSQL takes neither it nor half a surrogate pair."""
+    try:
+        match ending.outcome:
+            case Success(result, result_ref):
+                check_text(result or "", "result")
+                check_text(result_ref or "", "result_ref")
+            case Asked(key, text, schema):
+                check_text(key, "key")
+                check_text(text, "text")
+                json.loads(check_text(schema or "null", "schema"))
+    except ValueError as error:
+        return _unstorable(ending, str(error))
+    return ending
+
+
+def _unstorable(ending: Ending, problem: str) -> Ending:
+    what = "question" if isinstance(ending.outcome, Asked) else "result"
+    return Ending(ending.id, ending.token, Failure(f"unstorable {what}: {problem}", final=True))
 
 
 def _success_record(ending: Ending) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from leasehold.domain.job import Job
-from leasehold.domain.lanes import Ticket, ticket_after
+from leasehold.domain.lanes import Ticket, tickets_after
 from leasehold.domain.moves import Move
 from leasehold.domain.states import State
 from leasehold.stores.database import Database, Records, Session
@@ -58,7 +58,7 @@ def write(session: Session, moves: Sequence[Move], now: datetime) -> None:
     ]
     if entries:
         session.run("insert_history", entries=Records(entries))
-    tickets = [ticket for move in changed if (ticket := ticket_after(move.before, move.job, now))]
+    tickets = [ticket for move in changed for ticket in tickets_after(move.before, move.job, now)]
     write_tickets(session, tickets)
     closed = sorted(move.job.id for move in moves if move.closes_questions)
     if closed:

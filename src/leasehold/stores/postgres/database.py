@@ -136,9 +136,9 @@ class PostgresDatabase:
         return self.single(work)
 
     def refuses_data(self, error: Exception) -> bool:
-        if isinstance(error, psycopg.DataError | UnicodeEncodeError):
+        if isinstance(error, psycopg.DataError | psycopg.errors.CheckViolation | UnicodeEncodeError):
             return True
-        return isinstance(error, psycopg.errors.CheckViolation | psycopg.errors.ProgramLimitExceeded)
+        return isinstance(error, psycopg.Error) and _exceeds_a_limit(error)
 
     def notify(self) -> None:
         """Outside of any job's transaction: its commit waits for nobody's disk."""
@@ -264,14 +264,20 @@ def _qualified(text: str, schema: str) -> str:
 
 def _worth_repeating(error: psycopg.Error) -> bool:
     if isinstance(error, psycopg.errors.UniqueViolation):
-        return error.diag.constraint_name == "job_lane_running"
+        # A lost race for a lane, or for a unique key between the look and the write: the next try sees the winner.
+        return error.diag.constraint_name in ("job_lane_running", "job_unique")
     return error.sqlstate in _AGAIN
 
 
 def _is_trouble(error: psycopg.Error) -> bool:
     """The connection, the server or its disk; not the statement or its values."""
     kinds = psycopg.OperationalError | psycopg.InterfaceError | psycopg.errors.ReadOnlySqlTransaction
-    return isinstance(error, kinds)
+    return isinstance(error, kinds) and not _exceeds_a_limit(error)
+
+
+def _exceeds_a_limit(error: psycopg.Error) -> bool:
+    """Class 54: a value too large or nested too deep. psycopg files it under OperationalError."""
+    return (error.sqlstate or "").startswith("54")
 
 
 def _jsonable(value: Any) -> Any:

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from leasehold.domain.job import Grant
 from leasehold.stores.claim import Look, LookedAt
+from leasehold.stores.contract import Finding
 from leasehold.stores.database import Clock, Session
 from leasehold.stores.jobs import JobStore
 from leasehold.stores.migrate import check_version, missing
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
+from leasehold.stores.postgres.database import _qualified as qualified
+from leasehold.stores.postgres.vitals import examine
 from leasehold.stores.postgres.wakeup import PostgresWakeups
 from leasehold.stores.statements import read_migrations
 from leasehold.stores.wakeups import Bell, wake_here
@@ -58,6 +61,24 @@ class PostgresStore(JobStore):
 
     def check_schema(self) -> None:
         check_version(self.label, self._postgres.schema_version(), len(_MIGRATIONS))
+
+    def upgrade_sql(self, after: int = 0) -> str:
+        parts = [
+            "BEGIN;",
+            "CREATE SCHEMA IF NOT EXISTS leasehold;",
+            "CREATE TABLE IF NOT EXISTS leasehold.migration"
+            " (version integer PRIMARY KEY, applied_at timestamptz NOT NULL);",
+        ]
+        for version, text in missing(self.label, after, _MIGRATIONS).items():
+            parts += [text.strip(), f"INSERT INTO leasehold.migration VALUES ({version}, now());"]
+        return qualified("\n".join([*parts, "COMMIT;"]), self._postgres.schema)
+
+    # -- vitals ----------------------------------------------------------------------------------------------------
+    def missing_objects(self) -> list[str]:
+        return self._missing_objects("leasehold.stores.postgres")
+
+    def examine(self) -> list[Finding]:
+        return list(examine(self._postgres, self._pooler))
 
     # -- claim -----------------------------------------------------------------------------------------------------
     def claim(

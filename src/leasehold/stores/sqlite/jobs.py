@@ -8,11 +8,13 @@ from typing import Any
 from leasehold.domain.job import HIGHEST_PRIORITY, Grant
 from leasehold.domain.lanes import ANY_GATE, Ticket
 from leasehold.stores.claim import SEES_TICKETS, Look, LookedAt
+from leasehold.stores.contract import Finding
 from leasehold.stores.database import Clock, Records, Session
 from leasehold.stores.jobs import JobStore
 from leasehold.stores.migrate import check_version, missing
 from leasehold.stores.rows import GRANT_COLUMNS
 from leasehold.stores.sqlite.database import SqliteDatabase
+from leasehold.stores.sqlite.vitals import examine
 from leasehold.stores.sqlite.wakeup import SqliteWakeups
 from leasehold.stores.statements import read_migrations
 from leasehold.stores.verbs import write_tickets
@@ -54,6 +56,23 @@ class SqliteStore(JobStore):
 
     def check_schema(self) -> None:
         check_version(self.label, self._sqlite.schema_version(), len(_MIGRATIONS))
+
+    def upgrade_sql(self, after: int = 0) -> str:
+        now = "CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)"
+        parts = [
+            "BEGIN IMMEDIATE;",
+            "CREATE TABLE IF NOT EXISTS migration (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);",
+        ]
+        for version, text in missing(self.label, after, _MIGRATIONS).items():
+            parts += [text.strip(), f"INSERT INTO migration (version, applied_at) VALUES ({version}, {now});"]
+        return "\n".join([*parts, "COMMIT;"])
+
+    # -- vitals ----------------------------------------------------------------------------------------------------
+    def missing_objects(self) -> list[str]:
+        return self._missing_objects("leasehold.stores.sqlite")
+
+    def examine(self) -> list[Finding]:
+        return list(examine(self._sqlite))
 
     # -- claim -----------------------------------------------------------------------------------------------------
     def claim(

@@ -1,0 +1,45 @@
+"""Vitals: what `why`, `queues` and the doctor ask of a store besides its jobs. Nothing is decided by it."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from importlib.resources import files
+
+from leasehold.domain.states import State
+from leasehold.stores.contract import QueueCount
+from leasehold.stores.verbs import Verbs
+
+_NAMED = re.compile(
+    r"\b(?:CREATE (?:UNIQUE )?(?P<made>TABLE|INDEX)|(?P<check>CONSTRAINT)) "
+    r"(?:IF NOT EXISTS )?(?:leasehold\.)?\"?(?P<name>[a-z_]+)"
+)
+
+
+class VitalVerbs(Verbs):
+    def now(self) -> datetime:
+        found: datetime = self._database.read(lambda session: session.rows("store_now"))[0]["now"]
+        return found
+
+    def count_by_queue(self, cap: int = 10_000) -> list[QueueCount]:
+        rows = self._database.read(lambda session: session.rows("count_by_queue", cap=cap))
+        return [QueueCount(row["queue"], row["kind"], State(row["state"]), row["jobs"]) for row in rows]
+
+    def stuck_lanes(self, limit: int = 20) -> list[str]:
+        rows = self._database.read(lambda session: session.rows("list_stuck_lanes", limit=limit))
+        return [row["lane"] for row in rows]
+
+    def long_expired(self, age: float, limit: int = 20) -> list[str]:
+        rows = self._database.read(lambda session: session.rows("list_long_expired", age=age, limit=limit))
+        return [row["id"] for row in rows]
+
+    def _missing_objects(self, package: str) -> list[str]:
+        """Tables, indexes and constraints of the present schema that are not in the database."""
+        rows = self._database.read(lambda session: session.rows("list_definitions"))
+        there = named_objects("\n".join(row["definition"] for row in rows))
+        return sorted(named_objects(files(package).joinpath("schema.sql").read_text("utf-8")) - there)
+
+
+def named_objects(text: str) -> set[str]:
+    """What a piece of DDL makes, such as "index job_claim"."""
+    return {f"{(found['made'] or found['check']).lower()} {found['name']}" for found in _NAMED.finditer(text)}

@@ -1,0 +1,7 @@
+"""Stub."""
+
+import typer
+
+
+def add_to(cli: typer.Typer) -> None:
+    pass

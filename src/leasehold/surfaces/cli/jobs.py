@@ -1,0 +1,177 @@
+"""`jobs`, `show` and `why`: what there is, everything about one, and what holds it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import open_app
+
+if TYPE_CHECKING:
+    from leasehold.domain.job import Job
+
+LONGEST_VALUE = 2000
+"""Characters of arguments and results that `show` prints; --json prints all."""
+
+
+def add_to(cli: typer.Typer) -> None:
+    cli.command("jobs")(list_jobs)
+    cli.command()(show)
+    cli.command()(why)
+
+
+def list_jobs(
+    state: options.States = None,
+    queue: options.Queue = None,
+    kind: options.Kind = None,
+    lane: options.Lane = None,
+    group: options.Group = None,
+    tag: options.Tag = None,
+    limit: Annotated[int, typer.Option(help="At most this many, up to 500.")] = 50,
+    before: Annotated[str | None, typer.Option(help="Older than this job.", metavar="ID")] = None,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """List jobs, newest first. With --json one object a line."""
+    with open_app(url, schema) as app:
+        page = app.jobs(
+            state=tuple(state or ()),
+            queue=queue,
+            kind=kind,
+            lane=lane,
+            group=group,
+            tag=tag,
+            limit=limit,
+            before=before,
+        )
+        if as_json:
+            for job in page.jobs:
+                render.emit(job)
+            return
+        render.table(
+            ("id", "state", "task", "queue", "lane", "attempt", "created", "what"),
+            [
+                (j.id, j.state, j.kind, j.queue, j.lane, j.attempt, render.ago(j.created_at), _what(j))
+                for j in page.jobs
+            ],
+            empty=f"no such jobs in {app.store.label}",
+        )
+        if page.next is not None:
+            render.note(f"there are more: --before {page.next}")
+
+
+def _what(job: Any) -> str:
+    if job.state == "running":
+        return f"{job.lease_owner or 'an orphan'}" + (
+            f", {job.stop_requested} asked" if job.stop_requested else ""
+        )
+    if job.state == "queued" and job.attempt == 0:
+        return ""
+    return render.cut(job.error or job.reason, 60)
+
+
+def show(
+    job_id: options.JobId,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show everything about a job: facts, arguments, result, error, history."""
+    with open_app(url, schema) as app:
+        job = app.operations.get(job_id)
+        history = app.operations.history(job_id)
+        questions = app.operations.questions(job_id)
+    if as_json:
+        render.emit(_all_of(job) | {"history": history, "questions": questions})
+        return
+    render.fields(_told(job))
+    if questions:
+        print("\nquestions")
+        rows = [(q.key, q.text, q.answer if q.closed_at else "open") for q in questions]
+        render.table(("key", "question", "answer"), rows)
+    if history:
+        print("\nhistory")
+        render.table(
+            ("at", "event", "from", "to", "attempt", "by", "detail"),
+            [
+                (h.at, h.event, h.from_state, h.to_state, h.attempt, h.actor, render.cut(h.detail, 80))
+                for h in history
+            ],
+        )
+
+
+def _all_of(job: Job) -> dict[str, Any]:
+    values = {f.name: getattr(job, f.name) for f in fields(job)}
+    for name in ("args", "result"):
+        values[name] = None if values[name] is None else json.loads(values[name])
+    return values
+
+
+def _told(job: Job) -> dict[str, object]:
+    """What a person wants to know first, first."""
+    return {
+        "id": job.id,
+        "task": job.kind,
+        "state": job.state,
+        "reason": job.reason,
+        "queue": job.queue,
+        "priority": job.priority,
+        "lane": job.lane,
+        "group": job.group_name,
+        "tags": ", ".join(job.tags) or None,
+        "unique key": job.unique_key,
+        "attempts": f"{job.attempt} started, {job.failures} failed, {job.crashes} crashed",
+        "created": _when(job.created_at),
+        "due": _when(job.available_at) if job.state in ("pending", "queued") else None,
+        "started": _when(job.started_at),
+        "finished": _when(job.finished_at),
+        "deadline": _when(job.deadline_at),
+        "lease": _lease(job),
+        "stop asked": job.stop_requested,
+        "retry of": job.retry_of,
+        "arguments": _pretty(job.args),
+        "result": _pretty(job.result),
+        "error": job.error,
+    }
+
+
+def _lease(job: Job) -> str | None:
+    if job.lease_owner is None:
+        return None
+    runs_out = render.ago(job.lease_expires_at)
+    return f"{job.lease_owner}, token {job.lease_token}, runs out {runs_out}"
+
+
+def _when(when: Any) -> str | None:
+    return None if when is None else f"{render.clean(when)} ({render.ago(when)})"
+
+
+def _pretty(text: str | None) -> str | None:
+    if text is None:
+        return None
+    pretty = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    left = len(pretty) - LONGEST_VALUE
+    return pretty if left <= 0 else f"{pretty[:LONGEST_VALUE]}…\n({left:,} more characters; see --json)"
+
+
+def why(
+    job_id: options.JobId,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say why a job is not running, in order, and what would change that."""
+    with open_app(url, schema) as app:
+        holds = app.operations.explain(job_id)
+    if as_json:
+        render.emit(holds)
+        return
+    for number, hold in enumerate(holds, 1):
+        print(f"{number}. {render.clean(hold.detail)}")
+        if hold.remedy:
+            print(f"   → {render.clean(hold.remedy)}")

@@ -1,0 +1,67 @@
+"""The tree of commands, and the way in and out of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from leasehold.domain.errors import LeaseholdError
+from leasehold.surfaces.cli import database, demo, doctor, jobs, queues, steer, work
+from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
+
+_HELP = """Long background work that survives crashes, in your own database.
+
+Which store: --url or LEASEHOLD_URL, else the app that LEASEHOLD_APP names, else sqlite:///leasehold.db.
+
+Exit codes: 0 ok · 1 the job failed · 2 usage · 3 not found · 4 refused in this state · 5 timed out waiting ·
+6 database out of reach · 75 the worker gave up, restart it · 130 interrupted.
+"""
+
+# Plain help: drawing it with rich would double the time it takes.
+cli = typer.Typer(
+    name="leasehold",
+    help=_HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (work, demo, jobs, steer, queues, database, doctor):
+    module.add_to(cli)
+
+
+@cli.command()
+def version() -> None:
+    """Print the version."""
+    from leasehold.app import VERSION
+
+    print(VERSION)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; the exit code."""
+    as_json = "--json" in arguments
+    try:
+        # A command may return its code; nothing means 0.
+        code = cli(args=list(arguments), prog_name="leasehold", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or Exit.OK)
+    except LeaseholdError as error:
+        return tell(error, as_json)
+    except typer.TyperException as error:
+        # Without any argument the help was asked for.
+        return tell_usage(error.format_message(), as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has seen enough. The interpreter must not stumble over it again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))

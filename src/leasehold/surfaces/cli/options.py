@@ -1,0 +1,34 @@
+"""Options that several commands share: one spelling, one help text."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", envvar="LEASEHOLD_URL", help="sqlite:///file.db or postgresql://…", metavar="URL"),
+]
+Schema = Annotated[
+    str, typer.Option("--schema", envvar="LEASEHOLD_SCHEMA", help="The PostgreSQL schema.", metavar="NAME")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+AppName = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:APP", envvar="LEASEHOLD_APP", help="Where the app is; :app may be left out."
+    ),
+]
+JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
+
+States = Annotated[
+    list[str] | None, typer.Option("--state", "-s", help="In this state; may be repeated.", metavar="STATE")
+]
+Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Of this queue.", metavar="NAME")]
+Kind = Annotated[str | None, typer.Option("--kind", "-k", help="Of this task.", metavar="NAME")]
+Lane = Annotated[str | None, typer.Option("--lane", help="In this lane.", metavar="NAME")]
+Group = Annotated[str | None, typer.Option("--group", help="In this group.", metavar="NAME")]
+Tag = Annotated[str | None, typer.Option("--tag", help="With this tag.", metavar="NAME")]
+
+DEFAULT_SCHEMA = "leasehold"

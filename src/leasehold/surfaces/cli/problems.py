@@ -1,0 +1,79 @@
+"""Our errors → exit codes and one line on stderr. The one table of codes.
+
+With --json the error is an object on stdout instead, so that a program that reads stdout always reads JSON:
+`{"error": {"type": "JobNotFound", "message": "…", "job_id": "…"}}`; the facts are the error's own attributes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import IntEnum
+from typing import Any
+
+from leasehold.domain.errors import (
+    InvalidInput,
+    JobError,
+    JobNotFound,
+    JobNotSucceeded,
+    LeaseholdError,
+    StoreError,
+    WaitTimedOut,
+)
+
+
+class Exit(IntEnum):
+    OK = 0
+    JOB_FAILED = 1
+    """The job that was waited for ended without success; or what was checked is not well."""
+    USAGE = 2
+    NOT_FOUND = 3
+    REFUSED = 4
+    """Not in this state."""
+    TIMED_OUT = 5
+    UNREACHABLE = 6
+    """The database is out of reach, or not fit to be used."""
+    GAVE_UP = 75
+    """The worker should be replaced: EX_TEMPFAIL."""
+    INTERRUPTED = 130
+
+
+_CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (
+    (JobNotFound, Exit.NOT_FOUND),
+    (JobNotSucceeded, Exit.JOB_FAILED),
+    (JobError, Exit.REFUSED),
+    (WaitTimedOut, Exit.TIMED_OUT),
+    (InvalidInput, Exit.USAGE),
+    (StoreError, Exit.UNREACHABLE),
+    (LeaseholdError, Exit.JOB_FAILED),
+)
+"""The first that fits."""
+
+
+def code_of(error: LeaseholdError) -> Exit:
+    return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+def facts_of(error: LeaseholdError) -> dict[str, Any]:
+    return {"type": type(error).__name__, "message": str(error), **vars(error)}
+
+
+def first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def tell(error: LeaseholdError, as_json: bool) -> Exit:
+    """Say what went wrong; the code to leave with."""
+    if as_json:
+        print(json.dumps({"error": facts_of(error)}, default=str))
+    else:
+        print(f"error: {first_line(str(error))}", file=sys.stderr)
+    return code_of(error)
+
+
+def tell_usage(message: str, as_json: bool) -> Exit:
+    if as_json:
+        print(json.dumps({"error": {"type": "UsageError", "message": message}}))
+    else:
+        print(f"error: {first_line(message)}", file=sys.stderr)
+    return Exit.USAGE

@@ -1,0 +1,207 @@
+"""`worker` and `enqueue`: the commands that need the tasks themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import APP_VARIABLE, load_app
+from leasehold.surfaces.cli.logs import set_up_logging
+from leasehold.surfaces.cli.problems import Exit
+
+if TYPE_CHECKING:
+    from leasehold.app import Leasehold
+
+LAST_WORDS = 5.0
+"""Seconds that a worker which has ended gets to leave; a thread of a handler may hang and hold it back."""
+
+
+def add_to(cli: typer.Typer) -> None:
+    cli.command()(worker)
+    cli.command()(enqueue)
+
+
+def worker(
+    app: options.AppName,
+    queues: Annotated[str, typer.Option(help="Which queues, in order.", metavar="A,B")] = "default",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Serve the queues in this order, not in turn.")
+    ] = False,
+    concurrency: Annotated[int, typer.Option(help="Async jobs at once.")] = 20,
+    threads: Annotated[int, typer.Option(help="Plain functions at once.")] = 8,
+    grace: Annotated[
+        str,
+        typer.Option(
+            envvar="SHUTDOWN_GRACE_PERIOD_SECONDS",
+            help="What running jobs get when the worker drains; 'none' waits for them.",
+            metavar="DURATION",
+        ),
+    ] = "300",
+    burst: Annotated[bool, typer.Option("--burst", help="End when there is nothing left to do.")] = False,
+    poll: Annotated[float, typer.Option(help="Seconds between looks without a wake-up.")] = 1.0,
+    sweep: Annotated[float, typer.Option(help="Seconds between looks for lost leases.")] = 5.0,
+    stop_grace: Annotated[
+        float, typer.Option(help="Seconds a handler gets to obey a stop before it is abandoned.")
+    ] = 10.0,
+    keep: Annotated[
+        str,
+        typer.Option(help="Age at which finished jobs are pruned; 'none' keeps them.", metavar="DURATION"),
+    ] = "7d",
+    listen_url: Annotated[
+        str | None, typer.Option(help="PostgreSQL past the pooler, for wake-ups.", metavar="URL")
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")] = "info",
+    log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object a line.")] = False,
+) -> int:
+    """Run jobs until SIGTERM or Ctrl-C; a second signal stops the running ones at once."""
+    set_up_logging(log_level, log_json)
+    with load_app(app) as found:
+        made = found.worker(
+            queues=queues,
+            strict=strict,
+            concurrency=concurrency,
+            threads=threads,
+            grace=_or_none(grace),
+            keep=_or_none(keep),
+            burst=burst,
+            poll=poll,
+            sweep=sweep,
+            stop_grace=stop_grace,
+            listen_url=listen_url,
+        )
+        logging.getLogger("leasehold.worker").info("store: %s", found.store.label)
+        asyncio.run(_serve(made))
+    return Exit.GAVE_UP if made.gave_up else Exit.OK
+
+
+async def _serve(worker: Any) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, worker.request_drain)
+    try:
+        await worker.run()
+    finally:
+        _leave_in_time(Exit.GAVE_UP if worker.gave_up else Exit.OK)
+
+
+def _leave_in_time(code: int) -> None:
+    """A thread that hangs, such as an `asyncio.to_thread` of a handler, must not keep the process from ending."""
+
+    def leave() -> None:
+        logging.getLogger("leasehold.worker").warning("a thread hangs: leaving without it")
+        sys.stdout.flush()
+        os._exit(code)
+
+    timer = threading.Timer(LAST_WORDS, leave)
+    timer.daemon = True
+    timer.start()
+
+
+def enqueue(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODULE:APP] TASK [JSON]",
+            help="The app (or LEASEHOLD_APP), the task's name, its arguments as a JSON object ('-': from stdin).",
+        ),
+    ],
+    delay: Annotated[str, typer.Option(help="Run it this much later.", metavar="DURATION")] = "0",
+    priority: Annotated[
+        str | None, typer.Option(help="-100 to 100, high, medium or low.", metavar="PRIORITY")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help="Another queue than the task's.", metavar="NAME")] = None,
+    lane: Annotated[str | None, typer.Option(help="Run it in this lane.", metavar="NAME")] = None,
+    group: Annotated[str | None, typer.Option(help="Make it a member of this group.", metavar="NAME")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="May be repeated.", metavar="NAME")] = None,
+    hold: Annotated[bool, typer.Option("--hold", help="Keep it pending until it is released.")] = False,
+    unique: Annotated[str | None, typer.Option(help="Its unique key.", metavar="KEY")] = None,
+    wait: Annotated[
+        str | None, typer.Option(help="Wait this long for its end and print its result.", metavar="DURATION")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Store a job. Prints its id; with --wait its result (exit code 1: it ended otherwise, 5: it has not ended)."""
+    from leasehold.domain.durations import seconds
+
+    name, task, text = _split(words)
+    given = {"queue": queue, "lane": lane, "group": group, "unique": unique, "tags": tuple(tag or ()) or None}
+    settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if priority is not None:
+        settings["priority"] = _number(priority)
+    longest = None if wait is None else seconds(wait, "wait")
+    with load_app(name) as app:
+        job = app.enqueue(task, _arguments(text), delay=delay, hold=hold, **settings)
+        render.note(f"store: {app.store.label}")
+        if longest is None:
+            _print_new(job.id, job.created, as_json)
+        else:
+            _print_result(app, job, longest, as_json)
+
+
+def _print_new(job_id: str, created: bool, as_json: bool) -> None:
+    if as_json:
+        render.emit({"id": job_id, "created": created})
+    else:
+        print(job_id)
+        if not created:
+            render.note("it was there already: the unique key is held")
+
+
+def _print_result(app: Leasehold, job: Any, longest: float, as_json: bool) -> None:
+    render.note(f"job {job.id}")
+    job.result(longest)
+    result = job.row.result
+    if as_json:
+        found = None if result is None else json.loads(result)
+        render.emit({"id": job.id, "created": job.created, "state": job.state, "result": found})
+    else:
+        print("null" if result is None else result)
+
+
+def _split(words: list[str]) -> tuple[str, str, str]:
+    """[MODULE:APP] TASK [JSON]: arguments are an object, so they begin with a brace, which no name does."""
+    *names, last = words
+    arguments = "{}"
+    if last == "-" or last.lstrip().startswith("{"):
+        arguments = last
+    else:
+        names.append(last)
+    named = os.environ.get(APP_VARIABLE)
+    if len(names) == 1 and named:
+        return named, names[0], arguments
+    if len(names) != 2:
+        raise InvalidInput("enqueue", "wants MODULE:APP TASK [JSON]", "such as: tasks:app add '{\"a\": 1}'")
+    return names[0], names[1], arguments
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(sys.stdin.read() if text == "-" else text)
+    except ValueError as error:
+        raise InvalidInput(
+            "JSON", f"cannot be read ({error})", "give the arguments as a JSON object"
+        ) from None
+    if not isinstance(found, dict):
+        raise InvalidInput("JSON", "is not an object", 'name the arguments, such as {"a": 1}')
+    return found
+
+
+def _number(priority: str) -> Any:
+    try:
+        return int(priority)
+    except ValueError:
+        return priority
+
+
+def _or_none(text: str) -> str | None:
+    return None if text.strip().lower() == "none" else text
