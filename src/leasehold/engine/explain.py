@@ -62,18 +62,20 @@ def explain(store: Store, job_id: str) -> list[Hold]:
 
 # -- its own state -----------------------------------------------------------------------------------------------------
 def _resting(job: Job, now: datetime) -> Hold:
-    ended = "" if job.finished_at is None else f" since {_span(now - job.finished_at)}"
+    ago = "" if job.finished_at is None else f" {_span(now - job.finished_at)} ago"
     why = f": {_first_line(job.error or job.reason)}" if job.error or job.reason else ""
-    if job.state is State.SUCCEEDED:
-        return Hold("resting", f"it has succeeded{ended}", "retry makes a new job like it")
-    if job.state is State.CANCELLED:
-        return Hold("resting", f"it is cancelled{ended}{why}", "retry makes a new job like it")
-    if job.state is State.PAUSED:
-        return Hold("resting", f"it is paused{why}", "resume it")
-    halts = f"; it halts lane {job.lane!r}" if job.halts_lane else ""
-    lets_go = ", or resolve it to let the lane go on" if job.halts_lane else ""
-    word = job.state.value.replace("_", " ")
-    return Hold("resting", f"it has {word}{ended}{why}{halts}", f"resume it{lets_go}")
+    match job.state:
+        case State.SUCCEEDED:
+            return Hold("resting", f"it succeeded{ago}", "retry makes a new job like it")
+        case State.CANCELLED:
+            return Hold("resting", f"it was cancelled{ago}{why}", "retry makes a new job like it")
+        case State.PAUSED:
+            return Hold("resting", f"it is paused{why}", "resume it")
+    ended = "timed out" if job.state is State.TIMED_OUT else "failed"
+    if job.halts_lane:
+        detail = f"it {ended}{ago} and halts lane {job.lane!r}{why}"
+        return Hold("resting", detail, "resume it, or resolve it to let the lane go on")
+    return Hold("resting", f"it {ended}{ago}{why}", "resume it")
 
 
 def _running(job: Job, now: datetime) -> Hold:

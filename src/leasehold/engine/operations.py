@@ -15,7 +15,7 @@ from leasehold.domain.states import State
 from leasehold.engine.doctor import examine
 from leasehold.engine.enqueue import new_id
 from leasehold.engine.explain import Hold, explain
-from leasehold.engine.queues import QueueRow, list_queues
+from leasehold.engine.queues import COUNT_CAP, QueueRow, list_queues
 from leasehold.engine.registry import checked_name
 from leasehold.stores.contract import (
     Filter,
@@ -28,6 +28,8 @@ from leasehold.stores.contract import (
     Store,
     WorkerCard,
 )
+
+__all__ = ["COUNT_CAP", "Finding", "Hold", "Operations", "QueueRow"]
 
 PRUNE_BATCH = 1000
 T = TypeVar("T")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from leasehold.domain.job import Grant
+
 SEES_TICKETS = 200
 """Tickets a claim looks at however small its room, so that a small worker clears a heap of stale ones at once."""
+
+LOOKS = 4
+"""A ticket filed anew belongs to another group, which only the next look sees. An empty answer must mean that there is
+nothing to do: a worker that is told so goes to sleep."""
 
 Source = Literal["plain", "lane"]
 
@@ -26,15 +33,48 @@ class Look:
     plain: list[LookedAt]
     lanes: list[LookedAt]
 
-    def order(self) -> list[Source]:
-        """Which source goes first: the one with the higher priority, then with the longer wait. Inside a source the
-        order is exact; between the two it is exact to a batch."""
-        best = [(_rank(groups), source) for source, groups in self._sources() if groups]
-        return [source for _, source in sorted(best)]
+    def order(self) -> list[tuple[Source, list[LookedAt]]]:
+        """What to take from, in turn. A higher priority goes first, whatever its source; of one priority, the source
+        whose oldest job has waited longest. So the order between the two sources is exact to a batch, and inside
+        each of them exact."""
+        levels: dict[tuple[int, Source], list[LookedAt]] = {}
+        for source, groups in self._sources():
+            for group in groups:
+                levels.setdefault((group.priority, source), []).append(group)
+        ranked = sorted(
+            (-priority, min(g.due for g in found), source) for (priority, source), found in levels.items()
+        )
+        turns: list[tuple[Source, list[LookedAt]]] = []
+        for negative, _, source in ranked:
+            found = levels[-negative, source]
+            if turns and turns[-1][0] == source:
+                turns[-1][1].extend(found)
+            else:
+                turns.append((source, list(found)))
+        return turns
 
     def _sources(self) -> list[tuple[Source, list[LookedAt]]]:
         return [("plain", self.plain), ("lane", self.lanes)]
 
+    @property
+    def lane_groups(self) -> set[tuple[int, int]]:
+        return {(group.gate, group.priority) for group in self.lanes}
 
-def _rank(groups: list[LookedAt]) -> tuple[int, Any]:
-    return min((-group.priority, group.due) for group in groups)
+
+def claim_by_looks(
+    limit: int, look: Callable[[], Look], take: Callable[[Source, list[LookedAt], Look, int], list[Grant]]
+) -> list[Grant]:
+    """Look, then take, until there is no room or nothing more to take."""
+    grants: list[Grant] = []
+    before: set[tuple[int, int]] = set()
+    for _ in range(LOOKS):
+        seen = look()
+        taken = len(grants)
+        for source, groups in seen.order():
+            if len(grants) < limit:
+                grants += take(source, groups, seen, limit - len(grants))
+        stuck = len(grants) == taken and seen.lane_groups == before
+        if len(grants) >= limit or not seen.lanes or stuck:
+            break
+        before = seen.lane_groups
+    return grants

@@ -12,7 +12,7 @@ from leasehold.domain import operate
 from leasehold.domain.errors import DuplicateJob, StoreError
 from leasehold.domain.job import NewJob
 from leasehold.domain.lanes import Ticket
-from leasehold.domain.states import State
+from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
 from leasehold.stores.contract import Enqueued
 from leasehold.stores.database import Database, Records, Row, Session
 from leasehold.stores.verbs import Verbs, batches, lock, write, write_tickets
@@ -124,10 +124,14 @@ def _settle_conflicts(
 
 
 def _replaced(session: Session, holder: Row, job: NewJob) -> bool:
-    """Give way, if the holder has never started."""
+    """The holder gives way if it has never started. True: the key is free, now or since a moment ago."""
     rows, now = lock(session, [holder["id"]])
     held = rows.get(holder["id"])
-    if held is None or now is None or held.attempt > 0 or held.state not in (State.QUEUED, State.PENDING):
+    if held is None or now is None:
+        return True
+    if held.state not in HOLDS_UNIQUE_KEY and held.unique_for != "ever":
+        return True
+    if held.unique_for == "ever" or held.attempt > 0 or held.state not in (State.QUEUED, State.PENDING):
         return False
     write(session, [operate.cancel(held, now=now, reason=f"replaced by job {job.id}")], now)
     return True

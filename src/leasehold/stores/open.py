@@ -36,9 +36,9 @@ def open_store(
 
         plain, in_url = _without_pooler(url)
         return PostgresStore(plain, schema, clock, pooler=pooler or in_url)
-    raise InvalidInput(
-        "url", f"{url!r} names no store", "use sqlite:///file.db or postgresql://user@host/database"
-    )
+    # The URL itself stays out of the message: it may hold a password.
+    told = f"the scheme {scheme!r} is not known" if separator else "it has no scheme"
+    raise InvalidInput("url", told, "use sqlite:///file.db or postgresql://user@host/database")
 
 
 def _without_pooler(url: str) -> tuple[str, bool]:

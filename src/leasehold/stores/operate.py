@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime
 
@@ -9,6 +10,7 @@ from leasehold.domain import operate
 from leasehold.domain.errors import DuplicateJob, InvalidInput, JobNotFound, Refused
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.moves import Move
+from leasehold.domain.payload import check_text
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, Event, allowed
 from leasehold.stores.contract import Pause, Scope
 from leasehold.stores.database import Session
@@ -44,6 +46,8 @@ class OperateVerbs(Verbs):
         return self._operate(job_id, lambda job, now: operate.release(job, now=now, actor=actor))
 
     def answer(self, job_id: str, key: str, answer: str, actor: str | None = None) -> Job:
+        _check_json(answer, "answer")
+
         def work(session: Session) -> Job:
             job, now = _locked(session, job_id)
             move = operate.answer(job, now=now, actor=actor)
@@ -111,6 +115,13 @@ class OperateVerbs(Verbs):
             return _decide(session, job, now, decide)
 
         return self._database.transact(work)
+
+
+def _check_json(text: str, field: str) -> None:
+    try:
+        json.loads(check_text(text, field))
+    except json.JSONDecodeError as error:
+        raise InvalidInput(field, f"is not JSON ({error})", "encode it first") from None
 
 
 def _locked(session: Session, job_id: str) -> tuple[Job, datetime]:

@@ -134,7 +134,7 @@ def _claim_by_id(
                 job_id,
                 job.state,
                 "its lease has run out; look again after a third of it",
-                _look(job, job.lease_owner, job.lease_expires_at, monotonic),
+                _look(session, job, job.lease_owner, job.lease_expires_at, monotonic),
             )
         lost = _lose(job, sighting, now)
         write(session, [lost], now)
@@ -151,14 +151,14 @@ def _claim_by_id(
     return _grant(granted.job)
 
 
-def _look(job: Job, owner: str, expires_at: datetime, monotonic: float) -> Sighting:
+def _look(session: Session, job: Job, owner: str, expires_at: datetime, monotonic: float) -> Sighting:
     return Sighting(
         id=job.id,
         token=job.lease_token,
         expires_at=expires_at,
         lease_seconds=job.lease_seconds,
         owner=owner,
-        alone=True,
+        alone=len(session.tuples("find_held", owner=owner)) == 1,
         seen_at=monotonic,
     )
 

@@ -83,6 +83,12 @@ def write(session: Session, moves: Sequence[Move], now: datetime) -> None:
         session.run("bump_groups", names=groups)
 
 
+def _concerns_watchers(move: Move) -> bool:
+    if move.job == move.before:
+        return move.event == "answered"
+    return move.job.state is not State.RUNNING or move.job.stop_requested != move.before.stop_requested
+
+
 def write_tickets(session: Session, tickets: Sequence[Ticket]) -> None:
     if tickets:
         session.run(

@@ -203,10 +203,8 @@ class PostgresDatabase:
                     raise DatabaseTooOld("PostgreSQL", str(probe.info.server_version // 10000), "15")
         except psycopg.OperationalError as error:
             raise DatabaseUnreachable(self.label, str(error).strip()) from error
-        except psycopg.ProgrammingError as error:
-            raise InvalidInput(
-                "url", f"not a PostgreSQL URL ({error})", "use postgresql://user@host/db"
-            ) from error
+        except psycopg.ProgrammingError:
+            raise _bad_url() from None
         return ConnectionPool(
             self.url,
             min_size=1,
@@ -286,14 +284,19 @@ def _jsonable(value: Any) -> Any:
     raise TypeError(f"cannot send {type(value).__name__} to the database")
 
 
+def _bad_url() -> InvalidInput:
+    """Without the driver's words: they quote the part that holds the password."""
+    return InvalidInput(
+        "url", "cannot be read", "use postgresql://user:password@host:port/database?option=value"
+    )
+
+
 def _label(url: str, schema: str) -> str:
     """The URL without its password."""
     try:
         parts = conninfo_to_dict(url)
-    except psycopg.ProgrammingError as error:
-        raise InvalidInput(
-            "url", f"not a PostgreSQL URL ({error})", "use postgresql://user@host/db"
-        ) from error
+    except psycopg.ProgrammingError:
+        raise _bad_url() from None
     host = parts.get("host", "localhost")
     port = f":{parts['port']}" if parts.get("port") else ""
     return f"postgresql://{host}{port}/{parts.get('dbname', '')} (schema {schema})"

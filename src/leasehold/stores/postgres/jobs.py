@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from leasehold.domain.job import Grant
-from leasehold.stores.claim import Look, LookedAt
+from leasehold.stores.claim import Look, LookedAt, Source, claim_by_looks
 from leasehold.stores.contract import Finding
-from leasehold.stores.database import Clock, Session
+from leasehold.stores.database import Clock
 from leasehold.stores.jobs import JobStore
 from leasehold.stores.migrate import check_version, missing
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
@@ -86,17 +87,11 @@ class PostgresStore(JobStore):
     ) -> list[Grant]:
         if limit < 1:
             return []
-        look = self._look(queues, kinds)
-        grants: list[Grant] = []
-        for source in look.order():
-            room = limit - len(grants)
-            if room < 1:
-                break
-            if source == "plain":
-                grants += self._claim_plain(owner, look, room)
-            else:
-                grants += self._claim_lanes(owner, look, room)
-        return grants
+
+        def take(source: Source, groups: list[LookedAt], look: Look, room: int) -> list[Grant]:
+            return self._take(owner, source, groups, look, room)
+
+        return claim_by_looks(limit, lambda: self._look(queues, kinds), take)
 
     def _look(self, queues: Sequence[str], kinds: Sequence[str] | None) -> Look:
         rows = self._postgres.read(
@@ -109,29 +104,17 @@ class PostgresStore(JobStore):
             found[source].append(LookedAt(gate, priority, due))
         return Look([group.gate for group in found["gate"]], found["plain"], found["lane"])
 
-    def _claim_plain(self, owner: str, look: Look, room: int) -> list[Grant]:
-        def work(session: Session) -> list[Grant]:
-            rows = session.tuples(
-                "claim_plain",
-                owner=owner,
-                gates=[group.gate for group in look.plain],
-                priorities=[group.priority for group in look.plain],
-                limit=room,
+    def _take(self, owner: str, source: Source, groups: list[LookedAt], look: Look, room: int) -> list[Grant]:
+        asked: dict[str, Any] = {
+            "owner": owner,
+            "gates": [group.gate for group in groups],
+            "priorities": [group.priority for group in groups],
+            "limit": room,
+        }
+        if source == "lane":
+            rows = self._postgres.single(
+                lambda session: session.tuples("claim_lanes", open=look.gates, **asked)
             )
-            return [Grant(*row) for row in rows]
-
-        return self._postgres.single(work)
-
-    def _claim_lanes(self, owner: str, look: Look, room: int) -> list[Grant]:
-        def work(session: Session) -> list[Grant]:
-            rows = session.tuples(
-                "claim_lanes",
-                owner=owner,
-                gates=[group.gate for group in look.lanes],
-                priorities=[group.priority for group in look.lanes],
-                open=look.gates,
-                limit=room,
-            )
-            return [Grant(*row) for row in rows]
-
-        return self._postgres.single(work)
+        else:
+            rows = self._postgres.single(lambda session: session.tuples("claim_plain", **asked))
+        return [Grant(*row) for row in rows]

@@ -7,7 +7,7 @@ from typing import Any
 
 from leasehold.domain.job import HIGHEST_PRIORITY, Grant
 from leasehold.domain.lanes import ANY_GATE, Ticket
-from leasehold.stores.claim import SEES_TICKETS, Look, LookedAt
+from leasehold.stores.claim import SEES_TICKETS, Look, LookedAt, Source, claim_by_looks
 from leasehold.stores.contract import Finding
 from leasehold.stores.database import Clock, Records, Session
 from leasehold.stores.jobs import JobStore
@@ -103,16 +103,11 @@ class SqliteStore(JobStore):
 def _claim(
     session: Session, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None
 ) -> list[Grant]:
-    look = _look(session, queues, kinds)
-    grants: list[Grant] = []
-    for source in look.order():
-        room = limit - len(grants)
-        if room < 1:
-            break
-        seqs = _due(session, look.plain, room) if source == "plain" else _heads(session, look, room)
-        if seqs:
-            grants += _take(session, owner, seqs)
-    return grants
+    def take(source: Source, groups: list[LookedAt], look: Look, room: int) -> list[Grant]:
+        seqs = _due(session, groups, room) if source == "plain" else _heads(session, groups, look, room)
+        return _take(session, owner, seqs) if seqs else []
+
+    return claim_by_looks(limit, lambda: _look(session, queues, kinds), take)
 
 
 def _look(session: Session, queues: Sequence[str], kinds: Sequence[str] | None) -> Look:
@@ -146,7 +141,7 @@ def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[int]:
     return [seq for _, _, seq in sorted(rows)[:room]]
 
 
-def _heads(session: Session, look: Look, room: int) -> list[int]:
+def _heads(session: Session, groups: Sequence[LookedAt], look: Look, room: int) -> list[int]:
     """Lane heads to take. A ticket is dropped when its lane's head is taken, blocked, absent or not due, filed anew
     when the head belongs to another gate or rank, and kept when there was no room for it."""
     open_gates = set(look.gates)
@@ -154,7 +149,7 @@ def _heads(session: Session, look: Look, room: int) -> list[int]:
     tickets: dict[str, list[int]] = {}
     dropped: list[int] = []
     filed: dict[str, Ticket] = {}
-    for group in look.lanes:
+    for group in groups:
         rows = session.rows(
             "list_tickets", gate=group.gate, priority=group.priority, limit=max(room, SEES_TICKETS)
         )

@@ -1,7 +1,120 @@
-"""Stub."""
+"""`leasehold demo`: a database in a temporary folder, real worker processes, a real crash; nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from leasehold.surfaces.cli.problems import Exit
+
+if TYPE_CHECKING:
+    from leasehold.surfaces.cli.demo_stage import Stage
+
 
 def add_to(cli: typer.Typer) -> None:
-    pass
+    cli.command()(demo)
+
+
+def demo() -> int:
+    """See it work in half a minute: retries, a lane that halts, a worker killed. Needs nothing, leaves nothing."""
+    import signal
+    import tempfile
+
+    # A stop from outside takes the same way out as Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="leasehold-demo-") as folder:
+        return _play(Path(folder))
+
+
+def _play(folder: Path) -> int:
+    os.environ["LEASEHOLD_URL"] = f"sqlite:///{folder}/demo.db"
+    from leasehold.surfaces.cli.demo_stage import stage
+    from leasehold.surfaces.cli.demo_tasks import app
+
+    with app, stage(app, folder) as play:
+        play.scene("Leasehold: jobs in your database, leases on them, nothing else to run")
+        play.tell(f"database: {app.store.label}")
+        pids = (play.start_worker(), play.start_worker())
+        play.claim(play.workers_are_up(2), f"two workers are up: processes {pids[0]} and {pids[1]}")
+        if not play.broken:
+            _work_and_retries(play)
+            _a_lane_that_halts(play, folder)
+            _a_worker_that_dies(play)
+            _the_end(play)
+    return _verdict(play.broken)
+
+
+def _work_and_retries(play: Stage) -> None:
+    from leasehold.surfaces.cli import demo_tasks as tasks
+
+    play.scene("1. Long work, and a service that is down at first")
+    flaky: Any = tasks.fetch_prices.enqueue(shop="example.org")
+    agent: Any = tasks.research.enqueue(question="Who keeps the lease?")
+    done = play.wait(agent, lambda row: row.state == "succeeded")
+    play.claim(done, "the research has run to its end")
+    done = play.wait(flaky, lambda row: row.state == "succeeded")
+    row = flaky.row
+    play.claim(
+        done and row.attempt == 3 and row.failures == 2,
+        f"the flaky call failed {row.failures} times, waited longer each time, and then succeeded",
+    )
+
+
+def _a_lane_that_halts(play: Stage, folder: Path) -> None:
+    from leasehold.surfaces.cli import demo_tasks as tasks
+
+    play.scene("2. A lane: target-1 is visited one page at a time, in order")
+    pages: list[Any] = [tasks.visit.enqueue(target=1, page=page) for page in ("home", "account", "orders")]
+    _, account, orders = pages
+    failed = play.wait(account, lambda row: row.state == "failed")
+    lanes = {lane.lane: lane for lane in play.app.operations.list_lanes()}
+    halted = "target-1" in lanes and lanes["target-1"].id == account.id
+    play.claim(failed and halted, "the lane stands still behind the page that failed")
+    play.why(orders)
+    play.claim(orders.refresh().state == "queued", "the page after it waits")
+    folder.joinpath("logged-in").touch()
+    play.tell("somebody logs in again, and resumes the lane:")
+    play.shows(
+        "lanes resume target-1", str(getattr(play.app.lanes.resume("target-1", actor="demo"), "id", None))
+    )
+    done = play.wait(orders, lambda row: row.state == "succeeded")
+    order = [page.refresh().row.finished_at for page in pages]
+    play.claim(
+        done and None not in order and order == sorted(order), "all three pages were visited, in order"
+    )
+
+
+def _a_worker_that_dies(play: Stage) -> None:
+    from leasehold.surfaces.cli import demo_tasks as tasks
+    from leasehold.surfaces.cli.demo_stage import pid_of
+
+    play.scene(f"3. A worker is killed; its lease of {tasks.LEASE:g} s runs out; another takes the job over")
+    job: Any = tasks.crawl.enqueue(site="example.org")
+    play.wait(job, lambda row: row.state == "running")
+    victim = pid_of(job.row)
+    play.claim(victim is not None and play.kill(victim), f"kill -9 {victim}: the worker is gone")
+    play.why(job)
+    taken = play.wait(job, lambda row: row.attempt == 2 and row.state == "running")
+    heir = pid_of(job.row)
+    play.claim(taken and heir not in (None, victim), f"worker {heir} has taken the job over")
+    done = play.wait(job, lambda row: row.state == "succeeded")
+    events = [entry.event for entry in job.history()]
+    play.claim(done and events.count("lost") == 1, f"it ended well; its history says: {', '.join(events)}")
+
+
+def _the_end(play: Stage) -> None:
+    play.scene("4. SIGTERM: the worker that is left drains and leaves")
+    play.claim(play.drain(), "it left with exit code 0")
+    counts = {state.value: count for state, count in play.app.count().items() if count}
+    play.claim(counts == {"succeeded": 6}, f"in the database: {counts}")
+
+
+def _verdict(broken: list[str]) -> int:
+    if broken:
+        print(f"\nThe demo did not go as told: {len(broken)} claim(s) did not come true.")
+        return Exit.JOB_FAILED
+    print("\nThat was all of it: one file, two processes. The folder is gone again. Next: docs/quickstart.md")
+    return Exit.OK

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import typer
+from typer.main import get_command
 
 from leasehold.domain.errors import LeaseholdError
 from leasehold.surfaces.cli import database, demo, doctor, jobs, queues, steer, work
@@ -23,14 +24,20 @@ Exit codes: 0 ok · 1 the job failed · 2 usage · 3 not found · 4 refused in t
 # Plain help: drawing it with rich would double the time it takes.
 cli = typer.Typer(
     name="leasehold",
-    help=_HELP,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for module in (work, demo, jobs, steer, queues, database, doctor):
     module.add_to(cli)
+
+
+@cli.callback(invoke_without_command=True, help=_HELP)
+def top(context: typer.Context) -> int:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        return Exit.USAGE
+    return Exit.OK
 
 
 @cli.command()
@@ -46,13 +53,12 @@ def run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         # A command may return its code; nothing means 0.
-        code = cli(args=list(arguments), prog_name="leasehold", standalone_mode=False)
+        code = get_command(cli)(args=list(arguments), prog_name="leasehold", standalone_mode=False)
         sys.stdout.flush()
         return int(code or Exit.OK)
     except LeaseholdError as error:
         return tell(error, as_json)
     except typer.TyperException as error:
-        # Without any argument the help was asked for.
         return tell_usage(error.format_message(), as_json)
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)

@@ -1,7 +1,202 @@
-"""Stub."""
+"""`queues`, `kinds`, `lanes`, `workers`: the shape of the work, and the switches on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from leasehold.domain.errors import InvalidInput
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import open_app
+
+if TYPE_CHECKING:
+    from leasehold.app import Pausable
+
+Name = Annotated[str, typer.Argument(metavar="NAME")]
+For = Annotated[
+    str | None, typer.Option("--for", help="Resume by itself after this long.", metavar="DURATION")
+]
+Reason = Annotated[str | None, typer.Option(help="Shown to whoever asks why.", metavar="TEXT")]
+
 
 def add_to(cli: typer.Typer) -> None:
-    pass
+    cli.add_typer(_scope("queues", "Queues: what is in them, who serves them.", list_queues))
+    cli.add_typer(
+        _scope("kinds", "Tasks: the same table; pause and resume one kind everywhere.", list_queues)
+    )
+    lanes = typer.Typer(name="lanes", help="Lanes that are held or stand still.", rich_markup_mode=None)
+    lanes.callback(invoke_without_command=True)(list_lanes)
+    lanes.command("resume")(resume_lane)
+    cli.add_typer(lanes)
+    cli.command("workers")(list_workers)
+
+
+def _scope(name: str, help_: str, list_them: Any) -> typer.Typer:
+    """`queues` and `kinds` differ in one word."""
+    group = typer.Typer(name=name, help=help_, rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(list_them)
+
+    @group.command()
+    def pause(
+        target: Name,
+        for_: For = None,
+        reason: Reason = None,
+        url: options.Url = None,
+        schema: options.Schema = options.DEFAULT_SCHEMA,
+        as_json: options.AsJson = False,
+    ) -> None:
+        """Start no new jobs; running ones go on."""
+        with open_app(url, schema) as app:
+            switch: Pausable = getattr(app, name)
+            paused = switch.pause(target, for_=for_, reason=reason, actor="cli")
+        if as_json:
+            render.emit(paused)
+        else:
+            until = f" until {render.clean(paused.until)}" if paused.until else ""
+            print(f"{paused.scope} {paused.name} is paused{until}")
+
+    @group.command()
+    def resume(
+        target: Name,
+        url: options.Url = None,
+        schema: options.Schema = options.DEFAULT_SCHEMA,
+        as_json: options.AsJson = False,
+    ) -> None:
+        """Start jobs again."""
+        with open_app(url, schema) as app:
+            switch: Pausable = getattr(app, name)
+            was_paused = switch.resume(target)
+        if as_json:
+            render.emit({"name": target, "was_paused": was_paused})
+        else:
+            print(f"{target} is resumed" if was_paused else f"{target} was not paused")
+
+    return group
+
+
+def list_queues(
+    context: typer.Context,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Every queue and task known, its live workers, its pause, and what is in it."""
+    if context.invoked_subcommand is not None:
+        return
+    with open_app(url, schema) as app:
+        rows = app.operations.list_queues()
+        if as_json:
+            for row in rows:
+                render.emit(row)
+            return
+        render.table(
+            ("queue", "task", "workers", "jobs", "paused"),
+            [
+                (
+                    row.queue,
+                    row.kind,
+                    row.workers,
+                    _counts(row.counts),
+                    _pauses(row.queue_pause, row.kind_pause),
+                )
+                for row in rows
+            ],
+            empty=f"no job was ever made in {app.store.label}",
+        )
+
+
+def _counts(counts: dict[Any, int]) -> str:
+    from leasehold.engine.operations import COUNT_CAP
+
+    return ", ".join(f"{n:,}{'+' if n >= COUNT_CAP else ''} {state}" for state, n in counts.items())
+
+
+def _pauses(*pauses: Any) -> str:
+    return "; ".join(_pause(pause) for pause in pauses if pause is not None)
+
+
+def _pause(pause: Any) -> str:
+    by = f" by {pause.paused_by}" if pause.paused_by else ""
+    until = f" until {render.clean(pause.until)}" if pause.until else ""
+    why = f": {pause.reason}" if pause.reason else ""
+    return f"{pause.scope}{by}{until}{why}"
+
+
+def list_lanes(
+    context: typer.Context,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Lanes that are held or stand still, and by which job."""
+    if context.invoked_subcommand is not None:
+        return
+    with open_app(url, schema) as app:
+        lanes = app.operations.list_lanes()
+    if as_json:
+        for lane in lanes:
+            render.emit(lane)
+        return
+    render.table(
+        ("lane", "state", "id", "task", "what"),
+        [
+            (
+                lane.lane,
+                lane.state,
+                lane.id,
+                lane.kind,
+                lane.lease_owner or render.cut(lane.error or lane.reason, 60),
+            )
+            for lane in lanes
+        ],
+        empty="no lane is held",
+    )
+
+
+def resume_lane(
+    lane: Name,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Resume the job that halts the lane."""
+    with open_app(url, schema) as app:
+        job = app.lanes.resume(lane, actor="cli")
+        if job is None:
+            raise InvalidInput("lane", f"nothing halts {lane!r}", "see: leasehold lanes")
+        if as_json:
+            render.emit({"lane": lane, "id": job.id, "state": job.state})
+        else:
+            print(f"{job.id} {job.state}")
+
+
+def list_workers(
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Live workers, as each last told of itself."""
+    with open_app(url, schema) as app:
+        cards = app.operations.list_workers()
+    if as_json:
+        for card in cards:
+            render.emit(card)
+        return
+    render.table(
+        ("worker", "queues", "tasks", "running", "places", "version", "seen", "state"),
+        [
+            (
+                c.owner,
+                ",".join(c.queues),
+                len(c.kinds),
+                c.running,
+                c.concurrency,
+                c.version,
+                render.ago(c.seen_at),
+                "draining" if c.draining else "ok",
+            )
+            for c in cards
+        ],
+        empty="no worker lives",
+    )

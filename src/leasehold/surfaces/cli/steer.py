@@ -1,7 +1,162 @@
-"""Stub."""
+"""`cancel`, `pause`, `resume`, `retry`, `resolve`, `release`: on jobs by id, or on all that a filter finds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from leasehold.domain.errors import InvalidInput, JobError
+from leasehold.domain.states import LIVE, State
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import open_app
+from leasehold.surfaces.cli.problems import Exit, code_of, facts_of, first_line
+
+if TYPE_CHECKING:
+    from leasehold.app import Leasehold
+
+Reason = Annotated[
+    str | None, typer.Option(help="Kept with the job (cancel, pause and resolve).", metavar="TEXT")
+]
+PAGE = 500
+SHOWN = 20
+"""Refusals that are printed one by one; the rest are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    name: str
+    help: str
+    finds: tuple[State, ...]
+    """The states that a filter without --state means. A retry of all that ever succeeded is nobody's wish."""
+    takes_reason: bool = False
+
+
+_LIVE = tuple(state for state in State if state in LIVE)
+VERBS = (
+    Verb("cancel", "Cancel jobs; running ones are asked to stop.", (*_LIVE, State.PAUSED), takes_reason=True),
+    Verb("pause", "Pause jobs; running ones are asked to stop and can be resumed.", _LIVE, takes_reason=True),
+    Verb(
+        "resume",
+        "Let paused, failed or timed-out jobs go on.",
+        (State.PAUSED, State.FAILED, State.TIMED_OUT),
+    ),
+    Verb("retry", "Make a new job like each of these.", (State.FAILED, State.TIMED_OUT)),
+    Verb(
+        "resolve",
+        "Leave failed jobs as they are, and let their lanes go on.",
+        (State.FAILED, State.TIMED_OUT),
+        takes_reason=True,
+    ),
+    Verb("release", "Lift the hold that jobs were enqueued with.", (State.PENDING,)),
+)
+
 
 def add_to(cli: typer.Typer) -> None:
-    pass
+    for verb in VERBS:
+        cli.command(verb.name, help=verb.help)(_command(verb))
+
+
+def _command(verb: Verb) -> Callable[..., int]:
+    def steer(
+        ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Jobs by id.")] = None,
+        state: options.States = None,
+        queue: options.Queue = None,
+        kind: options.Kind = None,
+        lane: options.Lane = None,
+        group: options.Group = None,
+        tag: options.Tag = None,
+        all_: Annotated[bool, typer.Option("--all", help="Every job that the verb is meant for.")] = False,
+        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+        reason: Reason = None,
+        url: options.Url = None,
+        schema: options.Schema = options.DEFAULT_SCHEMA,
+        as_json: options.AsJson = False,
+    ) -> int:
+        given = {"queue": queue, "kind": kind, "lane": lane, "group": group, "tag": tag}
+        filter_ = {name: value for name, value in given.items() if value is not None}
+        if reason is not None and not verb.takes_reason:
+            raise InvalidInput("reason", f"is not kept by {verb.name}", "leave it out")
+        if bool(ids) == bool(filter_ or state or all_):
+            raise InvalidInput(verb.name, "wants jobs", "give ids, or a filter such as --queue, or --all")
+        with open_app(url, schema) as app:
+            wanted = ids or list(_find(app, {**filter_, "state": tuple(state or verb.finds)}))
+            if not ids and not _sure(verb, len(wanted), yes):
+                return Exit.OK
+            return _apply(app, verb, wanted, reason, as_json)
+
+    return steer
+
+
+def _find(app: Leasehold, filter_: dict[str, Any]) -> Iterator[str]:
+    before = None
+    while True:
+        page = app.jobs(**filter_, limit=PAGE, before=before)
+        yield from (job.id for job in page.jobs)
+        before = page.next
+        if before is None:
+            return
+
+
+def _sure(verb: Verb, count: int, yes: bool) -> bool:
+    """Ask the person at the terminal; without one, only --yes will do."""
+    if yes or count == 0:
+        return True
+    if not render.on_terminal():
+        raise InvalidInput(
+            "--yes", f"is needed to {verb.name} {count:,} job(s)", "nobody is here to be asked"
+        )
+    return typer.confirm(f"{verb.name} {count:,} job(s)?", err=True)
+
+
+@dataclass
+class Tally:
+    done: int = 0
+    refused: list[JobError] = field(default_factory=list)
+
+    @property
+    def code(self) -> Exit:
+        return code_of(self.refused[0]) if self.refused else Exit.OK
+
+
+def _apply(app: Leasehold, verb: Verb, ids: list[str], reason: str | None, as_json: bool) -> int:
+    operations = app.operations
+    act: Callable[..., Any] = getattr(operations, verb.name)
+    told = {"reason": reason} if verb.takes_reason else {}
+    tally = Tally()
+    for job_id in _watched(ids, verb):
+        try:
+            job = act(job_id, actor="cli", **told)
+        except JobError as error:
+            tally.refused.append(error)
+            if as_json:
+                render.emit({"id": job_id, "error": facts_of(error)})
+            continue
+        tally.done += 1
+        if as_json:
+            render.emit({"id": job.id, "state": job.state, "stop_requested": job.stop_requested})
+        elif len(ids) == 1:
+            asked = f", {job.stop_requested} asked" if job.stop_requested else ""
+            print(f"{job.id} {job.state}{asked}")
+    if not as_json:
+        _sum_up(verb, tally, len(ids))
+    return tally.code
+
+
+def _watched(ids: list[str], verb: Verb) -> Iterable[str]:
+    """A progress bar for a person who waits for many."""
+    if len(ids) < SHOWN or not sys.stderr.isatty():
+        return ids
+    from rich.progress import track
+
+    return track(ids, description=verb.name, console=render.console(stderr=True))
+
+
+def _sum_up(verb: Verb, tally: Tally, total: int) -> None:
+    for error in tally.refused[:SHOWN]:
+        print(f"error: {render.clean(first_line(str(error)))}", file=sys.stderr)
+    if total != 1:
+        print(f"{verb.name}: {tally.done:,} done, {len(tally.refused):,} refused")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 import os
-import signal
 import sys
-import threading
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +12,6 @@ import typer
 from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import APP_VARIABLE, load_app
-from leasehold.surfaces.cli.logs import set_up_logging
 from leasehold.surfaces.cli.problems import Exit
 
 if TYPE_CHECKING:
@@ -64,6 +59,11 @@ def worker(
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object a line.")] = False,
 ) -> int:
     """Run jobs until SIGTERM or Ctrl-C; a second signal stops the running ones at once."""
+    import asyncio
+    import logging
+
+    from leasehold.surfaces.cli.logs import set_up_logging
+
     set_up_logging(log_level, log_json)
     with load_app(app) as found:
         made = found.worker(
@@ -85,6 +85,9 @@ def worker(
 
 
 async def _serve(worker: Any) -> None:
+    import asyncio
+    import signal
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.request_drain)
@@ -96,6 +99,9 @@ async def _serve(worker: Any) -> None:
 
 def _leave_in_time(code: int) -> None:
     """A thread that hangs, such as an `asyncio.to_thread` of a handler, must not keep the process from ending."""
+
+    import logging
+    import threading
 
     def leave() -> None:
         logging.getLogger("leasehold.worker").warning("a thread hangs: leaving without it")

@@ -6,7 +6,7 @@ ON CONFLICT (scope, name) DO UPDATE SET paused_by = excluded.paused_by, reason =
 RETURNING scope, name, paused_by, reason, paused_at, until;
 
 -- name: resume_scope
-DELETE FROM pause WHERE scope = :scope AND name = :name RETURNING name;
+DELETE FROM pause WHERE scope = :scope AND name = :name RETURNING (until IS NULL OR until > :now) AS was_paused;
 
 -- name: list_pauses
 SELECT scope, name, paused_by, reason, paused_at, until FROM pause

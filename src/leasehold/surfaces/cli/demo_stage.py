@@ -1,0 +1,168 @@
+"""What the demo stands on: a folder, worker processes, a narrator, and claims that are checked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from leasehold.surfaces.cli import render
+from leasehold.surfaces.cli.demo_tasks import FOLDER
+
+if TYPE_CHECKING:
+    from leasehold.app import Leasehold
+
+TASKS = "leasehold.surfaces.cli.demo_tasks:app"
+PATIENCE = 25.0
+LOOK_EVERY = 0.05
+
+
+class Stage:
+    def __init__(self, app: Leasehold, folder: Path) -> None:
+        self.app = app
+        self._folder = folder
+        self._workers: dict[int, subprocess.Popen[str]] = {}
+        self._readers: list[threading.Thread] = []
+        self._console = render.console()
+        self._started = time.monotonic()
+        self.broken: list[str] = []
+        """Claims that did not come true."""
+
+    # -- narrator --------------------------------------------------------------------------------------------------
+    def scene(self, title: str) -> None:
+        self._print(f"\n{title}", "bold")
+
+    def tell(self, text: str) -> None:
+        self._print(f"  {text}")
+
+    def shows(self, command: str, text: str) -> None:
+        """What a command of ours would say now."""
+        self._print(f"  $ leasehold {command}", "dim")
+        self._print(f"    {render.clean(text)}")
+
+    def claim(self, true: bool, text: str) -> None:
+        """Say it only if it is so."""
+        if true:
+            self._print(f"  ✓ {text}", "green")
+        else:
+            self.broken.append(text)
+            self._print(f"  ✗ this did not happen: {text}", "bold red")
+
+    def _print(self, text: str, style: str = "") -> None:
+        from rich.text import Text
+
+        clock = f"{time.monotonic() - self._started:5.1f} s"
+        for line in text.splitlines():
+            blank = not line.strip()
+            self._console.print(Text("" if blank else f"{clock}  {line}", style=style), soft_wrap=True)
+
+    # -- the store ---------------------------------------------------------------------------------------------------
+    def wait(self, job: Any, until: Callable[[Any], bool], patience: float = PATIENCE) -> bool:
+        """Watch a job in the store, telling of each change, until this is so. False: it did not come."""
+        seen: tuple[object, ...] | None = None
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            row = job.refresh().row
+            now = (row.state, row.attempt, row.error)
+            if now != seen:
+                self.tell(_change(row))
+                seen = now
+            if until(row):
+                return True
+            time.sleep(LOOK_EVERY)
+        return False
+
+    def why(self, job: Any) -> None:
+        holds = self.app.operations.explain(job.id)
+        self.shows(f"why {job.id}", "\n    ".join(map(str, holds)))
+
+    # -- workers -----------------------------------------------------------------------------------------------------
+    def start_worker(self) -> int:
+        command = [sys.executable, "-m", "leasehold", "worker", TASKS, "--sweep", "0.5", "--grace", "5"]
+        process = subprocess.Popen(
+            [*command, "--log-level", "warning"],
+            env={**os.environ, FOLDER: str(self._folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # Ctrl-C is ours to hear; the workers are told by us.
+            start_new_session=True,
+        )
+        self._workers[process.pid] = process
+        reader = threading.Thread(target=self._repeat, args=(process.stdout,), daemon=True)
+        reader.start()
+        self._readers.append(reader)
+        return process.pid
+
+    def workers_are_up(self, count: int) -> bool:
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and all(p.poll() is None for p in self._workers.values()):
+            if len(self.app.operations.list_workers()) >= count:
+                return True
+            time.sleep(LOOK_EVERY)
+        return False
+
+    def kill(self, pid: int) -> bool:
+        """SIGKILL: no last words, no clean-up."""
+        process = self._workers.pop(pid, None)
+        if process is None:
+            return False
+        process.kill()
+        return process.wait() == -signal.SIGKILL
+
+    def drain(self) -> bool:
+        """SIGTERM: the workers finish what they run and leave."""
+        for process in self._workers.values():
+            process.terminate()
+        codes = []
+        for process in self._workers.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                codes.append(process.wait(15))
+        return codes == [0] * len(self._workers)
+
+    def strike(self) -> None:
+        """Whatever happened: no process stays."""
+        for process in self._workers.values():
+            process.kill()
+            process.wait()
+        for reader in self._readers:
+            reader.join(2)
+
+    def _repeat(self, lines: IO[str]) -> None:
+        """What the workers say, between the narrator's lines."""
+        with lines:
+            for line in lines:
+                self._print(f"      {render.clean(line.rstrip())}", "dim")
+
+
+def _change(row: Any) -> str:
+    told = f"{row.kind}: {row.state.value}"
+    if row.state == "running":
+        told += f" on worker {pid_of(row)}, attempt {row.attempt}"
+    if row.error and row.state in ("queued", "failed"):
+        told += f" ({render.cut(row.error, 70)})"
+    if row.state == "succeeded":
+        told += f" with {row.result}"
+    return told
+
+
+def pid_of(row: Any) -> int | None:
+    """An owner's name is host:pid:chance."""
+    return None if row.lease_owner is None else int(row.lease_owner.rsplit(":", 2)[1])
+
+
+@contextlib.contextmanager
+def stage(app: Leasehold, folder: Path) -> Iterator[Stage]:
+    made = Stage(app, folder)
+    try:
+        yield made
+    finally:
+        made.strike()

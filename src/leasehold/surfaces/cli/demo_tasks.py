@@ -1,0 +1,86 @@
+"""The tasks of `leasehold demo`: small stand-ins for long work. Workers run them in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from leasehold.app import Leasehold
+from leasehold.domain.signals import Fail
+
+FOLDER = "LEASEHOLD_DEMO_FOLDER"
+LEASE = 3.0
+"""Seconds. Short, so that nobody waits long for a dead worker's job; 30 is the default."""
+
+app = Leasehold()
+
+
+@app.lifespan
+async def leave_with_the_demo() -> AsyncIterator[None]:
+    """Should the demo itself be killed, its workers must not stay behind."""
+    parent = os.getppid()
+
+    async def watch() -> None:
+        while os.getppid() == parent:
+            await asyncio.sleep(0.5)
+        os._exit(1)
+
+    task = asyncio.create_task(watch())
+    yield
+    task.cancel()
+
+
+@app.task
+async def research(question: str) -> dict[str, int]:
+    """An agent's run: many small waits for somebody else."""
+    pages = ("overview", "paper", "forum", "archive")
+    for number, page in enumerate(pages, 1):
+        await asyncio.sleep(0.7)
+        say(f"research: read {page} ({number} of {len(pages)})")
+    return {"pages": len(pages), "words": 8412}
+
+
+@app.task
+def fetch_prices(shop: str) -> int:
+    """A service that is down at first."""
+    tries = _count(f"calls-{shop}")
+    if tries < 3:
+        raise ConnectionError(f"{shop} answered 503 (call {tries})")
+    say(f"fetch_prices: {shop} answered call {tries}")
+    return 17
+
+
+@app.task(lane="target-{target}")
+async def visit(target: int, page: str) -> str:
+    """One at a time and in order for each target; a failure halts the lane."""
+    await asyncio.sleep(0.3)
+    if page == "account" and not _folder().joinpath("logged-in").exists():
+        raise Fail("the login has expired")
+    say(f"visit: target {target}, {page}")
+    return page
+
+
+@app.task(lease=LEASE)
+async def crawl(site: str) -> int:
+    """The job whose worker is killed."""
+    for page in range(1, 6):
+        await asyncio.sleep(0.5)
+        say(f"crawl: {site}, page {page} of 5")
+    return 5
+
+
+def say(text: str) -> None:
+    print(f"worker {os.getpid()} │ {text}", flush=True)
+
+
+def _folder() -> Path:
+    return Path(os.environ[FOLDER])
+
+
+def _count(name: str) -> int:
+    """How often this was called, by any process."""
+    with _folder().joinpath(name).open("a+") as file:
+        file.write("x")
+        return file.tell()
