@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from leasehold.domain.errors import InvalidInput
 from leasehold.stores.contract import Store
 from leasehold.stores.database import Clock
+from leasehold.stores.names import checked_schema
 
 DEFAULT_URL = "sqlite:///leasehold.db"
 
@@ -21,6 +22,8 @@ def open_store(
     url: str, *, schema: str = "leasehold", clock: Clock | None = None, pooler: bool = False
 ) -> Store:
     """Open the store behind a URL: sqlite:///file.db, sqlite:////absolute/file.db or postgresql://…"""
+    # Asked of both stores: a name that only SQLite would let pass is found out in production.
+    checked_schema(schema)
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
         from leasehold.stores.sqlite.jobs import SqliteStore

@@ -92,9 +92,8 @@ class OperateVerbs(Verbs):
         return self._database.transact(work)
 
     def resume_scope(self, scope: Scope, name: str) -> bool:
-        return bool(
-            self._database.transact(lambda session: session.rows("resume_scope", scope=scope, name=name))
-        )
+        rows = self._database.single(lambda session: session.rows("resume_scope", scope=scope, name=name))
+        return any(row["was_paused"] for row in rows)
 
     def list_pauses(self) -> list[Pause]:
         return self._database.read(_pauses)

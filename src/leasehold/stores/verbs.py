@@ -73,11 +73,7 @@ def write(session: Session, moves: Sequence[Move], now: datetime) -> None:
                 schema=move.asks.schema,
             )
     # Watchers want to hear of endings, questions and stops; claims and adoptions would only wake them for nothing.
-    told = [
-        m
-        for m in changed
-        if m.job.state is not State.RUNNING or m.job.stop_requested != m.before.stop_requested
-    ]
+    told = [move for move in moves if _concerns_watchers(move)]
     groups = sorted({move.job.group_name for move in told if move.job.group_name is not None})
     if groups:
         session.run("bump_groups", names=groups)

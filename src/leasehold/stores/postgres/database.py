@@ -22,6 +22,7 @@ from leasehold.domain.errors import (
     InvalidInput,
 )
 from leasehold.stores.database import Clock, Records, Row, SystemClock
+from leasehold.stores.names import checked_schema
 from leasehold.stores.statements import PARAMETER, read_statements
 
 try:
@@ -39,24 +40,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OLDEST = 150000
-SCHEMA_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 CONNECT_SECONDS = 10
 POOL_SECONDS = 15.0
 STATEMENT_SECONDS = 30
 TRIES = 12
 _AGAIN = frozenset({"40001", "40P01", "55P03"})
 _STATEMENTS = read_statements("leasehold.stores.postgres")
-
-
-def checked_schema(name: str) -> str:
-    """A schema name ends up inside statements, so it is a plain lower-case word or it is refused."""
-    if not SCHEMA_NAME.fullmatch(name) or name.startswith("pg_") or name == "information_schema":
-        raise InvalidInput(
-            "schema",
-            f"{name!r} is not a usable schema name",
-            "use lower-case letters, digits and _, starting with a letter, at most 48 characters",
-        )
-    return name
 
 
 class PostgresSession:

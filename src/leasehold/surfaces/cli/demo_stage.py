@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -30,6 +31,7 @@ class Stage:
         self._folder = folder
         self._workers: dict[int, subprocess.Popen[str]] = {}
         self._readers: list[threading.Thread] = []
+        self._seen: dict[str, tuple[object, ...]] = {}
         self._console = render.console()
         self._started = time.monotonic()
         self.broken: list[str] = []
@@ -66,18 +68,25 @@ class Stage:
     # -- the store ---------------------------------------------------------------------------------------------------
     def wait(self, job: Any, until: Callable[[Any], bool], patience: float = PATIENCE) -> bool:
         """Watch a job in the store, telling of each change, until this is so. False: it did not come."""
-        seen: tuple[object, ...] | None = None
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             row = job.refresh().row
             now = (row.state, row.attempt, row.error)
-            if now != seen:
+            if self._seen.get(job.id) != now:
+                self._seen[job.id] = now
                 self.tell(_change(row))
-                seen = now
             if until(row):
                 return True
             time.sleep(LOOK_EVERY)
         return False
+
+    def history(self, job: Any) -> list[str]:
+        """What the store remembers of the job's life; the events, oldest first."""
+        entries = job.history()
+        for entry in entries:
+            told = render.cut(entry.detail, 60)
+            self.tell(f"  history: attempt {entry.attempt}, {entry.event}, now {entry.to_state} ({told})")
+        return [entry.event for entry in entries]
 
     def why(self, job: Any) -> None:
         holds = self.app.operations.explain(job.id)
@@ -129,7 +138,9 @@ class Stage:
         return codes == [0] * len(self._workers)
 
     def strike(self) -> None:
-        """Whatever happened: no process stays."""
+        """Whatever happened: no process stays, and no second Ctrl-C cuts the tidying short."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         for process in self._workers.values():
             process.kill()
             process.wait()
@@ -144,7 +155,7 @@ class Stage:
 
 
 def _change(row: Any) -> str:
-    told = f"{row.kind}: {row.state.value}"
+    told = f"{row.kind}({', '.join(map(str, json.loads(row.args).values()))}): {row.state.value}"
     if row.state == "running":
         told += f" on worker {pid_of(row)}, attempt {row.attempt}"
     if row.error and row.state in ("queued", "failed"):

@@ -62,7 +62,7 @@ def open_unchecked(url: str | None, schema: str) -> Iterator[Operations]:
     import leasehold.app as wiring
     from leasehold.engine.operations import Operations
 
-    app = open_app(url, schema, create=True)
+    app = open_app(url, schema)
     store = wiring.open_store(app.url, schema=schema)  # type: ignore[attr-defined]
     try:
         yield Operations(store)
