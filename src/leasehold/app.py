@@ -7,7 +7,7 @@ import contextlib
 import functools
 import importlib
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
@@ -233,6 +233,18 @@ class Leasehold:
             store, self._store = self._store, None
         if store is not None:
             store.close()
+
+    @contextlib.contextmanager
+    def moved_to(self, url: str, clock: Clock | None = None) -> Iterator[None]:
+        """Work on another store until the block ends. For tests."""
+        before = self.url, self._clock
+        self.close()
+        self.url, self._clock = url, clock
+        try:
+            yield
+        finally:
+            self.close()
+            self.url, self._clock = before
 
     def __enter__(self) -> Leasehold:
         return self

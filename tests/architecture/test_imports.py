@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "app": ("engine", "stores", "runners", "domain"),
     "surfaces": ("app", "engine.operations", "engine.events", "domain"),
     "testing": ("app", "engine", "stores", "domain"),
+    "pytest_plugin": ("testing", "app"),
     "contrib": ("leasehold",),
     "__init__": ("app", "engine", "stores", "runners", "domain"),
     "__main__": ("surfaces.cli",),

@@ -1,0 +1,23 @@
+"""The pytest plugin: `leasehold_sandbox` puts an app on a store of its own for one test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from leasehold.app import Leasehold
+    from leasehold.testing import Sandbox
+
+
+@pytest.fixture
+def leasehold_sandbox(tmp_path: Path) -> Iterator[Callable[[Leasehold], Sandbox]]:
+    """`box = leasehold_sandbox(app)`: see leasehold.testing."""
+    from leasehold.testing import sandbox
+
+    with ExitStack() as stack:
+        yield lambda app: stack.enter_context(sandbox(app, tmp_path))
