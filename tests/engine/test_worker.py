@@ -1,0 +1,377 @@
+"""A worker inside this process, on both stores, by the database's own clock."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from leasehold import (
+    Context,
+    Fail,
+    InvalidInput,
+    Leasehold,
+    Pause,
+    Retry,
+    RetryIn,
+    Snooze,
+    State,
+    SyncContext,
+)
+from tests.backends import Backend
+
+
+@pytest.fixture
+def app(backend: Backend) -> Iterator[Leasehold]:
+    with Leasehold(backend.url, schema=backend.schema) as app:
+        yield app
+
+
+def burst(app: Leasehold, **settings):
+    """Run what is due, and what becomes due by it, to its end."""
+    worker = app.worker(burst=True, keep=None, **settings)
+    asyncio.run(worker.run())
+    return worker
+
+
+async def until(condition, seconds: float = 20.0) -> None:
+    """Wait for a condition, not for a while."""
+    deadline = time.monotonic() + seconds
+    while not await asyncio.to_thread(condition):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.01)
+
+
+def test_async_and_plain_functions_run_and_give_back_their_results(app):
+    threads = set()
+
+    @app.task
+    async def double(n: int) -> int:
+        threads.add(threading.current_thread())
+        return 2 * n
+
+    @app.task
+    def triple(n: int) -> int:
+        threads.add(threading.current_thread())
+        return 3 * n
+
+    jobs = [double.enqueue(n) for n in range(30)] + [triple.enqueue(n) for n in range(30)]
+    burst(app)
+    assert [job.result(timeout=0) for job in jobs] == [2 * n for n in range(30)] + [3 * n for n in range(30)]
+    assert len(threads) > 1
+
+
+def test_a_handler_learns_about_its_own_run(app):
+    seen = {}
+
+    @app.task(lane="l", queue="q")
+    async def look(ctx: Context) -> None:
+        seen.update(
+            id=ctx.job_id, attempt=ctx.attempt, token=ctx.lease_token, lane=ctx.lane, stop=ctx.stop_requested
+        )
+
+    job = look.using(group="g").enqueue()
+    burst(app, queues="q")
+    assert seen == {"id": job.id, "attempt": 1, "token": 1, "lane": "l", "stop": False}
+
+
+def test_a_failing_job_is_tried_again_and_keeps_its_last_error(app):
+    tries = []
+
+    @app.task(retry=Retry(max_attempts=3, backoff=0))
+    def flaky() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ConnectionError(f"try {len(tries)}")
+        return "at last"
+
+    job = flaky.enqueue()
+    burst(app)
+    assert job.result(timeout=0) == "at last"
+    assert (job.row.attempt, job.row.failures) == (3, 2)
+    assert job.error.startswith("ConnectionError: try 2")
+    assert "in flaky" in job.error
+
+
+def test_an_exception_that_is_never_retried_fails_at_once(app):
+    @app.task(retry=Retry(max_attempts=5, backoff=0, never=(ValueError,)))
+    def strict() -> None:
+        raise ValueError("no")
+
+    @app.task(retry=Retry(max_attempts=5, backoff=0, on=(TimeoutError,)))
+    def picky() -> None:
+        raise KeyError("k")
+
+    jobs = [strict.enqueue(), picky.enqueue()]
+    burst(app)
+    assert [(job.refresh().state, job.attempt) for job in jobs] == [(State.FAILED, 1)] * 2
+
+
+@pytest.mark.parametrize(
+    ("signal", "state", "reason"),
+    [
+        (Snooze(3600), State.QUEUED, None),
+        (RetryIn("1h", "busy"), State.QUEUED, None),
+        (Pause("look at this"), State.PAUSED, "look at this"),
+        (Fail("never"), State.FAILED, None),
+    ],
+)
+def test_a_handler_may_say_what_shall_become_of_it(app, signal, state, reason):
+    @app.task
+    async def speak() -> None:
+        raise signal
+
+    job = speak.enqueue()
+    burst(app)
+    assert (job.refresh().state, job.reason) == (state, reason)
+    assert job.row.failures == (1 if state is State.FAILED else 0)
+
+
+def test_arguments_that_no_longer_fit_fail_without_a_retry_and_resume_with_new_ones(app):
+    @app.task
+    def work(a: int) -> int:
+        return a
+
+    job = work.enqueue(1)
+
+    other = Leasehold(app.url, schema=app._schema)
+
+    @other.task(name="work")
+    def newer(b: int) -> int:
+        return b
+
+    burst(other)
+    assert job.refresh().state is State.FAILED
+    assert "no longer fit" in job.error
+    other.get(job.id).resume(args={"b": 7})
+    burst(other)
+    assert job.refresh().result(timeout=0) == 7
+    other.close()
+
+
+def test_a_result_that_cannot_be_stored_fails_its_own_job_only(app):
+    @app.task
+    async def odd(n: int) -> float:
+        return float("nan") if n == 3 else float(n)
+
+    jobs = [odd.enqueue(n) for n in range(6)]
+    burst(app)
+    states = [job.refresh().state for job in jobs]
+    assert states == [State.SUCCEEDED] * 3 + [State.FAILED] + [State.SUCCEEDED] * 2
+    assert "unstorable result" in jobs[3].error
+
+
+def test_an_attempt_that_takes_too_long_is_stopped_and_timed_out(app):
+    @app.task(timeout=0.2, retry=Retry(max_attempts=1))
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    @app.task(timeout=0.2, retry=Retry(max_attempts=1))
+    def slow_thread(ctx: SyncContext) -> None:
+        ctx.wait(60)
+
+    jobs = [slow.enqueue(), slow_thread.enqueue()]
+    burst(app)
+    assert [job.refresh().state for job in jobs] == [State.TIMED_OUT] * 2
+    assert "longer than 0.2 s" in jobs[0].error
+
+
+def test_a_deadline_ends_the_whole_job(app):
+    @app.task(deadline=0.3, retry=Retry(max_attempts=9, backoff=0))
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    job = slow.enqueue()
+    burst(app)
+    assert job.refresh().state is State.TIMED_OUT
+
+
+def test_a_job_whose_time_is_over_comes_to_rest_though_nobody_runs_it(app):
+    @app.task(start_by=0.05)
+    def late() -> None: ...
+
+    @app.task(deadline=0.05)
+    def later() -> None: ...
+
+    jobs = [late.using(queue="nobody").enqueue(), later.using(queue="nobody").enqueue()]
+
+    async def run() -> None:
+        async with app.worker(sweep=0.05):
+            await until(lambda: all(job.refresh().state not in (State.QUEUED,) for job in jobs))
+
+    asyncio.run(run())
+    assert [job.state for job in jobs] == [State.CANCELLED, State.TIMED_OUT]
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause"])
+def test_a_stop_reaches_a_running_job_with_the_next_heartbeat(app, verb):
+    @app.task(lease=0.9)
+    async def long() -> None:
+        await asyncio.sleep(60)
+
+    @app.task(lease=0.9)
+    def long_thread(ctx: SyncContext) -> None:
+        ctx.wait(60)
+
+    async def run() -> list:
+        jobs = [await long.aenqueue(), await long_thread.aenqueue()]
+        async with app.worker():
+            await until(lambda: all(job.refresh().state is State.RUNNING for job in jobs))
+            for job in jobs:
+                await asyncio.to_thread(getattr(job, verb), "enough")
+            await until(lambda: all(job.refresh().state is not State.RUNNING for job in jobs))
+        return jobs
+
+    jobs = asyncio.run(run())
+    expected = State.CANCELLED if verb == "cancel" else State.PAUSED
+    assert [(job.state, job.reason) for job in jobs] == [(expected, "enough")] * 2
+    assert [job.row.failures for job in jobs] == [0, 0]
+
+
+def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(app):
+    @app.task(lease=0.6)
+    async def rude() -> str:
+        time.sleep(2)
+        return "done"
+
+    job = rude.enqueue()
+    burst(app, sweep=0.1)
+    assert job.result(timeout=0) == "done"
+    assert (job.row.attempt, job.row.crashes) == (1, 0)
+
+
+def test_the_worker_takes_no_more_than_it_can_start(app):
+    running, most = set(), []
+
+    @app.task
+    async def work(n: int) -> None:
+        running.add(n)
+        most.append(len(running))
+        await asyncio.sleep(0.01)
+        running.discard(n)
+
+    work.enqueue_many([{"n": n} for n in range(40)])
+    burst(app, concurrency=4)
+    assert max(most) == 4
+    assert app.count()[State.SUCCEEDED] == 40
+
+
+def test_queues_are_served_in_turn_or_in_order(app):
+    order = []
+
+    @app.task
+    async def work(queue: str) -> None:
+        order.append(queue)
+
+    for queue in ("a", "b"):
+        work.using(queue=queue).enqueue_many([{"queue": queue} for _ in range(6)])
+    burst(app, queues="a,b", strict=True, concurrency=1)
+    assert order == ["a"] * 6 + ["b"] * 6
+    order.clear()
+    for queue in ("a", "b"):
+        work.using(queue=queue).enqueue_many([{"queue": queue} for _ in range(6)])
+    burst(app, queues="a,b", concurrency=1)
+    assert set(order[:4]) == {"a", "b"}
+
+
+def test_a_kind_without_a_handler_here_stays_queued_for_another_worker(app):
+    @app.task
+    def known() -> None: ...
+
+    other = Leasehold(app.url, schema=app._schema)
+
+    @other.task
+    def unknown() -> None: ...
+
+    job = unknown.enqueue()
+    known.enqueue()
+    burst(app)
+    assert (job.refresh().state, job.attempt) == (State.QUEUED, 0)
+    burst(other)
+    assert job.refresh().state is State.SUCCEEDED
+    other.close()
+
+
+def test_resources_of_the_lifespan_reach_the_handlers_and_are_closed(app):
+    events = []
+
+    @app.lifespan
+    async def resources():
+        events.append("open")
+        yield {"client": "c"}
+        events.append("close")
+
+    @app.task
+    async def use(ctx: Context) -> str:
+        return ctx.resources["client"]
+
+    job = use.enqueue()
+    burst(app)
+    assert job.result(timeout=0) == "c"
+    assert events == ["open", "close"]
+
+
+def test_work_that_comes_later_wakes_an_idle_worker(app):
+    @app.task
+    async def quick() -> float:
+        return time.time()
+
+    async def run() -> list[float]:
+        async with app.worker(poll=30.0):
+            await until(lambda: len(app.store.list_workers()) == 1)
+            waits = []
+            for _ in range(3):
+                asked = time.time()
+                job = await quick.aenqueue()
+                waits.append(await job.aresult(timeout=10) - asked)
+            return waits
+
+    assert min(asyncio.run(run())) < 5.0, "with a poll of 30 s only a wake-up can be that quick"
+
+
+def test_a_worker_tells_of_itself_while_it_lives(app):
+    @app.task
+    async def work() -> None: ...
+
+    async def run() -> None:
+        async with app.worker(queues="a,b") as worker:
+            await until(lambda: len(app.store.list_workers()) == 1)
+            (card,) = app.store.list_workers()
+            assert (card.owner, card.queues, card.kinds) == (worker.settings.owner, ("a", "b"), ("work",))
+            assert worker.health().ok
+
+    asyncio.run(run())
+    assert app.store.list_workers() == []
+
+
+def test_one_renewal_statement_a_beat_serves_all_leases(app):
+    @app.task(lease=0.9)
+    async def sleep() -> None:
+        await asyncio.sleep(1.5)
+
+    sleep.enqueue_many([{} for _ in range(200)])
+    worker = burst(app, concurrency=200)
+    assert app.count()[State.SUCCEEDED] == 200
+    assert worker.runs.fenced == worker.runs.lost == 0
+    assert worker.keeper.beats <= 12
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"concurrency": -1}, {"concurrency": 0, "threads": 0}, {"queues": ""}, {"grace": "soon"}, {"keep": -1}],
+)
+def test_wrong_settings_of_a_worker_are_refused_by_name(app, settings):
+    @app.task
+    def work() -> None: ...
+
+    with pytest.raises(InvalidInput) as caught:
+        app.worker(**settings)
+    assert caught.value.field in settings
+
+
+def test_a_worker_without_tasks_is_refused(app):
+    with pytest.raises(InvalidInput, match=r"app\.include"):
+        app.worker()
