@@ -69,13 +69,9 @@ class Intake:
                 # Let what was started begin, and what has ended be settled, before more is asked for.
                 await asyncio.sleep(0)
                 continue
-            if self._settings.burst and self._nothing_left():
+            if self._settings.burst and not self._runs.held and not self._changed.is_set():
                 return
             await self._wait()
-
-    def _nothing_left(self) -> bool:
-        """A claim that the database could not answer has not said so."""
-        return not (self.in_trouble or self._runs.held or self._changed.is_set())
 
     def _room(self) -> tuple[int, int]:
         if len(self._runs.settler) >= MOST_UNSETTLED:
@@ -89,7 +85,7 @@ class Intake:
             await asyncio.wait_for(self._changed.wait(), self._settings.poll)
 
     async def _take(self, loop_room: int, thread_room: int) -> bool:
-        """Claim and start. False: there was nothing."""
+        """Claim and start. False: there was nothing. A claim that the database did not answer has not said so."""
         sent_at = time.monotonic()
         try:
             grants = await asyncio.get_running_loop().run_in_executor(
@@ -97,13 +93,13 @@ class Intake:
             )
         except StoreError as error:
             await self._sit_out(error)
-            return False
+            return True
         except Exception as error:
             # A bug, or a database that answers strangely: told each time, but a worker that no longer claims while
             # it looks alive would be worse.
             logger.exception("claim: unexpected error; going on")
             await self._sit_out(error)
-            return False
+            return True
         self.in_trouble = False
         for grant in grants:
             if self._draining:

@@ -6,6 +6,7 @@ import logging
 import random
 from datetime import datetime
 
+from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Sighting
 from leasehold.engine.service import Service
 from leasehold.stores.contract import Reaped, Store
@@ -30,7 +31,12 @@ class Reaper:
         self._service.stop()
 
     def _beat(self) -> float:
-        self.sweep()
+        try:
+            self.sweep()
+        except StoreError:
+            # While the database takes no writes nobody can renew: what was seen before says nothing about the owners.
+            self._seen.clear()
+            raise
         return self._sweep * random.uniform(0.9, 1.1)
 
     def sweep(self) -> list[Reaped]:

@@ -11,7 +11,7 @@ from leasehold.domain.job import Grant, Renewal
 from leasehold.domain.outcome import Asked, Failure, Outcome, Success
 from leasehold.domain.payload import check_text
 from leasehold.domain.settle import settle as decide
-from leasehold.domain.states import Flag
+from leasehold.domain.states import Flag, State
 from leasehold.stores.contract import Ending, Settled
 from leasehold.stores.database import Records, Session
 from leasehold.stores.verbs import Verbs, batches, lock, write
@@ -21,13 +21,17 @@ class SettleVerbs(Verbs):
     def renew(self, leases: Mapping[str, int]) -> list[Renewal]:
         if not leases:
             return []
-        records = Records([{"id": job_id, "token": leases[job_id]} for job_id in sorted(leases)])
+        # Token 0 stands on rows that nobody ever held.
+        held = [{"id": job_id, "token": leases[job_id]} for job_id in sorted(leases) if leases[job_id] > 0]
+        records = Records(held)
         rows = self._database.single(lambda session: session.tuples("renew", leases=records))
         return [Renewal(job_id, Flag(flag) if flag else None) for job_id, flag in rows]
 
     def settle(self, endings: Sequence[Ending]) -> Settled:
         # A job may stand here twice: lost, claimed again, and both runs ended. Only the latest lease can be held.
         latest = {ending.id: ending for ending in sorted(endings, key=lambda ending: ending.token)}
+        never_held = {job_id for job_id, ending in latest.items() if ending.token < 1}
+        latest = {job_id: ending for job_id, ending in latest.items() if job_id not in never_held}
         screened = {job_id: _screened(ending) for job_id, ending in latest.items()}
         unstorable = {job_id for job_id, ending in latest.items() if screened[job_id] is not ending}
         plain = sorted((e for e in screened.values() if isinstance(e.outcome, Success)), key=lambda e: e.id)
@@ -41,7 +45,7 @@ class SettleVerbs(Verbs):
             done |= self._settle_decided(batch)
         return Settled(
             accepted=sorted(done),
-            fenced=sorted(screened.keys() - done),
+            fenced=sorted((screened.keys() - done) | never_held),
             unstorable=sorted(unstorable & done),
         )
 
@@ -104,7 +108,7 @@ class SettleVerbs(Verbs):
             moves = []
             for job in jobs.values():
                 token, outcome = wanted[job.id]
-                if job.lease_token == token and now is not None:
+                if job.lease_token == token and job.state is State.RUNNING and now is not None:
                     moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
             if now is not None:
                 write(session, moves, now)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import typer
 from typer.main import get_command
@@ -48,12 +50,17 @@ def version() -> None:
     print(VERSION)
 
 
+@functools.cache
+def _command() -> Callable[..., Any]:
+    return get_command(cli)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     as_json = "--json" in arguments
     try:
         # A command may return its code; nothing means 0.
-        code = get_command(cli)(args=list(arguments), prog_name="leasehold", standalone_mode=False)
+        code = _command()(args=list(arguments), prog_name="leasehold", standalone_mode=False)
         sys.stdout.flush()
         return int(code or Exit.OK)
     except LeaseholdError as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
+from leasehold.surfaces.cli.problems import Exit
 
 if TYPE_CHECKING:
     from leasehold.app import Pausable
@@ -159,16 +160,17 @@ def resume_lane(
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
-) -> None:
-    """Resume the job that halts the lane."""
+) -> int:
+    """Resume the job that halts the lane. Exit code 4: nothing halts it."""
     with open_app(url, schema) as app:
-        job = app.lanes.resume(lane, actor="cli")
-        if job is None:
-            raise InvalidInput("lane", f"nothing halts {lane!r}", "see: leasehold lanes")
-        if as_json:
-            render.emit({"lane": lane, "id": job.id, "state": job.state})
-        else:
-            print(f"{job.id} {job.state}")
+        job = app.operations.resume_lane(lane, actor="cli")
+    if as_json:
+        render.emit({"lane": lane, "id": job and job.id, "state": job and job.state})
+    elif job is not None:
+        print(f"{job.id} {job.state}")
+    else:
+        print(f"error: nothing halts lane {lane!r}", file=sys.stderr)
+    return Exit.REFUSED if job is None else Exit.OK
 
 
 def list_workers(

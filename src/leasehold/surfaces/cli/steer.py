@@ -62,7 +62,7 @@ def add_to(cli: typer.Typer) -> None:
 
 def _command(verb: Verb) -> Callable[..., int]:
     def steer(
-        ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Jobs by id.")] = None,
+        ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Jobs by id.")] = None,
         state: options.States = None,
         queue: options.Queue = None,
         kind: options.Kind = None,

@@ -6,7 +6,7 @@ ON CONFLICT (scope, name) DO UPDATE SET paused_by = excluded.paused_by, reason =
 RETURNING scope, name, paused_by, reason, paused_at, until;
 
 -- name: resume_scope
-DELETE FROM leasehold.pause WHERE scope = :scope AND name = :name RETURNING (until IS NULL OR until > :now) AS was_paused;
+DELETE FROM leasehold.pause WHERE scope = :scope AND name = :name RETURNING coalesce(until > :now, true) AS was_paused;
 
 -- name: list_pauses
 SELECT scope, name, paused_by, reason, paused_at, until FROM leasehold.pause
@@ -16,9 +16,9 @@ WHERE until IS NULL OR until > :now ORDER BY scope, name;
 SELECT 1 AS yes FROM leasehold.pause WHERE scope = 'kind' AND name = :kind AND (until IS NULL OR until > :now);
 
 -- name: find_halter
--- The job that stands in the way of its lane, if one does.
+-- The job that stands in the way of its lane, if one does; one that can be resumed before one that waits for an answer.
 SELECT id FROM leasehold.job WHERE lane = :lane AND lane IS NOT NULL
-    AND (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane)) ORDER BY id LIMIT 1;
+    AND (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane)) ORDER BY state = 'waiting', id LIMIT 1;
 
 -- name: answer_question
 UPDATE leasehold.question SET answer = :answer::json, closed_at = :now

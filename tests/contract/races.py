@@ -1,0 +1,205 @@
+"""Two verbs at once, in an order that the test chooses.
+
+The first verb is stopped after all its writes and before its commit; the second is started meanwhile, and either
+gets through (it passes over locked rows) or waits for the first; then the first commits. Nothing is left to chance
+and nothing waits for a while: on PostgreSQL a trigger holds the first transaction back by an advisory lock and
+pg_locks tells who waits; on SQLite the connection of the first store stands still before COMMIT and that of the
+second tells when it asks for the write lock.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import pytest
+
+from leasehold.stores.contract import Store
+from leasehold.testing import ManualClock
+from tests.backends import Backend, put
+
+PATIENCE = 20.0
+LOOK_EVERY = 0.002
+_ADVISORY = 470_001
+
+Verb = Callable[[], Any]
+
+
+class Referee(Protocol):
+    """Stops the first store before its commit, and knows when another one waits for it."""
+
+    def stopped(self, job_id: str, at_write: bool) -> Any: ...
+
+    def has_arrived(self) -> bool: ...
+
+    def is_waiting(self) -> bool: ...
+
+
+class Race:
+    """`one` is the store whose verb is stopped, `two` and `three` are those of other processes."""
+
+    def __init__(self, one: Store, two: Store, three: Store, referee: Referee) -> None:
+        self.one, self.two, self.three = one, two, three
+        self._referee = referee
+        self._threads = ThreadPoolExecutor(4)
+
+    def run(self, job_id: str, first: Verb, second: Verb, *, at_write: bool = False) -> tuple[Any, Any]:
+        """`first` writes; `second` comes; `first` commits. An error is an answer too."""
+        with self.before_commit(job_id, first, at_write=at_write) as answer:
+            other = self.meanwhile(second)
+        return _answer(answer), _answer(other)
+
+    @contextmanager
+    def before_commit(self, job_id: str, first: Verb, *, at_write: bool = False) -> Iterator[Future[Any]]:
+        """Inside the block `first` has written `job_id` and not committed. `at_write`: it is stopped at the write of
+        the row itself, for a transaction that will be rolled back."""
+        with self._referee.stopped(job_id, at_write):
+            answer = self._threads.submit(first)
+            self._until(lambda: self._referee.has_arrived() or answer.done(), "the first verb never wrote")
+            assert not answer.done(), f"the first verb was not held back: {_answer(answer)!r}"
+            yield answer
+        wait([answer], PATIENCE)
+
+    def meanwhile(self, verb: Verb) -> Future[Any]:
+        """Start a verb of another store: on return it is done, or it waits for the first."""
+        answer = self._threads.submit(verb)
+        self._until(lambda: answer.done() or self._referee.is_waiting(), "neither done nor waiting")
+        return answer
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True)
+
+    def _until(self, condition: Callable[[], bool], complaint: str) -> None:
+        pause = threading.Event()
+        for _ in range(int(PATIENCE / LOOK_EVERY)):
+            if condition():
+                return
+            pause.wait(LOOK_EVERY)
+        raise AssertionError(complaint)
+
+
+def _answer(future: Future[Any]) -> Any:
+    error = future.exception(PATIENCE)
+    return error if error is not None else future.result()
+
+
+@contextmanager
+def open_race(backend: Backend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Race]:
+    if backend.name == "sqlite":
+        gates = [_Gate(), _Gate(), _Gate()]
+        stores = [_open_gated(backend, clock, gate, monkeypatch) for gate in gates]
+        referee: Referee = SqliteReferee(gates)
+    else:
+        stores = [backend.open(clock) for _ in range(3)]
+        referee = PostgresReferee(backend)
+    for store in stores:
+        # So that no store has to make a gate in the middle of a race.
+        store.cancel(put(store).id)
+    race = Race(*stores, referee)
+    try:
+        yield race
+    finally:
+        race.close()
+        if isinstance(referee, PostgresReferee):
+            referee.close()
+
+
+# -- PostgreSQL --------------------------------------------------------------------------------------------------------
+
+
+class PostgresReferee:
+    def __init__(self, backend: Backend) -> None:
+        import psycopg
+
+        self._backend = backend
+        self._connection = psycopg.connect(backend.url, autocommit=True)
+
+    @contextmanager
+    def stopped(self, job_id: str, at_write: bool) -> Iterator[None]:
+        when = "NOT DEFERRABLE" if at_write else "DEFERRABLE INITIALLY DEFERRED"
+        self._run(
+            f"""CREATE OR REPLACE FUNCTION leasehold.stand_still() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN PERFORM pg_advisory_xact_lock_shared({_ADVISORY}); RETURN NULL; END $$;
+            CREATE CONSTRAINT TRIGGER stand_still AFTER INSERT OR UPDATE ON leasehold.job {when}
+            FOR EACH ROW WHEN (NEW.id = '{job_id}') EXECUTE FUNCTION leasehold.stand_still()"""
+        )
+        self._run(f"SELECT pg_advisory_lock({_ADVISORY})")
+        try:
+            yield
+        finally:
+            self._run(f"SELECT pg_advisory_unlock({_ADVISORY})")
+        # Waits for both transactions: the table is theirs until they have ended.
+        self._run("SET lock_timeout = '20s'; DROP TRIGGER stand_still ON leasehold.job")
+
+    def has_arrived(self) -> bool:
+        return self._count("locktype = 'advisory'") > 0
+
+    def is_waiting(self) -> bool:
+        return self._count("locktype <> 'advisory'") > 0
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _count(self, which: str) -> int:
+        found = self._connection.execute(
+            f"SELECT count(*) FROM pg_locks WHERE NOT granted AND {which}".encode()
+        )
+        return int(found.fetchall()[0][0])
+
+    def _run(self, text: str) -> None:
+        self._connection.execute(text.replace("leasehold.", f'"{self._backend.schema}".').encode())
+
+
+# -- SQLite ------------------------------------------------------------------------------------------------------------
+
+
+class _Gate:
+    """What the test and a connection tell each other."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.arrived = threading.Event()
+        self.asked = threading.Event()
+        self.may_go = threading.Event()
+
+
+class SqliteReferee:
+    def __init__(self, gates: list[_Gate]) -> None:
+        self._first, *self._others = gates
+
+    @contextmanager
+    def stopped(self, job_id: str, at_write: bool) -> Iterator[None]:
+        self._first.closed = True
+        for gate in self._others:
+            gate.asked.clear()
+        try:
+            yield
+        finally:
+            self._first.closed = False
+            self._first.may_go.set()
+
+    def has_arrived(self) -> bool:
+        return self._first.arrived.is_set()
+
+    def is_waiting(self) -> bool:
+        return any(gate.asked.is_set() for gate in self._others)
+
+
+def _open_gated(backend: Backend, clock: ManualClock, gate: _Gate, monkeypatch: pytest.MonkeyPatch) -> Store:
+    class Gated(sqlite3.Connection):
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            if sql == "BEGIN IMMEDIATE":
+                gate.asked.set()
+            if sql in ("COMMIT", "ROLLBACK") and gate.closed:
+                gate.arrived.set()
+                assert gate.may_go.wait(PATIENCE)
+            return super().execute(sql, *values)
+
+    connect = sqlite3.connect
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, factory=Gated, **k))
+        return backend.open(clock)

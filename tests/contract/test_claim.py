@@ -1,0 +1,225 @@
+"""Claim: due jobs, best first, one winner each; what cannot run is passed over."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from leasehold.domain.job import Grant
+from leasehold.domain.outcome import Failure, HandedBack, Success
+from leasehold.domain.retry import Policy
+from leasehold.domain.states import State
+from tests.backends import new_job, put
+from tests.contract.lives import OWNER, claim_ids, claim_one, end, in_state, run
+
+
+def test_a_claimed_job_runs_under_a_new_token_for_the_length_of_its_lease(store, clock):
+    job = put(store, lease_seconds=45.0)
+    clock.advance(3)
+    grant = claim_one(store)
+    after = store.get(job.id)
+    assert (after.state, after.lease_owner, after.lease_token, after.attempt) == (State.RUNNING, OWNER, 1, 1)
+    assert after.lease_expires_at == clock.now() + timedelta(seconds=45)
+    assert after.started_at == after.first_started_at == clock.now()
+    assert (grant.id, grant.token, grant.attempt) == (job.id, 1, 1)
+    assert (after.available_at, after.failures, after.crashes) == (job.available_at, 0, 0)
+
+
+def test_a_grant_carries_what_a_worker_needs(store, clock):
+    job = put(
+        store,
+        kind="mail",
+        queue="q",
+        args='{"a": [1, 2]}',
+        lane="l",
+        group="g",
+        deadline=60.0,
+        trace="00-1",
+        policy=Policy(max_attempts=7),
+        lease_seconds=20.0,
+    )
+    grant = claim_one(store, queue="q")
+    assert grant == Grant(
+        id=job.id,
+        token=1,
+        attempt=1,
+        kind="mail",
+        queue="q",
+        args='{"a": [1, 2]}',
+        lease_seconds=20.0,
+        policy='{"max_attempts": 7}',
+        lane="l",
+        group_name="g",
+        failures=0,
+        crashes=0,
+        stop_requested=None,
+        deadline_at=job.deadline_at,
+        trace="00-1",
+        execution_site=None,
+        execution_name=None,
+        execution_started_at=None,
+    )
+    assert Policy.load(grant.policy) == Policy(max_attempts=7)
+
+
+def test_a_job_is_claimed_once(store, clock, backend):
+    job = put(store)
+    assert claim_ids(store) == [job.id]
+    assert claim_ids(store) == []
+    assert claim_ids(backend.open(clock)) == []
+
+
+def test_every_claim_is_a_new_attempt_under_a_new_token(store, clock):
+    job = put(store)
+    seen = []
+    for _ in range(3):
+        grant = claim_one(store)
+        seen.append((grant.attempt, grant.token))
+        clock.advance(1)
+        end(store, grant, HandedBack())
+    assert seen == [(1, 1), (2, 3), (3, 5)]
+    after = store.get(job.id)
+    assert after.first_started_at == after.created_at
+    assert after.started_at == after.created_at + timedelta(seconds=2)
+
+
+def test_a_grant_tells_how_often_the_job_has_failed(store, clock):
+    put(store, policy=Policy(backoff=0.0))
+    end(store, claim_one(store), Failure("boom"))
+    grant = claim_one(store)
+    assert (grant.failures, grant.crashes, grant.attempt) == (1, 0, 2)
+
+
+def test_no_more_are_claimed_than_asked_for(store):
+    ids = [put(store).id for _ in range(5)]
+    assert claim_ids(store, limit=2) == ids[:2]
+    assert claim_ids(store, limit=0) == []
+    assert claim_ids(store, limit=-1) == []
+    assert claim_ids(store, limit=10) == ids[2:]
+
+
+def test_a_claim_makes_no_history_and_clears_the_reason(store):
+    grant = run(store)
+    end(store, grant, HandedBack("drained"))
+    told = store.history(grant.id)
+    claim_one(store)
+    assert store.get(grant.id).reason is None
+    assert store.history(grant.id) == told
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_order_is_priority_then_due_time_then_arrival(store, clock):
+    jobs = {
+        name: put(store, priority=priority, delay=delay).id
+        for name, priority, delay in [
+            ("low", -100, 0.0),
+            ("late", 0, 2.0),
+            ("early", 0, 1.0),
+            ("early too", 0, 1.0),
+            ("high, late", 100, 3.0),
+            ("high", 99, 0.0),
+        ]
+    }
+    clock.advance(10)
+    wanted = [jobs[name] for name in ("high, late", "high", "early", "early too", "late", "low")]
+    assert claim_ids(store, limit=3) == wanted[:3]
+    assert claim_ids(store, limit=10) == wanted[3:]
+
+
+def test_the_order_holds_across_kinds_and_queues(store, clock):
+    ids = []
+    for number in range(12):
+        clock.advance(1)
+        kind, queue = f"kind-{number % 3}", f"queue-{number % 2}"
+        ids.append(put(store, kind=kind, queue=queue, priority=number // 6).id)
+    found = [grant.id for grant in store.claim(OWNER, ["queue-0", "queue-1"], 8)]
+    assert found == ids[6:] + ids[:2]
+
+
+def test_the_order_of_the_answer_is_the_order_of_the_queue_for_lanes_too(store, clock):
+    ids = []
+    for number in range(6):
+        clock.advance(1)
+        ids.append(put(store, lane=f"lane-{number}", priority=number // 3).id)
+    assert claim_ids(store, limit=5) == ids[3:] + ids[:2]
+
+
+def test_between_lanes_and_plain_jobs_the_higher_priority_goes_first(store):
+    """Only among rows of one priority is the order between the two exact to a batch."""
+    put(store, lane="low", priority=1)
+    high = put(store, lane="high", priority=5).id
+    plain = put(store, priority=3).id
+    put(store, priority=0)
+    assert claim_ids(store, limit=2) == [high, plain]
+
+
+def test_a_plain_job_of_higher_priority_goes_before_the_head_of_a_lane_and_the_other_way_round(store):
+    lane = [put(store, lane=f"lane-{priority}", priority=priority).id for priority in (1, 3)]
+    plain = [put(store, priority=priority).id for priority in (2, 4)]
+    found = [claim_ids(store, limit=1) for _ in range(4)]
+    assert found == [[plain[1]], [lane[1]], [plain[0]], [lane[0]]]
+
+
+def test_jobs_of_one_moment_are_claimed_in_the_order_of_arrival_whatever_their_ids(store):
+    jobs = [new_job() for _ in range(10)]
+    jobs.sort(key=lambda job: job.id, reverse=True)
+    for job in jobs:
+        store.enqueue([job])
+    assert claim_ids(store) == [job.id for job in jobs]
+
+
+def test_many_delayed_jobs_of_a_higher_priority_do_not_stand_in_the_way(store):
+    store.enqueue([new_job(priority=50, delay=100.0) for _ in range(50)])
+    job = put(store)
+    assert claim_ids(store, limit=1) == [job.id]
+
+
+# -- what is passed over -----------------------------------------------------------------------------------------------
+
+
+def test_a_worker_gets_jobs_of_its_queues_only(store):
+    a, b, c = (put(store, queue=queue).id for queue in "abc")
+    assert claim_ids(store, queue="b") == [b]
+    assert sorted(grant.id for grant in store.claim(OWNER, ["a", "c"], 10)) == sorted([a, c])
+    assert store.claim(OWNER, ["nowhere"], 10) == []
+    assert store.claim(OWNER, [], 10) == []
+
+
+def test_a_worker_gets_jobs_of_its_kinds_only(store):
+    a, b, c = (put(store, kind=kind).id for kind in "abc")
+    assert claim_ids(store, kinds=["b"]) == [b]
+    assert claim_ids(store, kinds=[]) == []
+    assert sorted(claim_ids(store, kinds=["a", "c", "unknown"])) == sorted([a, c])
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.QUEUED])
+def test_only_queued_jobs_are_claimed(store, clock, state):
+    job = in_state(store, clock, state)
+    clock.advance(1000)
+    assert claim_ids(store) == []
+    assert store.get(job.id) == job
+
+
+def test_a_job_enqueued_by_another_process_is_claimed_here(store, clock, backend):
+    """The gate of its kind was made there, after this store had looked."""
+    assert claim_ids(store, queue="fresh") == []
+    job = put(backend.open(clock), kind="fresh", queue="fresh")
+    assert claim_ids(store, queue="fresh") == [job.id]
+
+
+def test_lanes_and_plain_jobs_share_the_room_of_a_claim(store):
+    for number in range(3):
+        put(store)
+        put(store, lane=f"lane-{number}")
+    assert len(claim_ids(store, limit=4)) == 4
+    assert len(claim_ids(store, limit=4)) == 2
+
+
+def test_a_succeeded_job_is_never_claimed_again(store, clock):
+    grant = run(store)
+    end(store, grant, Success())
+    clock.advance(10_000)
+    assert claim_ids(store) == []

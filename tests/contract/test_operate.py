@@ -1,0 +1,362 @@
+"""Operate: cancel, pause, finish, resume, resolve, release, answer, retry, each on the row as it stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from leasehold.domain.errors import DuplicateJob, Refused
+from leasehold.domain.outcome import Asked, Failure, Stopped, Success
+from leasehold.domain.retry import Policy
+from leasehold.domain.states import Flag, State
+from leasehold.stores.contract import Filter
+from tests.backends import new_id, new_job, put
+from tests.contract.lives import claim_ids, claim_one, end, in_state, is_fenced, run
+
+RESTING = [State.PAUSED, State.FAILED, State.TIMED_OUT, State.SUCCEEDED, State.CANCELLED]
+AT_REST_BADLY = [State.PAUSED, State.FAILED, State.TIMED_OUT]
+
+# -- cancel, pause, finish ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "state", [State.PENDING, State.QUEUED, State.WAITING, State.PAUSED, State.FAILED, State.TIMED_OUT]
+)
+def test_a_job_that_does_not_run_is_cancelled_at_once(store, clock, state):
+    job = in_state(store, clock, state)
+    clock.advance(5)
+    answer = store.cancel(job.id, "anna", "not needed")
+    assert answer == replace(
+        job,
+        state=State.CANCELLED,
+        finished_at=clock.now(),
+        reason="not needed",
+        held=False,
+        halts_lane=False,
+    )
+    assert store.get(job.id) == answer
+    entry = store.history(job.id)[-1]
+    assert (entry.event, entry.from_state, entry.to_state) == ("cancelled", state.value, "cancelled")
+    assert (entry.actor, entry.detail, entry.at) == ("anna", "not needed", clock.now())
+
+
+@pytest.mark.parametrize("state", [State.PENDING, State.QUEUED, State.WAITING])
+def test_a_job_that_does_not_run_is_paused_at_once(store, clock, state):
+    job = in_state(store, clock, state)
+    answer = store.pause(job.id, "anna", "later")
+    assert answer == replace(job, state=State.PAUSED, reason="later", held=False)
+    assert store.get(job.id) == answer
+    assert answer.finished_at is None, "a pause is no end"
+    assert claim_ids(store) == []
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause", "finish"])
+def test_a_running_job_is_only_asked_to_stop(store, verb):
+    grant = run(store)
+    before = store.get(grant.id)
+    answer = getattr(store, verb)(grant.id, "anna", "enough")
+    assert answer == replace(before, stop_requested=Flag(verb), reason="enough")
+    assert store.get(grant.id) == answer, "above all the token is what it was"
+    entry = store.history(grant.id)[-1]
+    assert (entry.event, entry.actor, entry.detail) == (f"{verb}_requested", "anna", "enough")
+    assert len(store.renew({grant.id: grant.token})) == 1
+
+
+@pytest.mark.parametrize("first", list(Flag))
+@pytest.mark.parametrize("second", list(Flag))
+def test_of_two_stops_the_stronger_wins(store, first, second):
+    grant = run(store)
+    getattr(store, first.value)(grant.id, None, "first")
+    answer = getattr(store, second.value)(grant.id, None, "second")
+    order = [Flag.FINISH, Flag.PAUSE, Flag.CANCEL]
+    assert answer.stop_requested is max(first, second, key=order.index)
+    assert answer.reason == ("second" if order.index(second) >= order.index(first) else "first")
+
+
+def test_a_cancelled_job_never_starts_a_new_run(store, clock):
+    grant = run(store, policy=Policy(backoff=0.0))
+    store.cancel(grant.id)
+    assert end(store, grant, Failure("boom")).state is State.CANCELLED
+    clock.advance(1000)
+    assert claim_ids(store) == []
+
+
+def test_a_stop_without_actor_and_reason_is_fine(store):
+    job = put(store)
+    assert store.cancel(job.id).reason is None
+    entry = store.history(job.id)[-1]
+    assert (entry.actor, entry.detail) == (None, None)
+
+
+# -- resume ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", AT_REST_BADLY)
+def test_a_resumed_job_is_the_same_job_with_a_clean_slate_due_now(store, clock, state):
+    grant = run(store, policy=Policy(max_attempts=2, backoff=0.0))
+    end(store, grant, Failure("boom"))
+    grant = claim_one(store)
+    match state:
+        case State.PAUSED:
+            before = end(store, grant, Stopped(pause=True))
+        case State.FAILED:
+            before = end(store, grant, Failure("boom"))
+        case _:
+            store.finish(grant.id)
+            before = end(store, grant, Failure("boom", final=True))
+    clock.advance(50)
+    answer = store.resume(grant.id, "anna")
+    assert answer == replace(
+        before, state=State.QUEUED, failures=0, crashes=0, finished_at=None, reason=None, halts_lane=False
+    )
+    assert (answer.attempt, answer.lease_token) == (2, 4), "attempt and token go on"
+    entry = store.history(grant.id)[-1]
+    assert (entry.event, entry.actor) == ("resumed", "anna")
+    again = claim_one(store)
+    assert (again.id, again.attempt, again.token) == (grant.id, 3, 5)
+
+
+def test_a_job_paused_in_its_delay_is_due_when_it_is_resumed(store, clock):
+    job = put(store, delay=100.0)
+    store.pause(job.id)
+    assert store.resume(job.id).available_at == clock.now()
+    assert claim_ids(store) == [job.id]
+
+
+def test_a_job_is_resumed_with_new_arguments(store):
+    failed = end(store, run(store), Failure("bad arguments", final=True))
+    assert store.resume(failed.id, args='{"fixed": true}').args == '{"fixed": true}'
+    assert claim_one(store).args == '{"fixed": true}'
+
+
+def test_a_pause_that_was_only_asked_for_is_withdrawn(store):
+    grant = run(store)
+    before = store.get(grant.id)
+    store.pause(grant.id, "anna", "later")
+    assert store.resume(grant.id, "bert") == before
+    assert [entry.event for entry in store.history(grant.id)] == ["pause_requested", "pause_withdrawn"]
+    assert store.renew({grant.id: grant.token})[0].stop_requested is None
+
+
+@pytest.mark.parametrize("verb", ["finish", "cancel"])
+def test_no_other_stop_is_withdrawn(store, verb):
+    grant = run(store)
+    flagged = getattr(store, verb)(grant.id)
+    with pytest.raises(Refused, match="no pause was asked for"):
+        store.resume(grant.id)
+    assert store.get(grant.id) == flagged
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.TIMED_OUT])
+def test_a_resume_is_refused_while_another_job_holds_the_unique_key(store, clock, state):
+    old = in_state(store, clock, state, unique_key="k")
+    holder = put(store, unique_key="k")
+    with pytest.raises(DuplicateJob) as refusal:
+        store.resume(old.id)
+    assert (refusal.value.job_id, refusal.value.unique_key) == (holder.id, "k")
+    assert store.get(old.id) == old
+    store.cancel(holder.id)
+    assert store.resume(old.id).state is State.QUEUED
+
+
+def test_a_paused_job_still_holds_its_key_and_is_resumed(store, clock):
+    old = in_state(store, clock, State.PAUSED, unique_key="k")
+    assert put(store, unique_key="k").id == old.id
+    assert store.resume(old.id).state is State.QUEUED
+
+
+def test_a_job_that_holds_its_key_for_good_is_resumed(store, clock):
+    old = in_state(store, clock, State.FAILED, unique_key="k", unique_for="ever")
+    assert store.resume(old.id).state is State.QUEUED
+
+
+# -- resolve, release --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.TIMED_OUT])
+def test_a_resolved_job_stays_as_it_is_but_for_its_lane(store, clock, state):
+    job = in_state(store, clock, state, lane="l")
+    assert job.halts_lane
+    answer = store.resolve(job.id, "anna", "refunded by hand")
+    assert answer == replace(job, halts_lane=False)
+    entry = store.history(job.id)[-1]
+    assert (entry.event, entry.actor, entry.detail) == ("resolved", "anna", "refunded by hand")
+
+
+def test_a_released_job_is_due_from_its_due_time_on(store, clock):
+    now, later = put(store, hold=True), put(store, hold=True, delay=60.0)
+    clock.advance(10)
+    assert store.release(now.id, "anna").available_at == clock.now()
+    assert store.release(later.id).available_at == later.available_at
+    assert claim_ids(store) == [now.id]
+    clock.advance(50)
+    assert claim_ids(store) == [later.id]
+    assert store.history(now.id)[0].actor == "anna"
+
+
+# -- answer ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_answered_job_is_due_at_once_and_finds_the_answer(store, clock):
+    job = in_state(store, clock, State.WAITING)
+    clock.advance(100)
+    answered = store.answer(job.id, "q", '{"yes":  true}', "anna")
+    assert (answered.state, answered.available_at) == (State.QUEUED, job.available_at)
+    (question,) = store.questions(job.id)
+    assert (question.answer, question.closed_at) == ('{"yes":  true}', clock.now())
+    assert (store.history(job.id)[-1].event, store.history(job.id)[-1].actor) == ("answered", "anna")
+    assert claim_ids(store) == [job.id]
+    assert (answered.failures, answered.crashes) == (0, 0)
+
+
+def test_an_answer_to_a_paused_job_is_kept_and_used_on_resume(store, clock):
+    job = in_state(store, clock, State.PAUSED)
+    assert store.answer(job.id, "q", "true") == job
+    assert store.questions(job.id)[0].answer == "true"
+    assert claim_ids(store) == []
+    store.resume(job.id)
+    assert claim_ids(store) == [job.id]
+    assert store.questions(job.id)[0].answer == "true"
+
+
+def test_a_question_is_answered_once(store, clock):
+    job = in_state(store, clock, State.PAUSED)
+    store.answer(job.id, "q", "1")
+    with pytest.raises(Refused, match="no open question"):
+        store.answer(job.id, "q", "2")
+    assert store.questions(job.id)[0].answer == "1"
+
+
+def test_an_answer_moves_the_version_of_the_group(store, clock):
+    for state in (State.WAITING, State.PAUSED):
+        job = in_state(store, clock, state, group=f"g-{state}")
+        version = store.group(f"g-{state}").version
+        store.answer(job.id, "q", "1")
+        assert store.group(f"g-{state}").version == version + 1, state
+
+
+def test_an_answer_that_is_not_json_is_refused_and_the_question_stays_open(store, clock):
+    job = in_state(store, clock, State.WAITING)
+    with pytest.raises(Exception, match=r"(?i)json"):
+        store.answer(job.id, "q", "not json")
+    assert store.get(job.id) == job
+    assert store.questions(job.id)[0].closed_at is None
+
+
+def test_questions_are_listed_in_the_order_they_were_asked(store, clock):
+    grant = run(store)
+    end(store, grant, Asked("b", "First?", '{"type": "string"}'))
+    store.answer(grant.id, "b", '"x"')
+    clock.advance(1)
+    end(store, claim_one(store), Asked("a", "Second?"))
+    asked = store.questions(grant.id)
+    assert [(one.key, one.text, one.schema) for one in asked] == [
+        ("b", "First?", '{"type": "string"}'),
+        ("a", "Second?", None),
+    ]
+
+
+# -- retry -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", RESTING)
+def test_a_retry_makes_a_new_job_and_leaves_the_old_one_as_it_is(store, clock, state):
+    old = in_state(
+        store,
+        clock,
+        state,
+        kind="mail",
+        args='{"a": 1}',
+        queue="q",
+        priority=3,
+        group="g",
+        tags=("t",),
+        lease_seconds=12.0,
+        policy=Policy(max_attempts=5),
+        deadline=600.0,
+        trace="00-1",
+    )
+    clock.advance(1000)
+    new = store.retry(old.id, new_id(), "anna")
+    assert store.get(old.id) == old
+    assert (new.state, new.retry_of, new.attempt, new.lease_token) == (State.QUEUED, old.id, 0, 0)
+    assert (new.kind, new.args, new.queue, new.priority) == ("mail", '{"a": 1}', "q", 3)
+    assert (new.group_name, new.tags, new.lease_seconds) == ("g", ("t",), 12.0)
+    assert (new.policy, new.trace) == (old.policy, "00-1")
+    assert (new.result, new.error, new.finished_at, new.settled_by) == (None, None, None, None)
+    assert new.created_at == new.available_at == clock.now()
+    assert new.deadline_at == clock.now() + timedelta(seconds=600), "a new job has the whole time again"
+    assert store.get(new.id) == new
+    entry = store.history(old.id)[-1]
+    assert (entry.event, entry.actor, entry.detail) == ("retried", "anna", new.id)
+    assert sorted(job.id for job in store.list_jobs(Filter(tag="t")).jobs) == sorted([old.id, new.id])
+
+
+def test_a_retry_repeated_after_a_lost_reply_makes_no_second_job(store, clock):
+    old = in_state(store, clock, State.FAILED)
+    new = new_id()
+    first = store.retry(old.id, new)
+    assert store.retry(old.id, new) == first
+    assert sum(store.count().values()) == 2
+
+
+def test_a_retry_is_refused_while_another_job_holds_the_unique_key(store, clock):
+    old = in_state(store, clock, State.FAILED, unique_key="k")
+    holder = put(store, unique_key="k")
+    told = store.history(old.id)
+    with pytest.raises(DuplicateJob) as refusal:
+        store.retry(old.id, new_id())
+    assert refusal.value.job_id == holder.id
+    assert store.history(old.id) == told
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_moves_the_version_of_the_group_and_a_refused_one_does_not(store):
+    job = put(store, group="g")
+    version = store.group("g").version
+    store.cancel(job.id)
+    assert store.group("g").version == version + 1
+    with pytest.raises(Refused):
+        store.cancel(job.id)
+    assert store.group("g").version == version + 1
+
+
+def test_a_stop_asked_for_twice_leaves_the_row_as_it_is(store):
+    grant = run(store)
+    first = store.cancel(grant.id, "anna", "why")
+    assert store.pause(grant.id, "bert", "other") == first
+    assert store.get(grant.id) == first
+
+
+def test_a_worker_that_was_cancelled_and_reaped_cannot_end_the_job_otherwise(store, clock):
+    grant = run(store)
+    store.cancel(grant.id)
+    clock.advance(31)
+    seen = store.sight_expired()
+    clock.advance(10)
+    store.reap(seen)
+    assert store.get(grant.id).state is State.CANCELLED
+    assert is_fenced(store, grant, Success())
+
+
+def test_operators_of_two_processes_see_the_same_row(store, clock, backend):
+    other = backend.open(clock)
+    job = put(store)
+    store.pause(job.id)
+    assert other.resume(job.id).state is State.QUEUED
+    assert store.cancel(job.id).state is State.CANCELLED
+    with pytest.raises(Refused) as refusal:
+        other.cancel(job.id)
+    assert (refusal.value.verb, refusal.value.state) == ("cancel", "cancelled")
+
+
+def test_a_batch_member_that_was_cancelled_does_not_hold_its_key(store):
+    first = new_job(unique_key="k")
+    store.enqueue([first])
+    store.cancel(first.id)
+    second = new_job(unique_key="k")
+    assert store.enqueue([second])[0].created
