@@ -151,3 +151,12 @@ def test_pruning_takes_only_what_is_at_rest_and_old_enough(app, work, clock):
     assert app.prune("2h") == 1
     assert [job.id for job in app.jobs().jobs] == [live.id]
     assert done.id not in {job.id for job in app.jobs().jobs}
+
+
+def test_a_job_explains_why_it_is_not_running(app, work):
+    app.queues.pause("q", reason="deploy", actor="ann")
+    told = work.using(delay="1h").enqueue("t").explain()
+    assert [hold.cause for hold in told][:2] == ["not_due", "queue_paused"]
+    assert str(told).startswith("1. ")
+    assert "deploy" in str(told)
+    assert asyncio.run(app.enqueue("work", {"target": "u"}).aexplain())[0].cause == "queue_paused"

@@ -40,6 +40,13 @@ class Hold:
         return f"{self.detail}; {self.remedy}" if self.remedy else self.detail
 
 
+class Explanation(list[Hold]):
+    """Every cause in order; printed, a line each."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{number}. {hold}" for number, hold in enumerate(self, 1))
+
+
 def explain(store: Store, job_id: str) -> list[Hold]:
     """At most seven indexed reads, each its own: what it says may be a moment old."""
     job, now = store.get(job_id), store.now()

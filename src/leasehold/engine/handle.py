@@ -13,6 +13,7 @@ from leasehold.domain import job as domain
 from leasehold.domain.errors import JobNotSucceeded, WaitTimedOut
 from leasehold.domain.payload import encode
 from leasehold.domain.states import State
+from leasehold.engine.explain import Explanation
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import TaskDefinition
 from leasehold.stores.contract import HistoryEntry
@@ -94,6 +95,13 @@ class Job(Generic[R]):
     def args(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.row.args)
         return found
+
+    def explain(self) -> Explanation:
+        """Why it is not running: what holds it, in order, each with what would change that."""
+        return Explanation(self._operations.explain(self.id))
+
+    async def aexplain(self) -> Explanation:
+        return await asyncio.to_thread(self.explain)
 
     def history(self) -> list[HistoryEntry]:
         return self._operations.history(self.id)
