@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from leasehold.domain import operate
 from leasehold.domain.errors import DuplicateJob, StoreError
-from leasehold.domain.job import NewJob
+from leasehold.domain.job import Job, NewJob
 from leasehold.domain.lanes import Ticket
-from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
+from leasehold.domain.states import State
 from leasehold.stores.contract import Enqueued
 from leasehold.stores.database import Database, Records, Row, Session
-from leasehold.stores.verbs import Verbs, batches, lock, write, write_tickets
+from leasehold.stores.verbs import Verbs, batches, lock, write_moves, write_tickets
 
 _TRIES = 3
 _BULK = 1000
@@ -54,34 +53,43 @@ def gate_id(queue: str, kind: str, slots: str | None = None, rate_key: str | Non
 
 
 def enqueue_in(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """Enqueue inside an open transaction."""
+    """Enqueue inside an open transaction. Holders that give way do so first, so that the new jobs are stored in the
+    order given; groups are told last, once each."""
     answers: dict[str, Enqueued] = {}
     wanted = list(jobs)
+    made_for: set[str] = set()
+    told = _replace_holders(session, wanted)
     for _ in range(_TRIES):
         inserted: list[Row] = []
         for batch in batches(wanted, _BULK):
             inserted += _insert(session, batch)
-        made = {row["id"] for row in inserted}
-        answers |= {job_id: Enqueued(job_id, created=True) for job_id in made}
-        _follow_up(session, [job for job in wanted if job.id in made], inserted)
-        wanted = _settle_conflicts(session, [job for job in wanted if job.id not in made], answers)
+        ids = {row["id"] for row in inserted}
+        answers |= {job_id: Enqueued(job_id, created=True) for job_id in ids}
+        made = [job for job in wanted if job.id in ids]
+        _file(session, made, inserted)
+        made_for |= {job.group for job in made if job.group is not None}
+        wanted = _settle_conflicts(session, [job for job in wanted if job.id not in ids], answers)
         if not wanted:
-            return [answers[job.id] for job in jobs]
-    raise StoreError(f"the unique key of {len(wanted)} job(s) kept changing hands; enqueue again")
+            break
+        told |= _replace_holders(session, wanted)
+    else:
+        raise StoreError(f"the unique key of {len(wanted)} job(s) kept changing hands; enqueue again")
+    if made_for:
+        session.run("touch_groups", names=sorted(made_for))
+    if told - made_for:
+        session.run("bump_groups", names=sorted(told - made_for))
+    return [answers[job.id] for job in jobs]
 
 
 def _insert(session: Session, jobs: Sequence[NewJob]) -> list[Row]:
     return session.rows("insert_jobs", jobs=Records([_record(job) for job in jobs]))
 
 
-def _follow_up(session: Session, jobs: Sequence[NewJob], inserted: Sequence[Row]) -> None:
+def _file(session: Session, jobs: Sequence[NewJob], inserted: Sequence[Row]) -> None:
     write_tickets(session, _tickets(inserted))
     tags = [{"name": tag, "job_id": job.id} for job in jobs for tag in job.tags]
     if tags:
         session.run("insert_tags", tags=Records(tags))
-    groups = sorted({job.group for job in jobs if job.group is not None})
-    if groups:
-        session.run("touch_groups", names=groups)
 
 
 def _tickets(inserted: Sequence[Row]) -> list[Ticket]:
@@ -101,40 +109,49 @@ def _settle_conflicts(
         return []
     repeated = {row["id"] for row in session.rows("find_ids", ids=sorted({job.id for job in refused}))}
     answers |= {job_id: Enqueued(job_id, created=False) for job_id in repeated if job_id not in answers}
-    keyed = [job for job in refused if job.id not in answers and job.unique_key is not None]
-    holders: dict[tuple[str, str], Row] = {}
-    if keyed:
-        rows = session.rows(
-            "find_key_holders", kinds=[j.kind for j in keyed], keys=[j.unique_key for j in keyed]
-        )
-        holders = {(row["kind"], row["unique_key"]): row for row in rows}
+    left = [job for job in refused if job.id not in answers]
+    holders = _holders(session, left)
     again: list[NewJob] = []
-    for job in refused:
-        if job.id in answers:
-            continue
+    for job in left:
         holder = holders.get((job.kind, job.unique_key or ""))
-        if holder is None or (job.on_duplicate == "replace" and _replaced(session, holder, job)):
+        if holder is None:
             again.append(job)
         elif job.on_duplicate == "raise":
             raise DuplicateJob(holder["id"], job.kind, job.unique_key or "")
         else:
             answers[job.id] = Enqueued(holder["id"], created=False)
-    # A key may stand twice in one batch: the second meets the first on the next round.
-    return [replace(job, on_duplicate="return") if job.on_duplicate == "replace" else job for job in again]
+    return again
 
 
-def _replaced(session: Session, holder: Row, job: NewJob) -> bool:
-    """The holder gives way if it has never started. True: the key is free, now or since a moment ago."""
-    rows, now = lock(session, [holder["id"]])
-    held = rows.get(holder["id"])
-    if held is None or now is None:
-        return True
-    if held.state not in HOLDS_UNIQUE_KEY and held.unique_for != "ever":
-        return True
-    if held.unique_for == "ever" or held.attempt > 0 or held.state not in (State.QUEUED, State.PENDING):
-        return False
-    write(session, [operate.cancel(held, now=now, reason=f"replaced by job {job.id}")], now)
-    return True
+def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], Row]:
+    keyed = [job for job in jobs if job.unique_key is not None]
+    if not keyed:
+        return {}
+    rows = session.rows("find_key_holders", kinds=[j.kind for j in keyed], keys=[j.unique_key for j in keyed])
+    return {(row["kind"], row["unique_key"]): row for row in rows}
+
+
+def _replace_holders(session: Session, jobs: Sequence[NewJob]) -> set[str]:
+    """Holders that have never started give way to the first job that asks for it; the groups to be told of it. Of
+    several jobs with one key in a batch the first is made, and the others lead to it."""
+    asking = [job for job in jobs if job.on_duplicate == "replace"]
+    by_holder: dict[str, NewJob] = {}
+    for (kind, key), row in _holders(session, asking).items():
+        by_holder[row["id"]] = next(job for job in asking if (job.kind, job.unique_key) == (kind, key))
+    if not by_holder:
+        return set()
+    held, now = lock(session, by_holder)
+    moves = [
+        operate.cancel(job, now=now, reason=f"replaced by job {by_holder[job.id].id}")
+        for job in held.values()
+        if now is not None and _gives_way(job, by_holder[job.id])
+    ]
+    return write_moves(session, moves, now) if moves and now is not None else set()
+
+
+def _gives_way(holder: Job, job: NewJob) -> bool:
+    never_started = holder.attempt == 0 and holder.state in (State.QUEUED, State.PENDING)
+    return never_started and holder.unique_for != "ever" and holder.id != job.id
 
 
 def _needs_one_statement(job: NewJob) -> bool:

@@ -39,7 +39,8 @@ class RecoverVerbs(Verbs):
 
     def reap(self, sightings: Sequence[Sighting]) -> list[Reaped]:
         monotonic = self._database.clock.monotonic()
-        ripe = sorted((s for s in sightings if s.ripe(monotonic)), key=lambda s: s.id)
+        once = {(s.id, s.token, s.expires_at): s for s in sightings if s.ripe(monotonic)}
+        ripe = sorted(once.values(), key=lambda s: s.id)
         reaped: list[Reaped] = []
         for batch in batches(ripe):
             moves = self._database.transact(lambda session, batch=batch: _reap(session, batch))  # type: ignore[misc]
@@ -98,10 +99,10 @@ class RecoverVerbs(Verbs):
 
 
 def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
-    seen = {s.id: s for s in sightings}
+    seen = {(s.id, s.token): s for s in sightings}
     records = Records([{"id": s.id, "token": s.token, "expires_at": s.expires_at} for s in sightings])
     rows = session.rows("lock_sighted", sightings=records)
-    moves = [_lose(job_from_row(row), seen[row["id"]], row["now"]) for row in rows]
+    moves = [_lose(job_from_row(row), seen[row["id"], row["lease_token"]], row["now"]) for row in rows]
     if rows:
         write(session, moves, rows[0]["now"])
     return moves
@@ -126,10 +127,8 @@ def _claim_by_id(
     if job.state is State.RUNNING and job.lease_owner is not None:
         if job.lease_expires_at is None or job.lease_expires_at > now:
             return Denied(job_id, job.state, f"its lease is held by {job.lease_owner}")
-        if sighting is None or (sighting.token, sighting.expires_at) != (
-            job.lease_token,
-            job.lease_expires_at,
-        ):
+        seen = (job.id, job.lease_token, job.lease_expires_at)
+        if sighting is None or (sighting.id, sighting.token, sighting.expires_at) != seen:
             return Denied(
                 job_id,
                 job.state,

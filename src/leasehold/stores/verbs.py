@@ -39,6 +39,14 @@ def lock(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime
 
 def write(session: Session, moves: Sequence[Move], now: datetime) -> None:
     """Write what was decided, and everything that goes with it: history, tickets, questions, group versions."""
+    groups = write_moves(session, moves, now)
+    if groups:
+        session.run("bump_groups", names=sorted(groups))
+
+
+def write_moves(session: Session, moves: Sequence[Move], now: datetime) -> set[str]:
+    """As `write`, but the groups that shall be told are left to the caller: a transaction tells each of them once,
+    and locks them last."""
     changed = [move for move in moves if move.job != move.before]
     if changed:
         session.run("update_jobs", jobs=Records([record_from_job(move.job) for move in changed]))
@@ -73,10 +81,7 @@ def write(session: Session, moves: Sequence[Move], now: datetime) -> None:
                 schema=move.asks.schema,
             )
     # Watchers want to hear of endings, questions and stops; claims and adoptions would only wake them for nothing.
-    told = [move for move in moves if _concerns_watchers(move)]
-    groups = sorted({move.job.group_name for move in told if move.job.group_name is not None})
-    if groups:
-        session.run("bump_groups", names=groups)
+    return {m.job.group_name for m in moves if m.job.group_name is not None and _concerns_watchers(m)}
 
 
 def _concerns_watchers(move: Move) -> bool:

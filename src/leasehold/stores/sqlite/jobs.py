@@ -89,10 +89,14 @@ class SqliteStore(JobStore):
 
         def work(session: Session) -> set[str]:
             rows = session.tuples("settle_succeeded", settled=records)
-            lanes = sorted({lane for _, lane, _ in rows if lane is not None})
+            lanes = sorted({lane for _, lane, _, _ in rows if lane is not None})
+            again = sorted(job_id for job_id, _, _, attempt in rows if attempt > 1)
+            if again:
+                # Only a job that has run before can have asked.
+                session.run("close_questions", ids=again)
             if lanes:
                 session.run("file_next_tickets", lanes=lanes)
-            groups = sorted({group for _, _, group in rows if group is not None})
+            groups = sorted({group for _, _, group, _ in rows if group is not None})
             if groups:
                 session.run("bump_groups", names=groups)
             return {row[0] for row in rows}
@@ -145,6 +149,7 @@ def _heads(session: Session, groups: Sequence[LookedAt], look: Look, room: int) 
     """Lane heads to take. A ticket is dropped when its lane's head is taken, blocked, absent or not due, filed anew
     when the head belongs to another gate or rank, and kept when there was no room for it."""
     open_gates = set(look.gates)
+    floor = min(group.priority for group in groups)
     fits: dict[str, tuple[Any, ...]] = {}
     tickets: dict[str, list[int]] = {}
     dropped: list[int] = []
@@ -157,7 +162,7 @@ def _heads(session: Session, groups: Sequence[LookedAt], look: Look, room: int) 
             lane = row["lane"]
             if row["seq"] is None or row["blocked"] or not row["due"]:
                 dropped.append(row["ticket"])
-            elif row["gate"] not in open_gates or row["priority"] < row["ticket_priority"]:
+            elif row["gate"] not in open_gates or row["priority"] < floor:
                 dropped.append(row["ticket"])
                 filed[lane] = Ticket(lane, row["gate"], row["priority"], row["available_at"])
             else:

@@ -71,9 +71,18 @@ def run(arguments: Sequence[str]) -> int:
         print("interrupted", file=sys.stderr)
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has seen enough. The interpreter must not stumble over it again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.OK
+        return _seen_enough()
+    except SystemExit as leaving:
+        # typer's own answer to a broken pipe is exit code 1, which here says that a job failed.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return _seen_enough()
+        raise
+
+
+def _seen_enough() -> int:
+    """Whoever read us has left. The interpreter must not stumble over the closed pipe again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return Exit.OK
 
 
 def main() -> None:

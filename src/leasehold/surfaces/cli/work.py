@@ -17,7 +17,7 @@ from leasehold.surfaces.cli.problems import Exit
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
 
-LAST_WORDS = 5.0
+LAST_WORDS = 3.0
 """Seconds that a worker which has ended gets to leave; a thread of a handler may hang and hold it back."""
 
 
@@ -91,15 +91,12 @@ async def _serve(worker: Any) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.request_drain)
-    try:
-        await worker.run()
-    finally:
-        _leave_in_time(Exit.GAVE_UP if worker.gave_up else Exit.OK)
+    await worker.run()
+    _leave_in_time(Exit.GAVE_UP if worker.gave_up else Exit.OK)
 
 
 def _leave_in_time(code: int) -> None:
     """A thread that hangs, such as an `asyncio.to_thread` of a handler, must not keep the process from ending."""
-
     import logging
     import threading
 

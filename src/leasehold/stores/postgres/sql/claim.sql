@@ -97,9 +97,9 @@ t AS MATERIALIZED (
         ORDER BY k.available_at LIMIT g.most FOR UPDATE SKIP LOCKED) AS c
     ORDER BY c.priority DESC, c.available_at LIMIT greatest(:limit, 200)),
 l AS MATERIALIZED (
-    SELECT t.lane, t.tids, t.priority AS ticket_priority,
+    SELECT t.lane, t.tids, (SELECT min(p) FROM unnest(:priorities::smallint[]) AS p) AS floor,
         h.jid, h.gate, h.priority, h.due, h.available_at, h.seq, coalesce(b1.yes, b2.yes, false) AS blocked
-    FROM (SELECT lane, max(priority) AS priority, array_agg(tid) AS tids FROM t GROUP BY lane) AS t
+    FROM (SELECT lane, array_agg(tid) AS tids FROM t GROUP BY lane) AS t
     LEFT JOIN LATERAL (
         SELECT j.ctid AS jid, j.gate, j.priority, j.available_at <= :now AS due, j.available_at, j.seq
         FROM leasehold.job AS j WHERE j.lane = t.lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
@@ -113,7 +113,7 @@ l AS MATERIALIZED (
         LIMIT 1) AS b2 ON true),
 fit AS MATERIALIZED (
     SELECT lane, jid FROM l
-    WHERE due AND NOT blocked AND gate = ANY(:open::bigint[]) AND priority >= ticket_priority
+    WHERE due AND NOT blocked AND gate = ANY(:open::bigint[]) AND priority >= floor
     ORDER BY priority DESC, available_at, seq LIMIT :limit),
 k AS MATERIALIZED (
     SELECT q.ctid AS jid FROM leasehold.job AS q
@@ -131,11 +131,11 @@ u AS (
 filed AS (
     INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
     SELECT gate, priority, available_at, lane FROM l
-    WHERE due AND NOT blocked AND NOT (gate = ANY(:open::bigint[]) AND priority >= ticket_priority)),
+    WHERE due AND NOT blocked AND NOT (gate = ANY(:open::bigint[]) AND priority >= floor)),
 dropped AS (
     DELETE FROM leasehold.ticket AS k USING unnest(ARRAY(
         SELECT unnest(tids) FROM l
-        WHERE due IS NOT TRUE OR blocked OR NOT (gate = ANY(:open::bigint[]) AND priority >= ticket_priority)
+        WHERE due IS NOT TRUE OR blocked OR NOT (gate = ANY(:open::bigint[]) AND priority >= floor)
            OR lane IN (SELECT lane FROM u))) AS done(tid)
     WHERE k.ctid = done.tid)
 SELECT id, lease_token, attempt, kind, queue, args, lease_seconds, policy, lane, group_name, failures, crashes,

@@ -12,10 +12,13 @@ s AS (
         finished_at = :now, settled_by = j.lease_owner, settled_token = j.lease_token,
         execution_site = NULL, execution_name = NULL, execution_started_at = NULL
     FROM v WHERE j.id = ANY(ARRAY(SELECT id FROM v)) AND j.id = v.id AND j.lease_token = v.token
-    RETURNING j.id, j.lane, j.priority, j.group_name),
+    RETURNING j.id, j.lane, j.priority, j.group_name, j.attempt),
 tickets AS (
     INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
     SELECT 0, priority, :now, lane FROM s WHERE lane IS NOT NULL),
+questions AS ( -- only a job that has run before can have asked
+    UPDATE leasehold.question SET closed_at = :now
+    WHERE job_id = ANY(ARRAY(SELECT id FROM s WHERE attempt > 1)) AND closed_at IS NULL),
 groups AS (
     UPDATE leasehold.job_group SET version = version + 1 WHERE name = ANY(ARRAY(
         SELECT name FROM leasehold.job_group

@@ -28,7 +28,7 @@ ORDER BY available_at, seq LIMIT :limit;
 
 -- name: list_tickets
 -- The due tickets of one group with what stands behind each: the lane's head, and whether the lane is blocked.
-SELECT t.rowid AS ticket, t.lane, t.priority AS ticket_priority,
+SELECT t.rowid AS ticket, t.lane,
     h.seq, h.gate, h.priority, h.available_at, h.available_at <= :now AS due,
     EXISTS (SELECT 1 FROM job AS b INDEXED BY job_lane_running
             WHERE b.lane = t.lane AND b.lane IS NOT NULL AND b.state = 'running')
