@@ -1,0 +1,142 @@
+"""A job as the model keeps it: plain values, written from semantics.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from leasehold.domain.job import Sighting
+from leasehold.domain.retry import Policy
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+LIVE = {"pending", "queued", "running", "waiting"}
+FINAL = {"succeeded", "cancelled"}
+HOLDS_KEY = {"pending", "queued", "running", "waiting", "paused"}
+STATES = (
+    "pending",
+    "queued",
+    "running",
+    "waiting",
+    "paused",
+    "failed",
+    "timed_out",
+    "succeeded",
+    "cancelled",
+)
+
+PROTOCOL = (
+    "state",
+    "kind",
+    "queue",
+    "priority",
+    "available_at",
+    "lane",
+    "lane_at",
+    "halts_lane",
+    "lease_owner",
+    "lease_expires_at",
+    "lease_seconds",
+    "lease_token",
+    "attempt",
+    "failures",
+    "crashes",
+    "stop_requested",
+    "execution_site",
+    "execution_name",
+    "execution_started_at",
+    "first_started_at",
+    "started_at",
+    "finished_at",
+    "settled_by",
+    "settled_token",
+    "result",
+    "error",
+    "unique_key",
+    "unique_for",
+    "group_name",
+    "held",
+    "retry_of",
+    "created_at",
+)
+"""The columns that are compared."""
+
+
+@dataclass
+class ModelJob:
+    id: str
+    seq: int
+    kind: str
+    queue: str
+    priority: int
+    args: str
+    policy: Policy
+    state: str
+    created_at: datetime
+    available_at: datetime
+    lease_seconds: float
+    lane: str | None = None
+    place: datetime | None = None
+    """In the lane: the due time at enqueue."""
+    first_in_lane: bool = False
+    """It has started and the lane has not gone on without it."""
+    halts_lane: bool = False
+    lease_owner: str | None = None
+    lease_expires_at: datetime | None = None
+    lease_token: int = 0
+    attempt: int = 0
+    failures: int = 0
+    crashes: int = 0
+    stop_requested: str | None = None
+    execution_site: str | None = None
+    execution_name: str | None = None
+    execution_started_at: datetime | None = None
+    first_started_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    settled_by: str | None = None
+    settled_token: int | None = None
+    result: str | None = None
+    error: str | None = None
+    unique_key: str | None = None
+    unique_for: str = "live"
+    group_name: str | None = None
+    held: bool = False
+    retry_of: str | None = None
+
+    @property
+    def lane_at(self) -> datetime | None:
+        """As the column tells it: what has started stands before everything that has not."""
+        return EPOCH if self.first_in_lane else self.place
+
+    @property
+    def orphan(self) -> bool:
+        return self.state == "running" and self.lease_owner is None
+
+    @property
+    def blocks(self) -> bool:
+        return self.state in {"running", "waiting", "paused"} or self.halts_lane
+
+    @property
+    def holds_key(self) -> bool:
+        return self.unique_key is not None and (self.unique_for == "ever" or self.state in HOLDS_KEY)
+
+    def row(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in PROTOCOL}
+
+    def grant(self) -> tuple[Any, ...]:
+        flag, name = self.stop_requested, self.execution_name
+        return (self.id, self.lease_token, self.attempt, flag, name, self.lane)
+
+
+@dataclass
+class ModelQuestion:
+    text: str
+    answer: str | None = None
+    open: bool = True
+
+
+def ripe(sighting: Sighting, monotonic: float) -> bool:
+    """The second look comes a third of the lease after the first, on the looker's clock."""
+    return monotonic - sighting.seen_at >= sighting.lease_seconds / 3

@@ -1,0 +1,353 @@
+"""The store as semantics.md tells it, in plain Python: what SQLite and PostgreSQL are held against.
+
+It shares values with the code (NewJob, Sighting, outcomes, Policy) but no decision. Answers are plain tuples; a
+refusal is an answer too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from leasehold.domain import outcome as o
+from leasehold.domain.job import NewJob, Sighting
+from leasehold.stores.contract import Ending
+from leasehold.testing import ManualClock
+from tests.stores.model_job import FINAL, LIVE, STATES, ModelJob, ModelQuestion, ripe
+from tests.stores.model_settle import end
+
+Answer = Any
+
+
+class ModelRefusal(Exception):
+    """Carries the answer; nothing was changed."""
+
+    def __init__(self, *answer: Any) -> None:
+        self.answer = answer
+        super().__init__(answer)
+
+
+class ModelBase:
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.jobs: dict[str, ModelJob] = {}
+        self.groups: dict[str, int] = {}
+        self.questions: dict[tuple[str, str], ModelQuestion] = {}
+        self.pauses: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._last_seq = 0
+
+    # -- for the verbs ---------------------------------------------------------------------------------------------
+    def find(self, job_id: str) -> ModelJob:
+        if job_id not in self.jobs:
+            raise ModelRefusal("missing", job_id)
+        return self.jobs[job_id]
+
+    def mine(self, job_id: str, token: int) -> ModelJob | None:
+        job = self.jobs.get(job_id)
+        return job if job is not None and job.lease_token == token else None
+
+    def key_holder(self, kind: str, key: str | None) -> ModelJob | None:
+        for job in self.jobs.values():
+            if key is not None and job.holds_key and (job.kind, job.unique_key) == (kind, key):
+                return job
+        return None
+
+    def tell(self, jobs: Iterable[ModelJob]) -> None:
+        """Once per transaction and group."""
+        for name in {job.group_name for job in jobs if job.group_name is not None}:
+            self.groups[name] = self.groups.get(name, 0) + 1
+
+    def close_questions(self, job: ModelJob) -> None:
+        if job.state in FINAL:
+            for (job_id, _), question in self.questions.items():
+                if job_id == job.id:
+                    question.open = False
+
+    def paused(self, scope: str, name: str) -> bool:
+        entry = self.pauses.get((scope, name))
+        return entry is not None and (entry[2] is None or entry[2] > self.clock.now())
+
+    # -- lanes -----------------------------------------------------------------------------------------------------
+    def lane_head(self, lane: str) -> ModelJob | None:
+        now = self.clock.now()
+        joined = [
+            job
+            for job in self.jobs.values()
+            if job.lane == lane and job.state == "queued" and job.lane_at is not None and job.lane_at <= now
+        ]
+        return min(joined, key=lambda j: (not j.first_in_lane, j.lane_at, j.seq), default=None)
+
+    def lane_blocked(self, lane: str) -> bool:
+        return any(job.lane == lane and job.blocks for job in self.jobs.values())
+
+    def free_heads(self) -> list[ModelJob]:
+        """Of every lane that is not blocked, its head if it is due."""
+        lanes = {job.lane for job in self.jobs.values() if job.lane is not None}
+        heads = [self.lane_head(lane) for lane in lanes if not self.lane_blocked(lane)]
+        return [head for head in heads if head is not None and head.available_at <= self.clock.now()]
+
+
+class ModelStore(ModelBase):
+    # -- enqueue ---------------------------------------------------------------------------------------------------
+    def enqueue(self, jobs: Sequence[NewJob]) -> Answer:
+        answers, made = [], []
+        for new in jobs:
+            holder = self.key_holder(new.kind, new.unique_key)
+            if new.id in self.jobs:
+                answers.append((new.id, new.id in {job.id for job in made}))
+                continue
+            if holder is not None and new.on_duplicate == "raise":
+                raise ModelRefusal("duplicate", holder.id)
+            if holder is not None and not (new.on_duplicate == "replace" and self._replace(holder)):
+                answers.append((holder.id, False))
+                continue
+            made.append(self._insert(new))
+            if holder is not None:
+                made.append(holder)
+            answers.append((new.id, True))
+        self.tell(made)
+        return tuple(answers)
+
+    def _replace(self, holder: ModelJob) -> bool:
+        """A never-started one; a key that is held for good is not given up."""
+        if holder.attempt > 0 or holder.state not in {"pending", "queued"} or holder.unique_for == "ever":
+            return False
+        holder.state, holder.finished_at, holder.held = "cancelled", self.clock.now(), False
+        return True
+
+    def _insert(self, new: NewJob) -> ModelJob:
+        now = self.clock.now()
+        self._last_seq += 1
+        due = now + timedelta(seconds=new.delay)
+        job = ModelJob(
+            id=new.id,
+            seq=self._last_seq,
+            kind=new.kind,
+            queue=new.queue,
+            priority=new.priority,
+            args=new.args,
+            policy=new.policy,
+            state="pending" if new.hold else "queued",
+            created_at=now,
+            available_at=due,
+            lease_seconds=new.lease_seconds,
+            lane=new.lane,
+            place=None if new.lane is None else due,
+            unique_key=new.unique_key,
+            unique_for=new.unique_for,
+            group_name=new.group,
+            held=new.hold,
+            retry_of=new.retry_of,
+        )
+        self.jobs[job.id] = job
+        return job
+
+    # -- claim -----------------------------------------------------------------------------------------------------
+    def claimable(
+        self, queues: Sequence[str], kinds: Sequence[str] | None
+    ) -> tuple[list[ModelJob], list[ModelJob]]:
+        """Plain jobs and lane heads, each in the queue's order: priority, due time, seq."""
+
+        def is_open(job: ModelJob) -> bool:
+            asked = job.queue in queues and (kinds is None or job.kind in kinds)
+            return asked and not self.paused("queue", job.queue) and not self.paused("kind", job.kind)
+
+        now = self.clock.now()
+        due = [
+            j for j in self.jobs.values() if j.lane is None and j.state == "queued" and j.available_at <= now
+        ]
+        order = lambda job: (-job.priority, job.available_at, job.seq)  # noqa: E731
+        return (
+            sorted(filter(is_open, due), key=order),
+            sorted(filter(is_open, self.free_heads()), key=order),
+        )
+
+    def claim(
+        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None = None
+    ) -> Answer:
+        """The limit must leave no choice between plain jobs and lane heads (see `is_determined`)."""
+        plain, heads = self.claimable(queues, kinds)
+        taken = [*plain, *heads][:limit]
+        for job in taken:
+            self._grant(job, owner)
+        return tuple(job.grant() for job in taken)
+
+    def is_determined(self, queues: Sequence[str], limit: int, kinds: Sequence[str] | None) -> bool:
+        """Between lane heads and plain jobs the order is exact to a batch only: is the answer the same either way?"""
+        plain, heads = self.claimable(queues, kinds)
+        return limit >= len(plain) + len(heads) or not plain or not heads
+
+    def _grant(self, job: ModelJob, owner: str) -> None:
+        now = self.clock.now()
+        job.state, job.attempt, job.started_at = "running", job.attempt + 1, now
+        job.first_started_at = job.first_started_at or now
+        job.first_in_lane = job.lane is not None
+        self._lease(job, owner)
+
+    def _lease(self, job: ModelJob, owner: str) -> None:
+        job.lease_owner, job.lease_token = owner, job.lease_token + 1
+        job.lease_expires_at = self.clock.now() + timedelta(seconds=job.lease_seconds)
+
+    def claim_by_id(
+        self, job_id: str, owner: str, sites: Sequence[str] = (), sighting: Sighting | None = None
+    ) -> Answer:
+        job, now = self.jobs.get(job_id), self.clock.now()
+        if job is None:
+            return ("denied", None, None)
+        if job.state == "running" and job.lease_owner is not None:
+            assert job.lease_expires_at is not None
+            if job.lease_expires_at > now:
+                return ("denied", "running", None)
+            if sighting is None or not self._second_look(job, sighting):
+                return ("denied", "running", self._sighting(job))
+            self._reap(job, sighting)
+            self.tell([] if job.orphan else [job])
+        if job.orphan and job.execution_site in sites:
+            self._lease(job, owner)
+        elif self._may_start(job):
+            self._grant(job, owner)
+        else:
+            return ("denied", job.state, None)
+        return ("granted", *job.grant())
+
+    def _may_start(self, job: ModelJob) -> bool:
+        if job.state != "queued" or job.available_at > self.clock.now() or self.paused("kind", job.kind):
+            return False
+        if job.lane is None:
+            return True
+        head = self.lane_head(job.lane)
+        return head is job and not self.lane_blocked(job.lane)
+
+    # -- hold ------------------------------------------------------------------------------------------------------
+    def renew(self, leases: Mapping[str, int]) -> Answer:
+        held = [job for job_id, token in sorted(leases.items()) if (job := self.mine(job_id, token))]
+        for job in held:
+            job.lease_expires_at = self.clock.now() + timedelta(seconds=job.lease_seconds)
+        return tuple((job.id, job.stop_requested) for job in held)
+
+    def place_execution(self, job_id: str, token: int, site: str, name: str) -> Answer:
+        if job := self.mine(job_id, token):
+            job.execution_site, job.execution_name, job.execution_started_at = site, name, None
+        return job is not None
+
+    def mark_started(self, job_id: str, token: int) -> Answer:
+        if job := self.mine(job_id, token):
+            job.execution_started_at = self.clock.now()
+        return job is not None
+
+    def settle(self, endings: Sequence[Ending]) -> Answer:
+        """Successes are one transaction, everything else is another. Of one job only the latest lease can be held,
+        and the answer names it once."""
+        endings = {ending.id: ending for ending in sorted(endings, key=lambda ending: ending.token)}.values()
+        accepted, fenced = [], []
+        for successes in (True, False):
+            told = []
+            for ending in (e for e in endings if isinstance(e.outcome, o.Success) is successes):
+                job = self.mine(ending.id, ending.token)
+                if job is None:
+                    fenced.append(ending.id)
+                    continue
+                self._end(job, ending.outcome)
+                accepted.append(job.id)
+                told += [] if job.orphan else [job]
+            self.tell(told)
+        return tuple(sorted(accepted)), tuple(sorted(fenced))
+
+    def _end(self, job: ModelJob, outcome: o.Outcome) -> None:
+        end(job, outcome, self.clock.now())
+        if isinstance(outcome, o.Asked) and job.state in {"waiting", "paused"}:
+            self.questions[job.id, outcome.key] = ModelQuestion(outcome.text)
+        self.close_questions(job)
+
+    # -- recover ---------------------------------------------------------------------------------------------------
+    def sight_expired(self) -> Answer:
+        now = self.clock.now()
+        expired = [
+            j for j in self.jobs.values() if j.lease_expires_at is not None and j.lease_expires_at <= now
+        ]
+        return tuple(sorted((self._sighting(job) for job in expired), key=lambda s: (s.expires_at, s.id)))
+
+    def _sighting(self, job: ModelJob) -> Sighting:
+        owner, expires_at = job.lease_owner, job.lease_expires_at
+        assert owner is not None
+        assert expires_at is not None
+        alone = sum(other.lease_owner == owner for other in self.jobs.values()) == 1
+        seen_at = self.clock.monotonic()
+        return Sighting(job.id, job.lease_token, expires_at, job.lease_seconds, owner, alone, seen_at)
+
+    def _second_look(self, job: ModelJob, sighting: Sighting) -> bool:
+        same = (job.lease_token, job.lease_expires_at) == (sighting.token, sighting.expires_at)
+        expired = job.lease_expires_at is not None and job.lease_expires_at <= self.clock.now()
+        return job.id == sighting.id and same and expired and ripe(sighting, self.clock.monotonic())
+
+    def _reap(self, job: ModelJob, sighting: Sighting) -> None:
+        self._end(job, o.Lost(alone=sighting.alone))
+
+    def reap(self, sightings: Sequence[Sighting]) -> Answer:
+        reaped, told = [], []
+        for sighting in sorted(sightings, key=lambda s: s.id):
+            job = self.jobs.get(sighting.id)
+            if job is None or not self._second_look(job, sighting):
+                continue
+            owner = job.lease_owner
+            self._reap(job, sighting)
+            told += [] if job.orphan else [job]
+            reaped.append((job.id, owner, job.state, job.orphan))
+        self.tell(told)
+        return tuple(reaped)
+
+    def adopt(
+        self, owner: str, sites: Sequence[str], kinds: Sequence[str] | None = None, limit: int = 100
+    ) -> Answer:
+        orphans = [
+            job
+            for _, job in sorted(self.jobs.items())
+            if job.orphan and job.execution_site in sites and (kinds is None or job.kind in kinds)
+        ][:limit]
+        for job in orphans:
+            self._lease(job, owner)
+        return tuple(job.grant() for job in orphans)
+
+    def find_held(self, owner: str) -> Answer:
+        return tuple(job.grant() for _, job in sorted(self.jobs.items()) if job.lease_owner == owner)
+
+    def read_settlements(self, leases: Mapping[str, int], owner: str) -> Answer:
+        verdicts = dict.fromkeys(leases, "fenced")
+        for job_id, token in leases.items():
+            job = self.jobs.get(job_id)
+            if job is not None and job.lease_token == token:
+                verdicts[job_id] = "mine"
+            elif job is not None and (job.settled_token, job.settled_by) == (token, owner):
+                verdicts[job_id] = "done"
+        return verdicts
+
+    # -- inspect, prune --------------------------------------------------------------------------------------------
+    def get(self, job_id: str) -> Answer:
+        return self.find(job_id).row()
+
+    def list_jobs(self, **wanted: Any) -> Answer:
+        found = sorted(self.jobs.values(), key=lambda job: job.id, reverse=True)
+        return tuple(
+            job.id for job in found if all(getattr(job, name) == value for name, value in wanted.items())
+        )
+
+    def count(self) -> Answer:
+        return {state: sum(job.state == state for job in self.jobs.values()) for state in STATES}
+
+    def prune(self, age: float, limit: int) -> Answer:
+        before = self.clock.now() - timedelta(seconds=age)
+        lively = {job.group_name for job in self.jobs.values() if job.state in LIVE | {"paused"}} - {None}
+        gone = [
+            job_id
+            for job_id, job in sorted(self.jobs.items())
+            if job.finished_at is not None
+            and job.finished_at < before
+            and not job.halts_lane
+            and not (job.unique_for == "ever" and job.unique_key is not None)
+            and job.group_name not in lively
+        ][:limit]
+        for job_id in gone:
+            del self.jobs[job_id]
+        self.questions = {key: value for key, value in self.questions.items() if key[0] in self.jobs}
+        return len(gone), gone[-1] if len(gone) == limit else None

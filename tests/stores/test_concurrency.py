@@ -1,0 +1,137 @@
+"""renew ∥ settle ∥ reap ∥ enqueue ∥ claim ∥ cancel, pause, resume on the same rows: no deadlock, no lost update."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from typing import Any
+
+import psycopg
+import pytest
+
+from leasehold.domain.outcome import Failure, Success
+from leasehold.stores.postgres import database
+from tests.backends import Backend
+from tests.stores.crowd import Crowd, Ledger
+
+SECONDS = 20.0
+
+BOTH = [
+    pytest.param("sqlite", marks=pytest.mark.xdist_group("crowd-sqlite")),
+    pytest.param("postgres", marks=pytest.mark.xdist_group("crowd-postgres")),
+]
+COLUMNS = ("id", "state", "attempt", "lease_token", "failures", "crashes", "settled_token", "lane")
+IN_ORDER = (
+    "SELECT id, lane, first_started_at FROM leasehold.job WHERE lane IS NOT NULL ORDER BY created_at, seq"
+)
+
+
+@pytest.mark.parametrize("backend", BOTH, indirect=True)
+def test_a_crowd_on_the_same_rows_loses_nothing_and_never_deadlocks(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repeated = note_what_is_repeated(monkeypatch)
+    crowd = Crowd(backend.open, SECONDS)
+    before = deadlocks(backend)
+    crowd.work()
+    ledger = crowd.ledger
+    assert ledger.errors == []
+    crowd.drain(20.0)
+    rows = {row["id"]: row for row in read_jobs(backend)}
+    print(len(ledger.made), ledger.calls, f"{sum(ledger.reaped.values())} reaped, {fenced(ledger)} fenced")
+    check_it_was_crowded(ledger)
+    check_grants(ledger)
+    check_rows(ledger, rows)
+    check_lanes_never_overlapped(ledger)
+    check_lanes_kept_their_order(backend)
+    check_groups(ledger, backend)
+    backend.close_opened()
+    assert deadlocks(backend) == before
+    assert repeated["40P01"] == 0, "the store repeats a deadlock, but there shall be none to repeat"
+
+
+def read_jobs(backend: Backend) -> list[dict[str, Any]]:
+    rows = backend.query(f"SELECT {', '.join(COLUMNS)} FROM leasehold.job")
+    return [dict(zip(COLUMNS, (str(row[0]), *row[1:]), strict=True)) for row in rows]
+
+
+def deadlocks(backend: Backend) -> int:
+    if backend.name == "sqlite":
+        return 0
+    return backend.query("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")[0][0]
+
+
+def note_what_is_repeated(monkeypatch: pytest.MonkeyPatch) -> Counter[str | None]:
+    """The errors that the PostgreSQL store met on the way, by their codes."""
+    met: Counter[str | None] = Counter()
+    judge = database._worth_repeating
+
+    def noting(error: psycopg.Error) -> bool:
+        met[error.sqlstate] += 1
+        return judge(error)
+
+    monkeypatch.setattr(database, "_worth_repeating", noting)
+    return met
+
+
+def fenced(ledger: Ledger) -> int:
+    return sum(run.outcome is not None and not run.accepted for run in ledger.runs)
+
+
+def check_it_was_crowded(ledger: Ledger) -> None:
+    """Else the rest would show little."""
+    assert len(ledger.made) > 300
+    assert sum(ledger.reaped.values()) > 5
+    assert fenced(ledger) > 5
+    assert ledger.refusals
+
+
+def check_grants(ledger: Ledger) -> None:
+    """An id and a token name exactly one grant, and each ended once: settled by its holder or reaped."""
+    names = Counter((run.grant.id, run.grant.token) for run in ledger.runs)
+    assert [name for name, count in names.items() if count > 1] == []
+    ended = Counter(run.grant.id for run in ledger.runs if run.accepted) + ledger.reaped
+    assert ended == Counter(run.grant.id for run in ledger.runs)
+
+
+def check_rows(ledger: Ledger, rows: dict[str, dict[str, Any]]) -> None:
+    claimed = Counter(run.grant.id for run in ledger.runs)
+    succeeded = {
+        r.grant.id: r.grant.token for r in ledger.runs if r.accepted and isinstance(r.outcome, Success)
+    }
+    failed = Counter(r.grant.id for r in ledger.runs if r.accepted and isinstance(r.outcome, Failure))
+    assert rows.keys() == {job.id for job in ledger.made}
+    assert succeeded == {i: row["settled_token"] for i, row in rows.items() if row["state"] == "succeeded"}
+    assert {row["state"] for row in rows.values()} <= {"succeeded", "cancelled"}
+    for job_id, row in rows.items():
+        assert row["attempt"] == claimed[job_id]
+        assert row["lease_token"] == 2 * claimed[job_id], "one step for the claim, one for the end"
+        if job_id not in ledger.resumed:
+            assert (row["failures"], row["crashes"]) == (failed[job_id], ledger.reaped[job_id])
+
+
+def check_lanes_never_overlapped(ledger: Ledger) -> None:
+    """Runs whose lease was lost may overlap their successors; those that were accepted may not."""
+    lanes = defaultdict(list)
+    for run in ledger.runs:
+        if run.grant.lane is not None and run.accepted:
+            lanes[run.grant.lane].append((run.started, run.ended, run.grant.id))
+    for runs in lanes.values():
+        runs.sort()
+        for (_, ended, first), (started, _, second) in itertools.pairwise(runs):
+            assert ended <= started, f"{first} and {second} overlapped"
+
+
+def check_lanes_kept_their_order(backend: Backend) -> None:
+    """First started in the order of their enqueue; what was cancelled before it started has no place."""
+    lanes = defaultdict(list)
+    for _, lane, first_started_at in backend.query(IN_ORDER):
+        if first_started_at is not None:
+            lanes[lane].append(first_started_at)
+    assert lanes
+    assert [lane for lane, starts in lanes.items() if starts != sorted(starts)] == []
+
+
+def check_groups(ledger: Ledger, backend: Backend) -> None:
+    """Once per transaction, none lost."""
+    assert dict(backend.query("SELECT name, version FROM leasehold.job_group")) == dict(ledger.told)
