@@ -11,35 +11,101 @@ def add(a: int, b: int) -> int:
 job = add.enqueue(2, 3)
 """
 
-from leasehold.app import VERSION as __version__  # noqa: F401 - under its usual name
-from leasehold.app import Leasehold, Task
-from leasehold.domain.errors import (
-    DatabaseTooOld,
-    DatabaseUnreachable,
-    DriverMissing,
-    DuplicateJob,
-    InvalidArguments,
-    InvalidInput,
-    InvalidTask,
-    JobError,
-    JobNotFound,
-    JobNotSucceeded,
-    LeaseholdError,
-    LeaseLost,
-    Refused,
-    SchemaOutdated,
-    SchemaTooNew,
-    StoreError,
-    UnknownTask,
-    Unstorable,
-    WaitTimedOut,
-)
-from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
-from leasehold.domain.states import State
-from leasehold.engine.context import Context, SyncContext
-from leasehold.engine.handle import Job
-from leasehold.engine.registry import Retry
-from leasehold.engine.worker import Health, Worker
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from leasehold.app import Leasehold, Task
+    from leasehold.domain.errors import (
+        DatabaseTooOld,
+        DatabaseUnreachable,
+        DriverMissing,
+        DuplicateJob,
+        InvalidArguments,
+        InvalidInput,
+        InvalidTask,
+        JobError,
+        JobNotFound,
+        JobNotSucceeded,
+        LeaseholdError,
+        LeaseLost,
+        Refused,
+        SchemaOutdated,
+        SchemaTooNew,
+        StoreError,
+        UnknownTask,
+        Unstorable,
+        WaitTimedOut,
+    )
+    from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
+    from leasehold.domain.states import State
+    from leasehold.engine.context import Context, SyncContext
+    from leasehold.engine.handle import Job
+    from leasehold.engine.registry import Retry
+    from leasehold.engine.worker import Health, Worker
+
+__version__ = "0.1.0"
+
+# Names are looked up when they are used: `leasehold --help` needs none of what stands behind them.
+_HOMES = {
+    "leasehold.app": (
+        "Leasehold",
+        "Task",
+    ),
+    "leasehold.domain.errors": (
+        "DatabaseTooOld",
+        "DatabaseUnreachable",
+        "DriverMissing",
+        "DuplicateJob",
+        "InvalidArguments",
+        "InvalidInput",
+        "InvalidTask",
+        "JobError",
+        "JobNotFound",
+        "JobNotSucceeded",
+        "LeaseLost",
+        "LeaseholdError",
+        "Refused",
+        "SchemaOutdated",
+        "SchemaTooNew",
+        "StoreError",
+        "UnknownTask",
+        "Unstorable",
+        "WaitTimedOut",
+    ),
+    "leasehold.domain.signals": (
+        "Fail",
+        "Pause",
+        "RetryIn",
+        "Snooze",
+        "StopRequested",
+    ),
+    "leasehold.domain.states": ("State",),
+    "leasehold.engine.context": (
+        "Context",
+        "SyncContext",
+    ),
+    "leasehold.engine.handle": ("Job",),
+    "leasehold.engine.registry": ("Retry",),
+    "leasehold.engine.worker": (
+        "Health",
+        "Worker",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'leasehold' has no attribute {name!r}")
+    found: object = getattr(_import_module(_HOME_OF[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Context",

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import functools
 import importlib
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime
+from importlib import metadata
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.domain.durations import Duration, seconds
@@ -34,7 +36,6 @@ P = ParamSpec("P")
 C = TypeVar("C")
 R = TypeVar("R")
 
-VERSION = "0.1.0"
 _CALL_ONLY = frozenset(f.name for f in fields(CallSettings))
 _OF_TASK = frozenset(f.name for f in fields(TaskSettings))
 
@@ -43,7 +44,7 @@ class Leasehold:
     """Your jobs, in your database.
 
         app = Leasehold()                                 # LEASEHOLD_URL, else sqlite:///leasehold.db
-        app = Leasehold("postgresql://…", schema="jobs")
+        app = Leasehold("postgresql://…", schema="jobs")  # else LEASEHOLD_SCHEMA, else "leasehold"
 
     Nothing is opened before it is needed. A SQLite file is made and upgraded by itself; a PostgreSQL schema is
     upgraded when you say so, with `app.upgrade()`.
@@ -53,14 +54,14 @@ class Leasehold:
         self,
         url: str | None = None,
         *,
-        schema: str = "leasehold",
+        schema: str | None = None,
         listen_url: str | None = None,
         pooler: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self.url = resolve_url(url)
         self._listen_url = listen_url
-        self._schema = schema
+        self._schema = schema or os.environ.get("LEASEHOLD_SCHEMA") or "leasehold"
         self._pooler = pooler
         self._clock = clock
         self._tasks: dict[str, TaskDefinition] = {}
@@ -155,7 +156,13 @@ class Leasehold:
             listen_url=listen_url or self._listen_url,
             **more,
         )
-        return Worker(self.store, dict(self._tasks), settings, lifespan=self._lifespan, version=VERSION)
+        return Worker(
+            self.store,
+            dict(self._tasks),
+            settings,
+            lifespan=self._lifespan,
+            version=metadata.version("leasehold"),
+        )
 
     def include(self, modules: Iterable[str]) -> None:
         """Import modules, so that the tasks in them are registered."""
@@ -217,15 +224,19 @@ class Leasehold:
                     self._store = self._open(upgrade=self.url.startswith("sqlite"))
         return self._store
 
+    @contextlib.contextmanager
+    def unchecked(self) -> Iterator[Operations]:
+        """The operator's verbs on a store whose schema may be missing or old."""
+        store = open_store(self.url, schema=self._schema, clock=self._clock, pooler=self._pooler)
+        try:
+            yield Operations(store)
+        finally:
+            store.close()
+
     def upgrade(self) -> list[int]:
         """Bring the schema up to date; the versions that were applied. Safe to call from several processes."""
-        if self._store is None:
-            store = open_store(self.url, schema=self._schema, clock=self._clock, pooler=self._pooler)
-            try:
-                return store.upgrade()
-            finally:
-                store.close()
-        return self._store.upgrade()
+        with self.unchecked() as operations:
+            return operations.upgrade()
 
     def close(self) -> None:
         """Close the connections. The app opens new ones if it is used again."""

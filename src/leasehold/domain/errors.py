@@ -164,7 +164,9 @@ class SchemaOutdated(StoreError):
             if found == 0
             else f"has schema version {found}, this code needs {needed}"
         )
-        super().__init__(f"{store} {what}; run app.upgrade() once, before the workers start")
+        super().__init__(
+            f"{store} {what}; run `leasehold db upgrade`, or app.upgrade(), before the workers start"
+        )
 
 
 class SchemaTooNew(StoreError):

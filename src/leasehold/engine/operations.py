@@ -147,6 +147,9 @@ class Operations:
         """What the schema lacks, by name."""
         return self._store.missing_objects()
 
+    def upgrade(self) -> list[int]:
+        return self._store.upgrade()
+
     def upgrade_sql(self, after: int = 0) -> str:
         return self._store.upgrade_sql(after)
 

@@ -43,6 +43,8 @@ class Runs:
         self.keeper: LeaseKeeper
         """Both set by the worker, which wires them together."""
         self.resources: Any = None
+        self.clock_offset = 0.0
+        """Seconds that the database's clock is ahead of ours: deadlines are its instants."""
         self.held: dict[str, Running] = {}
         """Leases we hold: running, or ended and not settled yet. The keeper renews them all."""
         self.on_loop = 0
@@ -81,7 +83,7 @@ class Runs:
         if timeout is not None:
             run.limit_at = run.started_at + timeout
         if run.grant.deadline_at is not None:
-            left = (run.grant.deadline_at - datetime.now(UTC)).total_seconds()
+            left = (run.grant.deadline_at - datetime.now(UTC)).total_seconds() - self.clock_offset
             if timeout is None or left < timeout:
                 run.limit_at, run.limit_cause = run.started_at + left, "deadline"
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from leasehold.domain.durations import seconds
 from leasehold.domain.errors import InvalidInput
-
-GRACE_VARIABLE = "SHUTDOWN_GRACE_PERIOD_SECONDS"
 
 
 def new_owner() -> str:
@@ -49,14 +46,6 @@ class WorkerSettings:
             raise InvalidInput("concurrency", "the worker could run nothing", "give concurrency or threads")
         if not self.queues:
             raise InvalidInput("queues", "no queue to serve", "name at least one")
-
-
-def grace_from(environment: Mapping[str, str], default: float | None = 300.0) -> float | None:
-    """SHUTDOWN_GRACE_PERIOD_SECONDS: seconds, or `none` to wait for ever."""
-    text = environment.get(GRACE_VARIABLE, "").strip()
-    if not text:
-        return default
-    return None if text.lower() == "none" else seconds(text, GRACE_VARIABLE)
 
 
 def split_names(text: str | Sequence[str]) -> tuple[str, ...]:

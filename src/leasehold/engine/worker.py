@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from leasehold.domain.errors import InvalidInput
@@ -169,6 +170,7 @@ class Worker:
         health = self.health()
         if not health.ok:
             logger.error("not well: %s", "; ".join(health.problems))
+        self.runs.clock_offset = (self._store.now() - datetime.now(UTC)).total_seconds()
         self._store.beat_worker(
             WorkerCard(
                 owner=self.settings.owner,

@@ -164,7 +164,7 @@ class PostgresDatabase:
 
     def script(self, text: str, session: PostgresSession) -> None:
         """Run a migration inside the transaction of `session`."""
-        session._connection.execute(_qualified(text, self.schema).encode())
+        session._connection.execute(qualified(text, self.schema).encode())
 
     def _repeat(self, work: Callable[[Connection[Any]], T]) -> T:
         """What the database asks to be repeated is repeated: the transaction has left nothing behind."""
@@ -241,10 +241,10 @@ def _dialect(text: str, schema: str, own_clock: bool) -> str:
         name = match.group(1)
         return "statement_timestamp()" if name == "now" and own_clock else f"%({name})s"
 
-    return _qualified(PARAMETER.sub(placeholder, text.replace("%", "%%")), schema)
+    return qualified(PARAMETER.sub(placeholder, text.replace("%", "%%")), schema)
 
 
-def _qualified(text: str, schema: str) -> str:
+def qualified(text: str, schema: str) -> str:
     text = text.replace("SCHEMA IF NOT EXISTS leasehold;", f'SCHEMA IF NOT EXISTS "{schema}";')
     return re.sub(r"\bleasehold\.", f'"{schema}".', text)
 

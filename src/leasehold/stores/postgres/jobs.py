@@ -11,8 +11,7 @@ from leasehold.stores.contract import Finding
 from leasehold.stores.database import Clock
 from leasehold.stores.jobs import JobStore
 from leasehold.stores.migrate import check_version, missing
-from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
-from leasehold.stores.postgres.database import _qualified as qualified
+from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession, qualified
 from leasehold.stores.postgres.vitals import examine
 from leasehold.stores.postgres.wakeup import PostgresWakeups
 from leasehold.stores.statements import read_migrations

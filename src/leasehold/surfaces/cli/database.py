@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.load import open_app, open_unchecked
+from leasehold.surfaces.cli.load import open_app
 from leasehold.surfaces.cli.problems import Exit
 
 
@@ -58,7 +58,7 @@ def sql(
     schema: options.Schema = options.DEFAULT_SCHEMA,
 ) -> None:
     """Print the migrations as a script, for whoever may run DDL. The schema need not be there yet."""
-    with open_unchecked(url, schema) as operations:
+    with open_app(url, schema).unchecked() as operations:
         print(operations.upgrade_sql(after))
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,6 @@ from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
 
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
-    from leasehold.engine.operations import Operations
 
 APP_VARIABLE = "LEASEHOLD_APP"
 _REMEDY = "give MODULE:APP, such as mypackage.tasks:app"
@@ -54,20 +51,6 @@ def open_app(url: str | None, schema: str, *, create: bool = False) -> Leasehold
     if not create:
         _check_file(app.url)
     return app
-
-
-@contextlib.contextmanager
-def open_unchecked(url: str | None, schema: str) -> Iterator[Operations]:
-    """The operations on a store whose schema may be missing or old."""
-    import leasehold.app as wiring
-    from leasehold.engine.operations import Operations
-
-    app = open_app(url, schema)
-    store = wiring.open_store(app.url, schema=schema)  # type: ignore[attr-defined]
-    try:
-        yield Operations(store)
-    finally:
-        store.close()
 
 
 def _check_file(url: str) -> None:

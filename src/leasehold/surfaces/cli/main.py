@@ -45,9 +45,9 @@ def top(context: typer.Context) -> int:
 @cli.command()
 def version() -> None:
     """Print the version."""
-    from leasehold.app import VERSION
+    from importlib.metadata import version
 
-    print(VERSION)
+    print(version("leasehold"))
 
 
 @functools.cache

@@ -1,0 +1,54 @@
+"""Help is quick because nothing heavy is imported for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+HEAVY = ("psycopg", "psycopg_pool", "fastapi", "starlette", "uvicorn", "mcp", "rich")
+
+PROGRAM = """
+import json, sys
+from leasehold.surfaces.cli.main import run
+assert run(["--help"]) == 0
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def test_help_imports_nothing_heavy():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Exit codes: 0 ok" in done.stdout
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_every_command_has_help(here):
+    text = here("--help").out.partition("Commands:")[2]
+    names = [line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert {"worker", "enqueue", "jobs", "show", "why", "lanes", "queues", "db", "doctor", "demo"} <= set(
+        names
+    )
+    for name in names:
+        answer = here(name, "--help")
+        assert answer.code == 0
+        assert f"Usage: leasehold {name}" in answer.out
+
+
+def test_without_a_command_the_help_is_printed_and_the_code_is_usage(here):
+    answer = here()
+    assert answer.code == 2
+    assert "Commands:" in answer.out
+
+
+def test_completion_can_be_shown_for_a_shell(sqlite_cli):
+    answer = sqlite_cli("", _LEASEHOLD_COMPLETE="complete_bash", COMP_WORDS="leasehold de", COMP_CWORD="1")
+    assert answer.out.split() == ["demo"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(sqlite_cli):
+    process = sqlite_cli.start("--help")
+    process.stdout.close()
+    assert process.wait(30) == 0
+    assert process.stderr.read() == ""

@@ -1,0 +1,84 @@
+"""`jobs`, `show`, `why`: lists, one job, and JSON that parses."""
+
+from __future__ import annotations
+
+from leasehold.domain.outcome import Failure
+from leasehold.stores.contract import Ending
+
+
+def fail(app, job, error: str = "boom") -> None:
+    grant = app.store.claim_by_id(job.id, "host:1:aa")
+    assert app.store.settle([Ending(grant.id, grant.token, Failure(error, final=True))]).accepted
+
+
+def test_jobs_are_listed_newest_first_page_by_page(app, here):
+    made = [app.enqueue("work", {"n": n}).id for n in range(3)]
+    first = here("jobs", "--json", "--limit", "2")
+    assert [job["id"] for job in first.lines] == made[:0:-1]
+    rest = here("jobs", "--json", "--before", first.lines[-1]["id"])
+    assert [job["id"] for job in rest.lines] == made[:1]
+
+
+def test_jobs_are_filtered_by_every_option(app, here):
+    wanted = app.enqueue("in_lane", {"lane": "t1"}, queue="q1", group="g1", tags=("x",))
+    app.enqueue("work")
+    for option, value in (
+        ("--queue", "q1"), ("--kind", "in_lane"), ("--lane", "t1"), ("--group", "g1"), ("--tag", "x"),
+    ):  # fmt: skip
+        assert [job["id"] for job in here("jobs", option, value, "--json").lines] == [wanted.id], option
+    fail(app, wanted)
+    both = here("jobs", "--state", "failed", "--state", "queued", "--json").lines
+    assert {job["state"] for job in both} == {"failed", "queued"}
+    assert here("jobs", "--state", "nonsense").code == 2
+
+
+def test_a_list_is_plain_columns_when_nobody_looks(app, here):
+    job = app.enqueue("work")
+    head, line = here("jobs").out.splitlines()
+    assert head.split()[:3] == ["id", "state", "task"]
+    assert line.split()[:3] == [job.id, "queued", "work"]
+
+
+def test_show_tells_facts_arguments_error_and_history(app, here):
+    job = app.enqueue("work", {"n": 7}, tags=("x",))
+    fail(app, job, "boom\n\n  where")
+    text = here("show", job.id).out
+    assert all(word in text for word in (job.id, "failed", '"n": 7', "boom", "where", "history"))
+    found = here("show", job.id, "--json").json
+    assert (found["state"], found["args"], found["tags"]) == ("failed", {"n": 7}, ["x"])
+    assert found["history"][-1]["event"] == "failed"
+
+
+def test_show_cuts_what_is_long_and_json_does_not(app, here):
+    @app.task
+    def read(text: str) -> None: ...
+
+    job = app.enqueue("read", {"text": "x" * 9000})
+    assert "more characters" in here("show", job.id).out
+    assert len(here("show", job.id).out) < 4000
+    assert here("show", job.id, "--json").json["args"] == {"text": "x" * 9000}
+
+
+def test_what_a_job_says_cannot_steer_the_terminal(app, here):
+    job = app.enqueue("work")
+    fail(app, job, "\x1b[2J[bold]gone[/bold]")
+    for command in (["show", job.id], ["jobs"], ["why", job.id]):
+        out = here(*command).out
+        assert "\x1b" not in out
+        assert "[bold]gone[/bold]" in out
+
+
+def test_why_gives_causes_and_remedies(app, here):
+    job = app.enqueue("work", queue="lonely", delay="1h")
+    answer = here("why", job.id)
+    assert answer.code == 0
+    assert "1. it is not due" in answer.out
+    assert "2. no live worker" in answer.out
+    holds = here("why", job.id, "--json").json
+    assert [hold["cause"] for hold in holds] == ["not_due", "no_worker"]
+    assert all(hold["detail"] and hold["remedy"] for hold in holds)
+
+
+def test_a_reading_command_makes_no_database(here, tmp_path):
+    assert here("jobs", "--url", f"sqlite:///{tmp_path}/typo.db").code == 6
+    assert not (tmp_path / "typo.db").exists()

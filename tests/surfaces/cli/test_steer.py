@@ -1,0 +1,102 @@
+"""The operator's verbs from the command line: by id, and in bulk by filter."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasehold.surfaces.cli import render
+from tests.backends import new_id
+
+
+def test_each_verb_works_by_id(app, here):
+    held = app.enqueue("work", hold=True)
+    assert here("release", held.id).out.split() == [held.id, "queued"]
+    assert here("pause", held.id, "--reason", "lunch").out.split() == [held.id, "paused"]
+    assert held.refresh().reason == "lunch"
+    assert here("resume", held.id).out.split() == [held.id, "queued"]
+    assert here("cancel", held.id).out.split() == [held.id, "cancelled"]
+    again = here("retry", held.id, "--json").json
+    assert app.get(again["id"]).row.retry_of == held.id
+
+
+def test_resolve_lets_a_halted_lane_go_on(app, here):
+    from tests.surfaces.cli.test_jobs import fail
+
+    first, second = (app.enqueue("in_lane", {"lane": "t1"}) for _ in range(2))
+    fail(app, first)
+    assert here("lanes", "--json").lines[0]["id"] == first.id
+    assert here("resolve", first.id).code == 0
+    assert here("lanes", "--json").lines == []
+    assert [g.id for g in app.store.claim("host:1:aa", ["default"], 5)] == [second.id]
+
+
+def test_lanes_resume_brings_the_halting_job_back(app, here):
+    from tests.surfaces.cli.test_jobs import fail
+
+    job = app.enqueue("in_lane", {"lane": "t1"})
+    fail(app, job)
+    assert here("lanes", "resume", "t1").out.split() == [job.id, "queued"]
+    assert here("lanes", "resume", "t1").code == 4
+
+
+def test_a_filter_needs_yes_when_nobody_can_be_asked(app, here):
+    job = app.enqueue("work", queue="q1")
+    answer = here("cancel", "--queue", "q1")
+    assert answer.code == 2
+    assert "1 job" in answer.err
+    assert job.refresh().state == "queued"
+
+
+@pytest.mark.parametrize(("answered", "state"), [(True, "cancelled"), (False, "queued")])
+def test_a_person_is_shown_the_count_and_asked(app, here, monkeypatch, answered, state):
+    import typer
+
+    asked = []
+    monkeypatch.setattr(render, "on_terminal", lambda: True)
+    monkeypatch.setattr(typer, "confirm", lambda text, **_: asked.append(text) or answered)
+    job = app.enqueue("work", queue="q1")
+    assert here("cancel", "--queue", "q1").code == 0
+    assert asked == ["cancel 1 job(s)?"]
+    assert job.refresh().state == state
+
+
+def test_bulk_work_goes_over_all_pages_and_sums_up(app, here, monkeypatch):
+    from leasehold.surfaces.cli import steer
+
+    monkeypatch.setattr(steer, "PAGE", 3)
+    app.store.enqueue([])
+    for n in range(8):
+        app.enqueue("work", {"n": n}, queue="q1")
+    other = app.enqueue("work", queue="q2")
+    answer = here("cancel", "--queue", "q1", "--yes")
+    assert answer.code == 0
+    assert answer.out == "cancel: 8 done, 0 refused\n"
+    assert other.refresh().state == "queued"
+
+
+def test_refusals_are_counted_and_told_and_the_rest_is_done(app, here):
+    one, two = app.enqueue("work"), app.enqueue("work")
+    one.cancel()
+    answer = here("cancel", one.id, two.id)
+    assert answer.code == 4
+    assert "1 done, 1 refused" in answer.out
+    assert "it is cancelled" in answer.err
+    lines = here("cancel", new_id(), "--json")
+    assert lines.code == 3
+    assert lines.lines[0]["error"]["type"] == "JobNotFound"
+
+
+def test_a_retry_by_filter_leaves_what_succeeded_alone(app, here):
+    from tests.surfaces.cli.test_jobs import fail
+
+    failed, queued = app.enqueue("work", queue="q1"), app.enqueue("work", queue="q1")
+    fail(app, failed)
+    assert here("retry", "--queue", "q1", "--yes", "--json").lines[0]["state"] == "queued"
+    assert len(app.jobs(queue="q1").jobs) == 3
+    assert queued.refresh().state == "queued"
+
+
+def test_neither_ids_nor_filter_or_both_is_refused(app, here):
+    job = app.enqueue("work")
+    assert here("cancel").code == 2
+    assert here("cancel", job.id, "--queue", "default").code == 2
