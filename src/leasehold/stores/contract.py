@@ -354,8 +354,8 @@ class Store(Protocol):
 
     # -- prune -----------------------------------------------------------------------------------------------------
     def prune(self, age: float, limit: int = 1000, after: str | None = None) -> Pruned:
-        """Delete a batch of jobs that came to rest more than `age` seconds ago. Never what halts a lane, holds a
-        unique key for good, or belongs to a group that still lives."""
+        """Look at the next `limit` jobs in the order of their ids, and delete those that came to rest more than `age`
+        seconds ago. Never what halts a lane, holds a unique key for good, or belongs to a group that still lives."""
         ...
 
     # -- workers ---------------------------------------------------------------------------------------------------

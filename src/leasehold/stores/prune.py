@@ -25,14 +25,15 @@ class PruneVerbs(Verbs):
         bound = make_id(int((latest.timestamp() - age + _SKEW) * 1000), bytes(10))
 
         def work(session: Session) -> Pruned:
-            rows = session.rows(
-                "prune_jobs", age=float(age), limit=limit, after=after or LOWEST_ID, before=bound
+            seen = session.rows(
+                "examine_old_jobs", age=float(age), limit=limit, after=after or LOWEST_ID, before=bound
             )
-            ids = sorted(row["id"] for row in rows)
+            old = [row["id"] for row in seen if row["old"]]
+            ids = sorted(row["id"] for row in session.rows("prune_jobs", ids=old)) if old else []
             if ids:
                 session.run("prune_history", ids=ids)
                 session.run("prune_tags", ids=ids)
                 session.run("prune_questions", ids=ids)
-            return Pruned(len(ids), ids[-1] if len(ids) == limit else None)
+            return Pruned(len(ids), seen[-1]["id"] if len(seen) == limit else None)
 
         return self._database.transact(work)

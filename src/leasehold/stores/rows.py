@@ -31,7 +31,7 @@ TIMES = frozenset(
         "seen_at",
     }
 )
-FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked", "draining"})
+FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked", "draining", "old"})
 
 GRANT_COLUMNS = len(Grant._fields)
 

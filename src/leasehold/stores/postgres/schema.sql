@@ -85,6 +85,9 @@ CREATE INDEX job_deadline ON leasehold.job (deadline_at)
     WHERE deadline_at IS NOT NULL AND state IN ('pending', 'queued', 'waiting');
 CREATE INDEX job_start_by ON leasehold.job (start_by)
     WHERE start_by IS NOT NULL AND attempt = 0 AND state IN ('pending', 'queued');
+-- For the pruner: does anybody of this group still live?
+CREATE INDEX job_group_live ON leasehold.job (group_name)
+    WHERE group_name IS NOT NULL AND state IN ('pending', 'queued', 'running', 'waiting', 'paused');
 CREATE INDEX job_group_member ON leasehold.job (group_name, id) WHERE group_name IS NOT NULL;
 
 -- What a job needs besides its turn, interned. The id is a hash of the four values, so that two producers never wait

@@ -91,6 +91,9 @@ CREATE INDEX job_claim ON job (gate, priority DESC, available_at) WHERE lane IS 
 CREATE INDEX job_deadline ON job (deadline_at)
     WHERE deadline_at IS NOT NULL AND state IN ('pending', 'queued', 'waiting');
 
+CREATE INDEX job_group_live ON job (group_name)
+    WHERE group_name IS NOT NULL AND state IN ('pending', 'queued', 'running', 'waiting', 'paused');
+
 CREATE INDEX job_group_member ON job (group_name, id) WHERE group_name IS NOT NULL;
 
 CREATE INDEX job_lane ON job (lane, lane_at) WHERE lane IS NOT NULL AND state = 'queued';

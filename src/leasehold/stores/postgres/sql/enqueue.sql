@@ -40,12 +40,13 @@ SELECT name FROM unnest(:names::text[]) AS n(name) ORDER BY name
 ON CONFLICT (name) DO UPDATE SET version = leasehold.job_group.version + 1, state = 'active', reason = NULL;
 
 -- name: find_key_holders
--- Who holds these unique keys now.
+-- Who holds these unique keys now. One probe of the unique index per key, whatever the statistics say.
 SELECT j.id, j.kind, j.unique_key, j.state, j.attempt
-FROM unnest(:kinds::text[], :keys::text[]) AS k(kind, unique_key)
-JOIN leasehold.job AS j ON j.kind = k.kind AND j.unique_key = k.unique_key
-WHERE j.unique_key IS NOT NULL
-  AND (j.unique_for = 'ever' OR j.state IN ('pending', 'queued', 'running', 'waiting', 'paused'));
+FROM unnest(:kinds::text[], :keys::text[]) AS k(kind, unique_key), LATERAL (
+    SELECT q.id, q.kind, q.unique_key, q.state, q.attempt FROM leasehold.job AS q
+    WHERE q.kind = k.kind AND q.unique_key = k.unique_key AND q.unique_key IS NOT NULL
+      AND (q.unique_for = 'ever' OR q.state IN ('pending', 'queued', 'running', 'waiting', 'paused'))
+    LIMIT 1) AS j;
 
 -- name: find_ids
 SELECT id FROM leasehold.job WHERE id = ANY(:ids::uuid[]);

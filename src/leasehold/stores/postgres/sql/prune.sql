@@ -1,15 +1,21 @@
+-- name: examine_old_jobs
+-- The next rows in id order (ids are in time order), and which of them may go: never what halts a lane, what holds a
+-- key for good, or what belongs to a group that still lives. The number of rows read is bounded, not only the number
+-- of rows found: on SQLite nobody else writes meanwhile.
+SELECT j.id, (j.state IN ('succeeded', 'cancelled', 'failed', 'timed_out') AND NOT j.halts_lane
+        AND j.finished_at < :now - :age::double precision * interval '1 second'
+        AND NOT (j.unique_for = 'ever' AND j.unique_key IS NOT NULL)
+        AND (j.group_name IS NULL OR (
+            SELECT 1 FROM leasehold.job AS g WHERE g.group_name = j.group_name AND g.group_name IS NOT NULL
+              AND g.state IN ('pending', 'queued', 'running', 'waiting', 'paused') LIMIT 1) IS NULL)) AS old
+FROM (SELECT * FROM leasehold.job WHERE id > :after AND id < :before ORDER BY id LIMIT :limit) AS j ORDER BY j.id;
+
 -- name: prune_jobs
--- In id order (ids are in time order), from where the last batch stopped. Never what halts a lane, what holds a key
--- for good, or what belongs to a group that still lives.
+-- Looked at again under the lock: a job may have been resumed since.
 DELETE FROM leasehold.job WHERE id = ANY(ARRAY(
-    SELECT j.id FROM leasehold.job AS j
-    WHERE j.id > :after AND j.id < :before
+    SELECT j.id FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[])
       AND j.state IN ('succeeded', 'cancelled', 'failed', 'timed_out') AND NOT j.halts_lane
-      AND j.finished_at < :now - :age::double precision * interval '1 second'
-      AND NOT (j.unique_for = 'ever' AND j.unique_key IS NOT NULL)
-      AND (j.group_name IS NULL OR NOT EXISTS (SELECT FROM leasehold.job AS g WHERE g.group_name = j.group_name
-            AND g.state IN ('pending', 'queued', 'running', 'waiting', 'paused')))
-    ORDER BY j.id LIMIT :limit FOR UPDATE SKIP LOCKED))
+    ORDER BY j.id FOR UPDATE SKIP LOCKED))
 RETURNING id;
 
 -- name: prune_history

@@ -46,12 +46,10 @@ SELECT n.value FROM json_each(:names) AS n WHERE true
 ON CONFLICT (name) DO UPDATE SET version = version + 1, state = 'active', reason = NULL;
 
 -- name: find_key_holders
--- Who holds these unique keys now.
+-- Who holds these unique keys now. One probe of the unique index per key.
 SELECT j.id, j.kind, j.unique_key, j.state, j.attempt
-FROM job AS j INDEXED BY job_unique
-WHERE (j.kind, j.unique_key) IN (
-        SELECT k.value, (SELECT u.value FROM json_each(:keys) AS u WHERE u.key = k.key) FROM json_each(:kinds) AS k)
-  AND j.unique_key IS NOT NULL
+FROM json_each(:kinds) AS k CROSS JOIN job AS j INDEXED BY job_unique
+WHERE j.kind = k.value AND j.unique_key = json_extract(:keys, '$[' || k.key || ']') AND j.unique_key IS NOT NULL
   AND (j.unique_for = 'ever' OR j.state IN ('pending', 'queued', 'running', 'waiting', 'paused'));
 
 -- name: find_ids

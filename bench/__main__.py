@@ -1,0 +1,30 @@
+"""`python -m bench [name …] [--rows N]`: all benchmarks, or the named ones."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from bench import plans
+
+BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "plans": lambda options: plans.run(options.rows),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Run benchmarks.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(BENCHMARKS)}; default: all")
+    parser.add_argument(
+        "--rows", type=int, default=1_000_000, help="of each background (default: %(default)s)"
+    )
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    for name in options.names or BENCHMARKS:
+        BENCHMARKS[name](options)
+
+
+if __name__ == "__main__":
+    main()
