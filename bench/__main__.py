@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from bench import plans
+from bench import idle, plans
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "idle": lambda _: idle.run(),
     "plans": lambda options: plans.run(options.rows),
 }
 

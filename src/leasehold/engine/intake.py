@@ -7,7 +7,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
 from leasehold.domain.errors import StoreError
@@ -31,7 +31,9 @@ class Intake:
         settings: WorkerSettings,
         runs: Runs,
         executor: Executor,
+        on_work: Callable[[], None],
     ) -> None:
+        self._on_work = on_work
         self._store = store
         self._settings = settings
         self._runs = runs
@@ -101,6 +103,8 @@ class Intake:
             await self._sit_out(error)
             return True
         self.in_trouble = False
+        if grants:
+            self._on_work()
         for grant in grants:
             if self._draining:
                 self._runs.hand_back(grant, "its worker was stopped")
@@ -110,6 +114,13 @@ class Intake:
 
     def _claim(self, loop_room: int, thread_room: int) -> list[Grant]:
         """In a thread."""
+        if self._was_empty and not self.in_trouble and loop_room and thread_room:
+            # Idle: one look for both kinds of places, with room for whatever it finds.
+            grants = self._claim_from_queues(
+                self._async_kinds + self._sync_kinds, min(loop_room, thread_room)
+            )
+            self._was_empty = not grants
+            return grants
         grants = self._find_forgotten() if self.in_trouble else []
         if loop_room > len(grants):
             grants += self._claim_from_queues(self._async_kinds, loop_room - len(grants))

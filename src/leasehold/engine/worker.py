@@ -90,7 +90,10 @@ class Worker:
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="leasehold-store")
         self.runs = Runs(self._tasks, self.settings, self._freed)
         self.runs.settler = Settler(self._store, self.settings.owner, self._executor, self.runs.settled)
-        self._intake = Intake(self._store, self._tasks, self.settings, self.runs, self._executor)
+        self._wakeups = await asyncio.to_thread(self._store.wakeups, self.settings.listen_url)
+        self._intake = Intake(
+            self._store, self._tasks, self.settings, self.runs, self._executor, self._wakeups.stir
+        )
         if self._lifespan is not None:
             self.runs.resources = await self._stack.enter_async_context(self._lifespan())
         self.keeper = self.runs.keeper = LeaseKeeper(
@@ -99,7 +102,6 @@ class Worker:
         self._reaper = Reaper(self._store, self.settings.sweep)
         self._pruner = None if self.settings.keep is None else Pruner(self._store, self.settings.keep)
         self._presence = Service("presence", self._tell)
-        self._wakeups = await asyncio.to_thread(self._store.wakeups, self.settings.listen_url)
         self._ear = Service("wake-ups", lambda: self._hear(loop))
         for role in self._roles():
             role.start()

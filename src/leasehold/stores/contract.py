@@ -206,6 +206,10 @@ class Wakeups(Protocol):
         """Block until something may have changed, at most this long. True: look now."""
         ...
 
+    def stir(self) -> None:
+        """There was work: more may follow soon."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -30,6 +30,9 @@ class PostgresWakeups:
         self._ear.clear()
         return heard
 
+    def stir(self) -> None:
+        """A notification comes at once, busy or not."""
+
     def close(self) -> None:
         self._closed.set()
         self._ear.set()

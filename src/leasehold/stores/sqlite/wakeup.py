@@ -10,7 +10,8 @@ from leasehold.stores.wakeups import listen_here
 
 EAGER, CALM = 0.01, 0.05
 EAGER_FOR = 30.0
-"""After a change the next one is likely; a quiet file is looked at less often."""
+"""After work more work is likely; a quiet file is looked at less often. Not after every change: the workers' own
+signs of life are changes too."""
 
 
 class SqliteWakeups:
@@ -18,7 +19,7 @@ class SqliteWakeups:
         self._connection = database.connect()
         self._ear = listen_here(database.label)
         self._version = self._data_version()
-        self._changed_at = float("-inf")
+        self._stirred_at = float("-inf")
         self._closed = False
         self._waiting = threading.Lock()
 
@@ -30,7 +31,7 @@ class SqliteWakeups:
         deadline = time.monotonic() + seconds
         while True:
             now = time.monotonic()
-            pause = EAGER if now - self._changed_at < EAGER_FOR else CALM
+            pause = EAGER if now - self._stirred_at < EAGER_FOR else CALM
             heard = self._ear.wait(max(0.0, min(pause, deadline - now)))
             self._ear.clear()
             if self._closed:
@@ -38,10 +39,12 @@ class SqliteWakeups:
             version = self._data_version()
             if version != self._version or heard:
                 self._version = version
-                self._changed_at = time.monotonic()
                 return True
             if time.monotonic() >= deadline:
                 return False
+
+    def stir(self) -> None:
+        self._stirred_at = time.monotonic()
 
     def close(self) -> None:
         self._closed = True
