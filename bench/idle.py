@@ -53,9 +53,7 @@ def run() -> None:
         _row(f"`leasehold --help`, seconds of CPU, median of {HELPS}", help_cpu, HELP_BAR),
     ]
     table = ["| what | measured | bar | |", "|---|--:|--:|---|"]
-    table += [
-        f"| {what} | {value} | {bar} | {'met' if met else '**missed**'} |" for what, value, bar, met in rows
-    ]
+    table += rows
     print("\n".join(table))
     head = (
         f"# Idle, measured\n\n`python -m bench idle` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC; "

@@ -462,11 +462,17 @@ def test_a_lane_of_mixed_priorities_never_needs_a_second_claim(store):
 # -- tickets and the tripwire ------------------------------------------------------------------------------------------
 
 
-def test_two_running_jobs_of_one_lane_are_refused_by_the_database_itself(store, backend: Backend):
+@pytest.mark.parametrize("first_ends", [None, Failure("boom", final=True), Snoozed(60.0)])
+def test_a_second_job_of_a_held_lane_is_refused_by_the_database_itself(store, backend: Backend, first_ends):
+    """Also when the first has halted the lane, or waits to run again: a claim that saw the lane free before it
+    started must not commit after it."""
     _, second = _fill(store, 2)
-    claim_one(store)
+    grant = claim_one(store)
+    if first_ends is not None:
+        end(store, grant, first_ends)
+    started = "0" if backend.name == "sqlite" else "to_timestamp(0)"
     with pytest.raises(Exception, match=r"(?i)unique"):
-        backend.query("UPDATE leasehold.job SET state = 'running' WHERE id = ?", second)
+        backend.query(f"UPDATE leasehold.job SET state = 'running', lane_at = {started} WHERE id = ?", second)
     assert store.get(second).state is State.QUEUED
 
 

@@ -474,7 +474,8 @@ def test_after_a_lost_reply_the_row_says_whether_the_settle_arrived(store, clock
         arrived.id: "done",
         handed_back.id: "done",
         unsent.id: "mine",
-        stolen.id: "fenced",
+        # It did arrive, but a later run has written over it: "fenced" would be a lie.
+        stolen.id: "unknown",
     }
     assert store.read_settlements(leases, "worker-9")[arrived.id] == "fenced"
 

@@ -135,7 +135,7 @@ _INDEXES = {
     "job_pkey": "job",
     "job_claim": "job",
     "job_lane": "job",
-    "job_lane_running": "job",
+    "job_lane_held": "job",
     "job_lane_halt": "job",
     "job_lease": "job",
     "job_orphan": "job",

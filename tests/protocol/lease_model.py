@@ -35,9 +35,14 @@ from tests.protocol.lease_state import (
     State,
     Task,
     Worker,
+    put_execution,
+    spend,
+    with_row,
+    with_task,
+    with_worker,
 )
 from tests.protocol.lease_store import HALTED, Store
-from tests.protocol.lease_worker import Workers, put_execution, spend, with_row, with_task
+from tests.protocol.lease_worker import Workers
 from tests.protocol.settle_table import CANCELLED, PAUSED, PENDING, QUEUED, RUNNING, WAITING
 
 NOT_STARTED = frozenset((PENDING, QUEUED, WAITING))
@@ -52,6 +57,13 @@ class LeaseModel:
         # A look that no longer fits its row is forgotten at once, unless a mutant would still act on it.
         self.keeps_old_looks = bool(
             self.without & {"reap decides under the lock", "reap compares the expiry"},
+        )
+
+        # This mutant is to be caught by what follows (an orphan that nobody can adopt), not by its definition.
+        self.orphans_may_lack_a_site = "a lost external run without a site is requeued" in self.without
+        self.weaker_flag_may_win = "the stronger flag wins" in self.without
+        self.flags_resume_clears = (
+            (PAUSE, CANCEL) if "resume clears a pause only" in self.without else (PAUSE,)
         )
 
     def initial(self) -> State:
@@ -147,7 +159,9 @@ class LeaseModel:
         if self.setup.steals and not state.workers[reaper].draining:
             yield from self._steal(without_look, after, reaper, job, broken)
 
-    def _steal(self, state: State, reaped: State, worker: int, job: int, broken: str | None) -> Iterator[Move]:
+    def _steal(
+        self, state: State, reaped: State, worker: int, job: int, broken: str | None
+    ) -> Iterator[Move]:
         """Claim by id of an expired row: the reap of that row and the next grant in one transaction."""
         row, owner = reaped.rows[job], self.workers.owner_name(reaped, worker)
         if self.store.can_claim(reaped.rows, job):
@@ -186,7 +200,11 @@ class LeaseModel:
         for number, worker in enumerate(state.workers):
             restarted = Worker(worker.start + 1)
             if budget.crashes and self._has_something(state, number):
-                yield ("crash", f"w{number}"), spend(self._without_memory(state, number, restarted), "crashes"), None
+                yield (
+                    ("crash", f"w{number}"),
+                    spend(self._without_memory(state, number, restarted), "crashes"),
+                    None,
+                )
             if worker.draining and not any(t.worker == number for t in state.tasks):
                 yield ("restart", f"w{number}"), self._without_memory(state, number, restarted), None
             if budget.drains and not worker.draining:
@@ -236,9 +254,8 @@ class LeaseModel:
         if budget.pauses:
             if row.state in NOT_STARTED:
                 yield "pause", row._replace(state=PAUSED), "pauses"
-            elif running and row.flag != PAUSE:
-                if row.flag < PAUSE or "the stronger flag wins" in self.without:
-                    yield "pause a running job", row._replace(flag=PAUSE), "pauses"
+            elif running and (row.flag < PAUSE or (row.flag > PAUSE and self.weaker_flag_may_win)):
+                yield "pause a running job", row._replace(flag=PAUSE), "pauses"
         if budget.finishes and running and row.flag < FINISH:
             yield "finish a running job", row._replace(flag=FINISH), "finishes"
         if row.state is WAITING:
@@ -259,9 +276,7 @@ class LeaseModel:
             yield "resume after failure", resumed._replace(halts=self.setup.halts), "revivals"
         elif row.state is CANCELLED and "resume refuses final states" in self.without:
             yield "resume", resumed, ""
-        elif row.state is RUNNING and row.flag == PAUSE:
-            yield "resume a running job", row._replace(flag=NO_FLAG), ""
-        elif row.state is RUNNING and row.flag == CANCEL and "resume clears a pause only" in self.without:
+        elif row.state is RUNNING and row.flag in self.flags_resume_clears:
             yield "resume a running job", row._replace(flag=NO_FLAG), ""
 
     # -- promises --
@@ -273,7 +288,9 @@ class LeaseModel:
                 continue
             if row.state in FINAL and new.state is not row.state:
                 return "a final state was left"
-            if row.flag == CANCEL and not (new.state in FINAL or (new.state is RUNNING and new.flag == CANCEL)):
+            if row.flag == CANCEL and not (
+                new.state in FINAL or (new.state is RUNNING and new.flag == CANCEL)
+            ):
                 return "a cancelled job was made runnable again"
             if row.flag and row.state is RUNNING and new.state is QUEUED:
                 return "a stop request was forgotten"
@@ -312,8 +329,8 @@ class LeaseModel:
                 return "a row that is not running carries a flag"
             if row.on_hold and row.attempt:
                 return "a job on hold was started"
-            if running and row.owner == NOBODY and row.site == NOWHERE:
-                return "an orphan has no site" if not self._orphans_may_lack_a_site() else None
+            if running and row.owner == NOBODY and row.site == NOWHERE and not self.orphans_may_lack_a_site:
+                return "an orphan has no site"
             if row.state in FINAL and row.question == ASKED:
                 return "a final job has an open question"
             if row.state is WAITING and row.question != ASKED and "answer requeues" not in self.without:
@@ -335,11 +352,3 @@ class LeaseModel:
             if sum(t.job == job and self.workers.holds(state, t) for t in state.tasks) > 1:
                 return "two live leases on one job"
         return None
-
-    def _orphans_may_lack_a_site(self) -> bool:
-        return "a lost external run without a site is requeued" in self.without
-
-
-def with_worker(state: State, number: int, worker: Worker) -> State:
-    workers = (*state.workers[:number], worker, *state.workers[number + 1 :])
-    return State(*state[:4], workers, state.budget)

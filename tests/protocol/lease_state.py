@@ -218,3 +218,53 @@ REDUNDANT_GUARDS = {
 }
 
 INITIAL_PENDING = Row(state=PENDING, on_hold=True)
+
+
+# -- small edits of a state; tuples are rebuilt by position because _replace is slow and this is the inner loop --
+
+
+def with_row(state: State, job: int, row: Row) -> State:
+    rows = state.rows
+    if rows[job] is row:
+        return state
+    return State((*rows[:job], row, *rows[job + 1 :]), *state[1:])
+
+
+def with_task(state: State, task: Task) -> State:
+    return State(*state[:2], tuple(sorted((*state.tasks, task))), *state[3:])
+
+
+def drop_task(state: State, task: Task) -> State:
+    return State(*state[:2], tuple(t for t in state.tasks if t is not task), *state[3:])
+
+
+def replace_task(state: State, task: Task, by: Task) -> State:
+    return State(*state[:2], tuple(sorted(by if t is task else t for t in state.tasks)), *state[3:])
+
+
+def execution(state: State, task: Task, site: int) -> str:
+    attempts = state.executions[task.job]
+    return attempts[task.attempt - 1][site] if task.attempt <= len(attempts) else NEVER_SITED
+
+
+def with_execution(state: State, task: Task, site: int, status: str) -> State:
+    return put_execution(state, task.job, task.attempt, site, status)
+
+
+def put_execution(state: State, job: int, attempt: int, site: int, status: str) -> State:
+    attempts = list(state.executions[job])
+    while len(attempts) < attempt:
+        attempts.append(NEVER_SITED * 2)
+    sites = attempts[attempt - 1]
+    attempts[attempt - 1] = sites[:site] + status + sites[site + 1 :]
+    executions = (*state.executions[:job], tuple(attempts), *state.executions[job + 1 :])
+    return State(state.rows, executions, *state[2:])
+
+
+def spend(state: State, what: str) -> State:
+    return State(*state[:5], state.budget._replace(**{what: getattr(state.budget, what) - 1}))
+
+
+def with_worker(state: State, number: int, worker: Worker) -> State:
+    workers = (*state.workers[:number], worker, *state.workers[number + 1 :])
+    return State(*state[:4], workers, state.budget)

@@ -40,6 +40,7 @@ class Store:
         self.without = setup.without
         # settled_by and settled_token are only ever read after a lost reply; without one they only cost states.
         self.signs = setup.budget.lost_replies > 0
+        self.cells_used: set[tuple[str, str]] = set()  # of the settle table
 
     # -- lanes: all jobs of a setup share one --
 
@@ -65,9 +66,9 @@ class Store:
                 continue
             if self.holds_lane(row):
                 return False
-            if row.state is QUEUED and self._place(row, other) < mine:
-                if row.due or "a head in backoff holds its lane" not in self.without:
-                    return False
+            blocks = row.due or "a head in backoff holds its lane" not in self.without
+            if row.state is QUEUED and blocks and self._place(row, other) < mine:
+                return False
         return True
 
     def _place(self, row: Row, job: int) -> tuple[bool, int]:
@@ -79,7 +80,9 @@ class Store:
     def can_claim(self, rows: tuple[Row, ...], job: int) -> bool:
         row = rows[job]
         if row.state is not QUEUED:
-            stale = "claim takes queued rows only" in self.without and row.state is RUNNING and row.attempt == 1
+            stale = (
+                "claim takes queued rows only" in self.without and row.state is RUNNING and row.attempt == 1
+            )
             return stale and row.owner != NOBODY
         return row.due and (len(rows) == 1 or self.is_head(rows, job))
 
@@ -130,6 +133,7 @@ class Store:
                 flag = max(flag, PAUSE)
         left = failures < setup.max_attempts and crashes < setup.max_crashes
         line = self._line(row, outcome, left)
+        self.cells_used.add((line, FLAGS[flag]))
         state = self._mutated(EXPECTED[line, FLAGS[flag]], line, flag)
         token = row.token + 1
         if state is ORPHAN:

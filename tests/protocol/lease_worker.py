@@ -37,11 +37,17 @@ from tests.protocol.lease_state import (
     STOP,
     TOMBSTONE,
     UNSURE,
-    Budget,
     Row,
     Setup,
     State,
     Task,
+    drop_task,
+    execution,
+    replace_task,
+    spend,
+    with_execution,
+    with_row,
+    with_task,
 )
 from tests.protocol.lease_store import Store
 from tests.protocol.settle_table import RUNNING
@@ -257,7 +263,7 @@ class Workers:
             return (STOP, "stopped") if must_stop else (ATTACHED if note else STARTED, "")
         if there == EXITED_OK:
             return SETTLE, "success"  # collected, even under a cancel: the result was there before the stop
-        if there == EXITED_BAD or there == TOMBSTONE:
+        if there in (EXITED_BAD, TOMBSTONE):
             return SETTLE, "stopped" if must_stop else "failure"
         if must_stop:
             return self._clear("stopped")
@@ -294,12 +300,18 @@ class Workers:
 
     def _settle(self, state: State, task: Task) -> Iterator[Move]:
         who = f"w{task.worker}", f"j{task.job}", f"t{task.token}", task.note
-        guard = {"handed back": "hand-back", "detached": "detach"}.get(task.note, "settle") + " checks the token"
+        guard = {"handed back": "hand-back", "detached": "detach"}.get(
+            task.note, "settle"
+        ) + " checks the token"
         accepted = self._accepts(state, task, guard)
         if task.sent == IN_FLIGHT:  # the statement outlived its connection and arrives at last
             if accepted:
                 after, broken = self._settled(state, task)
-                yield ("settle arrives late", *who), replace_task(after, task, task._replace(sent=ACCEPTED)), broken
+                yield (
+                    ("settle arrives late", *who),
+                    replace_task(after, task, task._replace(sent=ACCEPTED)),
+                    broken,
+                )
             else:
                 refused = task._replace(sent=NOT_SENT)
                 yield ("settle arrives late: lost", *who), replace_task(state, task, refused), None
@@ -324,7 +336,11 @@ class Workers:
         flag = task.seen if "settle reads the flag under the lock" in self.without else row.flag
         settled = self.store.settle(row, task.note, flag, self.owner_name(state, task.worker))
         after = with_row(state, task.job, settled)
-        if self.setup.external and "a settled name stays taken" in self.without and settled.state is not RUNNING:
+        if (
+            self.setup.external
+            and "a settled name stays taken" in self.without
+            and settled.state is not RUNNING
+        ):
             after = with_execution(after, task, self.setup.sites[task.worker], NEVER_SITED)
         return after, broken
 
@@ -345,57 +361,16 @@ class Workers:
         mine = row.settled_by == me or "a lost reply is read by owner" in self.without
         same = row.settled_token == task.token or "a lost reply is read by token" in self.without
         if mine and same and row.settled_token >= 0:
-            broken = None if task.sent == ACCEPTED else "a worker believed in a settle that was never accepted"
+            broken = (
+                None if task.sent == ACCEPTED else "a worker believed in a settle that was never accepted"
+            )
             return ("read: settled", *who), drop_task(state, task), broken
         if row.token == task.token:
             return ("read: still mine", *who), replace_task(state, task, task._replace(phase=REPEAT)), None
-        if row.settled_token > task.token and "an overwritten settle is not called a loss" not in self.without:
+        if (
+            row.settled_token > task.token
+            and "an overwritten settle is not called a loss" not in self.without
+        ):
             return ("read: overwritten", *who), drop_task(state, task), None
         broken = "a worker called its accepted settle a loss" if task.sent == ACCEPTED else None
         return ("read: fenced", *who), drop_task(state, task), broken
-
-
-# -- small edits of a state; tuples are rebuilt by position because _replace is slow and this is the inner loop --
-
-
-def with_row(state: State, job: int, row: Row) -> State:
-    rows = state.rows
-    if rows[job] is row:
-        return state
-    return State((*rows[:job], row, *rows[job + 1 :]), *state[1:])
-
-
-def with_task(state: State, task: Task) -> State:
-    return State(*state[:2], tuple(sorted((*state.tasks, task))), *state[3:])
-
-
-def drop_task(state: State, task: Task) -> State:
-    return State(*state[:2], tuple(t for t in state.tasks if t is not task), *state[3:])
-
-
-def replace_task(state: State, task: Task, by: Task) -> State:
-    return State(*state[:2], tuple(sorted(by if t is task else t for t in state.tasks)), *state[3:])
-
-
-def execution(state: State, task: Task, site: int) -> str:
-    attempts = state.executions[task.job]
-    return attempts[task.attempt - 1][site] if task.attempt <= len(attempts) else NEVER_SITED
-
-
-def with_execution(state: State, task: Task, site: int, status: str) -> State:
-    return put_execution(state, task.job, task.attempt, site, status)
-
-
-def put_execution(state: State, job: int, attempt: int, site: int, status: str) -> State:
-    attempts = list(state.executions[job])
-    while len(attempts) < attempt:
-        attempts.append(NEVER_SITED * 2)
-    sites = attempts[attempt - 1]
-    attempts[attempt - 1] = sites[:site] + status + sites[site + 1 :]
-    executions = (*state.executions[:job], tuple(attempts), *state.executions[job + 1 :])
-    return State(state.rows, executions, *state[2:])
-
-
-def spend(state: State, what: str) -> State:
-    budget: Budget = state.budget
-    return State(*state[:5], budget._replace(**{what: getattr(budget, what) - 1}))

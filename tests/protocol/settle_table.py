@@ -21,31 +21,35 @@ PAUSED, FAILED, TIMED_OUT = "paused", "failed", "timed_out"
 SUCCEEDED, CANCELLED = "succeeded", "cancelled"
 ORPHAN = "orphan"  # running, with no owner; the flag is kept
 
+# fmt: off
 _ROWS: dict[str, tuple[str, str, str, str]] = {
-    # outcome                           none       finish     pause      cancel
-    "success": (SUCCEEDED, SUCCEEDED, SUCCEEDED, SUCCEEDED),
-    "failure, retries left": (QUEUED, CANCELLED, PAUSED, CANCELLED),
-    "failure, exhausted": (FAILED, FAILED, FAILED, CANCELLED),
-    "attempt time-out, retries left": (QUEUED, TIMED_OUT, TIMED_OUT, CANCELLED),
-    "attempt time-out, exhausted": (TIMED_OUT, TIMED_OUT, TIMED_OUT, CANCELLED),
-    "whole-job deadline": (TIMED_OUT, TIMED_OUT, TIMED_OUT, CANCELLED),
-    "stopped": (QUEUED, CANCELLED, PAUSED, CANCELLED),
-    "handed back": (QUEUED, CANCELLED, PAUSED, CANCELLED),
-    "lost, on_lost=retry": (QUEUED, CANCELLED, PAUSED, CANCELLED),
-    "lost, on_lost=fail": (FAILED, FAILED, FAILED, CANCELLED),
-    "lost, on_lost=adopt": (ORPHAN, ORPHAN, ORPHAN, ORPHAN),
-    "external run at drain": (ORPHAN, ORPHAN, ORPHAN, ORPHAN),
-    "snooze": (QUEUED, CANCELLED, PAUSED, CANCELLED),
-    "retry in": (QUEUED, CANCELLED, PAUSED, CANCELLED),
-    "question": (WAITING, CANCELLED, PAUSED, CANCELLED),
-    "budget breach, on_breach=failed": (FAILED, FAILED, FAILED, CANCELLED),
-    "budget breach, on_breach=paused": (PAUSED, FAILED, PAUSED, CANCELLED),
+    # outcome                            no flag    finish     pause      cancel
+    "success":                          (SUCCEEDED, SUCCEEDED, SUCCEEDED, SUCCEEDED),
+    "failure, retries left":            (QUEUED,    CANCELLED, PAUSED,    CANCELLED),
+    "failure, exhausted":               (FAILED,    FAILED,    FAILED,    CANCELLED),
+    "attempt time-out, retries left":   (QUEUED,    TIMED_OUT, TIMED_OUT, CANCELLED),
+    "attempt time-out, exhausted":      (TIMED_OUT, TIMED_OUT, TIMED_OUT, CANCELLED),
+    "whole-job deadline":               (TIMED_OUT, TIMED_OUT, TIMED_OUT, CANCELLED),
+    "stopped":                          (QUEUED,    CANCELLED, PAUSED,    CANCELLED),
+    "handed back":                      (QUEUED,    CANCELLED, PAUSED,    CANCELLED),
+    "lost, on_lost=retry":              (QUEUED,    CANCELLED, PAUSED,    CANCELLED),
+    "lost, on_lost=fail":               (FAILED,    FAILED,    FAILED,    CANCELLED),
+    "lost, on_lost=adopt":              (ORPHAN,    ORPHAN,    ORPHAN,    ORPHAN),
+    "external run at drain":            (ORPHAN,    ORPHAN,    ORPHAN,    ORPHAN),
+    "snooze":                           (QUEUED,    CANCELLED, PAUSED,    CANCELLED),
+    "retry in":                         (QUEUED,    CANCELLED, PAUSED,    CANCELLED),
+    "question":                         (WAITING,   CANCELLED, PAUSED,    CANCELLED),
+    "budget breach, on_breach=failed":  (FAILED,    FAILED,    FAILED,    CANCELLED),
+    "budget breach, on_breach=paused":  (PAUSED,    FAILED,    PAUSED,    CANCELLED),
 }
+# fmt: on
 
 OUTCOMES = tuple(_ROWS)
 
 EXPECTED: dict[tuple[str, str], str] = {
-    (outcome, flag): state for outcome, states in _ROWS.items() for flag, state in zip(FLAGS, states, strict=True)
+    (outcome, flag): state
+    for outcome, states in _ROWS.items()
+    for flag, state in zip(FLAGS, states, strict=True)
 }
 
 # Only a question leaves one behind: open where the job may still be answered, closed where it may not.

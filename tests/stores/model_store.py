@@ -320,6 +320,8 @@ class ModelStore(ModelBase):
                 verdicts[job_id] = "mine"
             elif job is not None and (job.settled_token, job.settled_by) == (token, owner):
                 verdicts[job_id] = "done"
+            elif job is not None and job.settled_token is not None and job.settled_token > token:
+                verdicts[job_id] = "unknown"
         return verdicts
 
     # -- inspect, prune --------------------------------------------------------------------------------------------
@@ -338,16 +340,17 @@ class ModelStore(ModelBase):
     def prune(self, age: float, limit: int) -> Answer:
         before = self.clock.now() - timedelta(seconds=age)
         lively = {job.group_name for job in self.jobs.values() if job.state in LIVE | {"paused"}} - {None}
+        seen = sorted(self.jobs.items())[:limit]
         gone = [
             job_id
-            for job_id, job in sorted(self.jobs.items())
+            for job_id, job in seen
             if job.finished_at is not None
             and job.finished_at < before
             and not job.halts_lane
             and not (job.unique_for == "ever" and job.unique_key is not None)
             and job.group_name not in lively
-        ][:limit]
+        ]
         for job_id in gone:
             del self.jobs[job_id]
         self.questions = {key: value for key, value in self.questions.items() if key[0] in self.jobs}
-        return len(gone), gone[-1] if len(gone) == limit else None
+        return len(gone), seen[-1][0] if len(seen) == limit else None

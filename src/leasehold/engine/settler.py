@@ -93,16 +93,22 @@ class Settler:
             self._on_settled(accepted, fenced)
             return
 
+    def _arrived(self, batch: list[Entry]) -> set[str]:
+        """What the rows say of an earlier try. Where a later run has written over it, it cannot be told, and nothing
+        is left to do."""
+        leases = {ending.id: ending.token for _, ending in batch}
+        verdicts = self._store.read_settlements(leases, self._owner)
+        return {job_id for job_id, verdict in verdicts.items() if verdict in ("done", "unknown")}
+
     def _write(self, batch: list[Entry], doubtful: bool) -> tuple[list[Running], list[Running]]:
         """In a thread. With `doubtful` an earlier try may have arrived without our hearing of it."""
-        done: set[str] = set()
-        if doubtful:
-            leases = {ending.id: ending.token for _, ending in batch}
-            verdicts = self._store.read_settlements(leases, self._owner)
-            done = {job_id for job_id, verdict in verdicts.items() if verdict == "done"}
+        done = self._arrived(batch) if doubtful else set()
         rest = [ending for _, ending in batch if ending.id not in done]
         settled = self._store.settle(rest)
         done |= set(settled.accepted)
+        if doubtful and settled.fenced:
+            # The earlier try may have landed between the look and this one.
+            done |= self._arrived(batch)
         if any(_may_free_others(run, ending) for run, ending in batch):
             self._store.wake()
         accepted = [run for run, ending in batch if ending.id in done]

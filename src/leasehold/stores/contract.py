@@ -282,7 +282,8 @@ class Store(Protocol):
         ...
 
     def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
-        """After a lost reply: for each lease `done` (settled by me), `mine` (repeat it) or `fenced`."""
+        """After a lost reply: for each lease `done` (settled by me), `mine` (repeat it), `fenced`, or `unknown` (a
+        later run was settled since)."""
         ...
 
     # -- operate ---------------------------------------------------------------------------------------------------

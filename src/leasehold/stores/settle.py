@@ -76,6 +76,9 @@ class SettleVerbs(Verbs):
                 verdicts[row["id"]] = "mine"
             elif row["settled_token"] == token and row["settled_by"] == owner:
                 verdicts[row["id"]] = "done"
+            elif row["settled_token"] is not None and row["settled_token"] > token:
+                # A later run was settled since: what became of this one can no longer be told.
+                verdicts[row["id"]] = "unknown"
         return verdicts
 
     def _settle_succeeded(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:

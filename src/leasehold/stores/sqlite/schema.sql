@@ -101,7 +101,8 @@ CREATE INDEX job_lane ON job (lane, lane_at) WHERE lane IS NOT NULL AND state = 
 CREATE INDEX job_lane_halt ON job (lane) WHERE lane IS NOT NULL AND
     (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane));
 
-CREATE UNIQUE INDEX job_lane_running ON job (lane) WHERE lane IS NOT NULL AND state = 'running';
+CREATE UNIQUE INDEX job_lane_held ON job (lane) WHERE lane IS NOT NULL AND lane_at = 0 AND
+    (state IN ('queued', 'running', 'waiting', 'paused') OR halts_lane);
 
 CREATE INDEX job_lease ON job (lease_owner) WHERE lease_owner IS NOT NULL;
 

@@ -64,8 +64,10 @@ CREATE TABLE leasehold.job (
 -- by the lane, paused kinds and queues by their gate, delayed ones by the due time behind the priority.
 CREATE INDEX job_claim ON leasehold.job (gate, priority DESC, available_at, seq) WHERE lane IS NULL AND state = 'queued';
 CREATE INDEX job_lane ON leasehold.job (lane, lane_at, seq) WHERE lane IS NOT NULL AND state = 'queued';
--- The tripwire: two claimers that saw different heads of one lane cannot both commit.
-CREATE UNIQUE INDEX job_lane_running ON leasehold.job (lane) WHERE lane IS NOT NULL AND state = 'running';
+-- The tripwire: a lane belongs to the job that has started in it, until that job is done or passed over. Two claimers
+-- that saw different heads cannot both commit, not even if the first one's job has failed and halts the lane by then.
+CREATE UNIQUE INDEX job_lane_held ON leasehold.job (lane) WHERE lane IS NOT NULL AND lane_at = '1970-01-01 00:00:00+00' AND
+    (state IN ('queued', 'running', 'waiting', 'paused') OR halts_lane);
 CREATE INDEX job_lane_halt ON leasehold.job (lane) WHERE lane IS NOT NULL AND
     (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane));
 -- By owner, not by expiry: a renewal then touches no indexed column (a HOT update on PostgreSQL), and the sweep reads

@@ -98,27 +98,30 @@ t AS MATERIALIZED (
     ORDER BY c.priority DESC, c.available_at LIMIT greatest(:limit, 200)),
 l AS MATERIALIZED (
     SELECT t.lane, t.tids, (SELECT min(p) FROM unnest(:priorities::smallint[]) AS p) AS floor,
-        h.jid, h.gate, h.priority, h.due, h.available_at, h.seq, coalesce(b1.yes, b2.yes, false) AS blocked
+        h.jid, h.token, h.gate, h.priority, h.due, h.available_at, h.seq, coalesce(b1.yes, b2.yes, false) AS blocked
     FROM (SELECT lane, array_agg(tid) AS tids FROM t GROUP BY lane) AS t
     LEFT JOIN LATERAL (
-        SELECT j.ctid AS jid, j.gate, j.priority, j.available_at <= :now AS due, j.available_at, j.seq
+        SELECT j.ctid AS jid, j.lease_token AS token, j.gate, j.priority, j.available_at <= :now AS due,
+            j.available_at, j.seq
         FROM leasehold.job AS j WHERE j.lane = t.lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
         ORDER BY j.lane_at, j.seq LIMIT 1) AS h ON true
     LEFT JOIN LATERAL (
         SELECT true AS yes FROM leasehold.job AS b
-        WHERE h.due AND b.lane = t.lane AND b.lane IS NOT NULL AND b.state = 'running' LIMIT 1) AS b1 ON true
+        WHERE h.due AND b.lane = t.lane AND b.lane IS NOT NULL AND b.lane_at = to_timestamp(0) AND b.state = 'running' LIMIT 1) AS b1 ON true
     LEFT JOIN LATERAL (
         SELECT true AS yes FROM leasehold.job AS b WHERE h.due AND b.lane = t.lane AND b.lane IS NOT NULL
           AND (b.state IN ('waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))
         LIMIT 1) AS b2 ON true),
 fit AS MATERIALIZED (
-    SELECT lane, jid FROM l
+    SELECT lane, jid, token FROM l
     WHERE due AND NOT blocked AND gate = ANY(:open::bigint[]) AND priority >= floor
     ORDER BY priority DESC, available_at, seq LIMIT :limit),
 k AS MATERIALIZED (
-    SELECT q.ctid AS jid FROM leasehold.job AS q
-    WHERE q.ctid = ANY(ARRAY(SELECT jid FROM fit)) AND q.state = 'queued' AND q.available_at <= :now
-    FOR UPDATE SKIP LOCKED),
+    -- Still the row that was seen: claimed, halted, resolved and resumed meanwhile, it would be queued again, but no
+    -- longer first.
+    SELECT q.ctid AS jid FROM fit AS f JOIN leasehold.job AS q ON q.ctid = f.jid
+    WHERE q.lease_token = f.token AND q.state = 'queued' AND q.available_at <= :now
+    FOR UPDATE OF q SKIP LOCKED),
 u AS (
     UPDATE leasehold.job AS j SET state = 'running', reason = NULL, lease_owner = :owner,
         lease_token = j.lease_token + 1, attempt = j.attempt + 1,
@@ -149,7 +152,7 @@ SELECT (SELECT j.id FROM leasehold.job AS j
         ORDER BY j.lane_at, j.seq LIMIT 1) AS head,
     coalesce(
         (SELECT b.id FROM leasehold.job AS b
-            WHERE b.lane = :lane AND b.lane IS NOT NULL AND b.state = 'running' LIMIT 1),
+            WHERE b.lane = :lane AND b.lane IS NOT NULL AND b.lane_at = to_timestamp(0) AND b.state = 'running' LIMIT 1),
         (SELECT b.id FROM leasehold.job AS b WHERE b.lane = :lane AND b.lane IS NOT NULL
             AND (b.state IN ('waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))
             LIMIT 1)) AS blocker;

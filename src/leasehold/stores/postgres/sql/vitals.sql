@@ -20,7 +20,7 @@ SELECT h.lane, h.id FROM (
     SELECT j.lane, j.id, j.available_at, row_number() OVER (PARTITION BY j.lane ORDER BY j.lane_at, j.seq) AS place
     FROM leasehold.job AS j WHERE j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now) AS h
 WHERE h.place = 1 AND h.available_at <= :now
-  AND NOT EXISTS (SELECT 1 FROM leasehold.job AS b WHERE b.lane = h.lane AND b.lane IS NOT NULL AND b.state = 'running')
+  AND NOT EXISTS (SELECT 1 FROM leasehold.job AS b WHERE b.lane = h.lane AND b.lane IS NOT NULL AND b.lane_at = to_timestamp(0) AND b.state = 'running')
   AND NOT EXISTS (SELECT 1 FROM leasehold.job AS b WHERE b.lane = h.lane AND b.lane IS NOT NULL
         AND (b.state IN ('waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane)))
   AND h.lane NOT IN (SELECT t.lane FROM leasehold.ticket AS t WHERE t.available_at <= :now)

@@ -18,7 +18,7 @@ FROM leasehold.worker WHERE seen_at >= :now - :age::double precision * interval 
 -- name: list_lanes
 -- Lanes that somebody holds or that stand still, and by which job.
 SELECT lane, id, state, kind, error, reason, lease_owner FROM leasehold.job
-WHERE lane IS NOT NULL AND state = 'running'
+WHERE lane IS NOT NULL AND lane_at = to_timestamp(0) AND state = 'running'
 UNION ALL
 SELECT lane, id, state, kind, error, reason, lease_owner FROM leasehold.job
 WHERE lane IS NOT NULL AND (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane))

@@ -30,8 +30,9 @@ ORDER BY available_at, seq LIMIT :limit;
 -- The due tickets of one group with what stands behind each: the lane's head, and whether the lane is blocked.
 SELECT t.rowid AS ticket, t.lane,
     h.seq, h.gate, h.priority, h.available_at, h.available_at <= :now AS due,
-    EXISTS (SELECT 1 FROM job AS b INDEXED BY job_lane_running
-            WHERE b.lane = t.lane AND b.lane IS NOT NULL AND b.state = 'running')
+    EXISTS (SELECT 1 FROM job AS b INDEXED BY job_lane_held
+            WHERE b.lane = t.lane AND b.lane IS NOT NULL AND b.lane_at = 0
+            AND (b.state IN ('queued', 'running', 'waiting', 'paused') OR b.halts_lane) AND b.state = 'running')
     OR EXISTS (SELECT 1 FROM job AS b INDEXED BY job_lane_halt WHERE b.lane = t.lane AND b.lane IS NOT NULL
             AND (b.state IN ('waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))) AS blocked
 FROM (SELECT rowid, lane, priority, available_at FROM ticket INDEXED BY ticket_claim
@@ -61,8 +62,9 @@ SELECT (SELECT j.id FROM job AS j
         WHERE j.lane = :lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
         ORDER BY j.lane_at, j.seq LIMIT 1) AS head,
     coalesce(
-        (SELECT b.id FROM job AS b INDEXED BY job_lane_running
-            WHERE b.lane = :lane AND b.lane IS NOT NULL AND b.state = 'running' LIMIT 1),
+        (SELECT b.id FROM job AS b INDEXED BY job_lane_held
+            WHERE b.lane = :lane AND b.lane IS NOT NULL AND b.lane_at = 0
+            AND (b.state IN ('queued', 'running', 'waiting', 'paused') OR b.halts_lane) AND b.state = 'running' LIMIT 1),
         (SELECT b.id FROM job AS b INDEXED BY job_lane_halt WHERE b.lane = :lane AND b.lane IS NOT NULL
             AND (b.state IN ('waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))
             LIMIT 1)) AS blocker;

@@ -17,8 +17,9 @@ FROM worker WHERE seen_at >= :now - CAST(round(:age * 1e6) AS INTEGER) ORDER BY 
 
 -- name: list_lanes
 -- Lanes that somebody holds or that stand still, and by which job.
-SELECT lane, id, state, kind, error, reason, lease_owner FROM job INDEXED BY job_lane_running
-WHERE lane IS NOT NULL AND state = 'running'
+SELECT lane, id, state, kind, error, reason, lease_owner FROM job INDEXED BY job_lane_held
+WHERE lane IS NOT NULL AND lane_at = 0
+    AND (state IN ('queued', 'running', 'waiting', 'paused') OR halts_lane) AND state = 'running'
 UNION ALL
 SELECT lane, id, state, kind, error, reason, lease_owner FROM job INDEXED BY job_lane_halt
 WHERE lane IS NOT NULL AND (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane))
