@@ -68,6 +68,8 @@ class Leasehold:
         self._lifespan: Lifespan | None = None
         self._store: Store | None = None
         self._opening = threading.Lock()
+        self.operations = Operations(lambda: self.store)
+        """The operator's verbs, for the surfaces."""
         self.queues = Pausable(self, "queue")
         self.kinds = Pausable(self, "kind")
         self.lanes = Lanes(self)
@@ -212,10 +214,6 @@ class Leasehold:
 
     # -- the store -------------------------------------------------------------------------------------------------
     @property
-    def operations(self) -> Operations:
-        return Operations(self.store)
-
-    @property
     def store(self) -> Store:
         """The open store, with a schema that this code knows."""
         if self._store is None:
@@ -229,7 +227,7 @@ class Leasehold:
         """The operator's verbs on a store whose schema may be missing or old."""
         store = open_store(self.url, schema=self._schema, clock=self._clock, pooler=self._pooler)
         try:
-            yield Operations(store)
+            yield Operations(lambda: store)
         finally:
             store.close()
 

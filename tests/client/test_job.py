@@ -160,3 +160,10 @@ def test_a_job_explains_why_it_is_not_running(app, work):
     assert str(told).startswith("1. ")
     assert "deploy" in str(told)
     assert asyncio.run(app.enqueue("work", {"target": "u"}).aexplain())[0].cause == "queue_paused"
+
+
+def test_a_job_in_hand_outlives_a_close_of_its_app(app, work):
+    job = work.enqueue("t")
+    app.close()
+    assert job.refresh().state is State.QUEUED
+    assert job.cancel().state is State.CANCELLED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TypeVar
 
@@ -36,8 +36,13 @@ T = TypeVar("T")
 
 
 class Operations:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, find_store: Callable[[], Store]) -> None:
+        self._find_store = find_store
+
+    @property
+    def _store(self) -> Store:
+        """Asked for at every call: an app that was closed and is used again has another one."""
+        return self._find_store()
 
     def _woken(self, answer: T) -> T:
         """What was done may have freed a job, or a lane: tell the workers."""

@@ -30,7 +30,7 @@ try:
     from psycopg.conninfo import conninfo_to_dict
     from psycopg.rows import dict_row, tuple_row
     from psycopg.types.string import TextLoader
-    from psycopg_pool import ConnectionPool, PoolTimeout
+    from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 except ImportError as missing:
     raise DriverMissing("psycopg", "postgres") from missing
 
@@ -174,7 +174,7 @@ class PostgresDatabase:
             try:
                 with self._pool.connection() as connection:
                     return work(connection)
-            except PoolTimeout as error:
+            except (PoolTimeout, PoolClosed) as error:
                 raise DatabaseUnreachable(self.label, str(error)) from error
             except psycopg.Error as error:
                 tries += 1
@@ -259,7 +259,9 @@ def _worth_repeating(error: psycopg.Error) -> bool:
 def _is_trouble(error: psycopg.Error) -> bool:
     """The connection, the server or its disk; not the statement or its values."""
     kinds = psycopg.OperationalError | psycopg.InterfaceError | psycopg.errors.ReadOnlySqlTransaction
-    return isinstance(error, kinds) and not _exceeds_a_limit(error)
+    # A session that ends in the middle of an answer: psycopg raises an InternalError of its own, without a code.
+    cut_off = isinstance(error, psycopg.InternalError) and error.sqlstate is None
+    return cut_off or (isinstance(error, kinds) and not _exceeds_a_limit(error))
 
 
 def _exceeds_a_limit(error: psycopg.Error) -> bool:

@@ -93,11 +93,12 @@ class SqliteDatabase:
         self._threads = threading.local()
         self._readers: list[sqlite3.Connection] = []
         self._pid = os.getpid()
+        self._closed = False
         self._writer = self._connect(create=True)
 
     def transact(self, work: Callable[[SqliteSession], T]) -> T:
         with self._lock:
-            self._survive_fork()
+            self._check_open()
             connection = self._writer
             self._begin(connection)
             try:
@@ -113,7 +114,7 @@ class SqliteDatabase:
         return self.transact(work)
 
     def read(self, work: Callable[[SqliteSession], T]) -> T:
-        self._survive_fork()
+        self._check_open()
         connection = getattr(self._threads, "reader", None)
         if connection is None:
             connection = self._threads.reader = self._connect(create=False)
@@ -131,6 +132,7 @@ class SqliteDatabase:
         )
 
     def close(self) -> None:
+        self._closed = True
         for connection in (self._writer, *self._readers):
             connection.close()
         self._readers.clear()
@@ -186,6 +188,12 @@ class SqliteDatabase:
         except (sqlite3.Error, OSError) as error:
             raise DatabaseUnreachable(self.label, str(error)) from error
         return connection
+
+    def _check_open(self) -> None:
+        """A thread that is late must not open a connection that nobody will close."""
+        if self._closed:
+            raise DatabaseUnreachable(self.label, "this store was closed")
+        self._survive_fork()
 
     def _survive_fork(self) -> None:
         """A connection must not be used on both sides of a fork: the child opens its own and leaves the inherited

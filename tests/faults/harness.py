@@ -1,0 +1,442 @@
+"""Real worker processes, and what is done to them: killed, frozen, told to end."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from leasehold import Leasehold
+from leasehold.domain.errors import DatabaseUnreachable
+from leasehold.domain.job import Job
+from tests.faults.side_log import Run
+from tests.faults.tasks import register
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).parents[2]
+LOOK_EVERY = 0.02
+PATIENCE = 60.0
+"""Seconds until a wait is given up. Only a test that fails waits that long."""
+
+
+def wait_for(condition: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
+    """The first answer of `condition` that is true."""
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
+        time.sleep(LOOK_EVERY)
+    return answer
+
+
+class Place:
+    """A database, a folder for gates and logs, and an app that enqueues and looks."""
+
+    def __init__(
+        self, store: str, url: str, schema: str, folder: Path, lease: float, admin_url: str | None = None
+    ) -> None:
+        self.store = store
+        self.url = url
+        self.schema = schema
+        self.folder = folder
+        self.lease = lease
+        self._admin_url = admin_url or url
+        """Where the test itself looks, past whatever stands in the workers' way."""
+        self.app = Leasehold(self._admin_url, schema=schema)
+        self.app.upgrade()
+        self.tasks = register(self.app, folder, lease)
+        self.log = self.tasks.log
+        _install_audit(self)
+
+    def query(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Tables are written as `leasehold.job`."""
+        if self.store == "sqlite":
+            connection = sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=30)
+            try:
+                with connection:
+                    return connection.execute(text.replace("leasehold.", ""), values).fetchall()
+            finally:
+                connection.close()
+        import psycopg
+
+        with psycopg.connect(self._admin_url, autocommit=True) as connection:
+            named = text.replace("leasehold.", f'"{self.schema}".').replace("?", "%s")
+            cursor = connection.execute(named.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def row(self, job: str) -> Job:
+        """Read again if the test's own connection was cut: what is done to the database is not done to the test."""
+
+        def read() -> Job | None:
+            with contextlib.suppress(DatabaseUnreachable):
+                return self.app.store.get(job)
+            return None
+
+        return wait_for(read, f"job {job} to be read")
+
+    def open_gate(self, name: str) -> None:
+        self.tasks.gate(name).touch()
+
+    def close_gate(self, name: str) -> None:
+        self.tasks.gate(name).unlink()
+
+    def unfinished(self) -> int:
+        text = "SELECT count(*) FROM leasehold.job WHERE state NOT IN ('succeeded', 'failed', 'cancelled')"
+        return int(self.query(text)[0][0])
+
+    def wait_for_state(self, job: str, *states: str, seconds: float = PATIENCE) -> Job:
+        deadline = time.monotonic() + seconds
+        while (row := self.row(job)).state.value not in states:
+            assert time.monotonic() < deadline, f"waited {seconds:g} s to see {states}: {row}"
+            time.sleep(LOOK_EVERY)
+        return row
+
+    def wait_for_start(self, job: str, attempt: int = 1) -> Run:
+        def started() -> Run | None:
+            return next((run for run in self.log.of(job) if run.attempt == attempt), None)
+
+        return wait_for(started, f"attempt {attempt} of job {job} to start")
+
+    def close(self) -> None:
+        self.log.close()
+        self.app.close()
+
+
+class WorkerProcess:
+    def __init__(self, number: int, place: Place, module: str, config: dict[str, Any]) -> None:
+        self.log = place.folder / f"worker-{number}.log"
+        self.frozen = False
+        with self.log.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module, json.dumps(config)],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                start_new_session=True,  # a Ctrl-C in the terminal is for the tests
+            )
+        self.pid = self.process.pid
+        self.died_at: float | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def ready(self) -> bool:
+        return self.said("ready")
+
+    def said(self, text: str) -> bool:
+        return text in self.log.read_text(errors="replace")
+
+    def wait_until_it_says(self, text: str, seconds: float = PATIENCE) -> None:
+        def said_or_dead() -> bool:
+            dead = not self.alive  # looked at first: its last words count
+            if not self.said(text):
+                assert not dead, f"worker {self.pid} has ended without {text!r}:\n{self._last_words()}"
+                return False
+            return True
+
+        wait_for(said_or_dead, f"worker {self.pid} to say {text!r}; {self.log}", seconds)
+
+    def _last_words(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        self.process.kill()
+        self.wait()
+
+    def freeze(self) -> None:
+        """Returns when the process stands still: threads already on a CPU take a moment."""
+        self._signal(signal.SIGSTOP)
+        self.frozen = True
+        wait_for(self._stands_still, f"worker {self.pid} to freeze")
+
+    def thaw(self) -> None:
+        self.frozen = False
+        self._signal(signal.SIGCONT)
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def wait(self, seconds: float = PATIENCE) -> int:
+        """Its exit code."""
+        code = self.process.wait(seconds)
+        if self.died_at is None:
+            self.died_at = time.monotonic()
+            if self.process.stdin is not None:
+                self.process.stdin.close()
+        return code
+
+    def _signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def _stands_still(self) -> bool:
+        states = [
+            (task / "stat").read_text().rpartition(")")[2].split()[0]
+            for task in Path(f"/proc/{self.pid}/task").iterdir()
+        ]
+        return all(state in "Tt" for state in states)
+
+
+class Fleet:
+    """The workers of one test. What is still there at its end is killed."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.all: list[WorkerProcess] = []
+        self._numbers = itertools.count(1)
+        self._cold: list[tuple[float, WorkerProcess]] = []
+        self.kills = self.freezes = 0
+
+    def start(
+        self,
+        *,
+        url: str | None = None,
+        listen_url: str | None = None,
+        deaf: bool = False,
+        module: str = "tests.faults.worker_main",
+        wait: bool = True,
+        **settings: Any,
+    ) -> WorkerProcess:
+        config = {
+            "url": url or self.place.url,
+            "schema": self.place.schema,
+            "listen_url": listen_url,
+            "folder": str(self.place.folder),
+            "lease": self.place.lease,
+            "deaf": deaf,
+            "settings": {"sweep": 0.3, "grace": 30.0, **settings},
+        }
+        worker = WorkerProcess(next(self._numbers), self.place, module, config)
+        self.all.append(worker)
+        if wait:
+            worker.wait_until_it_says("ready")
+        return worker
+
+    def start_many(self, number: int, **options: Any) -> list[WorkerProcess]:
+        workers = [self.start(wait=False, **options) for _ in range(number)]
+        for worker in workers:
+            worker.wait_until_it_says("ready")
+        return workers
+
+    @property
+    def alive(self) -> list[WorkerProcess]:
+        return [worker for worker in self.all if worker.alive]
+
+    def kill_until(
+        self,
+        done: Callable[[], bool],
+        what: str,
+        *,
+        every: float,
+        seconds: float,
+        freeze_for: float | None = None,
+        busiest: bool = False,
+        **options: Any,
+    ) -> None:
+        """Kill a random worker every so often, and start another in its place. With `freeze_for` every second one is
+        frozen that long instead, and comes back to its old work. With `busiest` it is every other time the one that
+        has begun a job last."""
+        deadline = time.monotonic() + seconds
+        next_blow = time.monotonic() + every
+        unfair = False
+        """A worker may be struck at any moment, but on a slow machine not always before it has begun to work."""
+        while not done():
+            assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
+            self._thaw(until=time.monotonic())
+            warm = [worker for worker in self.alive if not worker.frozen]
+            fair = sum(worker.ready for worker in warm) >= max(2, len(warm) - 1)
+            if time.monotonic() < next_blow or len(warm) < 2 or not (fair or unfair):
+                time.sleep(LOOK_EVERY)
+                continue
+            unfair = random.random() < 0.2
+            victim = self._busiest(warm) if busiest and self.kills % 2 else random.choice(warm)
+            if freeze_for is not None and self.kills > self.freezes:
+                victim.freeze()
+                self.freezes += 1
+                self._cold.append((time.monotonic() + freeze_for, victim))
+            else:
+                victim.kill()
+                self.kills += 1
+                self.start(wait=False, **options)
+            # A slow machine must not strike twice without a pause.
+            next_blow = max(next_blow + every, time.monotonic() + every / 2)
+        self._thaw(until=float("inf"))
+
+    def _busiest(self, workers: list[WorkerProcess]) -> WorkerProcess:
+        pids = [run.pid for run in self.place.log.runs()]
+        return max(
+            workers,
+            key=lambda worker: max((n for n, pid in enumerate(pids) if pid == worker.pid), default=-1),
+        )
+
+    def _thaw(self, until: float) -> None:
+        for at, worker in list(self._cold):
+            if at <= until:
+                self._cold.remove((at, worker))
+                worker.thaw()
+
+    def deaths(self) -> dict[int, float]:
+        return {worker.pid: worker.died_at for worker in self.all if worker.died_at is not None}
+
+    def count_said(self, text: str) -> int:
+        return sum(worker.log.read_text(errors="replace").count(text) for worker in self.all)
+
+    def unexpected(self) -> list[str]:
+        """Tracebacks in the workers' logs: a fault may cost time, but not surprise."""
+        return [
+            f"{worker.log}: {block}"
+            for worker in self.all
+            for block in worker.log.read_text(errors="replace").split("Traceback (most recent")[1:]
+        ]
+
+    def close(self) -> None:
+        for worker in self.alive:
+            worker.process.kill()
+        for worker in self.all:
+            worker.wait()
+
+
+# --- what the database itself has seen ------------------------------------------------------------------------------
+
+_AUDIT = {
+    "sqlite": """
+        CREATE TABLE audit (id INTEGER PRIMARY KEY, job TEXT, from_state TEXT, to_state TEXT, from_token INTEGER,
+            to_token INTEGER, owner TEXT);
+        CREATE TRIGGER audit AFTER UPDATE ON job
+        WHEN old.state IS NOT new.state OR old.lease_token IS NOT new.lease_token BEGIN
+            INSERT INTO audit (job, from_state, to_state, from_token, to_token, owner) VALUES
+                (new.id, old.state, new.state, old.lease_token, new.lease_token,
+                 coalesce(new.lease_owner, old.lease_owner));
+        END;
+    """,
+    "postgres": """
+        CREATE TABLE leasehold.audit (id bigserial PRIMARY KEY, job uuid, from_state text, to_state text,
+            from_token bigint, to_token bigint, owner text);
+        CREATE FUNCTION leasehold.audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            INSERT INTO leasehold.audit (job, from_state, to_state, from_token, to_token, owner) VALUES
+                (new.id, old.state, new.state, old.lease_token, new.lease_token,
+                 coalesce(new.lease_owner, old.lease_owner));
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER audit AFTER UPDATE ON leasehold.job FOR EACH ROW
+        WHEN (old.state IS DISTINCT FROM new.state OR old.lease_token IS DISTINCT FROM new.lease_token)
+        EXECUTE FUNCTION leasehold.audit();
+    """,
+}
+
+
+def _install_audit(place: Place) -> None:
+    """A trigger writes down every grant and every ending, whoever made it and whatever became of the row later."""
+    if place.store == "sqlite":
+        connection = sqlite3.connect(place.url.removeprefix("sqlite:///"))
+        connection.executescript(_AUDIT["sqlite"])
+        connection.close()
+    else:
+        place.query(_AUDIT["postgres"])
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    jobs: int
+    runs: int
+    grants: int
+    lost: int
+    overlaps: int
+    kills: int
+    freezes: int
+
+    def __str__(self) -> str:
+        return ", ".join(f"{value} {name}" for name, value in asdict(self).items())
+
+
+def check(place: Place, jobs: Iterable[str], fleet: Fleet, *, expect: str = "succeeded") -> Figures:
+    """Rows, trigger and side log must tell the same story: nothing lost, nothing settled twice, nothing run twice
+    under one lease, and no two runs of one job at once unless the first had lost its lease."""
+    wanted = set(jobs)
+    rows = place.query(
+        "SELECT id, state, attempt, lease_token, settled_token, settled_by, result FROM leasehold.job"
+    )
+    by_id = {str(row[0]): row for row in rows}
+    assert set(by_id) == wanted, (
+        f"{len(wanted - set(by_id))} jobs are gone, {len(set(by_id) - wanted)} are new"
+    )
+    moves: dict[str, list[tuple[Any, ...]]] = {job: [] for job in wanted}
+    for job, *move in place.query(
+        "SELECT job, from_state, to_state, from_token, to_token, owner FROM leasehold.audit ORDER BY id"
+    ):
+        moves[str(job)].append(tuple(move))
+    told_of: dict[tuple[str, int], str] = {
+        (str(job), token): event
+        for job, token, event in place.query("SELECT job_id, token, event FROM leasehold.history")
+    }
+    lost = {key for key, event in told_of.items() if event == "lost"}
+    runs: dict[str, list[Run]] = {job: [] for job in wanted}
+    for run in place.log.runs():
+        runs[run.job].append(run)
+    deaths, overlaps, grants = fleet.deaths(), 0, 0
+    for job, (_, state, attempt, token, settled_token, settled_by, result) in by_id.items():
+        told = f"job {job}: moves {moves[job]}, runs {runs[job]}"
+        assert state == expect, f"{state}, {told}"
+        chain = moves[job]
+        # A grant and its end each take the token one on, from where the last move left it: none is used twice.
+        assert all(m[3] == m[2] + ("running" in m[:2]) for m in chain), told
+        assert all(a[1] == b[0] and a[3] == b[2] for a, b in itertools.pairwise(chain)), told
+        assert (chain[0][2], chain[-1][3]) == (0, token), told
+        assert [m[1] for m in chain].count("succeeded") == (1 if expect == "succeeded" else 0), told
+        granted = {m[3]: m[4] for m in chain if m[1] == "running"}
+        grants += len(granted)
+        assert len(granted) == attempt, told
+        # User code ran at most once under each grant, and under no other token.
+        tokens = [run.token for run in runs[job]]
+        assert len(tokens) == len(set(tokens)), told
+        assert set(tokens) <= set(granted), told
+        if expect == "succeeded":
+            # Whatever else was granted was given back or lost, and the history says so.
+            assert all((job, other) in told_of for other in granted if other != settled_token), told
+            (winner,) = [run for run in runs[job] if run.token == settled_token]
+            assert winner.how == "done", told
+            assert settled_by == granted[settled_token], told
+            assert _text(result) == f"{attempt}:{settled_token}" == f"{winner.attempt}:{winner.token}", told
+        for first, second in itertools.pairwise(runs[job]):
+            if not _over(first, second.started, deaths):
+                assert (job, first.token) in lost, f"two runs at once under a lease that was not lost; {told}"
+                overlaps += 1
+    run = sum(map(len, runs.values()))
+    return Figures(len(wanted), run, grants, len(lost), overlaps, fleet.kills, fleet.freezes)
+
+
+def check_lane(runs: list[Run], deaths: dict[int, float]) -> None:
+    """In order, and never two at once."""
+    for first, second in itertools.pairwise(runs):
+        assert second.note >= first.note, f"out of order: {second} after {first}"
+        assert second.note - first.note <= 1, f"skipped: {second} after {first}"
+        if second.note > first.note:
+            assert first.how is not None, f"{second} started, but {first} never ended"
+        assert _over(first, second.started, deaths), f"two at once: {first} and {second}"
+
+
+def _over(run: Run, at: float, deaths: dict[int, float]) -> bool:
+    ends = [end for end in (run.ended, deaths.get(run.pid)) if end is not None]
+    return bool(ends) and min(ends) <= at
+
+
+def _text(result: Any) -> Any:
+    return json.loads(result) if isinstance(result, str) and result.startswith('"') else result
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0

@@ -1,0 +1,93 @@
+"""A TCP proxy in front of PostgreSQL that can swallow the reply to one statement, after the server has done it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Self
+
+IDLE, IN_TRANSACTION = b"Z\x00\x00\x00\x05I", b"Z\x00\x00\x00\x05T"
+"""The end of a reply: ready for the next statement, outside of a transaction or in one."""
+_FIELDS = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+SHUTDOWN = b"E" + (len(_FIELDS) + 4).to_bytes(4, "big") + _FIELDS
+
+
+class Proxy:
+    """`drop_reply(b"…")` arms it: the next statement that contains these bytes is passed on, its whole reply is
+    read, and then both ends are cut. The client cannot tell whether the statement took effect; it did. With
+    `shutdown` the client gets the reply, and in the same breath the news that its session has been ended."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._marker: bytes | None = None
+        self._shutdown = False
+        self.dropped = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        assert self._ready.wait(10)
+
+    def drop_reply(self, marker: bytes, *, shutdown: bool = False) -> None:
+        self.dropped.clear()
+        self._shutdown = shutdown
+        self._marker = marker
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _serve(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._run())
+
+    async def _run(self) -> None:
+        self._ended = asyncio.Event()
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._ended.wait()
+        server.close()
+
+    async def _connected(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        armed = asyncio.Event()
+
+        async def upwards() -> None:
+            while data := await client.read(1 << 16):
+                if self._marker is not None and self._marker in data:
+                    self._marker = None
+                    armed.set()
+                to_server.write(data)
+                await to_server.drain()
+
+        async def downwards() -> None:
+            reply = b""
+            while data := await server.read(1 << 16):
+                if not armed.is_set():
+                    to_client.write(data)
+                    await to_client.drain()
+                    continue
+                # Ready outside of a transaction: by then the statement has committed.
+                reply += data
+                if reply.endswith((IDLE, IN_TRANSACTION)):
+                    if self._shutdown:
+                        to_client.write(reply[: -len(IDLE)] + SHUTDOWN)
+                        await to_client.drain()
+                    self.dropped.set()
+                    return
+
+        ways = [asyncio.create_task(upwards()), asyncio.create_task(downwards())]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            to_client.close()
+            to_server.close()

@@ -1,0 +1,108 @@
+"""The tasks of the fault tests. A handler that waits does so for a file, which the test makes when it is time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+from leasehold import Context, Leasehold, Retry, SyncContext
+from leasehold.domain.signals import Fail
+from tests.faults.side_log import SideLog
+
+LOOK_EVERY = 0.01
+
+
+def told(ctx: Context | SyncContext) -> str:
+    """A result that names the grant it was computed under."""
+    return f"{ctx.attempt}:{ctx.lease_token}"
+
+
+def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
+    """`lease` is short, so that recovery is quick; crashes are what the tests are about, so many are forgiven."""
+    log = SideLog(folder / "side.log")
+    common = {"lease": lease, "retry": Retry(max_crashes=100, backoff=0.1)}
+
+    def gate(name: str) -> Path:
+        return folder / f"gate-{name}"
+
+    # -- work that ends by itself ------------------------------------------------------------------------------------
+    @app.task(**common)
+    async def brief(ctx: Context, seconds: float) -> str:
+        with log.run(ctx):
+            await asyncio.sleep(seconds)
+            return told(ctx)
+
+    @app.task(**common)
+    def brief_in_thread(ctx: SyncContext, seconds: float) -> str:
+        with log.run(ctx):
+            ctx.wait(seconds)
+            return told(ctx)
+
+    @app.task(**common)
+    async def block_the_loop(ctx: Context, seconds: float) -> str:
+        with log.run(ctx):
+            time.sleep(seconds)
+            return told(ctx)
+
+    @app.task(lane="{lane}", **common)
+    async def in_lane(ctx: Context, lane: str, n: int, seconds: float) -> str:
+        with log.run(ctx, note=n):
+            await asyncio.sleep(seconds)
+            if gate(f"fail-{n}").exists():
+                raise Fail(f"job {n} was told to fail")
+            return told(ctx)
+
+    # -- work that ends when the test says so ------------------------------------------------------------------------
+    @app.task(**common)
+    async def wait_on_loop(ctx: Context, name: str) -> str:
+        with log.run(ctx):
+            while not gate(f"{name}-{ctx.attempt}").exists():
+                await asyncio.sleep(LOOK_EVERY)
+            return told(ctx)
+
+    @app.task(**common)
+    def wait_in_thread(ctx: SyncContext, name: str) -> str:
+        with log.run(ctx):
+            while not gate(f"{name}-{ctx.attempt}").exists():
+                ctx.wait(LOOK_EVERY)
+            return told(ctx)
+
+    @app.task(on_drain="pause", **common)
+    async def wait_or_pause(ctx: Context, name: str) -> str:
+        with log.run(ctx):
+            while not gate(f"{name}-{ctx.attempt}").exists():
+                await asyncio.sleep(LOOK_EVERY)
+            return told(ctx)
+
+    # -- work that does not obey -------------------------------------------------------------------------------------
+    @app.task(**common)
+    def ignore_the_stop(ctx: SyncContext, name: str) -> str:
+        with log.run(ctx):
+            while not gate(f"{name}-{ctx.attempt}").exists():
+                time.sleep(LOOK_EVERY)
+            return told(ctx)
+
+    @app.task(**common)
+    async def ignore_the_stop_on_loop(ctx: Context, name: str) -> str:
+        with log.run(ctx):
+            while not gate(f"{name}-{ctx.attempt}").exists():
+                try:
+                    await asyncio.sleep(LOOK_EVERY)
+                except asyncio.CancelledError:
+                    continue
+            return told(ctx)
+
+    tasks = (
+        brief,
+        brief_in_thread,
+        block_the_loop,
+        in_lane,
+        wait_on_loop,
+        wait_in_thread,
+        wait_or_pause,
+        ignore_the_stop,
+        ignore_the_stop_on_loop,
+    )
+    return SimpleNamespace(log=log, gate=gate, **{task.name: task for task in tasks})

@@ -1,0 +1,165 @@
+"""A worker that is told to end: what runs may finish, what cannot is given back unharmed, nothing new is begun."""
+
+from __future__ import annotations
+
+import random
+import time
+import urllib.request
+
+import pytest
+
+from leasehold.domain.job import Job
+from tests.faults.harness import LOOK_EVERY, Fleet, Place, check, wait_for
+
+BOTH = ("wait_on_loop", "wait_in_thread")
+HASTE = 15.0
+"""Seconds in which a worker that need not wait for anything ends, on a machine that is busy."""
+
+
+def assert_unharmed(row: Job, before: Job, state: str = "queued") -> None:
+    """The run is counted, and it is held against the job in no way."""
+    assert row.state == state
+    assert (row.attempt, row.failures, row.crashes) == (before.attempt + 1, before.failures, before.crashes)
+    assert row.available_at == before.available_at, "it has lost its place"
+    assert (row.lease_owner, row.lease_expires_at, row.stop_requested) == (None, None, None)
+    assert row.error is None
+
+
+@pytest.mark.timeout(60)
+def test_running_jobs_finish_within_the_grace_and_jobs_enqueued_meanwhile_stay_queued(
+    place: Place, fleet: Fleet
+) -> None:
+    running = [getattr(place.tasks, task).enqueue("go") for task in BOTH]
+    worker = fleet.start(grace=60.0)
+    for job in running:
+        place.wait_for_start(job.id)
+    worker.terminate()
+    worker.wait_until_it_says("draining")
+    meanwhile = [place.tasks.brief.enqueue(0), place.tasks.brief_in_thread.enqueue(0)]
+    # Longer than a lease: a worker that drains still holds what it runs.
+    asked_at = time.monotonic()
+    wait_for(lambda: time.monotonic() > asked_at + 1.5 * place.lease, "one and a half leases to pass")
+    assert worker.alive
+    place.open_gate("go-1")
+    assert worker.wait(HASTE) == 0
+    for job in running:
+        row = place.row(job.id)
+        assert (row.state, row.attempt, row.crashes) == ("succeeded", 1, 0)
+    for job in meanwhile:
+        row = place.row(job.id)
+        assert (row.state, row.attempt) == ("queued", 0)
+    assert fleet.unexpected() == []
+
+
+@pytest.mark.timeout(60)
+def test_past_the_grace_jobs_are_handed_back_at_no_cost_or_paused(place: Place, fleet: Fleet) -> None:
+    handed_back = [getattr(place.tasks, task).enqueue("never") for task in BOTH]
+    paused = place.tasks.wait_or_pause.enqueue("never")
+    before = {job.id: place.row(job.id) for job in (*handed_back, paused)}
+    worker = fleet.start(grace=0.3)
+    for job in before:
+        place.wait_for_start(job)
+    worker.terminate()
+    assert worker.wait(HASTE) == 0
+    for job in handed_back:
+        assert_unharmed(place.row(job.id), before[job.id])
+    row = place.row(paused.id)
+    assert_unharmed(row, before[paused.id], "paused")
+    assert row.reason == "Job was interrupted by user"
+    # And they are picked up where they stand.
+    place.app.get(paused.id).resume()
+    for name in ("never-2", "never-3"):
+        place.open_gate(name)
+    fleet.start()
+    for job in before:
+        place.wait_for_state(job, "succeeded")
+    figures = check(place, before, fleet)
+    assert (figures.grants, figures.lost) == (6, 0)
+
+
+@pytest.mark.timeout(60)
+def test_a_second_signal_ends_the_worker_at_once(place: Place, fleet: Fleet) -> None:
+    jobs = [getattr(place.tasks, task).enqueue("never") for task in BOTH]
+    before = {job.id: place.row(job.id) for job in jobs}
+    worker = fleet.start(grace=300.0)
+    for job in jobs:
+        place.wait_for_start(job.id)
+    worker.terminate()
+    worker.wait_until_it_says("draining")
+    worker.terminate()
+    assert worker.wait(HASTE) == 0
+    for job in jobs:
+        assert_unharmed(place.row(job.id), before[job.id])
+
+
+@pytest.mark.timeout(60)
+def test_a_hanging_thread_does_not_keep_the_process_from_ending(place: Place, fleet: Fleet) -> None:
+    job = place.tasks.ignore_the_stop.enqueue("never")
+    before = place.row(job.id)
+    worker = fleet.start(grace=0.2, stop_grace=0.2)
+    place.wait_for_start(job.id)
+    worker.terminate()
+    assert worker.wait(HASTE) == 0
+    assert worker.said("is abandoned")
+    assert_unharmed(place.row(job.id), before)
+
+
+@pytest.mark.timeout(120)
+def test_a_rolling_restart_under_load_costs_no_job_anything(place: Place, fleet: Fleet) -> None:
+    """Signals fall anywhere: before a claim, in it, between it and the start, in a settle."""
+    number, rng = 600, random.Random(3)
+    lengths = [{"seconds": rng.uniform(0.0, 0.1)} for _ in range(number)]
+    made = [
+        *place.tasks.brief.enqueue_many(lengths[::2]),
+        *place.tasks.brief_in_thread.enqueue_many(lengths[1::2]),
+    ]
+    settings = {"concurrency": 4, "threads": 2, "grace": 0.0}
+    fleet.start_many(2, **settings)
+    restarts = 0
+    while place.unfinished():
+        worker = rng.choice(fleet.alive)
+        for _ in range(rng.randrange(10)):
+            time.sleep(LOOK_EVERY)
+        worker.terminate()
+        replacement = fleet.start(wait=False, **settings)
+        assert worker.wait() == 0
+        replacement.wait_until_it_says("ready")
+        restarts += 1
+        assert restarts < 60
+    figures = check(place, [job.id for job in made], fleet)
+    assert restarts >= 3
+    assert (figures.lost, figures.overlaps) == (0, 0)
+    costs = place.query("SELECT count(*) FROM leasehold.job WHERE failures > 0 OR crashes > 0")
+    assert costs == [(0,)]
+    assert fleet.unexpected() == []
+    print(f"\n{place.store}: {restarts} restarts, {figures}")
+
+
+@pytest.mark.timeout(60)
+def test_a_worker_inside_a_web_server_drains_with_it(place: Place, fleet: Fleet) -> None:
+    job = place.tasks.wait_on_loop.enqueue("go")
+    server = fleet.start(module="tests.faults.web_main")
+    place.wait_for_start(job.id)
+    port = (place.folder / "port").read_text()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+        assert answer.read() == b"1:1", "the server answers while its worker works"
+    server.terminate()
+    server.wait_until_it_says("shutting down")
+    after = place.tasks.brief.enqueue(0)
+    assert server.alive
+    place.open_gate("go-1")
+    assert server.wait(HASTE) == 0
+    assert (place.row(job.id).state, place.row(job.id).attempt) == ("succeeded", 1)
+    assert place.row(after.id).state == "queued"
+    assert fleet.unexpected() == []
+
+
+@pytest.mark.timeout(60)
+def test_a_web_server_that_ends_before_its_job_hands_the_job_back(place: Place, fleet: Fleet) -> None:
+    job = place.tasks.wait_in_thread.enqueue("never")
+    before = place.row(job.id)
+    server = fleet.start(module="tests.faults.web_main", grace=0.2)
+    place.wait_for_start(job.id)
+    server.terminate()
+    assert server.wait(HASTE) == 0
+    assert_unharmed(place.row(job.id), before)

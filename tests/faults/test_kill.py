@@ -1,0 +1,148 @@
+"""Workers are killed while they work; nothing is lost, and nothing is settled twice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import random
+import sqlite3
+import time
+from collections import Counter
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import MakePlace
+from tests.faults.harness import ROOT, Figures, Fleet, Place, check
+from tests.servers import PostgresServer
+
+KILLED_EVERY = 1.0
+LONGEST = {"postgres": 0.2, "sqlite": 0.3}
+"""Seconds that a job takes, at most: enough for a dozen kills on a fast machine."""
+SETTINGS = {"concurrency": 8, "threads": 4}
+"""Twelve jobs die with a worker. Many more, and the reapers would take it for an outage and slow down (50 leases of
+several owners), which is right, but not what is tested here."""
+
+
+def drain_under_kills(
+    place: Place, fleet: Fleet, jobs: int, workers: int, *, freeze_for: float | None = None
+) -> Figures:
+    rng = random.Random(jobs)
+    started = time.monotonic()
+    made = []
+    for _ in range(0, jobs, 500):
+        lengths = [{"seconds": rng.uniform(0.01, LONGEST[place.store])} for _ in range(500)]
+        made += place.tasks.brief.enqueue_many(lengths[:400])
+        made += place.tasks.brief_in_thread.enqueue_many(lengths[400:])
+    fleet.start_many(workers, **SETTINGS)
+    fleet.kill_until(
+        lambda: place.unfinished() == 0,
+        f"{jobs} jobs to end",
+        every=KILLED_EVERY,
+        seconds=120,
+        freeze_for=freeze_for,
+        **SETTINGS,
+    )
+    figures = check(place, [job.id for job in made], fleet)
+    assert figures.jobs == jobs
+    assert fleet.kills + fleet.freezes >= 5, "the jobs were too short for this test to show anything"
+    assert figures.lost > 0
+    if freeze_for is None:
+        assert figures.overlaps == 0, "a dead process cannot overlap its successor"
+    assert fleet.unexpected() == []
+    print(f"\n{place.store}: {figures}, {time.monotonic() - started:.1f} s", flush=True)
+    return figures
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_killing_one_of_four_workers_every_second_loses_and_doubles_no_job_on_postgres(
+    place: Place, fleet: Fleet
+) -> None:
+    drain_under_kills(place, fleet, jobs=5000, workers=4)
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_killing_one_of_two_workers_every_second_loses_and_doubles_no_job_on_sqlite(
+    place: Place, fleet: Fleet
+) -> None:
+    drain_under_kills(place, fleet, jobs=1500, workers=2)
+
+
+# --- the long run ---------------------------------------------------------------------------------------------------
+
+SOAK_MINUTES = 30.0
+SOAK_JOBS = {"postgres": 200_000, "sqlite": 20_000}
+ROUND = {"postgres": (5000, 4), "sqlite": (1500, 3)}
+"""Jobs and workers of one round. What a round has shown is kept, so that an interrupted run goes on after it."""
+PROGRESS = ROOT / "build" / "soak"
+PAGE = ROOT / "docs" / "measured" / "faults.md"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("store", ["postgres", "sqlite"])
+def test_killing_and_freezing_workers_for_long_loses_and_doubles_no_job(
+    store: str, tmp_path: Path, make_place: MakePlace, start_postgres, postgres_server: PostgresServer
+) -> None:
+    path = PROGRESS / f"faults-{store}.json"
+    progress = Counter(json.loads(path.read_text())) if path.exists() else Counter()
+    jobs, workers = ROUND[store]
+    server = start_postgres(fsync=True) if store == "postgres" else None
+    while progress["jobs"] < SOAK_JOBS[store] or progress["seconds"] < SOAK_MINUTES * 60:
+        started = time.monotonic()
+        name = f"round_{progress['rounds'] + 1}"
+        url = server.create_database(name) if server else f"sqlite:///{tmp_path}/{name}.db"
+        place = make_place(store, url=url)
+        with contextlib.closing(Fleet(place)) as fleet:
+            figures = drain_under_kills(place, fleet, jobs, workers, freeze_for=1.5 * place.lease)
+        progress.update(asdict(figures) | {"rounds": 1, "seconds": time.monotonic() - started})
+        _save(path, json.dumps(progress))
+    _save(PAGE, report(postgres_server.version))
+
+
+def report(postgres: int) -> str:
+    """Of the stores that have been through it so far."""
+    found = {store: PROGRESS / f"faults-{store}.json" for store in SOAK_JOBS}
+    done = {store: Counter(json.loads(path.read_text())) for store, path in found.items() if path.exists()}
+    versions = {"postgres": f"PostgreSQL {postgres}", "sqlite": f"SQLite {sqlite3.sqlite_version}"}
+    rows = {
+        "worker processes at once": [ROUND[store][1] for store in done],
+        "minutes": [f"{progress['seconds'] / 60:.1f}" for progress in done.values()],
+        "jobs, each succeeded once": [f"{progress['jobs']:,}" for progress in done.values()],
+        "workers killed with SIGKILL": [f"{progress['kills']:,}" for progress in done.values()],
+        "workers frozen past their leases": [f"{progress['freezes']:,}" for progress in done.values()],
+        "leases lost and recovered": [f"{progress['lost']:,}" for progress in done.values()],
+        "leases granted": [f"{progress['grants']:,}" for progress in done.values()],
+        "handlers started": [f"{progress['runs']:,}" for progress in done.values()],
+        "runs that met their successor (frozen ones only)": [
+            f"{progress['overlaps']:,}" for progress in done.values()
+        ],
+        "jobs lost, settled twice, or run twice under one lease": [0 for _ in done],
+    }
+    lines = [
+        "# Workers killed and frozen",
+        "",
+        "Written by `make soak` (tests/faults/test_kill.py): every second a worker is killed with SIGKILL and",
+        "replaced, or frozen with SIGSTOP past its leases and continued. Rows, a trigger that writes down every grant",
+        "and every ending, and a log that the handlers keep beside the database are compared after every round.",
+        "",
+        "| what | " + " | ".join(versions[store] for store in done) + " |",
+        "|---|" + "--:|" * len(done),
+        *(f"| {what} | " + " | ".join(map(str, values)) + " |" for what, values in rows.items()),
+        "",
+        f"Finished on {datetime.now(UTC).date().isoformat()}, Python {platform.python_version()}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _save(path: Path, text: str) -> None:
+    """In one move: a run that is killed leaves the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".new")
+    draft.write_text(text)
+    draft.replace(path)

@@ -1,0 +1,104 @@
+"""A lane keeps its order whoever dies, and stands still behind a failure until somebody decides."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.faults.harness import Fleet, Place, check_lane, wait_for
+
+KILLED_EVERY = 0.7
+SETTINGS = {"concurrency": 4}
+
+
+def drain_lane_under_kills(
+    place: Place, fleet: Fleet, jobs: int, workers: int, length: float, seconds: float
+) -> None:
+    started = time.monotonic()
+    resumed, resolved = jobs // 3, 2 * jobs // 3
+    for n in (resumed, resolved):
+        place.open_gate(f"fail-{n}")
+    made = place.tasks.in_lane.enqueue_many({"lane": "one", "n": n, "seconds": length} for n in range(jobs))
+    fleet.start_many(workers, **SETTINGS)
+
+    def kill_until_rest(n: int, *states: str) -> None:
+        fleet.kill_until(
+            lambda: place.row(made[n].id).state.value in states,
+            f"job {n} of the lane to be {states}",
+            every=KILLED_EVERY,
+            seconds=seconds,
+            busiest=True,
+            **SETTINGS,
+        )
+
+    kill_until_rest(resumed, "failed")
+    assert_halted(place, made[resumed].id, resumed, jobs)
+    place.close_gate(f"fail-{resumed}")
+    assert place.app.lanes.resume("one").id == made[resumed].id
+
+    kill_until_rest(resolved, "failed")
+    assert_halted(place, made[resolved].id, resolved, jobs)
+    place.app.get(made[resolved].id).resolve(reason="let it go")
+
+    kill_until_rest(jobs - 1, "succeeded", "failed")
+    states = dict(place.query("SELECT state, count(*) FROM leasehold.job GROUP BY state"))
+    assert states == {"succeeded": jobs - 1, "failed": 1}
+    assert place.row(made[resolved].id).state == "failed"
+    assert place.row(made[resumed].id).state == "succeeded"
+    assert fleet.kills >= 5, "the jobs were too short for this test to show anything"
+    runs = [run for run in place.log.runs() if run.note is not None]
+    check_lane(runs, fleet.deaths())
+    assert {run.note for run in runs} == set(range(jobs))
+    twice = place.query(
+        "SELECT job FROM leasehold.audit WHERE to_state = 'succeeded' GROUP BY job HAVING count(*) > 1"
+    )
+    assert twice == []
+    assert fleet.unexpected() == []
+    lost = place.query("SELECT count(*) FROM leasehold.history WHERE event = 'lost'")[0][0]
+    assert lost > 0, "no kill hit the lane's running job"
+    spent = time.monotonic() - started
+    print(f"\n{place.store}: lane of {jobs}, {fleet.kills} kills, {lost} leases lost, {spent:.1f} s")
+
+
+def assert_halted(place: Place, job: str, n: int, jobs: int) -> None:
+    """Workers that look for work find none behind the failure."""
+    assert place.row(job).halts_lane
+    workers = {worker.owner for worker in place.app.store.list_workers()}
+    assert workers
+    probe = place.tasks.brief.enqueue(0)
+    place.wait_for_state(probe.id, "succeeded")  # they are alive and looking
+    place.query("DELETE FROM leasehold.job WHERE id = ?", probe.id)
+    behind = place.query(
+        "SELECT count(*) FROM leasehold.job WHERE lane = 'one' AND state = 'queued' AND attempt = 0"
+    )
+    assert behind == [(jobs - n - 1,)]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("lease", [1.5])
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_a_lane_of_500_under_kills_runs_in_order_halts_and_goes_on_on_postgres(
+    place: Place, fleet: Fleet, lease: float
+) -> None:
+    drain_lane_under_kills(place, fleet, jobs=500, workers=4, length=0.012, seconds=120)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("lease", [1.5])
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_a_lane_of_150_under_kills_runs_in_order_halts_and_goes_on_on_sqlite(
+    place: Place, fleet: Fleet, lease: float
+) -> None:
+    drain_lane_under_kills(place, fleet, jobs=150, workers=2, length=0.04, seconds=120)
+
+
+@pytest.mark.timeout(60)
+def test_a_lane_does_not_wait_for_a_poll_between_two_jobs_of_different_workers(
+    place: Place, fleet: Fleet
+) -> None:
+    """The end of one is the hint for the next, in whichever process it runs."""
+    fleet.start_many(2, concurrency=1, poll=30.0)
+    jobs = place.tasks.in_lane.enqueue_many({"lane": "one", "n": n, "seconds": 0.0} for n in range(20))
+    wait_for(lambda: place.row(jobs[-1].id).state == "succeeded", "the lane to be drained", 25)
+    check_lane(place.log.runs(), fleet.deaths())

@@ -1,0 +1,110 @@
+"""The database has done what it was asked, and the answer never came. User code is not run again because of that."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.conftest import MakePlace
+from tests.faults.harness import Fleet, Place, check
+from tests.faults.proxy import Proxy
+from tests.servers import PostgresServer
+
+CLAIM = b"attempt = j.attempt + 1"
+SUCCESS = b"SET state = 'succeeded'"
+DECIDED = b"COMMIT"
+
+
+@pytest.fixture
+def proxy(postgres_server: PostgresServer) -> Iterator[Proxy]:
+    with Proxy(postgres_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def place(make_place: MakePlace) -> Place:
+    return make_place("postgres", lease=6.0)
+
+
+def through(proxy: Proxy) -> dict[str, str]:
+    """Nothing is prepared in pooler mode, so that the proxy sees every statement's text."""
+    url = f"postgresql://postgres@127.0.0.1:{proxy.port}/leasehold_tests?sslmode=disable&pooler=transaction"
+    return {"url": url, "listen_url": "postgresql://127.0.0.1:1/nowhere"}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("task", ["brief", "brief_in_thread"])
+def test_a_job_whose_claim_was_never_answered_is_found_and_run_once(
+    place: Place, proxy: Proxy, task: str
+) -> None:
+    with contextlib.closing(Fleet(place)) as fleet:
+        worker = fleet.start(**through(proxy))
+        proxy.drop_reply(CLAIM)
+        job = getattr(place.tasks, task).enqueue(0.01)
+        assert proxy.dropped.wait(20)
+        done = place.wait_for_state(job.id, "succeeded")
+        assert (done.attempt, done.crashes) == (1, 0)
+        assert worker.said("were granted while the database could not say so")
+        figures = check(place, [job.id], fleet)
+        assert (figures.grants, figures.runs, figures.lost) == (1, 1, 0)
+
+
+@pytest.mark.timeout(60)
+def test_a_result_whose_settling_was_never_answered_counts_and_is_not_called_refused(
+    place: Place, proxy: Proxy
+) -> None:
+    with contextlib.closing(Fleet(place)) as fleet:
+        worker = fleet.start(**through(proxy))
+        proxy.drop_reply(SUCCESS)
+        job = place.tasks.brief.enqueue(0.01)
+        assert proxy.dropped.wait(20)
+        assert place.wait_for_state(job.id, "succeeded").attempt == 1
+        worker.wait_until_it_says("the database is back; 1 result(s) taken")
+        # It works on, and holds nothing any more.
+        after = place.tasks.brief.enqueue(0.01)
+        place.wait_for_state(after.id, "succeeded")
+        figures = check(place, [job.id, after.id], fleet)
+        assert (figures.grants, figures.runs, figures.lost) == (2, 2, 0)
+        assert not worker.said("refused, lease")
+        assert not worker.said("is lost")
+
+
+@pytest.mark.timeout(60)
+def test_a_hand_back_whose_commit_was_never_answered_is_done_once(place: Place, proxy: Proxy) -> None:
+    with contextlib.closing(Fleet(place)) as fleet:
+        worker = fleet.start(grace=0.0, **through(proxy))
+        job = place.tasks.wait_on_loop.enqueue("never")
+        place.wait_for_start(job.id)
+        proxy.drop_reply(DECIDED)
+        worker.terminate()
+        assert worker.wait(40) == 0
+        assert proxy.dropped.is_set()
+        row = place.row(job.id)
+        assert (row.state, row.attempt, row.failures, row.crashes) == ("queued", 1, 0, 0)
+        assert not worker.said("refused, lease")
+        events = [entry.event for entry in place.app.get(job.id).history()]
+        assert events == ["handed_back"]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("statement", [b"BEGIN", b"COMMIT"])
+def test_a_session_that_ends_in_the_middle_of_an_answer_costs_no_result(
+    place: Place, proxy: Proxy, statement: bytes
+) -> None:
+    with contextlib.closing(Fleet(place)) as fleet:
+        worker = fleet.start(
+            grace=0.0, sweep=60.0, **through(proxy)
+        )  # the reaper has transactions of its own
+        job = place.tasks.wait_on_loop.enqueue("never")
+        place.wait_for_start(job.id)
+        proxy.drop_reply(statement, shutdown=True)
+        worker.terminate()
+        assert worker.wait(40) == 0
+        assert proxy.dropped.is_set()
+        row = place.row(job.id)
+        assert (row.state, row.attempt, row.failures, row.crashes) == ("queued", 1, 0, 0)
+        assert [entry.event for entry in place.app.get(job.id).history()] == ["handed_back"]
+        assert not worker.said("refused, lease")
+        assert fleet.unexpected() == []
