@@ -179,3 +179,14 @@ def test_replacements_in_groups_and_settles_do_not_wait_for_each_other_in_a_circ
             "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
         )
         assert after == before
+
+
+def test_a_repeated_enqueue_takes_no_key_from_anybody(store: Store) -> None:
+    """A repeat after a lost reply makes no job: cancelling the holder would leave the key without one."""
+    first = new_job(unique_key="k", on_duplicate="replace")
+    store.enqueue([first])
+    store.cancel(first.id)
+    holder = put(store, unique_key="k")
+    (answer,) = store.enqueue([first])
+    assert (answer.id, answer.created) == (first.id, False)
+    assert store.get(holder.id).state == "queued"

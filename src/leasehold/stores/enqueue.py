@@ -135,6 +135,10 @@ def _replace_holders(session: Session, jobs: Sequence[NewJob]) -> set[str]:
     """Holders that have never started give way to the first job that asks for it; the groups to be told of it. Of
     several jobs with one key in a batch the first is made, and the others lead to it."""
     asking = [job for job in jobs if job.on_duplicate == "replace"]
+    if asking:
+        # A repeat after a lost reply makes no job, so nobody has to give way to it.
+        repeated = {row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in asking))}
+        asking = [job for job in asking if job.id not in repeated]
     by_holder: dict[str, NewJob] = {}
     for (kind, key), row in _holders(session, asking).items():
         by_holder[row["id"]] = next(job for job in asking if (job.kind, job.unique_key) == (kind, key))
