@@ -11,6 +11,7 @@ import os
 import random
 import re
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
@@ -194,7 +195,7 @@ class PostgresDatabase:
             raise DatabaseUnreachable(self.label, str(error).strip()) from error
         except psycopg.ProgrammingError:
             raise _bad_url() from None
-        return ConnectionPool(
+        pool: ConnectionPool[Connection[Any]] = ConnectionPool(
             self.url,
             min_size=1,
             max_size=self._pool_size,
@@ -211,6 +212,9 @@ class PostgresDatabase:
             },
             configure=_configure,
         )
+        # A pool that nobody closes keeps the interpreter from ending: its threads are waited for one by one.
+        weakref.finalize(self, _close_own, pool, os.getpid())
+        return pool
 
     def _limits(self) -> dict[str, str]:
         """No statement of ours takes long; one that does is stuck. A pooler takes no start-up options: set the
@@ -228,6 +232,12 @@ class PostgresDatabase:
 
 
 _inherited: list[object] = []
+
+
+def _close_own(pool: ConnectionPool[Connection[Any]], pid: int) -> None:
+    """Not in a forked child: the connections are the parent's."""
+    if pid == os.getpid():
+        pool.close()
 
 
 def _configure(connection: Connection[Any]) -> None:

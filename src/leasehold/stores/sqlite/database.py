@@ -8,6 +8,7 @@ import random
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -183,6 +184,7 @@ class SqliteDatabase:
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
+            weakref.finalize(self, _close_own, connection, os.getpid())
             for pragma in _PRAGMAS:
                 connection.execute(pragma)
         except (sqlite3.Error, OSError) as error:
@@ -209,6 +211,13 @@ class SqliteDatabase:
 
 
 _inherited: list[object] = []
+
+
+def _close_own(connection: sqlite3.Connection, pid: int) -> None:
+    """When the database is forgotten without a close. Not in a forked child: closing there would drop the parent's
+    file locks."""
+    if pid == os.getpid():
+        connection.close()
 
 
 def _now(clock: Clock) -> int:
