@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.retry import Policy
 from leasehold.stores.contract import Ending, Store
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
@@ -190,3 +191,21 @@ def test_a_repeated_enqueue_takes_no_key_from_anybody(store: Store) -> None:
     (answer,) = store.enqueue([first])
     assert (answer.id, answer.created) == (first.id, False)
     assert store.get(holder.id).state == "queued"
+
+
+@pytest.mark.parametrize("leaves", ["succeeds", "fails", "is cancelled"])
+def test_a_lane_ranks_by_its_next_job_whatever_the_rank_of_the_one_that_left(
+    store: Store, leaves: str
+) -> None:
+    """Left under the rank of the job that went, the lane would stand behind every plain job of the next one's rank."""
+    left = put(store, lane="a", priority=-3, policy=Policy(on_failure="skip"))
+    after = put(store, lane="a", priority=5)
+    if leaves == "is cancelled":
+        store.cancel(left.id)
+    else:
+        (grant,) = store.claim("w", ["default"], 1)
+        outcome = Success() if leaves == "succeeds" else Failure("no", final=True)
+        store.settle([Ending(grant.id, grant.token, outcome)])
+    put(store, lane="b")
+    put(store)
+    assert [grant.id for grant in store.claim("w", ["default"], 1)] == [after.id]

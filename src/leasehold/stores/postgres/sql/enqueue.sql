@@ -23,9 +23,15 @@ FROM json_to_recordset(:gates::json) AS r(id bigint, queue text, kind text, slot
 ON CONFLICT DO NOTHING;
 
 -- name: insert_tickets
+-- A ticket of gate 0 speaks for a head that is not known for sure; its rank is that of the job that seems to be next:
+-- under the rank of the job that left, a higher head would be looked at too late.
 INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
-SELECT r.gate, r.priority, r.available_at, r.lane
-FROM json_to_recordset(:tickets::json) AS r(gate bigint, priority smallint, available_at timestamptz, lane text);
+SELECT r.gate, coalesce(h.priority, r.priority), r.available_at, r.lane
+FROM json_to_recordset(:tickets::json) AS r(gate bigint, priority smallint, available_at timestamptz, lane text)
+LEFT JOIN LATERAL (
+    SELECT j.priority FROM leasehold.job AS j
+    WHERE r.gate = 0 AND j.lane = r.lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
+    ORDER BY j.lane_at, j.seq LIMIT 1) AS h ON true;
 
 -- name: insert_tags
 INSERT INTO leasehold.tag (name, job_id)

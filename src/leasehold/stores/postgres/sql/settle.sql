@@ -1,7 +1,8 @@
 -- name: settle_succeeded
 -- Success is success under every flag, so the token is the whole guard and nothing needs to be read first. A lane job
--- leaves a ticket without looking whether anybody waits: a look could miss an enqueue whose own ticket a claim is just
--- dropping. Jobs are locked in the order of v, by id, and groups in name order.
+-- leaves a ticket whether or not anybody is seen to wait: a look could miss an enqueue whose own ticket a claim is just
+-- dropping. Only the ticket's rank is taken from the job that seems to be next. Jobs are locked in the order of v, by
+-- id, and groups in name order.
 WITH v AS MATERIALIZED (
     SELECT r.id, r.token, r.result, r.result_ref
     FROM json_to_recordset(:settled::json) AS r(id uuid, token bigint, result text, result_ref text)
@@ -15,7 +16,11 @@ s AS (
     RETURNING j.id, j.lane, j.priority, j.group_name, j.attempt),
 tickets AS (
     INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
-    SELECT 0, priority, :now, lane FROM s WHERE lane IS NOT NULL),
+    SELECT 0, coalesce(h.priority, s.priority), :now, s.lane FROM s LEFT JOIN LATERAL (
+        SELECT j.priority FROM leasehold.job AS j
+        WHERE j.lane = s.lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
+        ORDER BY j.lane_at, j.seq LIMIT 1) AS h ON true
+    WHERE s.lane IS NOT NULL),
 questions AS ( -- only a job that has run before can have asked
     UPDATE leasehold.question SET closed_at = :now
     WHERE job_id = ANY(ARRAY(SELECT id FROM s WHERE attempt > 1)) AND closed_at IS NULL),

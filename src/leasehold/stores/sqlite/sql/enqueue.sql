@@ -29,9 +29,15 @@ FROM json_each(:gates) AS r WHERE true
 ON CONFLICT DO NOTHING;
 
 -- name: insert_tickets
+-- A ticket of gate 0 speaks for a head that is not known for sure; its rank is that of the job that seems to be next:
+-- under the rank of the job that left, a higher head would be looked at too late.
 INSERT INTO ticket (gate, priority, available_at, lane)
-SELECT json_extract(r.value, '$.gate'), json_extract(r.value, '$.priority'), json_extract(r.value, '$.available_at'),
-    json_extract(r.value, '$.lane')
+SELECT json_extract(r.value, '$.gate'),
+    coalesce((SELECT j.priority FROM job AS j INDEXED BY job_lane
+              WHERE json_extract(r.value, '$.gate') = 0 AND j.lane = json_extract(r.value, '$.lane')
+                AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
+              ORDER BY j.lane_at, j.seq LIMIT 1), json_extract(r.value, '$.priority')),
+    json_extract(r.value, '$.available_at'), json_extract(r.value, '$.lane')
 FROM json_each(:tickets) AS r;
 
 -- name: insert_tags
