@@ -53,12 +53,13 @@ class Model(ModelStore):
         return self._changed(job)
 
     def resume_lane(self, lane: str) -> Answer:
+        """One that can be resumed before one that waits for an answer."""
         halters = [
-            job.id
+            (job.state == "waiting", job.id)
             for job in self.jobs.values()
             if job.lane == lane and (job.state in {"waiting", "paused"} or job.halts_lane)
         ]
-        return self.resume(min(halters)) if halters else None
+        return self.resume(min(halters)[1]) if halters else None
 
     def resolve(self, job_id: str) -> Answer:
         job = self._in_state(job_id, "failed timed_out")
