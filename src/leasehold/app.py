@@ -19,7 +19,7 @@ from leasehold.domain.errors import InvalidInput, UnknownTask
 from leasehold.domain.job import NewJob
 from leasehold.domain.states import State
 from leasehold.engine.context import Context, SyncContext
-from leasehold.engine.enqueue import CallSettings, make_job
+from leasehold.engine.enqueue import Blueprint, CallSettings
 from leasehold.engine.handle import Job
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import CallOptions, TaskDefinition, TaskOptions, TaskSettings
@@ -336,6 +336,10 @@ class Task(Generic[F, P, C, R]):
     def name(self) -> str:
         return self._definition.name
 
+    @functools.cached_property
+    def _blueprint(self) -> Blueprint:
+        return Blueprint(self._definition, self._settings, self._call)
+
     def __call__(self, *args: F.args, **kwargs: F.kwargs) -> C:
         answer: C = self._definition.function(*args, **kwargs)
         return answer
@@ -361,13 +365,11 @@ class Task(Generic[F, P, C, R]):
 
     def enqueue_args(self, args: Mapping[str, Any]) -> Job[R]:
         """As `enqueue`, with the arguments as a mapping."""
-        return self._app._enqueue([make_job(self._definition, self._settings, self._call, args)])[0]
+        return self._app._enqueue(self._blueprint.make([args]))[0]
 
     def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
         """Store many jobs in one transaction: all or none."""
-        return self._app._enqueue(
-            [make_job(self._definition, self._settings, self._call, one) for one in args]
-        )
+        return self._app._enqueue(self._blueprint.make(list(args)))
 
     async def aenqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
         return await asyncio.to_thread(self.enqueue_many, args)

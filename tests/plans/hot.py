@@ -12,8 +12,8 @@ from bench.backgrounds import BATCH, GATE, OWNER, QUEUE, SITE
 from leasehold.domain.ids import LOWEST_ID, make_id
 from leasehold.domain.job import HIGHEST_PRIORITY
 from leasehold.domain.lanes import ANY_GATE
-from leasehold.stores.database import Database, Records, Row
-from leasehold.stores.enqueue import _record
+from leasehold.stores.database import Columns, Database, Records, Row
+from leasehold.stores.enqueue import parameters_for
 from leasehold.stores.rows import job_from_row, record_from_job
 from tests.backends import new_job
 
@@ -144,8 +144,9 @@ def renew(ids: list[str]) -> Call:
 
 
 def settle(ids: list[str]) -> Call:
-    endings = [{"id": job_id, "token": 1, "result": "true", "result_ref": None} for job_id in ids]
-    return Call("settle_succeeded", {"settled": Records(endings)})
+    many = len(ids)
+    settled = Columns(ids=ids, tokens=[1] * many, results=["true"] * many, references=[None] * many)
+    return Call("settle_succeeded", {"settled": settled})
 
 
 def shared_calls(work: Work) -> list[Call]:
@@ -156,7 +157,7 @@ def shared_calls(work: Work) -> list[Call]:
         {"id": row["id"], "token": row["lease_token"], "expires_at": row["lease_expires_at"]}
         for row in work.expired
     ]
-    new = [_record(new_job(lane=f"new-{n}")) for n in range(BATCH)]
+    new = parameters_for([new_job(lane=f"new-{n}") for n in range(BATCH)])
     # Few: those of a transaction that was rolled back lie in the way of the looks that are measured after it.
     left = [
         {"gate": ANY_GATE, "priority": 0, "available_at": datetime.now(UTC), "lane": f"lane-{n}"}
@@ -173,7 +174,7 @@ def shared_calls(work: Work) -> list[Call]:
         Call("sight_expired", {"limit": 1000}),
         Call("lock_sighted", {"sightings": Records(sighted)}),
         Call("adopt", {"owner": OWNER, "sites": [SITE], "kinds": None, "limit": 100}),
-        Call("insert_jobs", {"jobs": Records(new)}),
+        Call("insert_jobs", new),
         Call("find_key_holders", keys),
         Call("get_job", {"id": work.running[0]}),
         Call("examine_old_jobs", {"age": 600.0, "limit": 1000, "after": LOWEST_ID, "before": _tomorrow()}),

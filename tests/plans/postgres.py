@@ -26,7 +26,7 @@ FEW_PAGES = 40
 TABLES = ("job", "ticket")
 
 _EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "
-_PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+_PLACEHOLDER = re.compile(r"%\(([\w.]+)\)s")
 
 
 @dataclass(frozen=True)
@@ -248,6 +248,8 @@ def _explain_generic(connection: Connection[Any], text: str, values: dict[str, A
 def _sent_as(value: Any) -> str:
     """The type psycopg gives a parameter: integers by their size, texts for the server to infer."""
     match value:
+        case bool():
+            return "boolean"
         case int():
             return "smallint" if abs(value) < 2**15 else "integer" if abs(value) < 2**31 else "bigint"
         case float():

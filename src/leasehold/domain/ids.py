@@ -14,7 +14,8 @@ def make_id(milliseconds: int, randomness: bytes) -> str:
     value = (milliseconds & (1 << 48) - 1) << 80 | int.from_bytes(randomness, "big")
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62
-    return str(uuid.UUID(int=value))
+    digits = f"{value:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def checked_id(text: object, field: str = "id") -> str:

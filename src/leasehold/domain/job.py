@@ -16,9 +16,10 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 DEFAULT_LEASE = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class NewJob:
-    """What a producer hands to the store. Times are durations from the store's own now, or the user's instants."""
+    """What a producer hands to the store. Times are durations from the store's own now, or the user's instants. Nobody
+    changes one; it is not frozen only because that would triple the time to make it, and many are made at once."""
 
     id: str
     kind: str

@@ -14,7 +14,7 @@ class RunFacts:
 
     def __init__(self, grant: Grant, resources: Any = None) -> None:
         self._grant = grant
-        self._stopped = threading.Event()
+        self._stopped = False
         self.resources = resources
         """What the app's lifespan has yielded."""
 
@@ -52,11 +52,14 @@ class RunFacts:
     @property
     def stop_requested(self) -> bool:
         """The run shall end: cancelled, paused, drained, timed out, or its lease is lost."""
-        return self._stopped.is_set()
+        return self._stopped
 
     def raise_if_stopped(self) -> None:
-        if self._stopped.is_set():
+        if self._stopped:
             raise StopRequested
+
+    def _stop(self) -> None:
+        self._stopped = True
 
 
 class Context(RunFacts):
@@ -66,7 +69,15 @@ class Context(RunFacts):
 class SyncContext(RunFacts):
     """The context of a plain handler, which runs in a thread."""
 
+    def __init__(self, grant: Grant, resources: Any = None) -> None:
+        super().__init__(grant, resources)
+        self._told_to_stop = threading.Event()
+
     def wait(self, seconds: float) -> None:
         """Sleep, but not longer than until a stop is requested; then raise."""
-        self._stopped.wait(seconds)
+        self._told_to_stop.wait(seconds)
         self.raise_if_stopped()
+
+    def _stop(self) -> None:
+        super()._stop()
+        self._told_to_stop.set()

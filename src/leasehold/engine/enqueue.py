@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,7 +24,14 @@ from leasehold.engine.registry import (
 
 
 def new_id() -> str:
-    return make_id(time.time_ns() // 1_000_000, os.urandom(10))
+    return new_ids(1)[0]
+
+
+def new_ids(count: int) -> list[str]:
+    """Made together, and not in advance: a reserve of randomness would be shared by the two sides of a fork."""
+    now = time.time_ns() // 1_000_000
+    randomness = os.urandom(10 * count)
+    return [make_id(now, randomness[n : n + 10]) for n in range(0, 10 * count, 10)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,42 +45,57 @@ class CallSettings:
     trace: str | None = None
 
 
-def make_job(
-    definition: TaskDefinition,
-    settings: TaskSettings,
-    call: CallSettings,
-    arguments: Mapping[str, Any],
-) -> NewJob:
-    """Everything is checked here, so that what reaches the store can be stored."""
-    checked = definition.check(arguments)
-    if call.at is not None and getattr(call.at, "tzinfo", None) is None:
-        raise InvalidInput("at", f"{call.at!r} has no time zone", "give an aware datetime")
-    return NewJob(
-        id=new_id(),
-        kind=definition.name,
-        args=encode(checked, definition.name),
-        queue=settings.queue,
-        priority=priority_number(settings.priority),
-        delay=seconds(call.delay, "delay"),
-        at=call.at,
-        hold=call.hold,
-        lane=_filled(settings.lane, checked, "lane", definition),
-        unique_key=_filled(settings.unique, checked, "unique", definition),
-        unique_for=settings.unique_for,
-        on_duplicate=settings.on_duplicate,
-        lease_seconds=seconds(settings.lease, "lease", positive=True),
-        policy=settings.policy(),
-        group=None if call.group is None else checked_name(call.group, "group"),
-        tags=tuple(settings.tags),
-        deadline=None if settings.deadline is None else seconds(settings.deadline, "deadline", positive=True),
-        start_by=None if settings.start_by is None else seconds(settings.start_by, "start_by", positive=True),
-        trace=call.trace,
-    )
+class Blueprint:
+    """How calls of one task with the same settings become jobs: what they have in common is worked out once. Everything
+    is checked here, so that what reaches the store can be stored."""
+
+    def __init__(self, definition: TaskDefinition, settings: TaskSettings, call: CallSettings) -> None:
+        if call.at is not None and getattr(call.at, "tzinfo", None) is None:
+            raise InvalidInput("at", f"{call.at!r} has no time zone", "give an aware datetime")
+        self._definition = definition
+        self._lane = settings.lane
+        self._unique = settings.unique
+        self._common: dict[str, Any] = {
+            "kind": definition.name,
+            "queue": settings.queue,
+            "priority": priority_number(settings.priority),
+            "delay": seconds(call.delay, "delay"),
+            "at": call.at,
+            "hold": call.hold,
+            "unique_for": settings.unique_for,
+            "on_duplicate": settings.on_duplicate,
+            "lease_seconds": seconds(settings.lease, "lease", positive=True),
+            "policy": settings.policy(),
+            "group": None if call.group is None else checked_name(call.group, "group"),
+            "tags": tuple(settings.tags),
+            "deadline": _seconds(settings.deadline, "deadline"),
+            "start_by": _seconds(settings.start_by, "start_by"),
+            "trace": call.trace,
+        }
+
+    def make(self, calls: Sequence[Mapping[str, Any]]) -> list[NewJob]:
+        """A job for each of these arguments."""
+        ids = new_ids(len(calls))
+        if self._lane is None and self._unique is None:
+            encoded = self._definition.encode_arguments
+            return [
+                NewJob(id=job_id, args=encoded(arguments), **self._common)
+                for job_id, arguments in zip(ids, calls, strict=True)
+            ]
+        return [self._make_named(job_id, arguments) for job_id, arguments in zip(ids, calls, strict=True)]
+
+    def _make_named(self, job_id: str, arguments: Mapping[str, Any]) -> NewJob:
+        """Its lane or its key is made from its arguments."""
+        checked = self._definition.check(arguments)
+        known = self._definition.with_defaults(checked)
+        return NewJob(
+            id=job_id,
+            args=encode(checked, self._definition.name),
+            lane=None if self._lane is None else fill_template(self._lane, known, "lane"),
+            unique_key=None if self._unique is None else fill_template(self._unique, known, "unique"),
+            **self._common,
+        )
 
 
-def _filled(
-    template: str | None, arguments: Mapping[str, Any], field: str, definition: TaskDefinition
-) -> str | None:
-    if template is None:
-        return None
-    return fill_template(template, definition.with_defaults(arguments), field)
+def _seconds(duration: Duration | None, field: str) -> float | None:
+    return None if duration is None else seconds(duration, field, positive=True)

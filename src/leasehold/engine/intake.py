@@ -19,6 +19,9 @@ from leasehold.stores.contract import Store
 
 logger = logging.getLogger("leasehold.worker")
 
+MOST_AT_ONCE = 500
+"""Jobs that one claim asks for: with room for more, the next claim runs while these begin."""
+
 MOST_UNSETTLED = 5000
 """Results that wait for the database. More than this, and no new work is taken."""
 
@@ -67,9 +70,8 @@ class Intake:
             if self.waits_for_place:
                 await self._changed.wait()
                 continue
-            if await self._take(loop_room, thread_room):
-                # Let what was started begin, and what has ended be settled, before more is asked for.
-                await asyncio.sleep(0)
+            if await self._take(min(loop_room, MOST_AT_ONCE), thread_room):
+                # Ask for more at once: what was started begins while the database is busy with the next claim.
                 continue
             if self._settings.burst and not self._runs.held and not self._changed.is_set():
                 return

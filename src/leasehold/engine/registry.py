@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import math
 import re
@@ -25,7 +26,7 @@ from typing_extensions import TypedDict
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidArguments, InvalidInput, InvalidTask, Unstorable
 from leasehold.domain.job import DEFAULT_LEASE, HIGHEST_PRIORITY, LOWEST_PRIORITY, OnDuplicate, UniqueFor
-from leasehold.domain.payload import check_text, encode
+from leasehold.domain.payload import check_text, encode, is_surely_storable
 from leasehold.domain.retry import OnFailure, OnLost, Policy
 from leasehold.engine.context import Context, RunFacts, SyncContext
 
@@ -169,6 +170,11 @@ class CallOptions(TaskOptions, total=False):
     trace: str | None
 
 
+def margin(lease: float) -> float:
+    """How long before its lease runs out a handler that could not renew it is stopped."""
+    return max(min(1.0, lease / 4), lease / 6)
+
+
 class TaskDefinition:
     """A registered function: how its arguments are checked, and how its result comes back."""
 
@@ -184,16 +190,25 @@ class TaskDefinition:
             TypeAdapter(hints["return"]) if hints.get("return", Any) is not Any else None
         )
         self.settings = self.check_settings(settings)
+        self._lease_times: dict[float, tuple[float, float]] = {}
 
-    @property
+    @functools.cached_property
     def heartbeat(self) -> float:
         """Seconds between two renewals."""
         lease = seconds(self.settings.lease, "lease")
         return lease / 3 if self.settings.heartbeat is None else seconds(self.settings.heartbeat, "heartbeat")
 
-    @property
+    @functools.cached_property
     def timeout(self) -> float | None:
         return None if self.settings.timeout is None else seconds(self.settings.timeout, "timeout")
+
+    def lease_times(self, lease: float) -> tuple[float, float]:
+        """For a lease of so many seconds: how many of them a handler may use without a renewal, and the seconds
+        between two renewals. Asked once a job, so remembered."""
+        times = self._lease_times.get(lease)
+        if times is None:
+            times = self._lease_times[lease] = (lease - margin(lease), min(self.heartbeat, lease / 3))
+        return times
 
     def check_settings(self, settings: TaskSettings) -> TaskSettings:
         return settings.checked(self.name, set(self._signature.parameters))
@@ -208,6 +223,18 @@ class TaskDefinition:
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as JSON values, after the annotations have had their say. Defaults stay out: they are the
         function's, and may change with it."""
+        return self._plain(self._validated(arguments))
+
+    def encode_arguments(self, arguments: Mapping[str, Any]) -> str:
+        """As `check`, and then as JSON text; in one go where nothing is suspicious about it."""
+        checked = self._validated(arguments)
+        try:
+            text = self._arguments.dump_json(checked, by_alias=True, exclude_unset=True).decode()
+        except (ValueError, TypeError):
+            text = ""
+        return text if text and is_surely_storable(text) else encode(self._plain(checked), self.name)
+
+    def _validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         # pydantic refuses lone surrogates as "not text"; we say what is wrong with them instead.
         for name, value in arguments.items():
             if isinstance(value, str):
@@ -217,6 +244,9 @@ class TaskDefinition:
         except ValidationError as error:
             raise InvalidArguments(self.name, _problems(error)) from None
         _check_finite(checked, self.name)
+        return checked
+
+    def _plain(self, checked: dict[str, Any]) -> dict[str, Any]:
         try:
             plain: dict[str, Any] = self._arguments.dump_python(
                 checked, mode="json", by_alias=True, exclude_unset=True
@@ -227,7 +257,7 @@ class TaskDefinition:
                 self.name, f"has arguments that are not JSON ({error})", "pass JSON values"
             ) from None
 
-    def call_arguments(self, stored: str, context: RunFacts) -> dict[str, Any]:
+    def call_arguments(self, stored: str, context: RunFacts | None) -> dict[str, Any]:
         """The stored arguments as the function wants them, checked again: it may have changed since."""
         try:
             arguments = self._arguments.validate_json(stored)

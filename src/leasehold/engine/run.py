@@ -16,8 +16,7 @@ async def run_async(run: Running) -> Outcome | None:
     """Run on the loop. None: the lease is lost, nothing may be written."""
     try:
         arguments = run.definition.call_arguments(run.grant.args, run.context)
-        value = await run.definition.function(**arguments)
-        return Success(run.definition.encode_result(value))
+        return _success(run, await run.definition.function(**arguments))
     except asyncio.CancelledError:
         if run.cause is None:
             return Failure("CancelledError: the handler cancelled itself")
@@ -30,10 +29,16 @@ def run_sync(run: Running) -> Outcome | None:
     """Run in this thread."""
     try:
         arguments = run.definition.call_arguments(run.grant.args, run.context)
-        value = run.definition.function(**arguments)
-        return Success(run.definition.encode_result(value))
+        return _success(run, run.definition.function(**arguments))
     except BaseException as error:
         return _raised(run, error)
+
+
+_NOTHING = Success()
+
+
+def _success(run: Running, value: object) -> Success:
+    return _NOTHING if value is None else Success(run.definition.encode_result(value))
 
 
 def _raised(run: Running, error: BaseException) -> Outcome | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from leasehold.domain.job import Grant
@@ -16,17 +16,16 @@ from leasehold.engine.registry import TaskDefinition
 StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "unrenewed"]
 
 
-def margin(lease: float) -> float:
-    """How long before its lease runs out a handler that could not renew it is stopped."""
-    return max(min(1.0, lease / 4), lease / 6)
-
-
 @dataclass(slots=True, eq=False)
 class Running:
     grant: Grant
     definition: TaskDefinition
-    context: RunFacts
-    lease_until: float
+    context: RunFacts | None
+    """None: the handler does not ask for it."""
+    started_at: float
+    heartbeat: float = 0.0
+    """Seconds between two renewals. A single call may have asked for a shorter lease than its task."""
+    lease_until: float = 0.0
     """On the monotonic clock: until then the lease is surely ours. Counted from when the request was *sent*."""
     renew_at: float = 0.0
     """On the monotonic clock: when the keeper shall renew it."""
@@ -40,24 +39,19 @@ class Running:
     settled: bool = False
     """Its ending is decided: it is in the settle queue, or dropped."""
     abandoned: bool = False
-    started_at: float = field(default_factory=time.monotonic)
 
     def renewed(self, sent_at: float) -> None:
-        lease = self.grant.lease_seconds
-        self.lease_until = sent_at + lease - margin(lease)
+        usable, self.heartbeat = self.definition.lease_times(self.grant.lease_seconds)
+        self.lease_until = sent_at + usable
         self.renew_at = sent_at + self.heartbeat
-
-    @property
-    def heartbeat(self) -> float:
-        """A single call may have asked for a shorter lease than its task."""
-        return min(self.definition.heartbeat, self.grant.lease_seconds / 3)
 
     def stop(self, cause: StopCause) -> None:
         """Ask the handler to end. Safe from any thread for a plain handler; an async one is cancelled by the loop."""
         if self.cause is None:
             self.cause = cause
             self.stopped_at = time.monotonic()
-        self.context._stopped.set()
+        if self.context is not None:
+            self.context._stop()
 
     def outcome_when_stopped(self) -> Outcome | None:
         """What a run that was stopped ends as; None: nothing may be written, the lease is another's."""

@@ -25,6 +25,7 @@ from leasehold.stores.contract import Ending
 logger = logging.getLogger("leasehold.worker")
 
 WATCH_EVERY = 0.2
+TOO_LATE = "its lease had run out before it could start"
 
 
 class Runs:
@@ -33,10 +34,12 @@ class Runs:
         tasks: Mapping[str, TaskDefinition],
         settings: WorkerSettings,
         on_freed: Callable[[], None],
+        on_abandoned: Callable[[], None],
     ) -> None:
         self._tasks = tasks
         self._settings = settings
         self._on_freed = on_freed
+        self._on_abandoned = on_abandoned
         self._threads = HandlerThreads(settings.threads)
         self._loop = asyncio.get_running_loop()
         self.settler: Settler
@@ -55,21 +58,24 @@ class Runs:
     # -- start -----------------------------------------------------------------------------------------------------
     def start(self, grant: Grant, sent_at: float) -> None:
         definition = self._tasks[grant.kind]
-        make = Context if definition.is_async else SyncContext
-        run = Running(grant, definition, make(grant, self.resources), lease_until=0.0)
+        context = None
+        if definition.context_parameter is not None:
+            context = (Context if definition.is_async else SyncContext)(grant, self.resources)
+        run = Running(grant, definition, context, time.monotonic())
         run.renewed(sent_at)
-        self._limit(run)
+        if definition.timeout is not None or grant.deadline_at is not None:
+            self._limit(run)
         self._hold(run)
         if definition.is_async:
             self.on_loop += 1
-            run.task = self._loop.create_task(self._run_async(run), name=f"{grant.kind} {grant.id}")
+            run.task = self._loop.create_task(self._run_async(run), name=grant.id)
         else:
             self.in_threads += 1
             self._threads.submit(lambda: self._run_in_thread(run))
 
     def hand_back(self, grant: Grant, reason: str) -> None:
         """A lease that came too late to be used."""
-        run = Running(grant, self._tasks[grant.kind], Context(grant), lease_until=0.0, settled=True)
+        run = Running(grant, self._tasks[grant.kind], None, time.monotonic(), settled=True)
         run.renewed(time.monotonic())
         self._hold(run)
         self.settler.put(run, Ending(grant.id, grant.token, HandedBack(reason)))
@@ -88,11 +94,13 @@ class Runs:
                 run.limit_at, run.limit_cause = run.started_at + left, "deadline"
 
     async def _run_async(self, run: Running) -> None:
-        outcome = await run_async(run)
-        self._ended(run, outcome)
+        # A worker that was frozen between the claim and this line may have lost the lease: it must not start now.
+        late = time.monotonic() >= run.lease_until
+        self._ended(run, HandedBack(TOO_LATE) if late else await run_async(run))
 
     def _run_in_thread(self, run: Running) -> None:
-        outcome = run_sync(run)
+        late = time.monotonic() >= run.lease_until
+        outcome = HandedBack(TOO_LATE) if late else run_sync(run)
         try:
             self._loop.call_soon_threadsafe(self._ended, run, outcome)
         except RuntimeError:
@@ -201,7 +209,7 @@ class Runs:
             self._drop(run)
         else:
             self._settle(run, outcome)
-        self._on_freed()
+        self._on_abandoned()
 
     @property
     def abandoned(self) -> int:

@@ -88,7 +88,7 @@ class Worker:
         self._finished = asyncio.Event()
         self._hurry = asyncio.Event()
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="leasehold-store")
-        self.runs = Runs(self._tasks, self.settings, self._freed)
+        self.runs = Runs(self._tasks, self.settings, self._freed, self._abandoned)
         self.runs.settler = Settler(self._store, self.settings.owner, self._executor, self.runs.settled)
         self._wakeups = await asyncio.to_thread(self._store.wakeups, self.settings.listen_url)
         self._intake = Intake(
@@ -153,6 +153,9 @@ class Worker:
         self._finished.set()
 
     def _freed(self) -> None:
+        self._intake.wake()
+
+    def _abandoned(self) -> None:
         self._intake.wake()
         if self.runs.too_many_abandoned and not self.gave_up:
             self.gave_up = True

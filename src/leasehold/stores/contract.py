@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from leasehold.domain.job import Grant, Job, NewJob, Question, Renewal, Sighting
 from leasehold.domain.outcome import Outcome
@@ -27,8 +27,7 @@ class Enqueued:
     created: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """How the run under this token ended."""
 
     id: str

@@ -28,7 +28,7 @@ class SystemClock:
 
 
 class Session(Protocol):
-    """An open transaction. Statements are named; parameters may be lists, datetimes and `Records`."""
+    """An open transaction. Statements are named; parameters may be lists, datetimes, `Records` and `Columns`."""
 
     def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
         """Run a statement; each row as a dict of plain Python values."""
@@ -77,6 +77,16 @@ class Database(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Columns:
+    """Records as parallel columns, for the hot statements: `:name.column` is one array on PostgreSQL; on SQLite `:name`
+    is a JSON array of rows. Taking JSON objects apart would be the larger part of such a statement."""
+
+    __slots__ = ("columns",)
+
+    def __init__(self, **columns: Sequence[Any]) -> None:
+        self.columns = columns
 
 
 class Records:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from leasehold.domain import operate
@@ -13,11 +16,14 @@ from leasehold.domain.job import Job, NewJob
 from leasehold.domain.lanes import Ticket
 from leasehold.domain.states import State
 from leasehold.stores.contract import Enqueued
-from leasehold.stores.database import Database, Records, Row, Session
+from leasehold.stores.database import Columns, Database, Records, Row, Session
 from leasehold.stores.verbs import Verbs, batches, lock, write_moves, write_tickets
 
 _TRIES = 3
 _BULK = 1000
+
+Inserted = Any
+"""The place in its lane of a job that was inserted, as the database gives instants; None without a lane."""
 
 
 class EnqueueVerbs(Verbs):
@@ -37,14 +43,18 @@ class EnqueueVerbs(Verbs):
     def _make_gates(self, jobs: Sequence[NewJob]) -> None:
         """In a transaction of their own, before the jobs': producers in long transactions must not wait for each
         other to learn the same gate."""
-        new = {gate_id(job.queue, job.kind): job for job in jobs}
-        missing = {number: job for number, job in new.items() if number not in self._known_gates}
+        missing = {}
+        for job in jobs:
+            number = gate_id(job.queue, job.kind)
+            if number not in self._known_gates:
+                missing[number] = job
         if missing:
             records = [{"id": n, "queue": job.queue, "kind": job.kind} for n, job in sorted(missing.items())]
             self._database.single(lambda session: session.run("insert_gates", gates=Records(records)))
             self._known_gates |= missing.keys()
 
 
+@lru_cache(maxsize=4096)
 def gate_id(queue: str, kind: str, slots: str | None = None, rate_key: str | None = None) -> int:
     """A positive 63-bit hash of what a job needs besides its turn. 0 stands for "any gate"."""
     text = json.dumps([queue, kind, slots, rate_key])
@@ -60,15 +70,14 @@ def enqueue_in(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
     made_for: set[str] = set()
     told = _replace_holders(session, wanted)
     for _ in range(_TRIES):
-        inserted: list[Row] = []
+        inserted: dict[str, Inserted] = {}
         for batch in batches(wanted, _BULK):
-            inserted += _insert(session, batch)
-        ids = {row["id"] for row in inserted}
-        answers |= {job_id: Enqueued(job_id, created=True) for job_id in ids}
-        made = [job for job in wanted if job.id in ids]
+            inserted |= _insert(session, batch)
+        answers |= {job_id: Enqueued(job_id, created=True) for job_id in inserted}
+        made = [job for job in wanted if job.id in inserted]
         _file(session, made, inserted)
         made_for |= {job.group for job in made if job.group is not None}
-        wanted = _settle_conflicts(session, [job for job in wanted if job.id not in ids], answers)
+        wanted = _settle_conflicts(session, [job for job in wanted if job.id not in inserted], answers)
         if not wanted:
             break
         told |= _replace_holders(session, wanted)
@@ -81,24 +90,23 @@ def enqueue_in(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
     return [answers[job.id] for job in jobs]
 
 
-def _insert(session: Session, jobs: Sequence[NewJob]) -> list[Row]:
-    return session.rows("insert_jobs", jobs=Records([_record(job) for job in jobs]))
-
-
-def _file(session: Session, jobs: Sequence[NewJob], inserted: Sequence[Row]) -> None:
-    write_tickets(session, _tickets(inserted))
+def _file(session: Session, jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]) -> None:
+    write_tickets(session, _tickets(jobs, inserted))
     tags = [{"name": tag, "job_id": job.id} for job in jobs for tag in job.tags]
     if tags:
         session.run("insert_tags", tags=Records(tags))
 
 
-def _tickets(inserted: Sequence[Row]) -> list[Ticket]:
+def _tickets(jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]) -> list[Ticket]:
     """One per lane and due time: the first of the batch is the only one that can be the lane's head by then."""
-    first: dict[tuple[str, Any], Row] = {}
-    for row in sorted(inserted, key=lambda row: row["seq"]):
-        if row["lane"] is not None and row["state"] == State.QUEUED:
-            first.setdefault((row["lane"], row["lane_at"]), row)
-    return [Ticket(row["lane"], row["gate"], row["priority"], row["lane_at"]) for row in first.values()]
+    first: dict[tuple[str, Inserted], Ticket] = {}
+    for job in jobs:
+        if job.lane is not None and not job.hold:
+            due = inserted[job.id]
+            if (job.lane, due) not in first:
+                gate = gate_id(job.queue, job.kind)
+                first[job.lane, due] = Ticket(job.lane, gate, job.priority, due)
+    return list(first.values())
 
 
 def _settle_conflicts(
@@ -162,21 +170,54 @@ def _needs_one_statement(job: NewJob) -> bool:
     return job.lane is None and job.unique_key is None and job.group is None and not job.tags
 
 
-def _record(job: NewJob) -> dict[str, Any]:
+_SHAPE = (
+    "kind",
+    "queue",
+    "priority",
+    "delay",
+    "at",
+    "hold",
+    "lease_seconds",
+    "policy",
+    "unique_for",
+    "group",
+    "tags",
+    "deadline",
+    "start_by",
+    "retry_of",
+    "trace",
+)
+"""What the jobs of one insert have in common: those of one call differ in their ids, arguments, lanes and keys only."""
+_shape = attrgetter(*_SHAPE)
+
+
+def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserted]:
+    """Jobs that are alike and stand together go in one statement, so that seq follows the order given."""
+    inserted: dict[str, Inserted] = {}
+    for _, alike in groupby(jobs, _shape):
+        inserted |= dict(session.tuples("insert_jobs", **parameters_for(list(alike))))
+    return inserted
+
+
+def parameters_for(jobs: Sequence[NewJob]) -> dict[str, Any]:
+    """Of insert_jobs, for jobs that are alike."""
+    job = jobs[0]
     return {
-        "id": job.id,
+        "jobs": Columns(
+            ids=[job.id for job in jobs],
+            args=[job.args for job in jobs],
+            lanes=[job.lane for job in jobs],
+            keys=[job.unique_key for job in jobs],
+        ),
         "kind": job.kind,
         "queue": job.queue,
         "gate": gate_id(job.queue, job.kind),
         "priority": job.priority,
         "hold": job.hold,
-        "args": job.args,
         "policy": job.policy.dump(),
         "at": job.at,
         "delay": job.delay,
-        "lane": job.lane,
         "lease_seconds": job.lease_seconds,
-        "unique_key": job.unique_key,
         "unique_for": job.unique_for,
         "group_name": job.group,
         "tags": json.dumps(job.tags) if job.tags else None,

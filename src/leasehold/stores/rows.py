@@ -6,7 +6,7 @@ import json
 from dataclasses import fields
 from typing import Any
 
-from leasehold.domain.job import Grant, Job
+from leasehold.domain.job import Job
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import Flag, State
 
@@ -32,8 +32,6 @@ TIMES = frozenset(
     }
 )
 FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked", "draining", "old"})
-
-GRANT_COLUMNS = len(Grant._fields)
 
 _JOB_FIELDS = frozenset(f.name for f in fields(Job))
 _FIXED = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import cast
 
 from leasehold.domain.job import Grant, Renewal
 from leasehold.domain.outcome import Asked, Failure, Outcome, Success
@@ -13,7 +13,7 @@ from leasehold.domain.payload import check_text
 from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import Flag, State
 from leasehold.stores.contract import Ending, Settled
-from leasehold.stores.database import Records, Session
+from leasehold.stores.database import Columns, Records, Session
 from leasehold.stores.verbs import Verbs, batches, lock, write
 
 
@@ -28,16 +28,22 @@ class SettleVerbs(Verbs):
         return [Renewal(job_id, Flag(flag) if flag else None) for job_id, flag in rows]
 
     def settle(self, endings: Sequence[Ending]) -> Settled:
-        # A job may stand here twice: lost, claimed again, and both runs ended. Only the latest lease can be held.
-        latest = {ending.id: ending for ending in sorted(endings, key=lambda ending: ending.token)}
-        never_held = {job_id for job_id, ending in latest.items() if ending.token < 1}
-        latest = {job_id: ending for job_id, ending in latest.items() if job_id not in never_held}
-        screened = {job_id: _screened(ending) for job_id, ending in latest.items()}
-        unstorable = {job_id for job_id, ending in latest.items() if screened[job_id] is not ending}
-        plain = sorted((e for e in screened.values() if isinstance(e.outcome, Success)), key=lambda e: e.id)
-        other = sorted(
-            (e for e in screened.values() if not isinstance(e.outcome, Success)), key=lambda e: e.id
-        )
+        latest: dict[str, Ending] = {}
+        for ending in endings:
+            # A job may stand here twice: lost, claimed again, and both runs ended. Only the latest lease can be held.
+            known = latest.get(ending.id)
+            if known is None or known.token <= ending.token:
+                latest[ending.id] = ending
+        plain: list[Ending] = []
+        other: list[Ending] = []
+        unstorable: set[str] = set()
+        for job_id in sorted(latest):
+            ending = latest[job_id]
+            screened = _screened(ending)
+            if screened is not ending:
+                unstorable.add(job_id)
+            if ending.token > 0:  # Token 0 stands on rows that nobody ever held.
+                (plain if isinstance(screened.outcome, Success) else other).append(screened)
         done: set[str] = set()
         for batch in batches(plain):
             done |= self._settle_succeeded(batch, unstorable)
@@ -45,7 +51,7 @@ class SettleVerbs(Verbs):
             done |= self._settle_decided(batch)
         return Settled(
             accepted=sorted(done),
-            fenced=sorted((screened.keys() - done) | never_held),
+            fenced=sorted(latest.keys() - done),
             unstorable=sorted(unstorable & done),
         )
 
@@ -84,9 +90,15 @@ class SettleVerbs(Verbs):
     def _settle_succeeded(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:
         """One statement for all. When the database refuses a value, halve until the culprit stands alone: it ends
         failed, the others go through."""
-        records = Records([_success_record(ending) for ending in endings])
+        outcomes = [cast(Success, ending.outcome) for ending in endings]
+        settled = Columns(
+            ids=[ending.id for ending in endings],
+            tokens=[ending.token for ending in endings],
+            results=[outcome.result for outcome in outcomes],
+            references=[outcome.result_ref for outcome in outcomes],
+        )
         try:
-            return self._write_succeeded(records)
+            return self._write_succeeded(settled)
         except Exception as error:
             if not self._database.refuses_data(error):
                 raise
@@ -97,9 +109,9 @@ class SettleVerbs(Verbs):
         first = self._settle_succeeded(endings[:middle], unstorable)
         return first | self._settle_succeeded(endings[middle:], unstorable)
 
-    def _write_succeeded(self, records: Records) -> set[str]:
+    def _write_succeeded(self, settled: Columns) -> set[str]:
         """The statement itself files the lanes' tickets and moves the groups' versions on."""
-        rows = self._database.single(lambda session: session.tuples("settle_succeeded", settled=records))
+        rows = self._database.single(lambda session: session.tuples("settle_succeeded", settled=settled))
         return {row[0] for row in rows}
 
     def _settle_decided(self, endings: Sequence[Ending]) -> set[str]:
@@ -125,6 +137,8 @@ def _screened(ending: Ending) -> Ending:
     that stands before it, PostgreSQL takes neither it nor half a surrogate pair."""
     try:
         match ending.outcome:
+            case Success(None, None):
+                pass
             case Success(result, result_ref):
                 check_text(result or "", "result")
                 check_text(result_ref or "", "result_ref")
@@ -140,14 +154,3 @@ def _screened(ending: Ending) -> Ending:
 def _unstorable(ending: Ending, problem: str) -> Ending:
     what = "question" if isinstance(ending.outcome, Asked) else "result"
     return Ending(ending.id, ending.token, Failure(f"unstorable {what}: {problem}", final=True))
-
-
-def _success_record(ending: Ending) -> dict[str, Any]:
-    outcome = ending.outcome
-    assert isinstance(outcome, Success)
-    return {
-        "id": ending.id,
-        "token": ending.token,
-        "result": outcome.result,
-        "result_ref": outcome.result_ref,
-    }

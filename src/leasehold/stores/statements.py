@@ -12,8 +12,8 @@ from importlib.resources import files
 
 _HEADER = re.compile(r"^-- name: ([a-z_.]+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
-PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
-"""`:name`, but not a `::cast`."""
+PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b(\.[a-z_]+)?")
+"""`:name` or `:name.column`, but not a `::cast`."""
 
 
 def read_statements(package: str) -> dict[str, str]:
@@ -37,7 +37,7 @@ def read_migrations(package: str) -> dict[int, str]:
 
 
 def parameters(statement: str) -> set[str]:
-    return set(PARAMETER.findall(statement))
+    return {name for name, _ in PARAMETER.findall(statement)}
 
 
 def _sql_files(package: str, folder: str) -> Iterator[tuple[str, str]]:

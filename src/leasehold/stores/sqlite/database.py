@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable
-from leasehold.stores.database import Clock, Records, Row, SystemClock
+from leasehold.stores.database import Clock, Columns, Records, Row, SystemClock
 from leasehold.stores.rows import FLAGS, TIMES
 from leasehold.stores.statements import parameters, read_statements
 
@@ -71,7 +71,7 @@ class SqliteSession:
     def _rows(self, statement: str, text: str, parameters: dict[str, Any]) -> list[Row]:
         cursor = self._execute(statement, text, parameters)
         names = [column[0] for column in cursor.description or ()]
-        return [{n: _python(n, v) for n, v in zip(names, row, strict=True)} for row in cursor.fetchall()]
+        return [{n: python_value(n, v) for n, v in zip(names, row, strict=True)} for row in cursor.fetchall()]
 
     def _execute(self, statement: str, text: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
         bound = {name: _bound(value) for name, value in parameters.items()}
@@ -231,6 +231,8 @@ def _bound(value: Any) -> Any:
         return (value - _EPOCH) // _MICROSECOND
     if isinstance(value, Records):
         return json.dumps(value.items, default=_jsonable)
+    if isinstance(value, Columns):
+        return json.dumps(list(zip(*value.columns.values(), strict=True)), default=_jsonable)
     if isinstance(value, list | tuple):
         return json.dumps(value)
     return value
@@ -242,7 +244,7 @@ def _jsonable(value: Any) -> Any:
     raise TypeError(f"cannot send {type(value).__name__} to the database")
 
 
-def _python(name: str, value: Any) -> Any:
+def python_value(name: str, value: Any) -> Any:
     if value is None:
         return None
     if name in TIMES:

@@ -9,11 +9,10 @@ from leasehold.domain.job import HIGHEST_PRIORITY, Grant
 from leasehold.domain.lanes import ANY_GATE, Ticket
 from leasehold.stores.claim import SEES_TICKETS, Look, LookedAt, Source, claim_by_looks
 from leasehold.stores.contract import Finding
-from leasehold.stores.database import Clock, Records, Session
+from leasehold.stores.database import Clock, Columns, Session
 from leasehold.stores.jobs import JobStore
 from leasehold.stores.migrate import check_version, missing
-from leasehold.stores.rows import GRANT_COLUMNS
-from leasehold.stores.sqlite.database import SqliteDatabase
+from leasehold.stores.sqlite.database import SqliteDatabase, python_value
 from leasehold.stores.sqlite.vitals import examine
 from leasehold.stores.sqlite.wakeup import SqliteWakeups
 from leasehold.stores.statements import read_migrations
@@ -83,25 +82,25 @@ class SqliteStore(JobStore):
         return self._sqlite.transact(lambda session: _claim(session, owner, queues, limit, kinds))
 
     # -- settle ----------------------------------------------------------------------------------------------------
-    def _write_succeeded(self, records: Records) -> set[str]:
-        """With one writer at a time it is safe to look whether anybody waits: a lane gets its ticket only if it has
-        a next job, filed where that job belongs."""
+    def _write_succeeded(self, settled: Columns) -> set[str]:
+        return self._sqlite.transact(lambda session: _settle_succeeded(session, settled))
 
-        def work(session: Session) -> set[str]:
-            rows = session.tuples("settle_succeeded", settled=records)
-            lanes = sorted({lane for _, lane, _, _ in rows if lane is not None})
-            again = sorted(job_id for job_id, _, _, attempt in rows if attempt > 1)
-            if again:
-                # Only a job that has run before can have asked.
-                session.run("close_questions", ids=again)
-            if lanes:
-                session.run("file_next_tickets", lanes=lanes)
-            groups = sorted({group for _, _, group, _ in rows if group is not None})
-            if groups:
-                session.run("bump_groups", names=groups)
-            return {row[0] for row in rows}
 
-        return self._sqlite.transact(work)
+def _settle_succeeded(session: Session, settled: Columns) -> set[str]:
+    """With one writer at a time it is safe to look whether anybody waits: a lane gets its ticket only if it has a next
+    job, filed where that job belongs."""
+    rows = session.tuples("settle_succeeded", settled=settled)
+    # Only a job that has run before can have asked.
+    again = [job_id for job_id, _, _, attempt in rows if attempt > 1]
+    if again:
+        session.run("close_questions", ids=again)
+    lanes = {lane for _, lane, _, _ in rows if lane is not None}
+    if lanes:
+        session.run("file_next_tickets", lanes=sorted(lanes))
+    groups = {group for _, _, group, _ in rows if group is not None}
+    if groups:
+        session.run("bump_groups", names=sorted(groups))
+    return {row[0] for row in rows}
 
 
 def _claim(
@@ -178,7 +177,17 @@ def _heads(session: Session, groups: Sequence[LookedAt], look: Look, room: int) 
 
 
 def _take(session: Session, owner: str, seqs: list[int]) -> list[Grant]:
-    rows = session.rows("take", owner=owner, rows=seqs)
+    rows = session.tuples("take", owner=owner, rows=seqs)
     place = {seq: index for index, seq in enumerate(seqs)}
-    rows.sort(key=lambda row: place[row["seq"]])
-    return [Grant(*list(row.values())[:GRANT_COLUMNS]) for row in rows]
+    rows.sort(key=lambda row: place[row[0]])
+    return [_grant(row[1:]) for row in rows]
+
+
+def _grant(row: tuple[Any, ...]) -> Grant:
+    grant = Grant._make(row)
+    if grant.deadline_at is None and grant.execution_started_at is None:
+        return grant
+    return grant._replace(
+        deadline_at=python_value("deadline_at", grant.deadline_at),
+        execution_started_at=python_value("execution_started_at", grant.execution_started_at),
+    )

@@ -1,20 +1,20 @@
 -- name: insert_jobs
--- All at once, in the order given (seq follows it). A row that meets its own id (a repeat after a lost reply) or a
--- held unique key is left out of the answer, and the caller finds out which it was.
+-- Jobs that are alike but for id, arguments, lane and key, in the order given (seq follows it). A row that meets its own
+-- id (a repeat after a lost reply) or a held unique key is left out of the answer, and the caller finds out which it was.
 INSERT INTO leasehold.job (id, kind, queue, gate, priority, state, args, policy, created_at, available_at, lane, lane_at,
     lease_seconds, unique_key, unique_for, group_name, tags, held, deadline_at, start_by, retry_of, trace)
-SELECT r.id, r.kind, r.queue, r.gate, r.priority, CASE WHEN r.hold THEN 'pending' ELSE 'queued' END,
-    r.args::json, r.policy::json, :now,
-    coalesce(r.at, :now + r.delay * interval '1 second'),
-    r.lane, CASE WHEN r.lane IS NOT NULL THEN greatest(coalesce(r.at, :now + r.delay * interval '1 second'), :now) END,
-    r.lease_seconds, r.unique_key, r.unique_for, r.group_name, r.tags::json, r.hold,
-    :now + r.deadline * interval '1 second', :now + r.start_by * interval '1 second', r.retry_of, r.trace
-FROM json_to_recordset(:jobs::json) AS r(id uuid, kind text, queue text, gate bigint, priority smallint, hold boolean,
-    args text, policy text, at timestamptz, delay double precision, lane text, lease_seconds double precision,
-    unique_key text, unique_for text, group_name text, tags text, deadline double precision,
-    start_by double precision, retry_of uuid, trace text)
+SELECT r.id, :kind::text, :queue::text, :gate::bigint, :priority::smallint,
+    CASE WHEN :hold::boolean THEN 'pending' ELSE 'queued' END, r.args::json, :policy::json, :now,
+    coalesce(:at::timestamptz, :now + :delay::double precision * interval '1 second'),
+    r.lane, CASE WHEN r.lane IS NOT NULL THEN
+        greatest(coalesce(:at::timestamptz, :now + :delay::double precision * interval '1 second'), :now) END,
+    :lease_seconds::double precision, r.unique_key, :unique_for::text, :group_name::text, :tags::json, :hold::boolean,
+    :now + :deadline::double precision * interval '1 second', :now + :start_by::double precision * interval '1 second',
+    :retry_of::uuid, :trace::text
+FROM unnest(:jobs.ids::uuid[], :jobs.args::text[], :jobs.lanes::text[], :jobs.keys::text[])
+    AS r(id, args, lane, unique_key)
 ON CONFLICT DO NOTHING
-RETURNING id, gate, priority, lane, lane_at, available_at, state, seq;
+RETURNING id, lane_at;
 
 -- name: insert_gates
 INSERT INTO leasehold.gate (id, queue, kind, slots, rate_key)

@@ -53,8 +53,8 @@ UPDATE job SET state = 'running', reason = NULL, lease_owner = :owner, lease_tok
     started_at = :now, first_started_at = coalesce(first_started_at, :now),
     lane_at = CASE WHEN lane IS NOT NULL THEN 0 END
 WHERE seq IN (SELECT value FROM json_each(:rows))
-RETURNING id, lease_token, attempt, kind, queue, args, lease_seconds, policy, lane, group_name, failures, crashes,
-    stop_requested, deadline_at, trace, execution_site, execution_name, execution_started_at, seq;
+RETURNING seq, id, lease_token, attempt, kind, queue, args, lease_seconds, policy, lane, group_name, failures, crashes,
+    stop_requested, deadline_at, trace, execution_site, execution_name, execution_started_at;
 
 -- name: find_lane_head
 -- For a claim by id: the job that is first in the lane now, and whether anything blocks the lane.

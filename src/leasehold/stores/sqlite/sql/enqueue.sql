@@ -1,25 +1,18 @@
 -- name: insert_jobs
--- All at once, in the order given (seq follows it). A row that meets its own id (a repeat after a lost reply) or a
--- held unique key is left out of the answer, and the caller finds out which it was.
+-- Jobs that are alike but for id, arguments, lane and key, in the order given (seq follows it). A row that meets its own
+-- id (a repeat after a lost reply) or a held unique key is left out of the answer, and the caller finds out which it was.
 INSERT INTO job (id, kind, queue, gate, priority, state, args, policy, created_at, available_at, lane, lane_at,
     lease_seconds, unique_key, unique_for, group_name, tags, held, deadline_at, start_by, retry_of, trace)
-SELECT json_extract(r.value, '$.id'), json_extract(r.value, '$.kind'), json_extract(r.value, '$.queue'),
-    json_extract(r.value, '$.gate'), json_extract(r.value, '$.priority'),
-    CASE WHEN json_extract(r.value, '$.hold') THEN 'pending' ELSE 'queued' END,
-    json_extract(r.value, '$.args'), json_extract(r.value, '$.policy'), :now,
-    coalesce(json_extract(r.value, '$.at'), :now + CAST(round(json_extract(r.value, '$.delay') * 1e6) AS INTEGER)),
-    json_extract(r.value, '$.lane'),
-    CASE WHEN json_extract(r.value, '$.lane') IS NOT NULL THEN max(:now,
-        coalesce(json_extract(r.value, '$.at'), :now + CAST(round(json_extract(r.value, '$.delay') * 1e6) AS INTEGER))) END,
-    json_extract(r.value, '$.lease_seconds'), json_extract(r.value, '$.unique_key'),
-    json_extract(r.value, '$.unique_for'), json_extract(r.value, '$.group_name'), json_extract(r.value, '$.tags'),
-    json_extract(r.value, '$.hold'),
-    :now + CAST(round(json_extract(r.value, '$.deadline') * 1e6) AS INTEGER),
-    :now + CAST(round(json_extract(r.value, '$.start_by') * 1e6) AS INTEGER),
-    json_extract(r.value, '$.retry_of'), json_extract(r.value, '$.trace')
+SELECT json_extract(r.value, '$[0]'), :kind, :queue, :gate, :priority,
+    CASE WHEN :hold THEN 'pending' ELSE 'queued' END, json_extract(r.value, '$[1]'), :policy, :now,
+    coalesce(:at, :now + CAST(round(:delay * 1e6) AS INTEGER)),
+    json_extract(r.value, '$[2]'), CASE WHEN json_extract(r.value, '$[2]') IS NOT NULL THEN
+        max(coalesce(:at, :now + CAST(round(:delay * 1e6) AS INTEGER)), :now) END,
+    :lease_seconds, json_extract(r.value, '$[3]'), :unique_for, :group_name, :tags, :hold,
+    :now + CAST(round(:deadline * 1e6) AS INTEGER), :now + CAST(round(:start_by * 1e6) AS INTEGER), :retry_of, :trace
 FROM json_each(:jobs) AS r WHERE true
 ON CONFLICT DO NOTHING
-RETURNING id, gate, priority, lane, lane_at, available_at, state, seq;
+RETURNING id, lane_at;
 
 -- name: insert_gates
 INSERT INTO gate (id, queue, kind, slots, rate_key)

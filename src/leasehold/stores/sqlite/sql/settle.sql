@@ -1,13 +1,14 @@
 -- name: settle_succeeded
 -- Success is success under every flag, so the token is the whole guard and nothing needs to be read first. The lanes'
--- tickets and the groups' versions follow in the same transaction.
-UPDATE job SET state = 'succeeded', reason = NULL, result = json_extract(v.value, '$.result'),
-    result_ref = json_extract(v.value, '$.result_ref'),
+-- tickets and the groups' versions follow in the same transaction. Arrays [id, token, result, reference] are taken apart
+-- more quickly than objects.
+UPDATE job SET state = 'succeeded', reason = NULL, result = json_extract(v.value, '$[2]'),
+    result_ref = json_extract(v.value, '$[3]'),
     lease_owner = NULL, lease_expires_at = NULL, lease_token = lease_token + 1, stop_requested = NULL,
     finished_at = :now, settled_by = lease_owner, settled_token = lease_token,
     execution_site = NULL, execution_name = NULL, execution_started_at = NULL
 FROM json_each(:settled) AS v
-WHERE job.id = json_extract(v.value, '$.id') AND job.lease_token = json_extract(v.value, '$.token')
+WHERE job.id = json_extract(v.value, '$[0]') AND job.lease_token = json_extract(v.value, '$[1]')
 RETURNING id, lane, group_name, attempt;
 
 -- name: file_next_tickets
