@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from bench import idle, plans
+from bench import idle, plans, speed
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "idle": lambda _: idle.run(),
     "plans": lambda options: plans.run(options.rows),
+    "speed": lambda options: speed.run(options.rows, options.parts),
 }
 
 
@@ -18,6 +19,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(BENCHMARKS)}; default: all")
     parser.add_argument(
         "--rows", type=int, default=1_000_000, help="of each background (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        help="of speed: drains, enqueue, growth, sqlite, latency, sleepers; default: all",
     )
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHMARKS]

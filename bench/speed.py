@@ -1,0 +1,291 @@
+"""Table A: ours against our own statements in a bare loop, against ourselves with a million other rows, and against
+the raw limits of the drivers. Everything that is compared takes turns; medians of five. Figures: docs/measured/speed.md.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+from rich.progress import Progress
+
+from bench.backgrounds import KIND
+from bench.places import (
+    ROOT,
+    Place,
+    durable_server,
+    postgres_place,
+    server_version,
+    sqlite_place,
+    start_worker,
+)
+from leasehold import Leasehold
+
+ROUNDS = 5
+JOBS = 20_000
+LANES = 10_000
+ONE_BY_ONE = 1_000
+PROBES = 100
+SLEEPERS = 5_000
+SLEEP = 24.0
+"""Two beats of a lease of 30 seconds."""
+CROWDS = ("finished", "delayed", "behind 1,000 halted lanes", "in another queue")
+REPORT = ROOT / "docs" / "measured" / "speed.md"
+
+
+@dataclass
+class Table:
+    rows: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+
+    def ratio(self, what: str, ours: list[float], theirs: list[float], bar: float) -> None:
+        """Of medians; the pairs were measured in turns."""
+        one, other = statistics.median(ours), statistics.median(theirs)
+        self._add(
+            what, f"{one:,.0f} / {other:,.0f}", f"{one / other:.2f} ×", f"≥ {bar:g} ×", one / other >= bar
+        )
+
+    def most(self, what: str, figure: float, unit: str, bar: float) -> None:
+        self._add(what, "", f"{figure:.2f} {unit}", f"≤ {bar:g} {unit}", figure <= bar)
+
+    def fact(self, what: str, told: str, wanted: str, held: bool) -> None:
+        self._add(what, "", told, wanted, held)
+
+    def _add(self, what: str, raw: str, figure: str, bar: str, met: bool) -> None:
+        self.rows.append(f"| {what} | {raw} | {figure} | {bar} | {'met' if met else '**missed**'} |")
+        if not met:
+            self.missed.append(what)
+
+    def __str__(self) -> str:
+        return "\n".join(["| what | measured | figure | bar | |", "|---|--:|--:|--:|---|", *self.rows])
+
+
+def run(rows: int, parts: list[str] | None = None) -> None:
+    table = Table()
+    wanted = parts or ["drains", "enqueue", "growth", "sqlite", "latency", "sleepers"]
+    with (
+        tempfile.TemporaryDirectory(dir=ROOT / "build" if (ROOT / "build").is_dir() else None) as name,
+        durable_server() as server,
+        Progress(transient=True) as progress,
+    ):
+        folder = Path(name)
+        version = server_version(server.url())
+        steps = progress.add_task("speed", total=len(wanted))
+        for part in wanted:
+            progress.update(steps, description=part)
+            match part:
+                case "drains":
+                    _drains(table, postgres_place(server, "drains"))
+                case "enqueue":
+                    _enqueue_one_by_one(table, postgres_place(server, "enqueue"))
+                case "growth":
+                    _growth(table, "PostgreSQL", lambda crowd: postgres_place(server, _slug(crowd)), rows)
+                    _growth(table, "SQLite", lambda crowd: sqlite_place(folder, _slug(crowd)), rows)
+                case "sqlite":
+                    _sqlite_drains(table, sqlite_place(folder, "drains"), folder)
+                case "latency":
+                    _sqlite_latency(table, sqlite_place(folder, "latency"), folder)
+                case "sleepers":
+                    _sleepers(table, postgres_place(server, "sleepers"))
+            progress.advance(steps)
+    print(table)
+    _write(table, version, rows)
+
+
+# --- Parts ----------------------------------------------------------------------------------------------------------
+
+
+def _drains(table: Table, place: Place) -> None:
+    """The kinds of drain take turns."""
+    bare, loop, threads, lanes, rss, start = [], [], [], [], [], []
+    for _ in range(ROUNDS):
+        place.fill(JOBS)
+        bare.append(place.drain_bare(JOBS))
+        place.fill(JOBS)
+        told = place.drain(JOBS)
+        loop.append(told["rate"])
+        rss.append(told["rss"])
+        start.append(told["start"])
+        place.fill(JOBS, kind="plain")
+        threads.append(place.drain(JOBS)["rate"])
+        place.fill(JOBS, lanes=LANES)
+        lanes.append(place.drain(JOBS)["rate"])
+    table.ratio("drain, async no-ops / the same statements in a bare loop", loop, bare, 0.7)
+    table.ratio("drain, plain functions in 8 threads / async", threads, loop, 0.3)
+    table.ratio(f"drain, every job in one of {LANES:,} lanes / plain", lanes, loop, 0.4)
+    table.most(f"resident memory after a drain of {JOBS:,}", statistics.median(rss), "MiB", 80)
+    table.most("start-up to first handler", statistics.median(start), "s", 0.6)
+
+
+def _enqueue_one_by_one(table: Table, place: Place) -> None:
+    """Through the whole client against an INSERT of the same row and its commit, with the same driver."""
+    ours, bare = [], []
+    with Leasehold(place.url) as app, psycopg.connect(place.url, autocommit=True) as connection:
+
+        @app.task(name=KIND)
+        async def work(sent: float = 0.0) -> None: ...
+
+        work.enqueue(sent=0.0)
+        for _ in range(ROUNDS):
+            ours.append(ONE_BY_ONE / _timed(lambda: [work.enqueue(sent=0.0) for _ in range(ONE_BY_ONE)]))
+            bare.append(ONE_BY_ONE / _timed(lambda: _insert_bare(connection)))
+    table.ratio("enqueue one at a time / bare INSERT and commit", ours, bare, 0.8)
+
+
+def _insert_bare(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    for _ in range(ONE_BY_ONE):
+        connection.execute(
+            "INSERT INTO leasehold.job (id, kind, queue, gate, state, args, created_at, available_at)"
+            " VALUES (gen_random_uuid(), %s, 'bare', 1, 'queued', %s, now(), now())",
+            [KIND, '{"sent":0.0}'],
+        )
+
+
+def _growth(table: Table, store: str, make: Callable[[str], Place], rows: int) -> None:
+    """An empty store and the crowded ones take turns."""
+    places = {crowd: make(crowd) for crowd in ("nothing", *CROWDS)}
+    for crowd, place in places.items():
+        place.load(crowd, rows)
+    rates: dict[str, list[float]] = {crowd: [] for crowd in places}
+    for _ in range(ROUNDS):
+        for crowd, place in places.items():
+            place.fill(JOBS)
+            rates[crowd].append(place.drain(JOBS)["rate"])
+    for crowd in CROWDS:
+        table.ratio(f"{store}: drain with {rows:,} {crowd} / empty", rates[crowd], rates["nothing"], 0.9)
+    for place in places.values():
+        place.close()
+
+
+def _sqlite_drains(table: Table, place: Place, folder: Path) -> None:
+    bare, ours, raw = [], [], []
+    for number in range(ROUNDS):
+        place.fill(JOBS)
+        bare.append(place.drain_bare(JOBS))
+        place.fill(JOBS)
+        ours.append(place.drain(JOBS)["rate"])
+        raw.append(_raw_sqlite(folder / f"raw-{number}.db"))
+    table.ratio("SQLite: drain, async no-ops / the same statements in a bare loop", ours, bare, 0.7)
+    table.ratio("SQLite: drain, synchronous=FULL / a bare table in a bare loop", ours, raw, 0.4)
+
+
+def _raw_sqlite(path: Path, batch: int = 100) -> float:
+    """What SQLite gives without a product: claim and finish batches of a narrow table, fenced, one commit each."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    for pragma in ("journal_mode = WAL", "synchronous = FULL"):
+        connection.execute(f"PRAGMA {pragma}")
+    connection.executescript(
+        "CREATE TABLE jobs (id INTEGER PRIMARY KEY, state TEXT, due REAL, attempt INTEGER, payload TEXT);"
+        "CREATE INDEX claimable ON jobs (due) WHERE state = 'queued';"
+    )
+    connection.execute("BEGIN")
+    connection.executemany(
+        "INSERT INTO jobs (state, due, attempt, payload) VALUES ('queued', 0, 0, '{}')", [()] * JOBS
+    )
+    connection.execute("COMMIT")
+
+    def drain() -> None:
+        while True:
+            connection.execute("BEGIN IMMEDIATE")
+            rows = connection.execute(
+                "UPDATE jobs SET state = 'running', attempt = attempt + 1 WHERE id IN"
+                " (SELECT id FROM jobs WHERE state = 'queued' AND due <= 1 ORDER BY due LIMIT ?)"
+                " RETURNING id, attempt, payload",
+                [batch],
+            ).fetchall()
+            connection.execute("COMMIT")
+            if not rows:
+                return
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(
+                "UPDATE jobs SET state = 'done' WHERE id = ? AND attempt = ?", [row[:2] for row in rows]
+            )
+            connection.execute("COMMIT")
+
+    seconds = _timed(drain)
+    connection.close()
+    return JOBS / seconds
+
+
+def _sqlite_latency(table: Table, place: Place, folder: Path) -> None:
+    """A producer in this process, a worker in another that was idle."""
+    ready = folder / "ready"
+    medians = []
+    worker = start_worker(url=place.url, jobs=PROBES * ROUNDS, ready=str(ready), all=True)
+    sent: list[float] = []
+    with Leasehold(place.url) as app:
+
+        @app.task(name=KIND)
+        async def work(sent: float = 0.0) -> None: ...
+
+        while not ready.exists():
+            time.sleep(0.01)
+        for _ in range(PROBES * ROUNDS):
+            time.sleep(0.05)
+            sent.append(time.time())
+            work.enqueue(sent=sent[-1])
+    answer, _ = worker.communicate(timeout=60)
+    began = sorted(_last_json(answer)["began"])
+    waits = [1000 * (start - at) for at, start in zip(sent, began, strict=True)]
+    medians = [statistics.median(waits[n * PROBES : (n + 1) * PROBES]) for n in range(ROUNDS)]
+    table.most("SQLite: pick-up across processes, p50", statistics.median(medians), "ms", 20)
+
+
+def _sleepers(table: Table, place: Place) -> None:
+    with Leasehold(place.url) as app:
+
+        @app.task(name="sleeper", lease=30)
+        async def sleeper(seconds: float) -> None: ...
+
+        sleeper.enqueue_many([{"seconds": SLEEP}] * SLEEPERS)
+    began = time.time()
+    told = place.drain(SLEEPERS, concurrency=SLEEPERS, watch=True)
+    lived = told["done"] - began
+    table.fact(
+        f"{SLEEPERS:,} leased sleepers in one process",
+        f"{told['most']:,} at once, {told['lost']} lost, {told['beats']} renewals in {lived:.0f} s",
+        "all, none, one a beat",
+        told["most"] == SLEEPERS and told["lost"] == 0 and told["beats"] <= lived / 10 + 2,
+    )
+    table.most("its lease keeper", 100 * told["keeper_cpu"] / lived, "% of a core", 2)
+
+
+# --- Small things ---------------------------------------------------------------------------------------------------
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _last_json(text: str) -> dict[str, list[float]]:
+    import json
+
+    told: dict[str, list[float]] = json.loads(text.splitlines()[-1])
+    return told
+
+
+def _slug(text: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in text.lower())
+
+
+def _write(table: Table, version: str, rows: int) -> None:
+    head = (
+        f"# Speed, measured\n\n`python -m bench speed` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC; "
+        f"{os.cpu_count()} cores shared by database, worker and producer, {platform.system()} {platform.machine()}, "
+        f"load average {os.getloadavg()[0]:.1f}; Python {platform.python_version()}, PostgreSQL {version} (stock "
+        f"settings, fsync on), SQLite {sqlite3.sqlite_version} (synchronous=FULL). Medians of {ROUNDS}, in turns; drains "
+        f"of {JOBS:,} no-ops at concurrency 1,000; {rows:,} rows of each background.\n\n"
+    )
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    REPORT.write_text(head + str(table) + "\n", encoding="utf-8")
