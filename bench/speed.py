@@ -1,5 +1,5 @@
-"""Table A: ours against our own statements in a bare loop, against ourselves with a million other rows, and against
-the raw limits of the drivers. Everything that is compared takes turns; medians of five. Figures: docs/measured/speed.md.
+"""Ours against our own statements in a bare loop, against ourselves with a million other rows, and against the raw
+limits of the drivers. Everything that is compared takes turns; medians of five. Figures: docs/measured/speed.md.
 """
 
 from __future__ import annotations
@@ -284,8 +284,8 @@ def _write(table: Table, version: str, rows: int) -> None:
         f"# Speed, measured\n\n`python -m bench speed` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC; "
         f"{os.cpu_count()} cores shared by database, worker and producer, {platform.system()} {platform.machine()}, "
         f"load average {os.getloadavg()[0]:.1f}; Python {platform.python_version()}, PostgreSQL {version} (stock "
-        f"settings, fsync on), SQLite {sqlite3.sqlite_version} (synchronous=FULL). Medians of {ROUNDS}, in turns; drains "
-        f"of {JOBS:,} no-ops at concurrency 1,000; {rows:,} rows of each background.\n\n"
+        f"settings, fsync on), SQLite {sqlite3.sqlite_version} (synchronous=FULL). Medians of {ROUNDS}, in turns; "
+        f"drains of {JOBS:,} no-ops at concurrency 1,000; {rows:,} rows of each background.\n\n"
     )
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(head + str(table) + "\n", encoding="utf-8")

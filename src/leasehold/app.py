@@ -28,6 +28,7 @@ from leasehold.engine.worker import Lifespan, Worker
 from leasehold.stores.contract import Filter, Page, Pause, Scope, Store
 from leasehold.stores.database import Clock
 from leasehold.stores.open import open_store, resolve_url
+from leasehold.stores.scratch import scratch_place
 
 F = ParamSpec("F")
 """What the function takes: its context, if it has one, and the task's arguments."""
@@ -230,6 +231,17 @@ class Leasehold:
             yield Operations(lambda: store)
         finally:
             store.close()
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Leasehold]:
+        """An app without tasks on an empty store beside this one: a schema of its own in the same database, or a file
+        in the same folder. It is removed when the block ends."""
+        with (
+            scratch_place(self.url, self._pooler) as (url, schema),
+            Leasehold(url, schema=schema, pooler=self._pooler, clock=self._clock) as app,
+        ):
+            app.upgrade()
+            yield app
 
     def upgrade(self) -> list[int]:
         """Bring the schema up to date; the versions that were applied. Safe to call from several processes."""

@@ -375,3 +375,34 @@ def test_wrong_settings_of_a_worker_are_refused_by_name(app, settings):
 def test_a_worker_without_tasks_is_refused(app):
     with pytest.raises(InvalidInput, match=r"app\.include"):
         app.worker()
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_a_worker_that_was_frozen_before_it_could_start_a_job_does_not_start_it(app, colour):
+    """Frozen between the claim and the call, it wakes up with a lease that another may have by now."""
+    started = []
+    if colour == "async":
+
+        @app.task(name="late", lease=1.0)
+        async def late() -> None:
+            started.append(1)
+    else:
+
+        @app.task(name="late", lease=1.0)
+        def late() -> None:
+            started.append(1)
+
+    job = late.enqueue()
+    # Asked for as if a lease and more had passed since.
+    (grant,) = app.store.claim("frozen", ["default"], 1)
+
+    async def scene() -> None:
+        async with app.worker(queues="other", keep=None) as worker:
+            worker.runs.start(grant, time.monotonic() - 1.0)
+            await until(lambda: worker.runs.ended == 1)
+
+    asyncio.run(scene())
+    assert not started
+    assert job.refresh().state == "queued"
+    burst(app)
+    assert started == [1]

@@ -431,6 +431,10 @@ class Store(Protocol):
         """Apply the missing migrations under a lock; the versions that were applied."""
         ...
 
+    def drop(self) -> None:
+        """Remove the whole store with all it holds. For scratch stores; a SQLite file is removed by its owner."""
+        ...
+
     def check_schema(self) -> None:
         """Raises SchemaOutdated or SchemaTooNew."""
         ...

@@ -167,6 +167,9 @@ class PostgresDatabase:
         )
         return int(session.tuples("schema_version")[0][0])
 
+    def drop_schema(self, session: PostgresSession) -> None:
+        self.script("DROP SCHEMA IF EXISTS leasehold CASCADE;", session)
+
     def script(self, text: str, session: PostgresSession) -> None:
         """Run a migration inside the transaction of `session`."""
         session._connection.execute(qualified(text, self.schema).encode())
@@ -259,7 +262,7 @@ def _dialect(text: str, schema: str, own_clock: bool) -> str:
 
 
 def qualified(text: str, schema: str) -> str:
-    text = text.replace("SCHEMA IF NOT EXISTS leasehold;", f'SCHEMA IF NOT EXISTS "{schema}";')
+    text = re.sub(r"SCHEMA IF (NOT )?EXISTS leasehold\b", rf'SCHEMA IF \1EXISTS "{schema}"', text)
     return re.sub(r"\bleasehold\.", f'"{schema}".', text)
 
 

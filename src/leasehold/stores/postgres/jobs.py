@@ -59,6 +59,9 @@ class PostgresStore(JobStore):
 
         return self._postgres.transact(work)
 
+    def drop(self) -> None:
+        self._postgres.transact(self._postgres.drop_schema)
+
     def check_schema(self) -> None:
         check_version(self.label, self._postgres.schema_version(), len(_MIGRATIONS))
 

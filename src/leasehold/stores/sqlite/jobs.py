@@ -53,6 +53,9 @@ class SqliteStore(JobStore):
 
         return self._sqlite.transact(work)
 
+    def drop(self) -> None:
+        """Whoever made the file removes it."""
+
     def check_schema(self) -> None:
         check_version(self.label, self._sqlite.schema_version(), len(_MIGRATIONS))
 

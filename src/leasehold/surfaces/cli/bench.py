@@ -1,0 +1,113 @@
+"""`bench`: how fast is it on your own database? In a store of its own beside yours, which is removed afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import open_app
+
+if TYPE_CHECKING:
+    from leasehold.app import Leasehold
+
+ONE_BY_ONE = 200
+PROBES = 50
+BULK = 1000
+
+
+def add_to(cli: typer.Typer) -> None:
+    cli.command()(bench)
+
+
+def bench(
+    jobs: Annotated[int, typer.Option(min=1, help="No-op jobs to drain.", metavar="NUMBER")] = 20_000,
+    concurrency: Annotated[int, typer.Option(min=1, help="Async jobs at once.", metavar="NUMBER")] = 1000,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Measure enqueue, drain and pick-up on your database, in a store of its own that is removed afterwards."""
+    with open_app(url, schema, create=True).scratch() as app:
+        label = app.store.label
+        figures = asyncio.run(_measure(app, jobs, concurrency))
+    if as_json:
+        render.emit({"store": label, "jobs": jobs, "concurrency": concurrency} | figures)
+        return
+    print(f"{label}, {jobs:,} no-op jobs, concurrency {concurrency:,}, one process:")
+    render.table(
+        ("what", "figure"),
+        [
+            ("enqueue one at a time, jobs/s", f"{figures['enqueue']:,.0f}"),
+            ("enqueue in bulk, jobs/s", f"{figures['bulk']:,.0f}"),
+            ("drain, jobs/s", f"{figures['drain']:,.0f}"),
+            ("pick-up by an idle worker, ms (median)", f"{figures['pickup_ms']:.1f}"),
+        ],
+    )
+
+
+async def _measure(app: Leasehold, jobs: int, concurrency: int) -> dict[str, float]:
+    began: list[float] = []
+
+    @app.task
+    async def noop() -> None:
+        began.append(time.perf_counter())
+
+    with _progress(2 * jobs + ONE_BY_ONE + PROBES) as advance:
+
+        def one_by_one() -> float:
+            noop.enqueue()
+            start = time.perf_counter()
+            for _ in range(ONE_BY_ONE):
+                noop.enqueue()
+                advance(1)
+            return ONE_BY_ONE / (time.perf_counter() - start)
+
+        def in_bulk() -> float:
+            start = time.perf_counter()
+            for first in range(0, jobs, BULK):
+                many = min(BULK, jobs - first)
+                noop.enqueue_many([{}] * many)
+                advance(many)
+            return jobs / (time.perf_counter() - start)
+
+        enqueue = await asyncio.to_thread(one_by_one)
+        bulk = await asyncio.to_thread(in_bulk)
+        waiting = jobs + ONE_BY_ONE + 1
+        async with app.worker(concurrency=concurrency, keep=None) as worker:
+            told = 0
+            while worker.runs.ended < waiting:
+                await asyncio.sleep(0.005)
+                advance(min(worker.runs.ended, jobs) - told)
+                told = min(worker.runs.ended, jobs)
+            drain = waiting / (time.perf_counter() - began[0])
+            waits = []
+            for _ in range(PROBES):
+                await asyncio.sleep(0.02)
+                began.clear()
+                start = time.perf_counter()
+                await noop.aenqueue()
+                while not began:
+                    await asyncio.sleep(0.0005)
+                waits.append(1000 * (began[0] - start))
+                advance(1)
+    return {"enqueue": enqueue, "bulk": bulk, "drain": drain, "pickup_ms": statistics.median(waits)}
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[render.Advance]:
+    """A bar on a terminal, nothing elsewhere."""
+    if not render.on_terminal():
+        yield lambda _: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=render.console(stderr=True), transient=True) as progress:
+        task = progress.add_task("measuring", total=total)
+        yield lambda steps: progress.advance(task, steps)
