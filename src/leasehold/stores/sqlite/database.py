@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable
-from leasehold.stores.database import Clock, Overdue, Records, Row, SystemClock
+from leasehold.stores.database import Clock, Records, Row, SystemClock
 from leasehold.stores.rows import FLAGS, TIMES
-from leasehold.stores.sqlite.lending import Guard
+from leasehold.stores.sqlite.lending import LentConnection
 from leasehold.stores.statements import parameters, read_statements
 
 T = TypeVar("T")
+C = TypeVar("C", bound=sqlite3.Connection)
 
 OLDEST = (3, 35, 0)
 """RETURNING."""
@@ -120,18 +121,17 @@ class SqliteDatabase:
     def lend(self, seconds: float) -> Iterator[tuple[SqliteSession, sqlite3.Connection]]:
         """Over a connection of its own, closed at the end: who keeps it cannot write into our transactions."""
         self._check_open()
-        with closing(self._open_file()) as connection:
+        with closing(self._open_file(LentConnection)) as connection:
             self._begin(connection)
-            guard = Guard(connection, seconds)
+            connection.lend(seconds)
             try:
                 yield SqliteSession(connection, self.clock), connection
-                guard.lift()
-                connection.execute("COMMIT")
+                connection.take_back()
+                connection.end("COMMIT")
             except BaseException as error:
-                if not guard.lift(quietly=True):
-                    raise Overdue from error
+                connection.take_back()
                 if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                    connection.end("ROLLBACK")
                 raise self._translated(error) from error
 
     def read(self, work: Callable[[SqliteSession], T]) -> T:
@@ -203,15 +203,19 @@ class SqliteDatabase:
                 Path(self.path).parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise DatabaseUnreachable(self.label, str(error)) from error
-        connection = self._open_file()
+        connection = self._open_file(sqlite3.Connection)
         weakref.finalize(self, _close_own, connection, os.getpid())
         return connection
 
-    def _open_file(self) -> sqlite3.Connection:
+    def _open_file(self, factory: type[C]) -> C:
         """Whoever asks must close it."""
         try:
             connection = sqlite3.connect(
-                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                self.path,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+                factory=factory,
             )
         except sqlite3.Error as error:
             raise DatabaseUnreachable(self.label, str(error)) from error
