@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from bench import idle, plans
+from bench import idle, plans, steps
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "idle": lambda _: idle.run(),
     "plans": lambda options: plans.run(options.rows),
+    "steps": lambda _: steps.run(),
 }
 
 

@@ -55,11 +55,15 @@ def test_the_writes_of_an_async_block_commit_with_the_success(app, effects):
         assert effects.seen() == [1, 2]
         return {"n": 2}
 
-    job, behind = work.enqueue(), work.enqueue()
+    @app.task(lane="l")
+    async def behind_it() -> str:
+        return "the lane goes on"
+
+    job, behind = work.enqueue(), behind_it.enqueue()
     worker = burst(app)
     assert job.result(timeout=0) == {"n": 1}
     assert (job.row.attempt, job.row.lease_token) == (1, 2)
-    assert behind.result(timeout=0) == {"n": 1}  # the lane has gone on
+    assert behind.result(timeout=0) == "the lane goes on"
     assert (worker.runs.ended, worker.runs.fenced, worker.runs.lost, len(worker.runs.held)) == (2, 0, 0, 0)
 
 
@@ -185,10 +189,10 @@ def test_a_block_that_takes_too_long_is_undone_with_a_clear_error(app, effects, 
     assert "took more than 0.3 s and was rolled back; do the slow work before it" in job.error
 
 
-def test_a_block_whose_run_is_cancelled_is_undone(app, effects):
+def test_a_block_whose_run_is_stopped_is_undone(app, effects):
     begun = threading.Event()
 
-    @app.task(lease=3)
+    @app.task(on_drain="pause")
     async def work(ctx: Context) -> None:
         async with ctx.complete() as tx:
             await tx.execute(effects.insert, [1])
@@ -200,11 +204,37 @@ def test_a_block_whose_run_is_cancelled_is_undone(app, effects):
             job = await work.aenqueue()
             await until(begun.is_set)
             worker.runs.stop(worker.runs.held[job.id], "drain")
-            await until(lambda: job.refresh().state is not State.RUNNING)
-            await job.acancel()
+            await until(lambda: job.refresh().state is State.PAUSED)
 
     asyncio.run(main())
     assert effects.seen() == []
+
+
+def test_a_handler_that_outlives_its_worker_ends_instead_of_waiting_for_ever(app, effects):
+    begun = threading.Event()
+    ends = []
+
+    @app.task(on_drain="pause")
+    async def work(ctx: Context) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            try:
+                await asyncio.sleep(3600)  # it ignores its stop; the end of the loop is the second one
+            finally:
+                try:
+                    await ctx.step("late", effects.seen)
+                except BaseException as error:
+                    ends.append(type(error).__name__)
+
+    async def main() -> None:
+        async with app.worker(keep=None, grace=0.0, stop_grace=0.2):
+            await work.aenqueue()
+            await until(begun.is_set)
+
+    asyncio.run(main())
+    assert ends == ["StopRequested"]
 
 
 def test_success_wins_over_a_pause_that_came_before_it(app, effects):

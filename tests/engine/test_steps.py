@@ -12,6 +12,8 @@ from datetime import date
 import pytest
 from pydantic import BaseModel
 
+from bench import steps as steps_bench
+from bench.commits import counter
 from leasehold import Context, DuplicateStep, Leasehold, Pause, Retry, Snooze, State, SyncContext
 from leasehold.domain.errors import InvalidInput
 from leasehold.engine.steps import BATCH_STEPS
@@ -537,3 +539,27 @@ def test_a_step_that_is_stored_at_once_takes_the_batch_with_it(app, backend):
     assert seen["after"] == BATCH_STEPS
     # On a slow machine a second may have passed, and some were written by the clock.
     assert seen["before"] < BATCH_STEPS
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_a_thousand_cheap_steps_in_batches_cost_at_most_twenty_commits(app, backend, colour):
+    commits, _ = steps_bench.measure(app, colour, "batch", counter(backend.url))
+    assert 10 <= commits <= steps_bench.BAR
+    assert backend.query("SELECT count(*) FROM leasehold.step") == [(steps_bench.STEPS,)]
+
+
+def test_the_commits_of_steps_that_are_stored_at_once_are_seen_by_the_count(app, backend):
+    """The count of the test before can fail."""
+    counted = []
+
+    @app.task
+    def work(ctx: SyncContext) -> None:
+        commits = counter(backend.url)
+        before = commits()
+        for n in range(30):
+            ctx.step(f"s {n}", int)
+        counted.append(commits() - before)
+
+    work.enqueue()
+    burst(app)
+    assert 30 <= counted[0] <= 40

@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.signals import StopRequested
 from leasehold.engine.complete import SyncTransaction, Transaction, complete, complete_async
 from leasehold.engine.registry import Retry, TaskDefinition
 from leasehold.engine.service import Service
@@ -48,6 +49,7 @@ class Durable:
         self._lock = threading.Lock()
         self._batching: set[Steps] = set()
         self._flusher: Service | None = None
+        self._closed = False
 
     def lost(self, context: RunFacts) -> None:
         """A write was refused: the run must end, and nothing of it may be settled."""
@@ -111,6 +113,9 @@ class Durable:
     async def call(self, function: Callable[..., T], *args: Any) -> T:
         """Call it in a thread, and wait for its end even if the run is stopped meanwhile: a successor must not meet
         it. The stop is raised then."""
+        if self._closed:
+            # An abandoned handler goes on after its worker: nobody would ever answer it.
+            raise StopRequested
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         variables = contextvars.copy_context()
@@ -165,6 +170,7 @@ class Durable:
         return min(IDLE, max(0.01, due - time.monotonic()))
 
     def close(self) -> None:
+        self._closed = True
         if self._flusher is not None:
             self._flusher.stop()
         self._threads.close()
