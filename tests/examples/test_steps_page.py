@@ -24,7 +24,7 @@ def page(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     names: dict[str, Any] = {}
     text = "\n".join(BLOCK.findall(PAGE.read_text(encoding="utf-8")))
     if backend.name == "postgres":
-        text = re.sub(r"(?<=[(, ])\?(?=[,)])", "%s", text).replace("INTO ", f'INTO "{backend.schema}".')
+        text = re.sub(r"(?<=[(, ])\?(?=[,)])", "%s", text).replace("INTO ", f"INTO {backend.schema}.")
     for table in ("booking (number integer)", "payment (number integer, receipt text)"):
         backend.query(f"CREATE TABLE leasehold.{table}")
     exec(compile(text, str(PAGE), "exec"), names)
