@@ -136,7 +136,7 @@ def die_at_each_step(place: Place, jobs: int, steps: int, workers: int) -> dict[
     return {"jobs": jobs, "steps": jobs * steps, "kills": len(marks), "runs": sum(attempts)}
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_a_job_killed_at_each_of_its_20_steps_has_every_effect_once_and_the_undisturbed_result(
     place: Place,
 ) -> None:
@@ -161,16 +161,19 @@ def kill_while_completing(place: Place, rounds: int, seed: int = 1) -> dict[str,
             made.extend(job.id for job in task.enqueue_many([{}] * 100))
 
     with zygote(place, concurrency=3, threads=2) as workers:
+        coming = [workers.start()]
         for _ in range(rounds):
             if place.query("SELECT count(*) FROM leasehold.job WHERE state = 'queued'")[0][0] < 150:
                 top_up()
-            pid = workers.start()
+            # The next one starts while this one works.
+            coming.append(workers.start())
+            pid = coming.pop(0)
             wait_for((place.folder / f"started-{pid}").exists, f"worker {pid} to begin a job")
             time.sleep(rng.uniform(0.0, 0.12))
             workers.kill(pid)
             look(place)
         assert workers.deaths == rounds
-        last = workers.start()
+        (last,) = coming
         wait_for(lambda: place.unfinished() == 0, "the rest to end", seconds=120)
         workers.kill(last)
     states = Counter(place.query("SELECT state FROM leasehold.job"))
@@ -193,7 +196,7 @@ def look(place: Place) -> None:
     assert odd == []
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_an_effect_and_its_success_commit_or_vanish_together(place: Place) -> None:
     started = time.monotonic()
     figures = kill_while_completing(place, ROUNDS[place.store])
