@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from bench import idle, plans, speed
+from bench import idle, plans, speed, steps
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "idle": lambda _: idle.run(),
     "plans": lambda options: plans.run(options.rows),
     "speed": lambda options: speed.run(options.rows, options.parts),
+    "steps": lambda _: steps.run(),
 }
 
 

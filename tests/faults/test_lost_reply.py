@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.faults import durable_tasks
 from tests.faults.conftest import MakePlace
 from tests.faults.harness import Fleet, Place, check
 from tests.faults.proxy import Proxy
@@ -107,4 +108,43 @@ def test_a_session_that_ends_in_the_middle_of_an_answer_costs_no_result(
         assert (row.state, row.attempt, row.failures, row.crashes) == ("queued", 1, 0, 0)
         assert [entry.event for entry in place.app.get(job.id).history()] == ["handed_back"]
         assert not worker.said("refused, lease")
+        assert fleet.unexpected() == []
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("task", ["complete_on_loop", "complete_in_thread"])
+def test_a_completion_whose_commit_was_never_answered_counts_and_is_not_run_again(
+    place: Place, proxy: Proxy, task: str
+) -> None:
+    durable_tasks.make_table(place)
+    tasks = durable_tasks.register(place.app, place.folder, place.lease)
+    with contextlib.closing(Fleet(place)) as fleet:
+        worker = fleet.start(module="tests.faults.durable_main", sweep=60.0, **through(proxy))
+        proxy.drop_reply(DECIDED)
+        job = getattr(tasks, task).enqueue()
+        assert proxy.dropped.wait(20)
+        done = place.wait_for_state(job.id, "succeeded")
+        assert (done.attempt, done.failures, done.crashes) == (1, 0, 0)
+        # It works on, and holds nothing any more.
+        after = getattr(tasks, task).enqueue()
+        place.wait_for_state(after.id, "succeeded")
+        assert sorted(place.query("SELECT job FROM leasehold.effect")) == sorted([(job.id,), (after.id,)])
+        assert not worker.said("refused, lease")
+        assert not worker.said("is lost")
+        assert fleet.unexpected() == []
+
+
+@pytest.mark.timeout(60)
+def test_a_step_whose_commit_was_never_answered_is_not_run_again(place: Place, proxy: Proxy) -> None:
+    durable_tasks.make_table(place)
+    tasks = durable_tasks.register(place.app, place.folder, place.lease)
+    with contextlib.closing(Fleet(place)) as fleet:
+        fleet.start(module="tests.faults.durable_main", sweep=60.0, **through(proxy))
+        proxy.drop_reply(DECIDED)
+        job = tasks.many_steps.enqueue(steps=3, shift=None)
+        assert proxy.dropped.wait(20)
+        done = place.wait_for_state(job.id, "succeeded")
+        assert (done.attempt, done.failures, done.crashes) == (1, 0, 0)
+        assert job.result(timeout=0) == durable_tasks.expected(3)
+        assert sorted(place.query("SELECT step FROM leasehold.effect")) == [(0,), (1,), (2,)]
         assert fleet.unexpected() == []

@@ -5,12 +5,14 @@
     │   ├── InvalidArguments         a task's arguments do not fit its signature
     │   ├── Unstorable               a value no store can keep (NaN, NUL, lone surrogate, too large)
     │   ├── UnknownTask              no task of that name is registered
+    │   ├── DuplicateStep            a run used the name of a step twice
     │   └── InvalidTask              a task's own declaration is wrong
     ├── JobError                     the call was right; the job says no
     │   ├── JobNotFound
     │   ├── Refused                  not in this state
     │   ├── DuplicateJob             its unique key is held by another job
     │   ├── LeaseLost                the write came from somebody who no longer holds the lease
+    │   ├── TransactionTooLong       a handler kept the job's row locked for too long
     │   └── JobNotSucceeded          its result was asked for, and it ended otherwise
     ├── WaitTimedOut                 the job did not come to rest in time
     └── StoreError                   the database says no
@@ -67,6 +69,16 @@ class UnknownTask(InvalidInput):
         super().__init__("task", f"no task is named {name!r}", f"register it with @app.task; known: {listed}")
 
 
+class DuplicateStep(InvalidInput):
+    """Steps are known by their names: under one name there can be one result."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            "step", f"{name!r} was used before in this run", "name each step by what it works on"
+        )
+
+
 class InvalidTask(InvalidInput):
     """A task's declaration is wrong: a template names an unknown argument, a heartbeat does not fit its lease."""
 
@@ -109,6 +121,19 @@ class LeaseLost(JobError):
     def __init__(self, job_id: str, token: int) -> None:
         self.token = token
         super().__init__(job_id, f"lease {token} on job {job_id} is lost; the write was refused")
+
+
+class TransactionTooLong(JobError):
+    """Nothing that was written in the transaction is kept. Renewals of the lease wait for it, and on SQLite every
+    other writer, so it must be short."""
+
+    def __init__(self, job_id: str, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(
+            job_id,
+            f"a transaction of job {job_id} took more than {seconds:g} s and was rolled back; "
+            "do the slow work before it, and only write in it",
+        )
 
 
 class JobNotSucceeded(JobError):

@@ -57,6 +57,7 @@ def resume(
     now: datetime,
     actor: str | None = None,
     args: str | None = None,
+    fresh: bool = False,
 ) -> Move:
     """The same job goes on: failures and crashes back to 0, attempt and token go on, due now, place kept."""
     _check(job, Event.RESUME)
@@ -80,7 +81,7 @@ def resume(
         lane_at=place,
         args=job.args if args is None else args,
     )
-    return Move(job, after, "resumed", actor)
+    return Move(job, after, "resumed", actor, "from the start" if fresh else None)
 
 
 def resolve(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Grant
 from leasehold.domain.signals import StopRequested
+
+if TYPE_CHECKING:
+    from leasehold.engine.complete import SyncTransaction, Transaction
+    from leasehold.engine.durable import Durable
+    from leasehold.engine.registry import Retry
+    from leasehold.engine.steps import Durability, Steps
+
+T = TypeVar("T")
 
 
 class RunFacts:
     """One run of one job. `stop_requested` is set from another thread when the run shall end."""
 
-    def __init__(self, grant: Grant, resources: Any = None) -> None:
+    _steps: Steps | None = None
+    """Made when the handler first asks for it."""
+    _completed = False
+    """The handler has settled its job itself; what it does from then on changes nothing."""
+
+    def __init__(self, grant: Grant, resources: Any = None, durable: Durable | None = None) -> None:
         self._grant = grant
-        self._stopped = False
+        self._durable = durable
+        self._stopped = threading.Event()
         self.resources = resources
         """What the app's lifespan has yielded."""
 
@@ -52,32 +69,118 @@ class RunFacts:
     @property
     def stop_requested(self) -> bool:
         """The run shall end: cancelled, paused, drained, timed out, or its lease is lost."""
-        return self._stopped
+        return self._stopped.is_set()
 
     def raise_if_stopped(self) -> None:
-        if self._stopped:
+        if self._stopped.is_set():
             raise StopRequested
 
-    def _stop(self) -> None:
-        self._stopped = True
+    @property
+    def saved(self) -> Any:
+        """What the last `checkpoint` of this job stored, as plain JSON; None if there was none."""
+        return self._book().saved
+
+    def _book(self) -> Steps:
+        if self._steps is None:
+            self._steps = self._workshop().open_book(self)
+        return self._steps
+
+    def _workshop(self) -> Durable:
+        if self._durable is None:
+            raise InvalidInput(
+                "ctx", "belongs to no worker", "run the job, in tests with leasehold.testing.sandbox"
+            )
+        return self._durable
 
 
 class Context(RunFacts):
     """The context of an async handler."""
 
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        durable: Durability = "each",
+        retry: Retry | None = None,
+        tx: bool = False,
+    ) -> T: ...
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        durable: Durability = "each",
+        retry: Retry | None = None,
+        tx: bool = False,
+    ) -> T: ...
+
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        durable: Durability = "each",
+        retry: Retry | None = None,
+        tx: bool = False,
+    ) -> Any:
+        """Call `fn(*args)` once in the life of the job: its result is stored under `name` when it returns, and later
+        runs get the stored one. A plain function runs in a thread.
+
+        `durable="each"` has stored the result when this returns. `"batch"` stores it with the next step that is
+        stored at once, after 100 steps or after a second: for cheap ones, which a crash may cause to run again.
+        `retry` tries it again within this run. With `tx=True` the function, a plain one, gets the database connection
+        as its first argument, and what it writes there is committed with the step; it has 5 seconds.
+        """
+        return await self._workshop().run_step_async(self._book(), name, fn, args, durable, retry, tx)
+
+    async def checkpoint(self, state: Any) -> None:
+        """Store where this job has come to (JSON); `ctx.saved` gives it back, in this run and in later ones."""
+        await self._workshop().call(self._book().checkpoint, state)
+
+    def complete(self, result: Any = None) -> AbstractAsyncContextManager[Transaction]:
+        """The last act: `async with ctx.complete(result) as tx:` opens a transaction in which
+        `await tx.execute(sql, parameters)` and `await tx.run(function)` write. At the end of the block they are
+        committed together with the success of the job; an exception undoes them, and the run fails with it. The block
+        has 5 seconds. What the handler returns afterwards is ignored."""
+        return self._workshop().complete_async(self, result)
+
+    async def _load_saved(self) -> None:
+        await self._workshop().call(self._book().load_saved)
+
 
 class SyncContext(RunFacts):
     """The context of a plain handler, which runs in a thread."""
 
-    def __init__(self, grant: Grant, resources: Any = None) -> None:
-        super().__init__(grant, resources)
-        self._told_to_stop = threading.Event()
+    def step(
+        self,
+        name: str,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        durable: Durability = "each",
+        retry: Retry | None = None,
+        tx: bool = False,
+    ) -> T:
+        """As `Context.step`, blocking; the function runs in the handler's own thread."""
+        answer: T = self._workshop().run_step(self._book(), name, fn, args, durable, retry, tx)
+        return answer
+
+    def checkpoint(self, state: Any) -> None:
+        """As `Context.checkpoint`, blocking."""
+        self._book().checkpoint(state)
+
+    def complete(self, result: Any = None) -> AbstractContextManager[SyncTransaction]:
+        """As `Context.complete`: `with ctx.complete(result) as tx:`, with `tx.execute` and `tx.connection`."""
+        return self._workshop().complete(self, result)
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not longer than until a stop is requested; then raise."""
-        self._told_to_stop.wait(seconds)
+        self._stopped.wait(seconds)
         self.raise_if_stopped()
-
-    def _stop(self) -> None:
-        super()._stop()
-        self._told_to_stop.set()

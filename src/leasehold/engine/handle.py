@@ -160,9 +160,13 @@ class Job(Generic[R]):
     def pause(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
         return self._now(self._operations.pause(self.id, reason=reason, actor=actor))
 
-    def resume(self, *, args: Mapping[str, Any] | None = None, actor: str | None = None) -> Job[R]:
-        """Go on with a paused, failed or timed-out job, with other arguments if given."""
-        return self._now(self._operations.resume(self.id, args=self._checked(args), actor=actor))
+    def resume(
+        self, *, args: Mapping[str, Any] | None = None, fresh: bool = False, actor: str | None = None
+    ) -> Job[R]:
+        """Go on with a paused, failed or timed-out job, with other arguments if given. Its stored steps are not run
+        again, unless `fresh=True` forgets them and the checkpoint."""
+        row = self._operations.resume(self.id, args=self._checked(args), fresh=fresh, actor=actor)
+        return self._now(row)
 
     def resolve(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
         """Leave a failed job as it is, and let its lane go on."""
@@ -183,8 +187,10 @@ class Job(Generic[R]):
     async def apause(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
         return await asyncio.to_thread(self.pause, reason, actor=actor)
 
-    async def aresume(self, *, args: Mapping[str, Any] | None = None, actor: str | None = None) -> Job[R]:
-        return await asyncio.to_thread(self.resume, args=args, actor=actor)
+    async def aresume(
+        self, *, args: Mapping[str, Any] | None = None, fresh: bool = False, actor: str | None = None
+    ) -> Job[R]:
+        return await asyncio.to_thread(self.resume, args=args, fresh=fresh, actor=actor)
 
     async def aresolve(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
         return await asyncio.to_thread(self.resolve, reason, actor=actor)

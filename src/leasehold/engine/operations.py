@@ -59,8 +59,10 @@ class Operations:
     def pause(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
         return self._store.pause(checked_id(job_id), actor, _reason(reason))
 
-    def resume(self, job_id: str, *, args: str | None = None, actor: str | None = None) -> Job:
-        return self._woken(self._store.resume(checked_id(job_id), actor, args))
+    def resume(
+        self, job_id: str, *, args: str | None = None, fresh: bool = False, actor: str | None = None
+    ) -> Job:
+        return self._woken(self._store.resume(checked_id(job_id), actor, args, fresh))
 
     def resolve(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
         return self._woken(self._store.resolve(checked_id(job_id), actor, _reason(reason)))

@@ -243,7 +243,7 @@ class TaskDefinition:
             checked = self._arguments.validate_python(dict(arguments))
         except ValidationError as error:
             raise InvalidArguments(self.name, _problems(error)) from None
-        _check_finite(checked, self.name)
+        check_finite(checked, self.name)
         return checked
 
     def _plain(self, checked: dict[str, Any]) -> dict[str, Any]:
@@ -272,7 +272,7 @@ class TaskDefinition:
         if value is None:
             return None
         if self._result is not None:
-            _check_finite(value, f"{self.name}.result")
+            check_finite(value, f"{self.name}.result")
             value = self._result.dump_python(value, mode="json")
         return encode(value, f"{self.name}.result")
 
@@ -398,20 +398,20 @@ def _arguments_type(
         raise InvalidTask("annotations", problem, "use types that pydantic knows") from None
 
 
-def _check_finite(value: Any, field: str) -> None:
+def check_finite(value: Any, field: str) -> None:
     """Serializers turn NaN and infinities into null without a word, so they are looked for before."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise Unstorable(field, f"is {value}, which JSON cannot express", "use None or a finite number")
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            _check_finite(item, f"{field}.{name}")
+            check_finite(item, f"{field}.{name}")
     elif isinstance(value, list | tuple | set | frozenset):
         for index, item in enumerate(value):
-            _check_finite(item, f"{field}[{index}]")
+            check_finite(item, f"{field}[{index}]")
     elif isinstance(value, BaseModel) or dataclasses.is_dataclass(value):
         for name, item in vars(value).items() if hasattr(value, "__dict__") else ():
-            _check_finite(item, f"{field}.{name}")
+            check_finite(item, f"{field}.{name}")
 
 
 def _problems(error: ValidationError) -> dict[str, str]:

@@ -1,13 +1,14 @@
-"""Running one job: decode, call, and say how it ended. Nothing here touches the store."""
+"""Running one job: decode, call, and say how it ended. What a handler stores meanwhile goes through its context."""
 
 from __future__ import annotations
 
 import asyncio
 import traceback
 
-from leasehold.domain.errors import InvalidArguments, InvalidInput
+from leasehold.domain.errors import InvalidArguments, InvalidInput, Unstorable
 from leasehold.domain.outcome import Failure, Outcome, Snoozed, Stopped, Success
 from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
+from leasehold.engine.context import Context
 from leasehold.engine.registry import TaskDefinition
 from leasehold.engine.running import Running
 
@@ -16,6 +17,9 @@ async def run_async(run: Running) -> Outcome | None:
     """Run on the loop. None: the lease is lost, nothing may be written."""
     try:
         arguments = run.definition.call_arguments(run.grant.args, run.context)
+        if run.grant.attempt > 1 and isinstance(run.context, Context):
+            # `ctx.saved` is an attribute: an async handler must not wait for the database in it.
+            await run.context._load_saved()
         return _success(run, await run.definition.function(**arguments))
     except asyncio.CancelledError:
         if run.cause is None:
@@ -62,8 +66,11 @@ def outcome_of(error: BaseException, definition: TaskDefinition) -> Outcome:
             return Failure(error.reason, final=True)
         case InvalidArguments():
             return Failure(f"its arguments no longer fit: {error}", final=True)
-        case InvalidInput():
+        case Unstorable():
             return Failure(f"unstorable result: {error}", final=True)
+        case InvalidInput():
+            # The same call would be refused again.
+            return Failure(describe(error), final=True)
         case _:
             return Failure(describe(error), final=not definition.settings.retry.covers(error))
 

@@ -51,7 +51,12 @@ class Running:
             self.cause = cause
             self.stopped_at = time.monotonic()
         if self.context is not None:
-            self.context._stop()
+            self.context._stopped.set()
+
+    @property
+    def completed(self) -> bool:
+        """The handler has settled its job itself."""
+        return self.context is not None and self.context._completed
 
     def outcome_when_stopped(self) -> Outcome | None:
         """What a run that was stopped ends as; None: nothing may be written, the lease is another's."""

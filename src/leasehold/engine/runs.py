@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import HandedBack, Outcome
+from leasehold.domain.outcome import HandedBack, Outcome, Success
 from leasehold.domain.states import Flag
 from leasehold.engine.context import Context, SyncContext
+from leasehold.engine.durable import Durable
 from leasehold.engine.lease_keeper import LeaseKeeper
 from leasehold.engine.registry import TaskDefinition
 from leasehold.engine.run import run_async, run_sync
@@ -44,7 +45,8 @@ class Runs:
         self._loop = asyncio.get_running_loop()
         self.settler: Settler
         self.keeper: LeaseKeeper
-        """Both set by the worker, which wires them together."""
+        self.durable: Durable
+        """Set by the worker, which wires them together."""
         self.resources: Any = None
         self.clock_offset = 0.0
         """Seconds that the database's clock is ahead of ours: deadlines are its instants."""
@@ -60,7 +62,7 @@ class Runs:
         definition = self._tasks[grant.kind]
         context = None
         if definition.context_parameter is not None:
-            context = (Context if definition.is_async else SyncContext)(grant, self.resources)
+            context = (Context if definition.is_async else SyncContext)(grant, self.resources, self.durable)
         run = Running(grant, definition, context, time.monotonic())
         run.renewed(sent_at)
         if definition.timeout is not None or grant.deadline_at is not None:
@@ -96,11 +98,16 @@ class Runs:
     async def _run_async(self, run: Running) -> None:
         # A worker that was frozen between the claim and this line may have lost the lease: it must not start now.
         late = time.monotonic() >= run.lease_until
-        self._ended(run, HandedBack(TOO_LATE) if late else await run_async(run))
+        outcome = HandedBack(TOO_LATE) if late else await run_async(run)
+        if run.context is not None and run.context._steps is not None:
+            await self.durable.finish_async(run.context._steps)
+        self._ended(run, outcome)
 
     def _run_in_thread(self, run: Running) -> None:
         late = time.monotonic() >= run.lease_until
         outcome = HandedBack(TOO_LATE) if late else run_sync(run)
+        if run.context is not None and run.context._steps is not None:
+            self.durable.finish(run.context._steps)
         try:
             self._loop.call_soon_threadsafe(self._ended, run, outcome)
         except RuntimeError:
@@ -112,6 +119,17 @@ class Runs:
         if run.abandoned:
             self._abandoned[_place(run)] -= 1
             logger.info("job %s: the abandoned handler has ended after all", run.grant.id)
+        else:
+            self._close_books(run, outcome)
+
+    def _close_books(self, run: Running, outcome: Outcome | None) -> None:
+        if run.completed:
+            if not isinstance(outcome, Success):
+                logger.warning(
+                    "job %s has succeeded; what came after ctx.complete is ignored: %s", run.grant.id, outcome
+                )
+            run.settled = True
+            self.settled([run], [])
         elif outcome is None:
             self._drop(run)
         else:
@@ -170,6 +188,12 @@ class Runs:
             run.cause = None
             self.stop(run, "lost")
 
+    def on_refused(self, job_id: str, token: int) -> None:
+        """A handler's own write was refused: from any thread."""
+        run = self.held.get(job_id)
+        if run is not None and run.grant.token == token:
+            self.on_lost(run)
+
     def stop_all(self, cause: StopCause) -> None:
         for run in self.unfinished():
             self.stop(run, cause)
@@ -204,11 +228,7 @@ class Runs:
         )
         run.abandoned = True
         self._abandoned[_place(run)] += 1
-        outcome = run.outcome_when_stopped()
-        if outcome is None:
-            self._drop(run)
-        else:
-            self._settle(run, outcome)
+        self._close_books(run, run.outcome_when_stopped())
         self._on_abandoned()
 
     @property

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.engine.durable import Durable
 from leasehold.engine.intake import Intake
 from leasehold.engine.lease_keeper import LeaseKeeper
 from leasehold.engine.pruner import Pruner
@@ -90,6 +91,9 @@ class Worker:
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="leasehold-store")
         self.runs = Runs(self._tasks, self.settings, self._freed, self._abandoned)
         self.runs.settler = Settler(self._store, self.settings.owner, self._executor, self.runs.settled)
+        self.runs.durable = Durable(
+            self._store, self.settings.owner, self._tasks, self.settings.concurrency, self.runs.on_refused
+        )
         self._wakeups = await asyncio.to_thread(self._store.wakeups, self.settings.listen_url)
         self._intake = Intake(
             self._store, self._tasks, self.settings, self.runs, self._executor, self._wakeups.stir
@@ -221,6 +225,7 @@ class Worker:
         self._wakeups.close()
         await asyncio.to_thread(self._stop_roles)
         self.runs.close()
+        await asyncio.to_thread(self.runs.durable.close)
         await self._stack.aclose()
         self._executor.shutdown(wait=False, cancel_futures=True)
         logger.info(

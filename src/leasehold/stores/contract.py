@@ -7,12 +7,13 @@ wholly when the call returns, or not at all when it raises.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from leasehold.domain.job import Grant, Job, NewJob, Question, Renewal, Sighting
-from leasehold.domain.outcome import Outcome
+from leasehold.domain.outcome import Outcome, Success
 from leasehold.domain.states import State
 
 Scope = Literal["queue", "kind"]
@@ -212,6 +213,22 @@ class Wakeups(Protocol):
     def close(self) -> None: ...
 
 
+class Transaction(Protocol):
+    """An open transaction that holds a job's row under one lease."""
+
+    connection: Any
+    """The driver's own: sqlite3.Connection or psycopg.Connection. What is written through it is committed with what
+    the verbs below write."""
+
+    def load_steps(self) -> dict[str, str]: ...
+
+    def save_steps(self, steps: Mapping[str, str]) -> None: ...
+
+    def succeed(self, outcome: Success) -> None:
+        """End the run with this transaction, as `settle` would."""
+        ...
+
+
 class Store(Protocol):
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -250,6 +267,25 @@ class Store(Protocol):
 
     def settle(self, endings: Sequence[Ending]) -> Settled:
         """End runs. Only the holder of the token may; a result the database refuses costs only its own job."""
+        ...
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+    def load_steps(self, job_id: str) -> dict[str, str]:
+        """The results of the job's steps (encoded JSON), by name."""
+        ...
+
+    def save_steps(self, job_id: str, token: int, steps: Mapping[str, str], state: str | None = None) -> bool:
+        """Keep these results, and with `state` the job's checkpoint, all or none. False: the lease is lost, nothing
+        was written. The same again does no harm."""
+        ...
+
+    def load_checkpoint(self, job_id: str) -> str | None: ...
+
+    def transaction(self, job_id: str, token: int, seconds: float) -> AbstractContextManager[Transaction]:
+        """A transaction with the job's row locked under this lease, over a connection that nobody else uses. Committed
+        at a clean end of the block, rolled back by an exception. Raises LeaseLost, and TransactionTooLong when the
+        block took more than `seconds`: then it is rolled back, and the row is free at that time whatever the block
+        does."""
         ...
 
     # -- recover ---------------------------------------------------------------------------------------------------
@@ -296,9 +332,11 @@ class Store(Protocol):
         """Let a running job end without another try."""
         ...
 
-    def resume(self, job_id: str, actor: str | None = None, args: str | None = None) -> Job:
-        """A halted job goes on as the same job; a pause that was only asked for is withdrawn. Refused with
-        DuplicateJob when another job holds its unique key by now."""
+    def resume(
+        self, job_id: str, actor: str | None = None, args: str | None = None, fresh: bool = False
+    ) -> Job:
+        """A halted job goes on as the same job; a pause that was only asked for is withdrawn. With `fresh` its steps
+        and its checkpoint are forgotten. Refused with DuplicateJob when another job holds its unique key by now."""
         ...
 
     def resolve(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -68,6 +69,11 @@ class Database(Protocol):
         BEGIN and COMMIT. Repeated as in `transact`."""
         ...
 
+    def lend(self, seconds: float) -> AbstractContextManager[tuple[Session, Any]]:
+        """A write transaction for a block that we did not write: the session, and the driver's connection under it,
+        which is nobody else's. After `seconds` it is rolled back even if the block hangs, and Overdue is raised."""
+        ...
+
     def read(self, work: Callable[[Session], T]) -> T:
         """Run `work` for reading."""
         ...
@@ -87,6 +93,10 @@ class Columns:
 
     def __init__(self, **columns: Sequence[Any]) -> None:
         self.columns = columns
+
+
+class Overdue(Exception):
+    """A lent transaction took too long and was rolled back."""
 
 
 class Records:

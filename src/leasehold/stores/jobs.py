@@ -8,11 +8,20 @@ from leasehold.stores.operate import OperateVerbs
 from leasehold.stores.prune import PruneVerbs
 from leasehold.stores.recover import RecoverVerbs
 from leasehold.stores.settle import SettleVerbs
+from leasehold.stores.steps import StepVerbs
 from leasehold.stores.vitals import VitalVerbs
 from leasehold.stores.workers import WorkerVerbs
 
 
 class JobStore(
-    EnqueueVerbs, SettleVerbs, RecoverVerbs, OperateVerbs, InspectVerbs, PruneVerbs, WorkerVerbs, VitalVerbs
+    EnqueueVerbs,
+    SettleVerbs,
+    StepVerbs,
+    RecoverVerbs,
+    OperateVerbs,
+    InspectVerbs,
+    PruneVerbs,
+    WorkerVerbs,
+    VitalVerbs,
 ):
     """What is the same on every database. Claim and migrate are each dialect's own."""

@@ -11,7 +11,7 @@ from leasehold.domain.errors import DuplicateJob, InvalidInput, JobNotFound, Ref
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.moves import Move
 from leasehold.domain.payload import check_text
-from leasehold.domain.states import HOLDS_UNIQUE_KEY, Event, allowed
+from leasehold.domain.states import HOLDS_UNIQUE_KEY, Event, State, allowed
 from leasehold.stores.contract import Pause, Scope
 from leasehold.stores.database import Session
 from leasehold.stores.enqueue import enqueue_in
@@ -34,8 +34,27 @@ class OperateVerbs(Verbs):
             job_id, lambda job, now: operate.finish(job, now=now, actor=actor, reason=reason)
         )
 
-    def resume(self, job_id: str, actor: str | None = None, args: str | None = None) -> Job:
-        return self._operate(job_id, lambda job, now: operate.resume(job, now=now, actor=actor, args=args))
+    def resume(
+        self, job_id: str, actor: str | None = None, args: str | None = None, fresh: bool = False
+    ) -> Job:
+        def work(session: Session) -> Job:
+            job, now = _locked(session, job_id)
+            if fresh and job.state is State.RUNNING:
+                raise Refused(
+                    job_id, "resume", job.state.value, "the steps of a run cannot be forgotten under it"
+                )
+            after = _decide(
+                session,
+                job,
+                now,
+                lambda job, now: operate.resume(job, now=now, actor=actor, args=args, fresh=fresh),
+            )
+            if fresh:
+                session.run("forget_steps", ids=[job_id])
+                session.run("forget_checkpoints", ids=[job_id])
+            return after
+
+        return self._database.transact(work)
 
     def resolve(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
         return self._operate(

@@ -116,20 +116,21 @@ class SettleVerbs(Verbs):
 
     def _settle_decided(self, endings: Sequence[Ending]) -> set[str]:
         """The flag may have come a moment ago, so the decision is taken under the row's lock."""
-        wanted: dict[str, tuple[int, Outcome]] = {e.id: (e.token, e.outcome) for e in endings}
+        return self._database.transact(lambda session: settle_in(session, endings))
 
-        def work(session: Session) -> set[str]:
-            jobs, now = lock(session, wanted)
-            moves = []
-            for job in jobs.values():
-                token, outcome = wanted[job.id]
-                if job.lease_token == token and job.state is State.RUNNING and now is not None:
-                    moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
-            if now is not None:
-                write(session, moves, now)
-            return {move.job.id for move in moves}
 
-        return self._database.transact(work)
+def settle_in(session: Session, endings: Sequence[Ending]) -> set[str]:
+    """Decide and write in a transaction that is open; who was still the holder."""
+    wanted: dict[str, tuple[int, Outcome]] = {e.id: (e.token, e.outcome) for e in endings}
+    jobs, now = lock(session, wanted)
+    moves = []
+    for job in jobs.values():
+        token, outcome = wanted[job.id]
+        if job.lease_token == token and job.state is State.RUNNING and now is not None:
+            moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
+    if now is not None:
+        write(session, moves, now)
+    return {move.job.id for move in moves}
 
 
 def _screened(ending: Ending) -> Ending:

@@ -10,9 +10,11 @@ import json
 import os
 import random
 import re
+import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 
@@ -22,13 +24,14 @@ from leasehold.domain.errors import (
     DriverMissing,
     InvalidInput,
 )
-from leasehold.stores.database import Clock, Columns, Records, Row, SystemClock
+from leasehold.stores.database import Clock, Columns, Overdue, Records, Row, SystemClock
 from leasehold.stores.names import checked_schema
 from leasehold.stores.statements import PARAMETER, read_statements
 
 try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
+    from psycopg.pq import TransactionStatus
     from psycopg.rows import dict_row, tuple_row
     from psycopg.types.string import TextLoader
     from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
@@ -111,6 +114,8 @@ class PostgresDatabase:
         self._statements = {
             name: _dialect(text, self.schema, own_clock) for name, text in _STATEMENTS.items()
         }
+        # Handlers' own transactions may take seconds: they must not keep claims and settles from a connection.
+        self._lendable = threading.Semaphore(max(1, pool_size // 2))
         self._pid = os.getpid()
         self._pool = self._open_pool()
 
@@ -128,6 +133,38 @@ class PostgresDatabase:
 
     def read(self, work: Callable[[PostgresSession], T]) -> T:
         return self.single(work)
+
+    @contextmanager
+    def lend(self, seconds: float) -> Iterator[tuple[PostgresSession, Connection[Any]]]:
+        self._survive_fork()
+        began = None
+        try:
+            with self._lendable, self._pool.connection() as connection, connection.transaction():
+                began = time.monotonic()
+                # The server ends what hangs, in a statement or between two. Local to the transaction, so that a
+                # pooler may stand in between.
+                connection.execute(
+                    "SELECT set_config('idle_in_transaction_session_timeout', %s, true),"
+                    " set_config('statement_timeout', %s, true)",
+                    [f"{seconds * 1000:.0f}"] * 2,
+                )
+                yield PostgresSession(connection, self._statements, self.clock), connection
+                if connection.info.transaction_status is not TransactionStatus.INTRANS:
+                    raise InvalidInput(
+                        "transaction",
+                        "was ended inside its block",
+                        "leave COMMIT and ROLLBACK to the block's end",
+                    )
+                if time.monotonic() - began > seconds:
+                    raise Overdue
+        except (PoolTimeout, PoolClosed) as error:
+            raise DatabaseUnreachable(self.label, str(error)) from error
+        except psycopg.Error as error:
+            if began is not None and time.monotonic() - began >= seconds:
+                raise Overdue from error
+            if _is_trouble(error) and error.sqlstate not in _AGAIN:
+                raise DatabaseUnreachable(self.label, str(error).strip()) from error
+            raise
 
     def refuses_data(self, error: Exception) -> bool:
         if isinstance(error, psycopg.DataError | psycopg.errors.CheckViolation | UnicodeEncodeError):

@@ -9,7 +9,8 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,9 +18,11 @@ from typing import Any, TypeVar
 from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable
 from leasehold.stores.database import Clock, Columns, Records, Row, SystemClock
 from leasehold.stores.rows import FLAGS, TIMES
+from leasehold.stores.sqlite.lending import LentConnection
 from leasehold.stores.statements import parameters, read_statements
 
 T = TypeVar("T")
+C = TypeVar("C", bound=sqlite3.Connection)
 
 OLDEST = (3, 35, 0)
 """RETURNING."""
@@ -114,6 +117,23 @@ class SqliteDatabase:
     def single(self, work: Callable[[SqliteSession], T]) -> T:
         return self.transact(work)
 
+    @contextmanager
+    def lend(self, seconds: float) -> Iterator[tuple[SqliteSession, sqlite3.Connection]]:
+        """Over a connection of its own, closed at the end: who keeps it cannot write into our transactions."""
+        self._check_open()
+        with closing(self._open_file(LentConnection)) as connection:
+            self._begin(connection)
+            connection.lend(seconds)
+            try:
+                yield SqliteSession(connection, self.clock), connection
+                connection.take_back()
+                connection.end("COMMIT")
+            except BaseException as error:
+                connection.take_back()
+                if connection.in_transaction:
+                    connection.end("ROLLBACK")
+                raise self._translated(error) from error
+
     def read(self, work: Callable[[SqliteSession], T]) -> T:
         self._check_open()
         connection = getattr(self._threads, "reader", None)
@@ -178,16 +198,32 @@ class SqliteDatabase:
         return self._connect(create=False)
 
     def _connect(self, create: bool) -> sqlite3.Connection:
-        try:
-            if create and self.path != ":memory:":
+        if create and self.path != ":memory:":
+            try:
                 Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise DatabaseUnreachable(self.label, str(error)) from error
+        connection = self._open_file(sqlite3.Connection)
+        weakref.finalize(self, _close_own, connection, os.getpid())
+        return connection
+
+    def _open_file(self, factory: type[C]) -> C:
+        """Whoever asks must close it."""
+        try:
             connection = sqlite3.connect(
-                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                self.path,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+                factory=factory,
             )
-            weakref.finalize(self, _close_own, connection, os.getpid())
+        except sqlite3.Error as error:
+            raise DatabaseUnreachable(self.label, str(error)) from error
+        try:
             for pragma in _PRAGMAS:
                 connection.execute(pragma)
-        except (sqlite3.Error, OSError) as error:
+        except sqlite3.Error as error:
+            connection.close()
             raise DatabaseUnreachable(self.label, str(error)) from error
         return connection
 

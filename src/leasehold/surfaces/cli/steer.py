@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Reason = Annotated[
     str | None, typer.Option(help="Kept with the job (cancel, pause and resolve).", metavar="TEXT")
 ]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Forget the stored steps and the checkpoint (resume).")]
 PAGE = 500
 SHOWN = 20
 """Refusals that are printed one by one; the rest are counted."""
@@ -72,6 +73,7 @@ def _command(verb: Verb) -> Callable[..., int]:
         all_: Annotated[bool, typer.Option("--all", help="Every job that the verb is meant for.")] = False,
         yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
         reason: Reason = None,
+        fresh: Fresh = False,
         url: options.Url = None,
         schema: options.Schema = options.DEFAULT_SCHEMA,
         as_json: options.AsJson = False,
@@ -80,13 +82,16 @@ def _command(verb: Verb) -> Callable[..., int]:
         filter_ = {name: value for name, value in given.items() if value is not None}
         if reason is not None and not verb.takes_reason:
             raise InvalidInput("reason", f"is not kept by {verb.name}", "leave it out")
+        if fresh and verb.name != "resume":
+            raise InvalidInput("--fresh", f"has no meaning for {verb.name}", "leave it out")
         if bool(ids) == bool(filter_ or state or all_):
             raise InvalidInput(verb.name, "wants jobs", "give ids, or a filter such as --queue, or --all")
         with open_app(url, schema) as app:
             wanted = ids or list(_find(app, {**filter_, "state": tuple(state or verb.finds)}))
             if not ids and not _sure(verb, len(wanted), yes):
                 return Exit.OK
-            return _apply(app, verb, wanted, reason, as_json)
+            told: dict[str, Any] = {"reason": reason} if verb.takes_reason else {}
+            return _apply(app, verb, wanted, told | ({"fresh": True} if fresh else {}), as_json)
 
     return steer
 
@@ -122,10 +127,9 @@ class Tally:
         return code_of(self.refused[0]) if self.refused else Exit.OK
 
 
-def _apply(app: Leasehold, verb: Verb, ids: list[str], reason: str | None, as_json: bool) -> int:
+def _apply(app: Leasehold, verb: Verb, ids: list[str], told: dict[str, Any], as_json: bool) -> int:
     operations = app.operations
     act: Callable[..., Any] = getattr(operations, verb.name)
-    told = {"reason": reason} if verb.takes_reason else {}
     tally = Tally()
     for job_id in _watched(ids, verb):
         try:

@@ -1,0 +1,337 @@
+"""The steps of one run: each result is stored under its name, and what is stored is not run again.
+
+Blocking all through: an async handler's plain functions, and every write, go through `Durable.call`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+
+from leasehold.domain.errors import DatabaseUnreachable, DuplicateStep, InvalidInput, LeaseLost
+from leasehold.domain.payload import encode
+from leasehold.domain.retry import Policy, backoff_delay
+from leasehold.domain.signals import Signal, StopRequested
+from leasehold.engine.registry import Retry, TaskSettings, checked_name
+from leasehold.engine.results import Codec
+
+if TYPE_CHECKING:
+    from leasehold.engine.context import RunFacts
+    from leasehold.engine.durable import Durable
+
+T = TypeVar("T")
+Durability = Literal["each", "batch"]
+
+BATCH_STEPS = 100
+BATCH_BYTES = 1024 * 1024
+BATCH_SECONDS = 1.0
+"""A batch is written when the first of these is reached: what a crash can cost at most."""
+TRANSACTION_SECONDS = 5.0
+NEVER = float("inf")
+
+
+class Step:
+    """One call of `ctx.step`, checked before anything runs."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        durable: Durability,
+        retry: Retry | None,
+        tx: bool,
+    ) -> None:
+        self.name = checked_name(name, "step")
+        if not callable(function):
+            raise InvalidInput(
+                "step", f"{function!r} cannot be called", "give the function, then its arguments"
+            )
+        if durable not in ("each", "batch"):
+            raise InvalidInput("durable", f"{durable!r} is not known", "use 'each' or 'batch'")
+        if tx and durable == "batch":
+            raise InvalidInput(
+                "durable", "is 'batch' beside tx=True", "a transaction commits its own step: use 'each'"
+            )
+        if tx and inspect.iscoroutinefunction(function):
+            raise InvalidInput(
+                "tx", f"{name!r} is an async function", "give a plain one: it runs in a thread"
+            )
+        self.function = function
+        self.args = args
+        self.batch = durable == "batch"
+        self.tx = tx
+        self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+        self._retry = retry
+        self._policy: Policy | None = None if retry is None else TaskSettings(retry=retry).policy()
+        self._codec = Codec(function, f"step {name!r}")
+
+    def encode(self, value: Any) -> str:
+        return self._codec.encode(value)
+
+    def decode(self, text: str) -> Any:
+        return self._codec.decode(text)
+
+    def delay_after(self, error: Exception, tries: int) -> float | None:
+        """Seconds to wait before the next try; None: there is none."""
+        if self._retry is None or self._policy is None or isinstance(error, Signal | LeaseLost):
+            return None
+        if tries >= self._policy.max_attempts or not self._retry.covers(error):
+            return None
+        return backoff_delay(self._policy, tries, random.random())
+
+
+class Steps:
+    """What one run keeps for the runs that follow it."""
+
+    def __init__(self, context: RunFacts, durable: Durable) -> None:
+        self._context = context
+        self._durable = durable
+        # Every claim counts as an attempt, so a first one finds nothing, and need not look.
+        first = context.attempt == 1
+        self._stored: dict[str, str] | None = {} if first else None
+        self._state: str | None = None
+        self._state_known = first
+        self._names: set[str] = set()
+        self._batch: dict[str, str] = {}
+        self._batch_bytes = 0
+        self.due_at = NEVER
+        """When the batch must be written, on the monotonic clock."""
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        """One write at a time: who comes after it may rely on what was before it."""
+
+    # -- a step ----------------------------------------------------------------------------------------------------
+    def begin(self, step: Step) -> None:
+        self._refuse_after_completion("step")
+        with self._lock:
+            if step.name in self._names:
+                raise DuplicateStep(step.name)
+            self._names.add(step.name)
+
+    def run(self, step: Step) -> Any:
+        """From the look whether it is stored to its decoded result, in this thread."""
+        found = self._find(step)
+        if found is not None:
+            return step.decode(found)
+        tries = 0
+        while True:
+            self._context.raise_if_stopped()
+            try:
+                if step.tx:
+                    return self._run_in_transaction(step, tries)
+                value = step.function(*step.args)
+            except Exception as error:
+                tries += 1
+                delay = step.delay_after(error, tries)
+                if delay is None:
+                    raise
+                self._context._stopped.wait(delay)
+            else:
+                return self._keep(step, value)
+
+    async def run_async(self, step: Step) -> Any:
+        """As `run`, for an async handler: an async function on the loop, everything that blocks in a thread."""
+        if self._stored is None:
+            await self._durable.call(self._load)
+        if not step.is_async and not self._is_stored(step):
+            return await self._durable.call(self.run, step)
+        found = self._find(step)
+        if found is not None:
+            return step.decode(found)
+        value = await self._try_async(step)
+        text = step.encode(value)
+        answer = step.decode(text)
+        if not step.batch or self._add(step.name, text):
+            await self._durable.call(self.write, {} if step.batch else {step.name: text})
+        return answer
+
+    async def _try_async(self, step: Step) -> Any:
+        tries = 0
+        while True:
+            try:
+                return await step.function(*step.args)
+            except Exception as error:
+                tries += 1
+                delay = step.delay_after(error, tries)
+                if delay is None:
+                    raise
+                await asyncio.sleep(delay)  # a stop ends it
+
+    def _keep(self, step: Step, value: Any) -> Any:
+        # Decoded before it is stored: what does not fit its annotation would fit it no better in the next run.
+        if inspect.iscoroutine(value):
+            value.close()
+            raise InvalidInput(
+                "step",
+                f"{step.name!r} returned a coroutine",
+                "give the async function itself, then its arguments",
+            )
+        text = step.encode(value)
+        answer = step.decode(text)
+        if not step.batch:
+            self.write({step.name: text})
+        elif self._add(step.name, text):
+            self.write({})
+        return answer
+
+    def _run_in_transaction(self, step: Step, tries: int) -> Any:
+        context = self._context
+        try:
+            with self._durable.store.transaction(
+                context.job_id, context.lease_token, TRANSACTION_SECONDS
+            ) as tx:
+                # A commit whose answer was lost may have arrived: the row's lock waits for it.
+                found = tx.load_steps().get(step.name) if tries else None
+                if found is not None:
+                    return step.decode(found)
+                text = step.encode(step.function(tx.connection, *step.args))
+                answer = step.decode(text)
+                tx.save_steps({step.name: text})
+            return answer
+        except LeaseLost:
+            self._lost()
+        except DatabaseUnreachable:
+            if tries:
+                raise
+            stored = self.patiently(lambda: self._durable.store.load_steps(context.job_id))
+            if step.name not in stored:
+                raise
+            return step.decode(stored[step.name])
+
+    # -- what is stored --------------------------------------------------------------------------------------------
+    def _find(self, step: Step) -> str | None:
+        if self._stored is None:
+            self._load()
+        assert self._stored is not None
+        return self._stored.get(step.name)
+
+    def _is_stored(self, step: Step) -> bool:
+        return self._stored is not None and step.name in self._stored
+
+    def _load(self) -> None:
+        found = self.patiently(lambda: self._durable.store.load_steps(self._context.job_id))
+        with self._lock:
+            if self._stored is None:
+                self._stored = found
+
+    def write(self, steps: Mapping[str, str], state: str | None = None) -> None:
+        """Store these together with the batch. Returns when they are safe; raises when the run must end."""
+        context = self._context
+        with self._writing:
+            written = {**self.take_batch(), **steps}
+            if not written and state is None:
+                return
+            try:
+                held = self.patiently(
+                    lambda: self._durable.store.save_steps(
+                        context.job_id, context.lease_token, written, state
+                    )
+                )
+            except BaseException:
+                self.put_back(written)
+                raise
+        if not held:
+            self._lost()
+
+    def _lost(self) -> NoReturn:
+        self._durable.lost(self._context)
+        raise StopRequested
+
+    # -- the batch -------------------------------------------------------------------------------------------------
+    def _add(self, name: str, text: str) -> bool:
+        """True: the batch is full, or has waited long enough."""
+        with self._lock:
+            begins = not self._batch
+            self._batch[name] = text
+            self._batch_bytes += len(text)
+            if begins:
+                self.due_at = time.monotonic() + BATCH_SECONDS
+            full = len(self._batch) >= BATCH_STEPS or self._batch_bytes >= BATCH_BYTES
+        if begins:
+            self._durable.expect(self)
+        return full or time.monotonic() >= self.due_at
+
+    @property
+    def has_batch(self) -> bool:
+        """Or one is just being written."""
+        return bool(self._batch) or self._writing.locked()
+
+    def take_batch(self) -> dict[str, str]:
+        with self._lock:
+            batch, self._batch, self._batch_bytes, self.due_at = self._batch, {}, 0, NEVER
+        if batch:
+            self._durable.forget(self)
+        return batch
+
+    def put_back(self, batch: Mapping[str, str]) -> None:
+        with self._lock:
+            self._batch = {**batch, **self._batch}
+            self._batch_bytes = sum(map(len, self._batch.values()))
+
+    def flush_late(self) -> None:
+        """By the clockwork: its run has had no reason to write for a while."""
+        context = self._context
+        with self._writing:
+            batch = self.take_batch()
+            if not batch:
+                return
+            try:
+                held = self._durable.store.save_steps(context.job_id, context.lease_token, batch)
+            except BaseException:
+                self.put_back(batch)
+                self.due_at = time.monotonic() + BATCH_SECONDS
+                self._durable.expect(self)
+                raise
+        if not held and not context._completed:
+            self._durable.lost(context)
+
+    def finish(self) -> None:
+        """The handler has ended; its ending follows. One try: what it fails to write is only run again, and whether
+        the lease still holds is the settle's business."""
+        context = self._context
+        with self._writing:
+            batch = self.take_batch()
+            if batch:
+                self._durable.store.save_steps(context.job_id, context.lease_token, batch)
+
+    # -- the checkpoint --------------------------------------------------------------------------------------------
+    def checkpoint(self, state: Any) -> None:
+        self._refuse_after_completion("checkpoint")
+        text = encode(state, "checkpoint")
+        self.write({}, text)
+        self._state, self._state_known = text, True
+
+    def load_saved(self) -> None:
+        if not self._state_known:
+            self._state = self.patiently(lambda: self._durable.store.load_checkpoint(self._context.job_id))
+            self._state_known = True
+
+    @property
+    def saved(self) -> Any:
+        self.load_saved()
+        return None if self._state is None else json.loads(self._state)
+
+    # -- trouble ---------------------------------------------------------------------------------------------------
+    def patiently(self, ask: Callable[[], T]) -> T:
+        """While the database is away the run waits, as long as its lease is good: a result that was computed is not
+        thrown away. Only for what may be repeated."""
+        pause = 0.1
+        while True:
+            try:
+                return ask()
+            except DatabaseUnreachable as error:
+                if self._context.stop_requested:
+                    raise StopRequested from error
+            self._context._stopped.wait(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, 2.0)
+
+    def _refuse_after_completion(self, verb: str) -> None:
+        if self._context._completed:
+            raise InvalidInput(verb, "comes after ctx.complete", "complete is the handler's last act")

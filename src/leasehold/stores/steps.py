@@ -1,0 +1,82 @@
+"""Steps and checkpoints: what a run keeps for the runs that follow it, and transactions that a handler writes in.
+
+Every write is fenced by the token, as a settle is: what a run that has lost its lease computed is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from leasehold.domain.errors import LeaseLost, TransactionTooLong
+from leasehold.domain.outcome import Success
+from leasehold.domain.states import State
+from leasehold.stores.contract import Ending
+from leasehold.stores.database import Overdue, Records, Session
+from leasehold.stores.settle import settle_in
+from leasehold.stores.verbs import Verbs, lock
+
+
+class HandlerTransaction:
+    """An open transaction that holds the job's row under one lease. What is written through `connection`, and what
+    the verbs here write, is committed together or not at all."""
+
+    def __init__(self, session: Session, connection: Any, job_id: str, token: int) -> None:
+        self._session = session
+        self.connection = connection
+        self._job_id = job_id
+        self._token = token
+
+    def load_steps(self) -> dict[str, str]:
+        return _load(self._session, self._job_id)
+
+    def save_steps(self, steps: Mapping[str, str]) -> None:
+        if steps and not _save(self._session, self._job_id, self._token, steps):
+            raise LeaseLost(self._job_id, self._token)
+
+    def succeed(self, outcome: Success) -> None:
+        """End the run with the transaction."""
+        if not settle_in(self._session, [Ending(self._job_id, self._token, outcome)]):
+            raise LeaseLost(self._job_id, self._token)
+
+
+class StepVerbs(Verbs):
+    def load_steps(self, job_id: str) -> dict[str, str]:
+        return self._database.read(lambda session: _load(session, job_id))
+
+    def save_steps(self, job_id: str, token: int, steps: Mapping[str, str], state: str | None = None) -> bool:
+        if state is None:
+            return not steps or self._database.single(lambda session: _save(session, job_id, token, steps))
+
+        def work(session: Session) -> bool:
+            if not session.tuples("save_checkpoint", id=job_id, token=token, state=state):
+                return False
+            return not steps or _save(session, job_id, token, steps)
+
+        return self._database.transact(work)
+
+    def load_checkpoint(self, job_id: str) -> str | None:
+        rows = self._database.read(lambda session: session.tuples("load_checkpoint", id=job_id))
+        return rows[0][0] if rows else None
+
+    @contextmanager
+    def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[HandlerTransaction]:
+        try:
+            with self._database.lend(seconds) as (session, connection):
+                jobs, _ = lock(session, [job_id])
+                job = jobs.get(job_id)
+                if job is None or job.lease_token != token or job.state is not State.RUNNING:
+                    raise LeaseLost(job_id, token)
+                yield HandlerTransaction(session, connection, job_id, token)
+        except Overdue as overdue:
+            raise TransactionTooLong(job_id, seconds) from overdue
+
+
+def _load(session: Session, job_id: str) -> dict[str, str]:
+    return dict(session.tuples("load_steps", id=job_id))
+
+
+def _save(session: Session, job_id: str, token: int, steps: Mapping[str, str]) -> bool:
+    records = Records([{"name": name, "result": result} for name, result in steps.items()])
+    return bool(session.tuples("save_steps", id=job_id, token=token, steps=records))
