@@ -33,14 +33,17 @@ if _TYPE_CHECKING:
         SchemaOutdated,
         SchemaTooNew,
         StoreError,
+        StreamFull,
         UnknownTask,
         Unstorable,
         WaitTimedOut,
     )
+    from leasehold.domain.events import Event, LogTail, Progress
     from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
     from leasehold.domain.states import State
     from leasehold.engine.context import Context, SyncContext
     from leasehold.engine.handle import Job
+    from leasehold.engine.hooks import HookEvent
     from leasehold.engine.registry import Retry
     from leasehold.engine.worker import Health, Worker
 
@@ -69,9 +72,15 @@ _HOMES = {
         "SchemaOutdated",
         "SchemaTooNew",
         "StoreError",
+        "StreamFull",
         "UnknownTask",
         "Unstorable",
         "WaitTimedOut",
+    ),
+    "leasehold.domain.events": (
+        "Event",
+        "LogTail",
+        "Progress",
     ),
     "leasehold.domain.signals": (
         "Fail",
@@ -86,6 +95,7 @@ _HOMES = {
         "SyncContext",
     ),
     "leasehold.engine.handle": ("Job",),
+    "leasehold.engine.hooks": ("HookEvent",),
     "leasehold.engine.registry": ("Retry",),
     "leasehold.engine.worker": (
         "Health",
@@ -113,8 +123,10 @@ __all__ = [
     "DatabaseUnreachable",
     "DriverMissing",
     "DuplicateJob",
+    "Event",
     "Fail",
     "Health",
+    "HookEvent",
     "InvalidArguments",
     "InvalidInput",
     "InvalidTask",
@@ -125,7 +137,9 @@ __all__ = [
     "LeaseLost",
     "Leasehold",
     "LeaseholdError",
+    "LogTail",
     "Pause",
+    "Progress",
     "Refused",
     "Retry",
     "RetryIn",
@@ -135,6 +149,7 @@ __all__ = [
     "State",
     "StopRequested",
     "StoreError",
+    "StreamFull",
     "SyncContext",
     "Task",
     "UnknownTask",

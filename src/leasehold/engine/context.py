@@ -7,13 +7,16 @@ from typing import Any
 
 from leasehold.domain.job import Grant
 from leasehold.domain.signals import StopRequested
+from leasehold.engine.events import EventWriter
+from leasehold.engine.telling import Telling, TellingInThread, TellingOnLoop
 
 
-class RunFacts:
+class RunFacts(Telling):
     """One run of one job. `stop_requested` is set from another thread when the run shall end."""
 
-    def __init__(self, grant: Grant, resources: Any = None) -> None:
+    def __init__(self, grant: Grant, resources: Any = None, events: EventWriter | None = None) -> None:
         self._grant = grant
+        self._events = events
         self._stopped = threading.Event()
         self.resources = resources
         """What the app's lifespan has yielded."""
@@ -58,12 +61,15 @@ class RunFacts:
         if self._stopped.is_set():
             raise StopRequested
 
+    def _stop_waiting(self) -> None:
+        self.raise_if_stopped()
 
-class Context(RunFacts):
+
+class Context(RunFacts, TellingOnLoop):
     """The context of an async handler."""
 
 
-class SyncContext(RunFacts):
+class SyncContext(RunFacts, TellingInThread):
     """The context of a plain handler, which runs in a thread."""
 
     def wait(self, seconds: float) -> None:

@@ -30,6 +30,7 @@ from leasehold.domain.retry import OnFailure, OnLost, Policy
 from leasehold.engine.context import Context, RunFacts, SyncContext
 
 OnDrain = Literal["release", "pause"]
+OnStall = Literal["report", "pause", "stop"]
 Priority = int | Literal["high", "medium", "low"]
 
 CONTEXT_PARAMETER = "ctx"
@@ -76,6 +77,10 @@ class TaskSettings:
     on_lost: OnLost = "retry"
     count_lost: bool = False
     on_drain: OnDrain = "release"
+    stall_after: Duration | None = None
+    """Told as stalled when nothing is heard of it for this long."""
+    on_stall: OnStall = "report"
+    """And then: nothing more, paused, or stopped as a failure that may be retried."""
     unique: str | None = None
     unique_for: UniqueFor = "live"
     on_duplicate: OnDuplicate = "return"
@@ -91,11 +96,12 @@ class TaskSettings:
             ("on_failure", OnFailure),
             ("on_lost", OnLost),
             ("on_drain", OnDrain),
+            ("on_stall", OnStall),
             ("unique_for", UniqueFor),
             ("on_duplicate", OnDuplicate),
         ):
             _check_choice(name, getattr(self, name), choices)
-        for name in ("timeout", "deadline", "start_by"):
+        for name in ("timeout", "deadline", "start_by", "stall_after"):
             if getattr(self, name) is not None:
                 seconds(getattr(self, name), name, positive=True)
         lease = seconds(self.lease, "lease", positive=True)
@@ -153,6 +159,8 @@ class TaskOptions(TypedDict, total=False):
     on_lost: OnLost
     count_lost: bool
     on_drain: OnDrain
+    stall_after: Duration | None
+    on_stall: OnStall
     unique: str | None
     unique_for: UniqueFor
     on_duplicate: OnDuplicate
@@ -184,6 +192,8 @@ class TaskDefinition:
             TypeAdapter(hints["return"]) if hints.get("return", Any) is not Any else None
         )
         self.settings = self.check_settings(settings)
+        stall_after = self.settings.stall_after
+        self.stall_after = None if stall_after is None else seconds(stall_after, "stall_after")
 
     @property
     def heartbeat(self) -> float:

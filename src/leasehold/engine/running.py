@@ -13,7 +13,7 @@ from leasehold.domain.states import Flag
 from leasehold.engine.context import RunFacts
 from leasehold.engine.registry import TaskDefinition
 
-StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "unrenewed"]
+StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "unrenewed", "stalled"]
 
 
 def margin(lease: float) -> float:
@@ -40,6 +40,8 @@ class Running:
     settled: bool = False
     """Its ending is decided: it is in the settle queue, or dropped."""
     abandoned: bool = False
+    stall_told: float = 0.0
+    """On the monotonic clock: the last sign of life before the silence that was told."""
     started_at: float = field(default_factory=time.monotonic)
 
     def renewed(self, sent_at: float) -> None:
@@ -68,6 +70,10 @@ class Running:
                 return AttemptTimedOut(f"the attempt took longer than {self._allowed():g} s")
             case "deadline":
                 return DeadlinePassed("the job's deadline has passed")
+            case "stalled":
+                if self.definition.settings.on_stall == "pause":
+                    return Stopped(f"stalled: {self.stall_text}", pause=True)
+                return AttemptTimedOut(f"stalled: {self.stall_text}")
             case "drain":
                 if self.definition.settings.on_drain == "pause":
                     return Stopped("Job was interrupted by user", pause=True)
@@ -76,6 +82,10 @@ class Running:
                 return HandedBack("its lease could not be renewed")
             case _:
                 return Stopped()
+
+    @property
+    def stall_text(self) -> str:
+        return f"no progress, event or log for {self.definition.stall_after or 0.0:g} s"
 
     def _allowed(self) -> float:
         return self.limit_at - self.started_at if self.limit_at is not None else 0.0

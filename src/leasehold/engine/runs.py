@@ -13,12 +13,15 @@ from leasehold.domain.job import Grant
 from leasehold.domain.outcome import HandedBack, Outcome
 from leasehold.domain.states import Flag
 from leasehold.engine.context import Context, SyncContext
+from leasehold.engine.events import EventWriter
 from leasehold.engine.lease_keeper import LeaseKeeper
+from leasehold.engine.log_capture import current_run
 from leasehold.engine.registry import TaskDefinition
 from leasehold.engine.run import run_async, run_sync
 from leasehold.engine.running import Running, StopCause
 from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.settler import Settler
+from leasehold.engine.stall import StallWatch
 from leasehold.engine.threads import HandlerThreads
 from leasehold.stores.contract import Ending
 
@@ -41,7 +44,9 @@ class Runs:
         self._loop = asyncio.get_running_loop()
         self.settler: Settler
         self.keeper: LeaseKeeper
-        """Both set by the worker, which wires them together."""
+        self.events: EventWriter
+        self.stalls: StallWatch
+        """All set by the worker, which wires them together."""
         self.resources: Any = None
         self.clock_offset = 0.0
         """Seconds that the database's clock is ahead of ours: deadlines are its instants."""
@@ -56,7 +61,7 @@ class Runs:
     def start(self, grant: Grant, sent_at: float) -> None:
         definition = self._tasks[grant.kind]
         make = Context if definition.is_async else SyncContext
-        run = Running(grant, definition, make(grant, self.resources), lease_until=0.0)
+        run = Running(grant, definition, make(grant, self.resources, self.events), lease_until=0.0)
         run.renewed(sent_at)
         self._limit(run)
         self._hold(run)
@@ -88,11 +93,16 @@ class Runs:
                 run.limit_at, run.limit_cause = run.started_at + left, "deadline"
 
     async def _run_async(self, run: Running) -> None:
+        if self._settings.capture_logs:
+            current_run.set(run.context)  # of this asyncio task alone
         outcome = await run_async(run)
         self._ended(run, outcome)
 
     def _run_in_thread(self, run: Running) -> None:
+        if self._settings.capture_logs:
+            current_run.set(run.context)
         outcome = run_sync(run)
+        current_run.set(None)
         try:
             self._loop.call_soon_threadsafe(self._ended, run, outcome)
         except RuntimeError:
@@ -183,6 +193,8 @@ class Runs:
                     elif now >= run.lease_until:
                         logger.warning("job %s: its lease could not be renewed; stopping it", run.grant.id)
                         self.stop(run, "unrenewed")
+                    elif run.definition.stall_after is not None:
+                        self.stalls.look(run, now)
                 elif now >= run.stopped_at + self._settings.stop_grace:
                     self._abandon(run)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leasehold.stores.enqueue import EnqueueVerbs
+from leasehold.stores.events import EventVerbs
 from leasehold.stores.inspection import InspectVerbs
 from leasehold.stores.operate import OperateVerbs
 from leasehold.stores.prune import PruneVerbs
@@ -13,6 +14,14 @@ from leasehold.stores.workers import WorkerVerbs
 
 
 class JobStore(
-    EnqueueVerbs, SettleVerbs, RecoverVerbs, OperateVerbs, InspectVerbs, PruneVerbs, WorkerVerbs, VitalVerbs
+    EnqueueVerbs,
+    SettleVerbs,
+    EventVerbs,
+    RecoverVerbs,
+    OperateVerbs,
+    InspectVerbs,
+    PruneVerbs,
+    WorkerVerbs,
+    VitalVerbs,
 ):
     """What is the same on every database. Claim and migrate are each dialect's own."""

@@ -81,15 +81,20 @@ def show(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show everything about a job: facts, arguments, result, error, history."""
+    """Show everything about a job: facts, arguments, result, error, progress, history, log."""
     with open_app(url, schema) as app:
         job = app.operations.get(job_id)
         history = app.operations.history(job_id)
         questions = app.operations.questions(job_id)
+        progress = app.operations.progress(job_id)
+        logs = app.operations.logs(job_id)
     if as_json:
-        render.emit(_all_of(job) | {"history": history, "questions": questions})
+        more = {"history": history, "questions": questions, "progress": progress, "logs": logs}
+        render.emit(_all_of(job) | more)
         return
-    render.fields(_told(job))
+    render.fields(
+        _told(job) | {"progress": None if progress is None else f"{progress}, {render.ago(progress.at)}"}
+    )
     if questions:
         print("\nquestions")
         rows = [(q.key, q.text, q.answer if q.closed_at else "open") for q in questions]
@@ -103,6 +108,10 @@ def show(
                 for h in history
             ],
         )
+
+    for tail in logs[-1:]:
+        print(f"\nlog of attempt {tail.attempt}")
+        print(render.clean(tail).rstrip("\n"))
 
 
 def _all_of(job: Job) -> dict[str, Any]:

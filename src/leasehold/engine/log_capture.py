@@ -1,0 +1,37 @@
+"""Records that a handler makes with the standard `logging` go to its job's log tail as well."""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+
+from leasehold.engine.events import EventWriter
+from leasehold.engine.telling import Telling
+
+current_run: ContextVar[Telling | None] = ContextVar("leasehold_run", default=None)
+"""The run that this code belongs to. New tasks and asyncio.to_thread inherit it; threads of a handler do not."""
+
+
+class LogCapture(logging.Handler):
+    """On the root logger while a worker lives: whatever level that lets through is kept."""
+
+    def __init__(self, events: EventWriter) -> None:
+        super().__init__()
+        self._events = events
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def start(self) -> None:
+        logging.getLogger().addHandler(self)
+
+    def stop(self) -> None:
+        logging.getLogger().removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        run = current_run.get()
+        # Another worker in this process has a handler of its own; our own words are about the job, not from it.
+        if run is None or run._events is not self._events or record.name.startswith("leasehold."):
+            return
+        try:
+            run._log_line(self.format(record))
+        except Exception:
+            self.handleError(record)
