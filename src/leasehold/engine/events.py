@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from leasehold.domain.errors import LeaseLost, StoreError
@@ -41,6 +42,7 @@ class RunStream:
         "_first_at",
         "_log_size",
         "_progress_at",
+        "_sent",
         "_size",
         "closed",
         "events",
@@ -60,6 +62,9 @@ class RunStream:
         self.closed = False
         self._size = 0
         self._log_size = 0
+        """Characters of log that are not on their way to the database yet."""
+        self._sent = 0
+        """The last place that is, or was, on its way."""
         self._first_at = NEVER
         self._progress_at = NEVER
 
@@ -86,11 +91,17 @@ class RunStream:
             self._forget_progress()
         self.notes.append(note)
         self._count(note, 1)
-        while self._log_size > LOG_CAP and kind == LOG:
-            self._cut_log()
+        if kind == LOG:
+            self._log_size += len(text)
+            while self._log_size > LOG_CAP:
+                self._cut_log()
 
     def take(self, upto: int, most: int) -> RunNotes:
         notes = tuple(note for note in self.notes[:most] if note.place <= upto)
+        for note in notes:
+            if note.kind == LOG and note.place > self._sent:
+                self._log_size -= len(note.text)
+        self._sent = max(self._sent, notes[-1].place if notes else 0)
         return RunNotes(self.grant.id, self.grant.token, self.grant.attempt, notes)
 
     def wrote(self, upto: int) -> None:
@@ -109,9 +120,7 @@ class RunStream:
         self.notes = []
 
     def _count(self, note: Note, sign: int) -> None:
-        if note.kind == LOG:
-            self._log_size += sign * len(note.text)
-        elif note.kind != PROGRESS:
+        if note.kind not in (LOG, PROGRESS):
             self.events += sign
             self._size += sign * len(note.data or "")
 
@@ -123,20 +132,20 @@ class RunStream:
                 return
 
     def _cut_log(self) -> None:
-        """The oldest lines go, and the next ones know how much stood before them."""
-        first, *rest = (index for index, note in enumerate(self.notes) if note.kind == LOG)
+        """The oldest lines go, and the next ones know how much stood before them. What is on its way to the database
+        is cut there: cut here too, it would be counted twice."""
+        first, *rest = (
+            index for index, note in enumerate(self.notes) if note.kind == LOG and note.place > self._sent
+        )
         oldest = self.notes[first]
-        if not rest:
-            kept = Note(
-                oldest.place, LOG, None, None, oldest.text[-LOG_CAP:], oldest.cut + len(oldest.text) - LOG_CAP
-            )
-            self.notes[first] = kept
-        else:
-            heir = self.notes[rest[0]]
-            cut = heir.cut + oldest.cut + len(oldest.text)
-            self.notes[rest[0]] = Note(heir.place, LOG, None, None, heir.text, cut)
+        if rest:
+            heir, gone = self.notes[rest[0]], len(oldest.text)
+            self.notes[rest[0]] = replace(heir, cut=heir.cut + oldest.cut + gone)
             del self.notes[first]
-        self._log_size = sum(len(note.text) for note in self.notes if note.kind == LOG)
+        else:
+            gone = len(oldest.text) - LOG_CAP
+            self.notes[first] = replace(oldest, text=oldest.text[gone:], cut=oldest.cut + gone)
+        self._log_size -= gone
 
 
 class Teller(Protocol):

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 LONGEST_VALUE = 2000
 """Characters of arguments and results that `show` prints; --json prints all."""
 
+LONGEST_LOG = 8000
+"""Characters of the log that `show` prints: its end."""
+
 
 def add_to(cli: typer.Typer) -> None:
     cli.command("jobs")(list_jobs)
@@ -111,7 +114,13 @@ def show(
 
     for tail in logs[-1:]:
         print(f"\nlog of attempt {tail.attempt}")
-        print(render.clean(tail).rstrip("\n"))
+        text = render.clean(tail).rstrip("\n")
+        left = len(text) - LONGEST_LOG
+        print(
+            text
+            if left <= 0
+            else f"({left:,} more characters before this; see --json)\n{text[-LONGEST_LOG:]}"
+        )
 
 
 def _all_of(job: Job) -> dict[str, Any]:
