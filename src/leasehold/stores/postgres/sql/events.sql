@@ -1,18 +1,19 @@
 -- name: lock_leases
 -- Whoever no longer holds its lease has nothing to tell. Locked by id, as everywhere; while it is locked nobody else
 -- gives numbers to the job's events.
+WITH v AS MATERIALIZED (SELECT r.id, r.token FROM json_to_recordset(:leases::json) AS r(id uuid, token bigint))
 SELECT j.id, j.lease_token AS token, j.lease_owner AS owner
-FROM json_to_recordset(:leases::json) AS v(id uuid, token bigint)
-JOIN leasehold.job AS j ON j.id = v.id AND j.lease_token = v.token
-ORDER BY j.id FOR UPDATE OF j;
+FROM leasehold.job AS j JOIN v ON j.id = v.id AND j.lease_token = v.token
+WHERE j.id = ANY(ARRAY(SELECT id FROM v)) ORDER BY j.id FOR UPDATE OF j;
 
 -- name: read_streams
 SELECT job_id, last_seq, token, place FROM leasehold.stream WHERE job_id = ANY(:ids::uuid[]);
 
 -- name: find_keys
 -- Those of the keys that are there already, whichever attempt has told them.
-SELECT e.job_id, e.key FROM json_to_recordset(:keys::json) AS v(job_id uuid, key text)
-JOIN leasehold.event AS e ON e.job_id = v.job_id AND e.key = v.key AND e.key IS NOT NULL;
+WITH v AS MATERIALIZED (SELECT r.job_id, r.key FROM json_to_recordset(:keys::json) AS r(job_id uuid, key text))
+SELECT v.job_id, v.key FROM v WHERE EXISTS (
+    SELECT FROM leasehold.event AS e WHERE e.job_id = v.job_id AND e.key = v.key AND e.key IS NOT NULL OFFSET 0);
 
 -- name: drop_progress
 DELETE FROM leasehold.event WHERE kind = 'progress' AND job_id = ANY(:ids::uuid[]);
