@@ -27,6 +27,7 @@ from leasehold import (
     WaitTimedOut,
 )
 from leasehold.engine import events
+from leasehold.engine.runs import WATCH_EVERY
 from tests.backends import Backend
 from tests.engine.test_worker import burst, until
 
@@ -469,7 +470,7 @@ def test_a_watch_ends_when_its_time_is_over(app):
 # -- stall -----------------------------------------------------------------------------------------------------------
 def test_a_silent_run_is_told_once_per_silence(app, caplog):
     told: list[HookEvent] = []
-    speak, end = threading.Event(), threading.Event()
+    speak, end, too_often = threading.Event(), threading.Event(), threading.Event()
 
     @app.on("stalled")
     def fail(event: HookEvent) -> None:
@@ -478,6 +479,8 @@ def test_a_silent_run_is_told_once_per_silence(app, caplog):
     @app.on("stalled")
     def tell(event: HookEvent) -> None:
         told.append(event)
+        if len(told) > 2:
+            too_often.set()
 
     @app.task(stall_after=0.5)
     def work(ctx: SyncContext) -> str:
@@ -492,7 +495,8 @@ def test_a_silent_run_is_told_once_per_silence(app, caplog):
         async with app.worker(keep=None):
             await until(lambda: len(told) == 1)
             speak.set()
-            await until(lambda: len(told) == 2)
+            await until(lambda: len(told) >= 2)
+            assert not await asyncio.to_thread(too_often.wait, 4 * WATCH_EVERY), "the same silence again"
             end.set()
 
     asyncio.run(watch())
