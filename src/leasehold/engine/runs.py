@@ -102,7 +102,7 @@ class Runs:
         if self._settings.capture_logs:
             current_run.set(run.context)
         outcome = run_sync(run)
-        current_run.set(None)
+        current_run.set(None)  # the thread outlives the run and must not keep it
         try:
             self._loop.call_soon_threadsafe(self._ended, run, outcome)
         except RuntimeError:
