@@ -6,6 +6,8 @@ import asyncio
 import itertools
 import logging
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -376,6 +378,30 @@ def test_two_workers_in_one_process_keep_each_line_once(app, info):
 
     asyncio.run(both())
     assert [job.log().text.count("line of") for job in jobs] == [1] * 10
+
+
+QUIET = """
+import asyncio, logging, sys
+from leasehold import Leasehold
+app = Leasehold(sys.argv[1])
+
+@app.task
+def work() -> None:
+    logging.getLogger("shop").warning("careful")
+    logging.getLogger("shop").info("not asked for")
+
+async def both() -> None:
+    async with app.worker(keep=None), app.worker(keep=None):
+        await work.enqueue().aresult(timeout=30)
+
+asyncio.run(both())
+"""
+
+
+def test_warnings_of_a_program_that_sets_up_no_logging_still_reach_stderr_once(tmp_path):
+    command = [sys.executable, "-c", QUIET, f"sqlite:///{tmp_path}/jobs.db"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert told.stderr == "careful\n"
 
 
 def test_a_worker_may_be_told_not_to_keep_logs(app, info):

@@ -198,9 +198,10 @@ class EventWriter:
                 return False
             stream.add(kind, data, key, text)
             self._open[stream] = None
-            hurry = not self._awake or len(stream.notes) == LARGE
-            self._awake = True
-        if hurry and not self._in_trouble:
+            asleep, self._awake = not self._awake, True
+            many = len(stream.notes) == LARGE
+        # After trouble the service knows itself when to try again.
+        if asleep or (many and not self._in_trouble):
             self._service.nudge()
         return True
 

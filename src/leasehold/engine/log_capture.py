@@ -27,6 +27,7 @@ class LogCapture(logging.Handler):
         logging.getLogger().removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
+        self._stand_in(record)
         run = current_run.get()
         # Another worker in this process has a handler of its own; our own words are about the job, not from it.
         if run is None or run._events is not self._events or record.name.startswith("leasehold."):
@@ -35,3 +36,17 @@ class LogCapture(logging.Handler):
             run._log_line(self.format(record))
         except Exception:
             self.handleError(record)
+
+    def _stand_in(self, record: logging.LogRecord) -> None:
+        """Where nobody has set up logging, warnings go to stderr; our being there must not silence them."""
+        others = [handler for handler in logging.getLogger().handlers if not isinstance(handler, LogCapture)]
+        first = next(handler for handler in logging.getLogger().handlers if isinstance(handler, LogCapture))
+        last_resort = logging.lastResort
+        if others or first is not self or last_resort is None or record.levelno < last_resort.level:
+            return
+        logger: logging.Logger | None = logging.getLogger(record.name)
+        while logger is not None and logger.parent is not None:
+            if logger.handlers:
+                return
+            logger = logger.parent
+        last_resort.handle(record)

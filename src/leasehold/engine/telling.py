@@ -43,7 +43,7 @@ class Telling:
         self._tell(PROGRESS, encode(data, "progress"))
 
     def emit(self, kind: str, data: Any = None, key: str | None = None) -> None:
-        """A partial result, for whoever watches the job; stored within a quarter of a second, in order. With `key` it
+        """A partial result, for whoever watches the job; stored within half a second, in order. With `key` it
         is stored once per job, however often it is emitted, also after a crash and a retry."""
         name = _text(kind, "kind", LONGEST_KIND)
         if name in RESERVED:
