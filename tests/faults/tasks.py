@@ -78,11 +78,16 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
 
     # -- work that speaks ----------------------------------------------------------------------------------------
     @app.task(**common)
-    async def tell(ctx: Context, items: int, pause: float) -> str:
-        """Keyed: an attempt that begins anew tells again what was told, and it counts once."""
+    async def tell(ctx: Context, items: int, pause: float, gates: list[int], keyed: bool = True) -> str:
+        """Keyed, an attempt that begins anew tells again what was told, and it counts once. Some items wait at a
+        gate."""
         with log.run(ctx):
             for n in range(items):
-                ctx.emit("item", n, key=f"{n}")
+                if n in gates:
+                    gate(f"reached-{n}").touch()
+                while n in gates and not gate(f"item-{n}").exists():
+                    await asyncio.sleep(LOOK_EVERY)
+                ctx.emit("item", n, key=f"{n}" if keyed else None)
                 ctx.progress(n + 1, items)
                 if n % 10 == 9:
                     await asyncio.sleep(pause)

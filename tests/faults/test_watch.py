@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.faults.conftest import MakePlace
 from tests.faults.harness import ROOT, Fleet, Place, check, wait_for
+from tests.servers import PostgresServer
 
 ITEMS = 4000
 PAUSE = 0.01
 """After every ten items: the job takes four seconds and more."""
 WATCHERS_KILLED_AT = (300, 800, 1300, 2100, 2700)
-"""Once it has printed this many lines."""
+"""Once it has printed this many lines. The job does not get more than AHEAD items further before that is done, so that
+a slow machine kills no watcher that has seen the end."""
+AHEAD = 400
 WORKER_KILLED_AT = 1700
 
 
@@ -81,7 +86,7 @@ def watchers() -> Iterator[list[Watcher]]:
 def test_a_watcher_that_reconnects_misses_no_event_and_sees_none_twice(
     place: Place, fleet: Fleet, watchers: list[Watcher]
 ) -> None:
-    job = place.tasks.tell.enqueue(ITEMS, PAUSE)
+    job = place.tasks.tell.enqueue(ITEMS, PAUSE, [number + AHEAD for number in WATCHERS_KILLED_AT])
     watcher = Watcher(place, job.id)
     watchers.append(watcher)
     first = fleet.start()
@@ -93,6 +98,7 @@ def test_a_watcher_that_reconnects_misses_no_event_and_sees_none_twice(
             fleet.start()
         watcher.wait_for_lines(number)
         watcher.kill()
+        place.open_gate(f"item-{number + AHEAD}")
         watcher.start()
     assert watcher.processes[-1].wait(60) == 0, "the last one saw the end and stopped by itself"
     lines = watcher.lines()
@@ -110,3 +116,28 @@ def test_a_watcher_that_reconnects_misses_no_event_and_sees_none_twice(
     check(place, [job.id], fleet)
     assert fleet.unexpected() == []
     print(f"\n{place.store}: {len(lines)} lines of {len(watcher.processes)} watchers", flush=True)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.xdist_group("database-restart")
+def test_what_is_told_while_the_database_is_away_is_stored_in_order_when_it_is_back(
+    make_place: MakePlace, start_postgres: Callable[..., PostgresServer]
+) -> None:
+    server = start_postgres(fsync=True)
+    place = make_place("postgres", lease=30.0, url=server.create_database("jobs"))
+    with contextlib.closing(Fleet(place)) as fleet:
+        fleet.start()
+        job = place.tasks.tell.enqueue(1500, 0.02, [500, 1000, 1400], False)
+        for mode, here, there in (("immediate", 500, 1000), ("fast", 1000, 1400)):
+            wait_for(place.tasks.gate(f"reached-{here}").exists, f"item {here}")
+            server.stop(mode)
+            place.open_gate(f"item-{here}")
+            wait_for(place.tasks.gate(f"reached-{there}").exists, f"item {there}")
+            server.start()
+        place.open_gate("item-1400")
+        done = place.wait_for_state(job.id, "succeeded")
+        assert done.attempt == 1
+        events = [event for event in place.app.get(job.id).watch(timeout=0) if event.kind == "item"]
+        assert [event.data for event in events] == list(range(1500))
+        check(place, [job.id], fleet)
+        assert fleet.unexpected() == []

@@ -39,11 +39,11 @@ class LogCapture(logging.Handler):
 
     def _stand_in(self, record: logging.LogRecord) -> None:
         """Where nobody has set up logging, warnings go to stderr; our being there must not silence them."""
-        others = [handler for handler in logging.getLogger().handlers if not isinstance(handler, LogCapture)]
-        first = next(handler for handler in logging.getLogger().handlers if isinstance(handler, LogCapture))
-        last_resort = logging.lastResort
-        if others or first is not self or last_resort is None or record.levelno < last_resort.level:
+        root, last_resort = logging.getLogger().handlers, logging.lastResort
+        if last_resort is None or record.levelno < last_resort.level:
             return
+        if root[:1] != [self] or not all(isinstance(handler, LogCapture) for handler in root):
+            return  # somebody else prints it, or another worker's capture does this
         logger: logging.Logger | None = logging.getLogger(record.name)
         while logger is not None and logger.parent is not None:
             if logger.handlers:
