@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -297,6 +298,17 @@ def test_progress_is_written_at_most_twice_a_second_and_the_last_one_counts(app,
     ((writes,),) = backend.query("SELECT last_seq FROM leasehold.stream")
     assert 2 <= writes <= took[0] / events.PROGRESS_EVERY + 2
     assert backend.query("SELECT count(*) FROM leasehold.event") == [(1,)]
+
+
+def test_progress_that_comes_while_the_last_is_being_written_waits_its_turn():
+    stream = events.RunStream(SimpleNamespace(id="j", token=1, attempt=1))
+    stream.add("progress", "1", None, "")
+    on_its_way = stream.take(upto=1, most=500)
+    stream.add("progress", "2", None, "")
+    written_at = time.monotonic()
+    stream.wrote(on_its_way)
+    assert [note.data for note in stream.notes] == ["2"]
+    assert stream.due_at >= written_at + events.PROGRESS_EVERY
 
 
 def test_progress_keeps_its_place_among_the_events(app):

@@ -104,15 +104,17 @@ class RunStream:
         self._sent = max(self._sent, notes[-1].place if notes else 0)
         return RunNotes(self.grant.id, self.grant.token, self.grant.attempt, notes)
 
-    def wrote(self, upto: int) -> None:
-        if any(note.kind == PROGRESS for note in self.notes if note.place <= upto):
-            self._progress_at = time.monotonic()
+    def wrote(self, run: RunNotes) -> None:
+        """The database has these. Progress that was written may have been replaced in the list meanwhile."""
+        now, upto = time.monotonic(), run.notes[-1].place
+        if any(note.kind == PROGRESS for note in run.notes):
+            self._progress_at = now
         for note in self.notes:
             if note.place <= upto:
                 self._count(note, -1)
         self.notes = [note for note in self.notes if note.place > upto]
         self.taken = max(self.taken, upto)
-        self._first_at = time.monotonic()
+        self._first_at = now
 
     def close(self) -> None:
         """What comes now is for nobody: the job has ended, or is another's."""
@@ -262,7 +264,7 @@ class EventWriter:
                 if (run.id, run.token) in fenced:
                     stream.close()
                 else:
-                    stream.wrote(run.notes[-1].place)
+                    stream.wrote(run)
                 if not stream.notes:
                     self._open.pop(stream, None)
             self._changed.notify_all()
@@ -281,7 +283,7 @@ class EventWriter:
         stream, run = pieces[0]
         logger.error("job %s: its %r event is dropped: %s", run.id, run.notes[0].kind, error)
         with self._changed:
-            stream.wrote(run.notes[0].place)
+            stream.wrote(run)
             if not stream.notes:
                 self._open.pop(stream, None)
             self._changed.notify_all()
