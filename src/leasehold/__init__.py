@@ -34,15 +34,18 @@ if _TYPE_CHECKING:
         SchemaOutdated,
         SchemaTooNew,
         StoreError,
+        StreamFull,
         TransactionTooLong,
         UnknownTask,
         Unstorable,
         WaitTimedOut,
     )
+    from leasehold.domain.events import Event, LogTail, Progress
     from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
     from leasehold.domain.states import State
     from leasehold.engine.context import Context, SyncContext
     from leasehold.engine.handle import Job
+    from leasehold.engine.hooks import HookEvent
     from leasehold.engine.registry import Retry
     from leasehold.engine.worker import Health, Worker
 
@@ -72,10 +75,16 @@ _HOMES = {
         "SchemaOutdated",
         "SchemaTooNew",
         "StoreError",
+        "StreamFull",
         "TransactionTooLong",
         "UnknownTask",
         "Unstorable",
         "WaitTimedOut",
+    ),
+    "leasehold.domain.events": (
+        "Event",
+        "LogTail",
+        "Progress",
     ),
     "leasehold.domain.signals": (
         "Fail",
@@ -90,6 +99,7 @@ _HOMES = {
         "SyncContext",
     ),
     "leasehold.engine.handle": ("Job",),
+    "leasehold.engine.hooks": ("HookEvent",),
     "leasehold.engine.registry": ("Retry",),
     "leasehold.engine.worker": (
         "Health",
@@ -118,8 +128,10 @@ __all__ = [
     "DriverMissing",
     "DuplicateJob",
     "DuplicateStep",
+    "Event",
     "Fail",
     "Health",
+    "HookEvent",
     "InvalidArguments",
     "InvalidInput",
     "InvalidTask",
@@ -130,7 +142,9 @@ __all__ = [
     "LeaseLost",
     "Leasehold",
     "LeaseholdError",
+    "LogTail",
     "Pause",
+    "Progress",
     "Refused",
     "Retry",
     "RetryIn",
@@ -140,6 +154,7 @@ __all__ = [
     "State",
     "StopRequested",
     "StoreError",
+    "StreamFull",
     "SyncContext",
     "Task",
     "TransactionTooLong",

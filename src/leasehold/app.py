@@ -21,6 +21,7 @@ from leasehold.domain.states import State
 from leasehold.engine.context import Context, SyncContext
 from leasehold.engine.enqueue import Blueprint, CallSettings
 from leasehold.engine.handle import Job
+from leasehold.engine.hooks import Hook, Hooks, checked_names
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import CallOptions, TaskDefinition, TaskOptions, TaskSettings
 from leasehold.engine.settings import WorkerSettings, split_names
@@ -67,6 +68,7 @@ class Leasehold:
         self._clock = clock
         self._tasks: dict[str, TaskDefinition] = {}
         self._lifespan: Lifespan | None = None
+        self._hooks = Hooks()
         self._store: Store | None = None
         self._opening = threading.Lock()
         self.operations = Operations(lambda: self.store)
@@ -164,6 +166,7 @@ class Leasehold:
             dict(self._tasks),
             settings,
             lifespan=self._lifespan,
+            hooks=self._hooks,
             version=metadata.version("leasehold"),
         )
 
@@ -177,6 +180,17 @@ class Leasehold:
         it again. Handlers find it as `ctx.resources`."""
         self._lifespan = contextlib.asynccontextmanager(function)
         return function
+
+    def on(self, *names: str) -> Callable[[Hook], Hook]:
+        """Register a plain function that the worker calls, in a thread, when something of these names has happened:
+        `@app.on("stalled")`. It gets a `HookEvent`; what it raises is logged and goes no further."""
+        wanted = checked_names(names)
+
+        def register(hook: Hook) -> Hook:
+            self._hooks.add(wanted, hook)
+            return hook
+
+        return register
 
     # -- look and steer --------------------------------------------------------------------------------------------
     def get(self, job_id: str) -> Job[Any]:

@@ -76,6 +76,34 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
                 await asyncio.sleep(LOOK_EVERY)
             return told(ctx)
 
+    # -- work that speaks ----------------------------------------------------------------------------------------
+    @app.task(**common)
+    async def tell(ctx: Context, items: int, pause: float, gates: list[int], keyed: bool = True) -> str:
+        """Keyed, an attempt that begins anew tells again what was told, and it counts once. Some items wait at a
+        gate."""
+        with log.run(ctx):
+            for n in range(items):
+                if n in gates:
+                    gate(f"reached-{n}").touch()
+                while n in gates and not gate(f"item-{n}").exists():
+                    await asyncio.sleep(LOOK_EVERY)
+                ctx.emit("item", n, key=f"{n}" if keyed else None)
+                ctx.progress(n + 1, items)
+                if n % 10 == 9:
+                    await asyncio.sleep(pause)
+            return told(ctx)
+
+    @app.task(**common)
+    async def tell_at_the_gate(ctx: Context, name: str, items: int) -> str:
+        """Without keys: told twice would be stored twice."""
+        with log.run(ctx):
+            while not gate(f"{name}-{ctx.attempt}").exists():
+                await asyncio.sleep(LOOK_EVERY)
+            for n in range(items):
+                ctx.emit("item", n)
+                ctx.log(f"line {n}")
+            return told(ctx)
+
     # -- work that does not obey -------------------------------------------------------------------------------------
     @app.task(**common)
     def ignore_the_stop(ctx: SyncContext, name: str) -> str:
@@ -102,6 +130,8 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
         wait_on_loop,
         wait_in_thread,
         wait_or_pause,
+        tell,
+        tell_at_the_gate,
         ignore_the_stop,
         ignore_the_stop_on_loop,
     )

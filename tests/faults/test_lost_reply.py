@@ -148,3 +148,24 @@ def test_a_step_whose_commit_was_never_answered_is_not_run_again(place: Place, p
         assert job.result(timeout=0) == durable_tasks.expected(3)
         assert sorted(place.query("SELECT step FROM leasehold.effect")) == [(0,), (1,), (2,)]
         assert fleet.unexpected() == []
+
+
+@pytest.mark.timeout(60)
+def test_events_whose_commit_was_never_answered_are_stored_once(place: Place, proxy: Proxy) -> None:
+    with contextlib.closing(Fleet(place)) as fleet:
+        worker = fleet.start(sweep=60.0, keep=None, **through(proxy))
+        job = place.tasks.tell_at_the_gate.enqueue("go", 40)
+        place.wait_for_start(job.id)
+        proxy.drop_reply(DECIDED)
+        place.open_gate("go-1")
+        assert proxy.dropped.wait(20)
+        place.wait_for_state(job.id, "succeeded")
+        stored = place.query("SELECT seq FROM leasehold.event")
+        assert len(stored) == 40, "the first try had arrived"
+        found = [event for event in place.app.get(job.id).watch(timeout=0) if event.kind == "item"]
+        assert [(event.seq, event.data) for event in found] == [(n + 1, n) for n in range(40)]
+        lines = [line.split(" ", 2)[2] for line in place.app.get(job.id).log().text.splitlines()]
+        assert lines == [f"line {n}" for n in range(40)]
+        assert worker.said("trying again") or worker.said("are kept until the database takes them")
+        check(place, [job.id], fleet)
+        assert fleet.unexpected() == []

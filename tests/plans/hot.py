@@ -33,6 +33,7 @@ POSTGRES_INDEXES = {
     "claim_lanes": {"ticket_claim", "job_lane", "job_lane_held", "job_lane_halt"},
     "find_lane_head": {"job_lane", "job_lane_held", "job_lane_halt"},
     "renew": {"job_pkey"},
+    "lock_leases": {"job_pkey"},
     "settle_succeeded": {"job_pkey", "job_lane"},
     "insert_tickets": {"job_lane"},
     "lock_jobs": {"job_pkey"},
@@ -58,6 +59,7 @@ SQLITE_INDEXES = {
     "file_next_tickets": {"job_lane", "rowid"},
     "find_lane_head": {"job_lane", "job_lane_held", "job_lane_halt"},
     "renew": {_ID},
+    "lock_leases": {_ID},
     "settle_succeeded": {_ID},
     "insert_tickets": {"job_lane"},
     "lock_jobs": {_ID},
@@ -167,6 +169,7 @@ def shared_calls(work: Work) -> list[Call]:
     return [
         Call("find_lane_head", {"lane": "lane-7"}),
         renew(work.running),
+        Call("lock_leases", renew(work.running).parameters),
         settle(settled),
         Call("insert_tickets", {"tickets": Records(left)}),
         Call("lock_jobs", {"ids": settled}),

@@ -13,7 +13,8 @@
     │   ├── DuplicateJob             its unique key is held by another job
     │   ├── LeaseLost                the write came from somebody who no longer holds the lease
     │   ├── TransactionTooLong       a handler kept the job's row locked for too long
-    │   └── JobNotSucceeded          its result was asked for, and it ended otherwise
+    │   ├── JobNotSucceeded          its result was asked for, and it ended otherwise
+    │   └── StreamFull               it emits more than the database takes
     ├── WaitTimedOut                 the job did not come to rest in time
     └── StoreError                   the database says no
         ├── DatabaseUnreachable
@@ -143,6 +144,17 @@ class JobNotSucceeded(JobError):
         self.state = state
         self.error = error
         super().__init__(job_id, f"job {job_id} is {state}" + (f": {error}" if error else ""))
+
+
+class StreamFull(JobError):
+    """An async handler has emitted more than the database has taken so far. `waiting` is how many events wait."""
+
+    def __init__(self, job_id: str, waiting: int) -> None:
+        self.waiting = waiting
+        super().__init__(
+            job_id,
+            f"job {job_id} has too many events waiting (up to {waiting:,}); call `await ctx.flush()` now and then",
+        )
 
 
 class WaitTimedOut(LeaseholdError, TimeoutError):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Grant
 from leasehold.domain.signals import StopRequested
+from leasehold.engine.events import EventWriter
+from leasehold.engine.telling import Telling, TellingInThread, TellingOnLoop
 
 if TYPE_CHECKING:
     from leasehold.engine.complete import SyncTransaction, Transaction
@@ -20,7 +22,34 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class RunFacts:
+class StopSignal:
+    """An event whose lock is made only when somebody waits for it: most runs are never told to stop."""
+
+    __slots__ = ("_event", "_set")
+
+    def __init__(self) -> None:
+        self._set = False
+        self._event: threading.Event | None = None
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        # First the flag, then the look for an event; `wait` does it the other way round, so neither misses the other.
+        self._set = True
+        if self._event is not None:
+            self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        event = self._event
+        if event is None:
+            event = self._event = threading.Event()
+        if self._set:
+            event.set()
+        return event.wait(seconds)
+
+
+class RunFacts(Telling):
     """One run of one job. `stop_requested` is set from another thread when the run shall end."""
 
     _steps: Steps | None = None
@@ -28,10 +57,17 @@ class RunFacts:
     _completed = False
     """The handler has settled its job itself; what it does from then on changes nothing."""
 
-    def __init__(self, grant: Grant, resources: Any = None, durable: Durable | None = None) -> None:
+    def __init__(
+        self,
+        grant: Grant,
+        resources: Any = None,
+        durable: Durable | None = None,
+        events: EventWriter | None = None,
+    ) -> None:
         self._grant = grant
         self._durable = durable
-        self._stopped = threading.Event()
+        self._events = events
+        self._stopped = StopSignal()
         self.resources = resources
         """What the app's lifespan has yielded."""
 
@@ -92,8 +128,11 @@ class RunFacts:
             )
         return self._durable
 
+    def _stop_waiting(self) -> None:
+        self.raise_if_stopped()
 
-class Context(RunFacts):
+
+class Context(RunFacts, TellingOnLoop):
     """The context of an async handler."""
 
     @overload
@@ -155,7 +194,7 @@ class Context(RunFacts):
         await self._workshop().call(self._book().load_saved)
 
 
-class SyncContext(RunFacts):
+class SyncContext(RunFacts, TellingInThread):
     """The context of a plain handler, which runs in a thread."""
 
     def step(

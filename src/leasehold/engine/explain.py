@@ -58,7 +58,7 @@ def explain(store: Store, job_id: str) -> list[Hold]:
         case State.WAITING:
             return [_waiting(store, job)]
         case State.RUNNING:
-            return [_running(job, now)]
+            return [_running(store, job, now)]
         case _:
             return [_resting(job, now)]
     holds += _paused(job, store.list_pauses(), now)
@@ -85,7 +85,7 @@ def _resting(job: Job, now: datetime) -> Hold:
     return Hold("resting", f"it {ended}{ago}{why}", "resume it")
 
 
-def _running(job: Job, now: datetime) -> Hold:
+def _running(store: Store, job: Job, now: datetime) -> Hold:
     asked = f"; {job.stop_requested.value} is asked for" if job.stop_requested else ""
     if job.lease_owner is None or job.lease_expires_at is None:
         site = f" at {job.execution_site}" if job.execution_site else ""
@@ -94,6 +94,9 @@ def _running(job: Job, now: datetime) -> Hold:
             f"its worker is gone, its execution{site} may live on{asked}",
             "a worker of that site adopts it",
         )
+    progress = store.progress(job.id)
+    if progress is not None:
+        asked = f"; last progress {_span(now - progress.at)} ago ({_first_line(str(progress))}){asked}"
     left = job.lease_expires_at - now
     since = "" if job.started_at is None else f" since {_span(now - job.started_at)}"
     if left.total_seconds() < 0:

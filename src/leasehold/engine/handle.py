@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from leasehold.domain import job as domain
+from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import JobNotSucceeded, WaitTimedOut
+from leasehold.domain.events import Event, LogTail, Progress
 from leasehold.domain.payload import encode
 from leasehold.domain.states import State
 from leasehold.engine.explain import Explanation
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import TaskDefinition
+from leasehold.engine.watch import Watch
 from leasehold.stores.contract import HistoryEntry
 
 R = TypeVar("R")
@@ -105,6 +108,43 @@ class Job(Generic[R]):
 
     def history(self) -> list[HistoryEntry]:
         return self._operations.history(self.id)
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far it is, as it last told; read anew each time. None: it has told nothing yet."""
+        return self._operations.progress(self.id)
+
+    def log(self, attempt: int | None = None) -> LogTail:
+        """The last lines that an attempt has logged; of the newest attempt that has any, unless one is named."""
+        tails = self._operations.logs(self.id)
+        wanted = [tail for tail in tails if attempt is None or tail.attempt == attempt]
+        return wanted[-1] if wanted else LogTail(attempt or 0, "")
+
+    async def alog(self, attempt: int | None = None) -> LogTail:
+        return await asyncio.to_thread(self.log, attempt)
+
+    # -- watch -----------------------------------------------------------------------------------------------------
+    def watch(self, since: int = 0, timeout: Duration | None = None) -> Iterator[Event]:
+        """What the job tells, in order, and its state as it changes, until it has succeeded, failed, timed out or
+        been cancelled. Go on after an interruption with `watch(since=event.seq)`: nothing is missed and no stored
+        event comes twice. Raises WaitTimedOut when the job has not come to rest within `timeout`."""
+        watch = self._watch(since, timeout)
+        while not watch.over:
+            yield from watch.look()
+            if not watch.over:
+                time.sleep(watch.pause)
+
+    async def awatch(self, since: int = 0, timeout: Duration | None = None) -> AsyncIterator[Event]:
+        watch = self._watch(since, timeout)
+        while not watch.over:
+            for event in await asyncio.to_thread(watch.look):
+                yield event
+            if not watch.over:
+                await asyncio.sleep(watch.pause)
+
+    def _watch(self, since: int, timeout: Duration | None) -> Watch:
+        longest = None if timeout is None else seconds(timeout, "timeout")
+        return Watch(self.id, self._operations.read_stream, since, longest)
 
     def refresh(self) -> Job[R]:
         self._row = self._operations.get(self.id)

@@ -80,7 +80,7 @@ class LeaseKeeper:
                     self._on_flag(run, renewal.stop_requested)
                 elif renewal.stop_requested is None:
                     run.flag = None
-            elif not run.settled and not run.completed and self._held.get(run.grant.id) is run:
+            elif not run.settled and not run.context._completed and self._held.get(run.grant.id) is run:
                 # Not ours any more, and not because we have just settled it ourselves.
                 self._on_lost(run)
 

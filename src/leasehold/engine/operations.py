@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.events import LogTail, Progress, Seen
 from leasehold.domain.ids import checked_id
 from leasehold.domain.job import Job, Question
 from leasehold.domain.payload import check_text
@@ -76,6 +77,15 @@ class Operations:
     def history(self, job_id: str) -> list[HistoryEntry]:
         self._store.get(checked_id(job_id))
         return self._store.history(checked_id(job_id))
+
+    def read_stream(self, job_id: str, since: int, limit: int) -> Seen:
+        return self._store.read_stream(checked_id(job_id), since, limit)
+
+    def progress(self, job_id: str) -> Progress | None:
+        return self._store.progress(checked_id(job_id))
+
+    def logs(self, job_id: str) -> list[LogTail]:
+        return self._store.logs(checked_id(job_id))
 
     def questions(self, job_id: str) -> list[Question]:
         return self._store.questions(checked_id(job_id))

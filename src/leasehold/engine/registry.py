@@ -31,6 +31,7 @@ from leasehold.domain.retry import OnFailure, OnLost, Policy
 from leasehold.engine.context import Context, RunFacts, SyncContext
 
 OnDrain = Literal["release", "pause"]
+OnStall = Literal["report", "pause", "stop"]
 Priority = int | Literal["high", "medium", "low"]
 
 CONTEXT_PARAMETER = "ctx"
@@ -77,6 +78,10 @@ class TaskSettings:
     on_lost: OnLost = "retry"
     count_lost: bool = False
     on_drain: OnDrain = "release"
+    stall_after: Duration | None = None
+    """Told as stalled when nothing is heard of it for this long."""
+    on_stall: OnStall = "report"
+    """And then: nothing more, paused, or stopped as a failure that may be retried."""
     unique: str | None = None
     unique_for: UniqueFor = "live"
     on_duplicate: OnDuplicate = "return"
@@ -92,11 +97,12 @@ class TaskSettings:
             ("on_failure", OnFailure),
             ("on_lost", OnLost),
             ("on_drain", OnDrain),
+            ("on_stall", OnStall),
             ("unique_for", UniqueFor),
             ("on_duplicate", OnDuplicate),
         ):
             _check_choice(name, getattr(self, name), choices)
-        for name in ("timeout", "deadline", "start_by"):
+        for name in ("timeout", "deadline", "start_by", "stall_after"):
             if getattr(self, name) is not None:
                 seconds(getattr(self, name), name, positive=True)
         lease = seconds(self.lease, "lease", positive=True)
@@ -154,6 +160,8 @@ class TaskOptions(TypedDict, total=False):
     on_lost: OnLost
     count_lost: bool
     on_drain: OnDrain
+    stall_after: Duration | None
+    on_stall: OnStall
     unique: str | None
     unique_for: UniqueFor
     on_duplicate: OnDuplicate
@@ -191,6 +199,8 @@ class TaskDefinition:
         )
         self.settings = self.check_settings(settings)
         self._lease_times: dict[float, tuple[float, float]] = {}
+        stall_after = self.settings.stall_after
+        self.stall_after = None if stall_after is None else seconds(stall_after, "stall_after")
 
     @functools.cached_property
     def heartbeat(self) -> float:
@@ -257,7 +267,7 @@ class TaskDefinition:
                 self.name, f"has arguments that are not JSON ({error})", "pass JSON values"
             ) from None
 
-    def call_arguments(self, stored: str, context: RunFacts | None) -> dict[str, Any]:
+    def call_arguments(self, stored: str, context: RunFacts) -> dict[str, Any]:
         """The stored arguments as the function wants them, checked again: it may have changed since."""
         try:
             arguments = self._arguments.validate_json(stored)

@@ -17,7 +17,7 @@ async def run_async(run: Running) -> Outcome | None:
     """Run on the loop. None: the lease is lost, nothing may be written."""
     try:
         arguments = run.definition.call_arguments(run.grant.args, run.context)
-        if run.grant.attempt > 1 and isinstance(run.context, Context):
+        if run.grant.attempt > 1 and isinstance(run.context, Context) and run.definition.context_parameter:
             # `ctx.saved` is an attribute: an async handler must not wait for the database in it.
             await run.context._load_saved()
         return _success(run, await run.definition.function(**arguments))

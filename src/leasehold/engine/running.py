@@ -13,15 +13,14 @@ from leasehold.domain.states import Flag
 from leasehold.engine.context import RunFacts
 from leasehold.engine.registry import TaskDefinition
 
-StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "unrenewed"]
+StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "unrenewed", "stalled"]
 
 
 @dataclass(slots=True, eq=False)
 class Running:
     grant: Grant
     definition: TaskDefinition
-    context: RunFacts | None
-    """None: the handler does not ask for it."""
+    context: RunFacts
     started_at: float
     heartbeat: float = 0.0
     """Seconds between two renewals. A single call may have asked for a shorter lease than its task."""
@@ -39,6 +38,8 @@ class Running:
     settled: bool = False
     """Its ending is decided: it is in the settle queue, or dropped."""
     abandoned: bool = False
+    stall_told: float = 0.0
+    """On the monotonic clock: the last sign of life before the silence that was told."""
 
     def renewed(self, sent_at: float) -> None:
         usable, self.heartbeat = self.definition.lease_times(self.grant.lease_seconds)
@@ -50,13 +51,7 @@ class Running:
         if self.cause is None:
             self.cause = cause
             self.stopped_at = time.monotonic()
-        if self.context is not None:
-            self.context._stopped.set()
-
-    @property
-    def completed(self) -> bool:
-        """The handler has settled its job itself."""
-        return self.context is not None and self.context._completed
+        self.context._stopped.set()
 
     def outcome_when_stopped(self) -> Outcome | None:
         """What a run that was stopped ends as; None: nothing may be written, the lease is another's."""
@@ -67,6 +62,10 @@ class Running:
                 return AttemptTimedOut(f"the attempt took longer than {self._allowed():g} s")
             case "deadline":
                 return DeadlinePassed("the job's deadline has passed")
+            case "stalled":
+                if self.definition.settings.on_stall == "pause":
+                    return Stopped(f"stalled: {self.stall_text}", pause=True)
+                return AttemptTimedOut(f"stalled: {self.stall_text}")
             case "drain":
                 if self.definition.settings.on_drain == "pause":
                     return Stopped("Job was interrupted by user", pause=True)
@@ -75,6 +74,10 @@ class Running:
                 return HandedBack("its lease could not be renewed")
             case _:
                 return Stopped()
+
+    @property
+    def stall_text(self) -> str:
+        return f"no progress, event or log for {self.definition.stall_after or 0.0:g} s"
 
     def _allowed(self) -> float:
         return self.limit_at - self.started_at if self.limit_at is not None else 0.0

@@ -14,12 +14,15 @@ from leasehold.domain.outcome import HandedBack, Outcome, Success
 from leasehold.domain.states import Flag
 from leasehold.engine.context import Context, SyncContext
 from leasehold.engine.durable import Durable
+from leasehold.engine.events import EventWriter
 from leasehold.engine.lease_keeper import LeaseKeeper
+from leasehold.engine.log_capture import current_run
 from leasehold.engine.registry import TaskDefinition
 from leasehold.engine.run import run_async, run_sync
 from leasehold.engine.running import Running, StopCause
 from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.settler import Settler
+from leasehold.engine.stall import StallWatch
 from leasehold.engine.threads import HandlerThreads
 from leasehold.stores.contract import Ending
 
@@ -46,7 +49,9 @@ class Runs:
         self.settler: Settler
         self.keeper: LeaseKeeper
         self.durable: Durable
-        """Set by the worker, which wires them together."""
+        self.events: EventWriter
+        self.stalls: StallWatch
+        """All set by the worker, which wires them together."""
         self.resources: Any = None
         self.clock_offset = 0.0
         """Seconds that the database's clock is ahead of ours: deadlines are its instants."""
@@ -60,9 +65,8 @@ class Runs:
     # -- start -----------------------------------------------------------------------------------------------------
     def start(self, grant: Grant, sent_at: float) -> None:
         definition = self._tasks[grant.kind]
-        context = None
-        if definition.context_parameter is not None:
-            context = (Context if definition.is_async else SyncContext)(grant, self.resources, self.durable)
+        make = Context if definition.is_async else SyncContext
+        context = make(grant, self.resources, self.durable, self.events)
         run = Running(grant, definition, context, time.monotonic())
         run.renewed(sent_at)
         if definition.timeout is not None or grant.deadline_at is not None:
@@ -77,7 +81,7 @@ class Runs:
 
     def hand_back(self, grant: Grant, reason: str) -> None:
         """A lease that came too late to be used."""
-        run = Running(grant, self._tasks[grant.kind], None, time.monotonic(), settled=True)
+        run = Running(grant, self._tasks[grant.kind], Context(grant), time.monotonic(), settled=True)
         run.renewed(time.monotonic())
         self._hold(run)
         self.settler.put(run, Ending(grant.id, grant.token, HandedBack(reason)))
@@ -96,18 +100,23 @@ class Runs:
                 run.limit_at, run.limit_cause = run.started_at + left, "deadline"
 
     async def _run_async(self, run: Running) -> None:
+        if self._settings.capture_logs:
+            current_run.set(run.context)  # of this asyncio task alone
         # A worker that was frozen between the claim and this line may have lost the lease: it must not start now.
         late = time.monotonic() >= run.lease_until
         outcome = HandedBack(TOO_LATE) if late else await run_async(run)
-        if run.context is not None and run.context._steps is not None:
+        if run.context._steps is not None:
             await self.durable.finish_async(run.context._steps)
         self._ended(run, outcome)
 
     def _run_in_thread(self, run: Running) -> None:
+        if self._settings.capture_logs:
+            current_run.set(run.context)
         late = time.monotonic() >= run.lease_until
         outcome = HandedBack(TOO_LATE) if late else run_sync(run)
-        if run.context is not None and run.context._steps is not None:
+        if run.context._steps is not None:
             self.durable.finish(run.context._steps)
+        current_run.set(None)  # the thread outlives the run and must not keep it
         try:
             self._loop.call_soon_threadsafe(self._ended, run, outcome)
         except RuntimeError:
@@ -123,7 +132,7 @@ class Runs:
             self._close_books(run, outcome)
 
     def _close_books(self, run: Running, outcome: Outcome | None) -> None:
-        if run.completed:
+        if run.context._completed:
             if not isinstance(outcome, Success):
                 logger.warning(
                     "job %s has succeeded; what came after ctx.complete is ignored: %s", run.grant.id, outcome
@@ -215,6 +224,8 @@ class Runs:
                     elif now >= run.lease_until:
                         logger.warning("job %s: its lease could not be renewed; stopping it", run.grant.id)
                         self.stop(run, "unrenewed")
+                    elif run.definition.stall_after is not None:
+                        self.stalls.look(run, now)
                 elif now >= run.stopped_at + self._settings.stop_grace:
                     self._abandon(run)
 

@@ -36,6 +36,8 @@ class WorkerSettings:
     listen_url: str | None = None
     burst: bool = False
     """End when there is nothing left to do."""
+    capture_logs: bool = True
+    """What handlers log with `logging` is kept in their jobs' log tails too."""
     owner: str = field(default_factory=new_owner)
 
     def __post_init__(self) -> None:

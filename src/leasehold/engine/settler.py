@@ -14,6 +14,7 @@ from concurrent.futures import Executor
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.outcome import Success
+from leasehold.engine.events import EventWriter
 from leasehold.engine.running import Running
 from leasehold.stores.contract import Ending, Store
 
@@ -29,8 +30,10 @@ class Settler:
         owner: str,
         executor: Executor,
         on_settled: Callable[[Sequence[Running], Sequence[Running]], None],
+        events: EventWriter,
     ) -> None:
         self._store = store
+        self._events = events
         self._owner = owner
         self._executor = executor
         self._on_settled = on_settled
@@ -102,6 +105,9 @@ class Settler:
 
     def _write(self, batch: list[Entry], doubtful: bool) -> tuple[list[Running], list[Running]]:
         """In a thread. With `doubtful` an earlier try may have arrived without our hearing of it."""
+        if streams := [run.context._stream for run, _ in batch if run.context._stream is not None]:
+            # First what the runs have told: who sees a job at rest sees all of it.
+            self._events.finish(streams)
         done = self._arrived(batch) if doubtful else set()
         rest = [ending for _, ending in batch if ending.id not in done]
         settled = self._store.settle(rest)

@@ -110,6 +110,7 @@ class Steps:
     # -- a step ----------------------------------------------------------------------------------------------------
     def begin(self, step: Step) -> None:
         self._refuse_after_completion("step")
+        self._show_life()
         with self._lock:
             if step.name in self._names:
                 raise DuplicateStep(step.name)
@@ -205,6 +206,10 @@ class Steps:
                 raise
             return step.decode(stored[step.name])
 
+    def _show_life(self) -> None:
+        """For `stall_after`: whoever steps on is not stuck."""
+        self._context._told_at = time.monotonic()
+
     # -- what is stored --------------------------------------------------------------------------------------------
     def _find(self, step: Step) -> str | None:
         if self._stored is None:
@@ -223,6 +228,7 @@ class Steps:
 
     def write(self, steps: Mapping[str, str], state: str | None = None) -> None:
         """Store these together with the batch. Returns when they are safe; raises when the run must end."""
+        self._show_life()
         context = self._context
         with self._writing:
             written = {**self.take_batch(), **steps}

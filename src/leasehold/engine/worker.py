@@ -15,8 +15,11 @@ from typing import Any, Self
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.engine.durable import Durable
+from leasehold.engine.events import EventWriter
+from leasehold.engine.hooks import HookCaller, Hooks
 from leasehold.engine.intake import Intake
 from leasehold.engine.lease_keeper import LeaseKeeper
+from leasehold.engine.log_capture import LogCapture
 from leasehold.engine.pruner import Pruner
 from leasehold.engine.reaper import Reaper
 from leasehold.engine.registry import TaskDefinition
@@ -24,6 +27,7 @@ from leasehold.engine.runs import Runs
 from leasehold.engine.service import Service
 from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.settler import Settler
+from leasehold.engine.stall import StallWatch
 from leasehold.stores.contract import Store, WorkerCard
 
 logger = logging.getLogger("leasehold.worker")
@@ -63,6 +67,7 @@ class Worker:
         settings: WorkerSettings,
         *,
         lifespan: Lifespan | None = None,
+        hooks: Hooks | None = None,
         version: str = "",
     ) -> None:
         if not tasks:
@@ -73,6 +78,7 @@ class Worker:
         self._tasks = tasks
         self.settings = settings
         self._lifespan = lifespan
+        self._hooks = hooks or Hooks()
         self._version = version
         self._stack = AsyncExitStack()
         self.gave_up = False
@@ -90,7 +96,13 @@ class Worker:
         self._hurry = asyncio.Event()
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="leasehold-store")
         self.runs = Runs(self._tasks, self.settings, self._freed, self._abandoned)
-        self.runs.settler = Settler(self._store, self.settings.owner, self._executor, self.runs.settled)
+        self.events = self.runs.events = EventWriter(self._store)
+        self._hook_caller = HookCaller(self._hooks)
+        self.runs.stalls = StallWatch(self.events, self._hook_caller, self.runs.stop)
+        self._log_capture = LogCapture(self.events)
+        self.runs.settler = Settler(
+            self._store, self.settings.owner, self._executor, self.runs.settled, self.events
+        )
         self.runs.durable = Durable(
             self._store, self.settings.owner, self._tasks, self.settings.concurrency, self.runs.on_refused
         )
@@ -149,7 +161,16 @@ class Worker:
 
     # -- roles -----------------------------------------------------------------------------------------------------
     def _roles(self) -> list[Any]:
-        roles: list[Any] = [self.keeper, self._reaper, self._presence, self._ear]
+        roles: list[Any] = [
+            self.keeper,
+            self._reaper,
+            self._presence,
+            self._ear,
+            self.events,
+            self._hook_caller,
+        ]
+        if self.settings.capture_logs:
+            roles.append(self._log_capture)
         return [*roles, self._pruner] if self._pruner is not None else roles
 
     async def _intake_until_done(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
+from leasehold.domain.events import LogTail, Progress, RunNotes, Seen
 from leasehold.domain.job import Grant, Job, NewJob, Question, Renewal, Sighting
 from leasehold.domain.outcome import Outcome, Success
 from leasehold.domain.states import State
@@ -286,6 +287,25 @@ class Store(Protocol):
         at a clean end of the block, rolled back by an exception. Raises LeaseLost, and TransactionTooLong when the
         block took more than `seconds`: then it is rolled back, and the row is free at that time whatever the block
         does."""
+        ...
+
+    # -- tell ------------------------------------------------------------------------------------------------------
+    def write_events(self, runs: Sequence[RunNotes]) -> list[tuple[str, int]]:
+        """Store what the holders of these leases tell, in their order: events get the job's next numbers, a key that
+        is there already is passed over, progress replaces the one before, log lines go to the attempt's tail. Notes
+        that were written before, by their `place`, are not written again. The leases (id, token) that are lost come
+        back: nothing of theirs was written."""
+        ...
+
+    def read_stream(self, job_id: str, since: int = 0, limit: int = 500) -> Seen:
+        """The job's state and its events numbered above `since`, of one moment. What was seen is final: no smaller
+        number appears later. Raises JobNotFound."""
+        ...
+
+    def progress(self, job_id: str) -> Progress | None: ...
+
+    def logs(self, job_id: str) -> list[LogTail]:
+        """The log tails, by attempt."""
         ...
 
     # -- recover ---------------------------------------------------------------------------------------------------

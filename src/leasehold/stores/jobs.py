@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leasehold.stores.enqueue import EnqueueVerbs
+from leasehold.stores.events import EventVerbs
 from leasehold.stores.inspection import InspectVerbs
 from leasehold.stores.operate import OperateVerbs
 from leasehold.stores.prune import PruneVerbs
@@ -17,6 +18,7 @@ class JobStore(
     EnqueueVerbs,
     SettleVerbs,
     StepVerbs,
+    EventVerbs,
     RecoverVerbs,
     OperateVerbs,
     InspectVerbs,

@@ -36,6 +36,9 @@ class PruneVerbs(Verbs):
                 session.run("prune_questions", ids=ids)
                 session.run("forget_steps", ids=ids)
                 session.run("forget_checkpoints", ids=ids)
+                session.run("prune_events", ids=ids)
+                session.run("prune_streams", ids=ids)
+                session.run("prune_logs", ids=ids)
             return Pruned(len(ids), seen[-1]["id"] if len(seen) == limit else None)
 
         return self._database.transact(work)

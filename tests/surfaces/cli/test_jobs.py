@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from leasehold import SyncContext
 from leasehold.domain.outcome import Failure
 from leasehold.stores.contract import Ending
 
@@ -82,3 +85,27 @@ def test_why_gives_causes_and_remedies(app, here):
 def test_a_reading_command_makes_no_database(here, tmp_path):
     assert here("jobs", "--url", f"sqlite:///{tmp_path}/typo.db").code == 6
     assert not (tmp_path / "typo.db").exists()
+
+
+def test_show_prints_progress_and_the_log_of_the_last_attempt(app, here):
+    @app.task
+    def tell(ctx: SyncContext) -> None:
+        ctx.progress(3, 10, "page 3")
+        ctx.log("first \x1b[2J line")
+        ctx.log("x" * 9000)
+        ctx.log("last line")
+
+    job = app.enqueue("tell")
+    asyncio.run(app.worker(burst=True, keep=None).run())
+    text = here("show", job.id).out
+    assert "3 of 10: page 3, " in text
+    assert "log of attempt 1" in text
+    assert "last line" in text
+    assert "first" not in text, "the end of a long log is shown"
+    assert "more characters before this; see --json" in text
+    found = here("show", job.id, "--json").json
+    assert (found["progress"]["done"], found["progress"]["note"]) == (3, "page 3")
+    (log,) = found["logs"]
+    assert (log["attempt"], log["cut"]) == (1, 0)
+    assert "first" in log["text"]
+    assert "\x1b" not in here("show", job.id).out

@@ -6,6 +6,22 @@ CREATE TABLE checkpoint (
     saved_at INTEGER NOT NULL
 );
 
+CREATE TABLE event (
+    job_id  TEXT NOT NULL,
+    seq     INTEGER NOT NULL,
+    kind    TEXT NOT NULL,
+    data    TEXT,
+    key     TEXT,
+    attempt INTEGER NOT NULL,
+    at      INTEGER NOT NULL,
+    PRIMARY KEY (job_id, seq),
+    CONSTRAINT event_data_is_json CHECK (data IS NULL OR json_valid(data))
+) WITHOUT ROWID;
+
+CREATE UNIQUE INDEX event_key ON event (job_id, key) WHERE key IS NOT NULL;
+
+CREATE UNIQUE INDEX event_progress ON event (job_id) WHERE kind = 'progress';
+
 CREATE TABLE gate (
     id       INTEGER PRIMARY KEY,
     queue    TEXT NOT NULL,
@@ -131,6 +147,14 @@ CREATE TABLE job_group (
     version INTEGER NOT NULL DEFAULT 1
 ) WITHOUT ROWID;
 
+CREATE TABLE log_tail (
+    job_id  TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    text    TEXT NOT NULL,
+    cut     INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (job_id, attempt)
+);
+
 CREATE TABLE pause (
     scope     TEXT NOT NULL CHECK (scope IN ('queue', 'kind')),
     name      TEXT NOT NULL,
@@ -160,6 +184,13 @@ CREATE TABLE step (
     saved_at INTEGER NOT NULL,
     PRIMARY KEY (job_id, name)
 );
+
+CREATE TABLE stream (
+    job_id   TEXT PRIMARY KEY,
+    last_seq INTEGER NOT NULL,
+    token    INTEGER NOT NULL,
+    place    INTEGER NOT NULL
+) WITHOUT ROWID;
 
 CREATE TABLE tag (
     name   TEXT NOT NULL,

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 LONGEST_VALUE = 2000
 """Characters of arguments and results that `show` prints; --json prints all."""
 
+LONGEST_LOG = 8000
+"""Characters of the log that `show` prints: its end."""
+
 
 def add_to(cli: typer.Typer) -> None:
     cli.command("jobs")(list_jobs)
@@ -81,15 +84,20 @@ def show(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show everything about a job: facts, arguments, result, error, history."""
+    """Show everything about a job: facts, arguments, result, error, progress, history, log."""
     with open_app(url, schema) as app:
         job = app.operations.get(job_id)
         history = app.operations.history(job_id)
         questions = app.operations.questions(job_id)
+        progress = app.operations.progress(job_id)
+        logs = app.operations.logs(job_id)
     if as_json:
-        render.emit(_all_of(job) | {"history": history, "questions": questions})
+        more = {"history": history, "questions": questions, "progress": progress, "logs": logs}
+        render.emit(_all_of(job) | more)
         return
-    render.fields(_told(job))
+    render.fields(
+        _told(job) | {"progress": None if progress is None else f"{progress}, {render.ago(progress.at)}"}
+    )
     if questions:
         print("\nquestions")
         rows = [(q.key, q.text, q.answer if q.closed_at else "open") for q in questions]
@@ -102,6 +110,16 @@ def show(
                 (h.at, h.event, h.from_state, h.to_state, h.attempt, h.actor, render.cut(h.detail, 80))
                 for h in history
             ],
+        )
+
+    for tail in logs[-1:]:
+        print(f"\nlog of attempt {tail.attempt}")
+        text = render.clean(tail).rstrip("\n")
+        left = len(text) - LONGEST_LOG
+        print(
+            text
+            if left <= 0
+            else f"({left:,} more characters before this; see --json)\n{text[-LONGEST_LOG:]}"
         )
 
 

@@ -26,3 +26,12 @@ DELETE FROM leasehold.tag WHERE job_id = ANY(:ids::uuid[]);
 
 -- name: prune_questions
 DELETE FROM leasehold.question WHERE job_id = ANY(:ids::uuid[]);
+
+-- name: prune_events
+DELETE FROM leasehold.event WHERE job_id = ANY(:ids::uuid[]);
+
+-- name: prune_streams
+DELETE FROM leasehold.stream WHERE job_id = ANY(:ids::uuid[]);
+
+-- name: prune_logs
+DELETE FROM leasehold.log_tail WHERE job_id = ANY(:ids::uuid[]);

@@ -24,3 +24,12 @@ DELETE FROM tag WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: prune_questions
 DELETE FROM question WHERE job_id IN (SELECT value FROM json_each(:ids));
+
+-- name: prune_events
+DELETE FROM event WHERE job_id IN (SELECT value FROM json_each(:ids));
+
+-- name: prune_streams
+DELETE FROM stream WHERE job_id IN (SELECT value FROM json_each(:ids));
+
+-- name: prune_logs
+DELETE FROM log_tail WHERE job_id IN (SELECT value FROM json_each(:ids));

@@ -1,0 +1,172 @@
+"""Events: what runs tell while they run, fenced by their leases, numbered without gaps, written once.
+
+The numbers are given while the job's row is locked, so a reader that has seen number n never finds a smaller one
+later. A row of `stream` remembers how far a job's numbers have come and which note of which lease was written last: a
+batch that is sent again after a lost reply leaves no second trace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from leasehold.domain.errors import JobNotFound
+from leasehold.domain.events import (
+    LOG,
+    LOG_CAP,
+    PROGRESS,
+    STALLED,
+    Event,
+    LogTail,
+    Note,
+    Progress,
+    RunNotes,
+    Seen,
+)
+from leasehold.domain.states import State
+from leasehold.stores.database import Records, Row, Session
+from leasehold.stores.verbs import Verbs
+
+
+class EventVerbs(Verbs):
+    def write_events(self, runs: Sequence[RunNotes]) -> list[tuple[str, int]]:
+        # Token 0 stands on rows that nobody ever held.
+        asked = sorted((run for run in runs if run.token > 0), key=lambda run: run.id)
+        leases = Records([{"id": run.id, "token": run.token} for run in asked])
+
+        def work(session: Session) -> set[tuple[str, int]]:
+            owners = {
+                (row["id"], row["token"]): row["owner"] for row in session.rows("lock_leases", leases=leases)
+            }
+            held = [run for run in asked if (run.id, run.token) in owners]
+            if held:
+                _write(session, held, owners)
+            return set(owners)
+
+        accepted = self._database.transact(work) if asked else set()
+        return [(run.id, run.token) for run in runs if (run.id, run.token) not in accepted]
+
+    def read_stream(self, job_id: str, since: int = 0, limit: int = 500) -> Seen:
+        rows = self._database.read(
+            lambda session: session.rows("read_stream", id=job_id, since=since, limit=limit)
+        )
+        if not rows:
+            raise JobNotFound(job_id)
+        events = [_event(row) for row in rows if row["seq"] is not None]
+        return Seen(State(rows[0]["state"]), rows[0]["attempt"], events)
+
+    def progress(self, job_id: str) -> Progress | None:
+        rows = self._database.read(lambda session: session.rows("read_progress", id=job_id))
+        if not rows:
+            return None
+        data: dict[str, Any] = json.loads(rows[0]["data"])
+        return Progress(data["done"], data["total"], data["note"], rows[0]["at"])
+
+    def logs(self, job_id: str) -> list[LogTail]:
+        rows = self._database.read(lambda session: session.rows("read_logs", id=job_id))
+        return [LogTail(**row) for row in rows]
+
+
+@dataclass(slots=True)
+class _Lines:
+    """All that goes into the tables with one transaction."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    logs: list[dict[str, Any]] = field(default_factory=list)
+    streams: list[dict[str, Any]] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    progressed: list[str] = field(default_factory=list)
+
+
+def _write(session: Session, runs: Sequence[RunNotes], owners: dict[tuple[str, int], str | None]) -> None:
+    # Its own statement, after the lock: one that waited for the lock would still see what was there before.
+    marks = {row["job_id"]: row for row in session.rows("read_streams", ids=[run.id for run in runs])}
+    fresh = {run.id: _unwritten(run, marks.get(run.id)) for run in runs}
+    keys = [
+        {"job_id": run.id, "key": note.key} for run in runs for note in fresh[run.id] if note.key is not None
+    ]
+    taken = (
+        {(row["job_id"], row["key"]) for row in session.rows("find_keys", keys=Records(keys))}
+        if keys
+        else set()
+    )
+    lines = _Lines()
+    for run in runs:
+        if fresh[run.id]:
+            mark = marks.get(run.id)
+            _add(
+                lines,
+                run,
+                fresh[run.id],
+                0 if mark is None else mark["last_seq"],
+                taken,
+                owners[run.id, run.token],
+            )
+    if lines.progressed:
+        session.run("drop_progress", ids=lines.progressed)
+    if lines.events:
+        session.run("insert_events", events=Records(lines.events))
+    if lines.logs:
+        session.run("append_logs", logs=Records(lines.logs), cap=LOG_CAP)
+    if lines.history:
+        session.run("insert_history", entries=Records(lines.history))
+    if lines.streams:
+        session.run("write_streams", streams=Records(lines.streams))
+
+
+def _unwritten(run: RunNotes, mark: Row | None) -> list[Note]:
+    """An earlier try may have arrived without its sender hearing of it."""
+    written = mark["place"] if mark is not None and mark["token"] == run.token else 0
+    return [note for note in run.notes if note.place > written]
+
+
+def _add(
+    lines: _Lines,
+    run: RunNotes,
+    notes: Sequence[Note],
+    last_seq: int,
+    taken: set[tuple[str, str]],
+    owner: str | None,
+) -> None:
+    newest = max((note.place for note in notes if note.kind == PROGRESS), default=None)
+    if newest is not None:
+        lines.progressed.append(run.id)
+    seq = last_seq
+    for note in notes:
+        superseded = note.kind == PROGRESS and note.place != newest
+        if note.kind == LOG or superseded or (note.key is not None and (run.id, note.key) in taken):
+            continue
+        if note.key is not None:
+            taken.add((run.id, note.key))
+        seq += 1
+        event = {"seq": seq, "kind": note.kind, "data": note.data, "key": note.key}
+        lines.events.append({"job_id": run.id, "attempt": run.attempt, **event})
+        if note.kind == STALLED:
+            lines.history.append(_history(run, note, owner))
+    logged = [note for note in notes if note.kind == LOG]
+    if logged:
+        text, cut = "".join(note.text for note in logged), sum(note.cut for note in logged)
+        lines.logs.append({"job_id": run.id, "attempt": run.attempt, "text": text, "cut": cut})
+    place = max(note.place for note in notes)
+    lines.streams.append({"job_id": run.id, "last_seq": seq, "token": run.token, "place": place})
+
+
+def _history(run: RunNotes, note: Note, owner: str | None) -> dict[str, Any]:
+    running = State.RUNNING.value
+    return {
+        "job_id": run.id,
+        "event": STALLED,
+        "from_state": running,
+        "to_state": running,
+        "token": run.token,
+        "attempt": run.attempt,
+        "actor": owner,
+        "detail": note.text,
+    }
+
+
+def _event(row: Row) -> Event:
+    data = None if row["data"] is None else json.loads(row["data"])
+    return Event(row["seq"], row["kind"], data, row["key"], row["told_in"], row["at"])

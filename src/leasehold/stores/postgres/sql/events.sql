@@ -1,0 +1,53 @@
+-- name: lock_leases
+-- Whoever no longer holds its lease has nothing to tell. Locked by id, as everywhere; while it is locked nobody else
+-- gives numbers to the job's events.
+WITH v AS MATERIALIZED (SELECT r.id, r.token FROM json_to_recordset(:leases::json) AS r(id uuid, token bigint))
+SELECT j.id, j.lease_token AS token, j.lease_owner AS owner
+FROM leasehold.job AS j JOIN v ON j.id = v.id AND j.lease_token = v.token
+WHERE j.id = ANY(ARRAY(SELECT id FROM v)) ORDER BY j.id FOR UPDATE OF j;
+
+-- name: read_streams
+SELECT job_id, last_seq, token, place FROM leasehold.stream WHERE job_id = ANY(:ids::uuid[]);
+
+-- name: find_keys
+-- Those of the keys that are there already, whichever attempt has told them.
+WITH v AS MATERIALIZED (SELECT r.job_id, r.key FROM json_to_recordset(:keys::json) AS r(job_id uuid, key text))
+SELECT v.job_id, v.key FROM v WHERE EXISTS (
+    SELECT FROM leasehold.event AS e WHERE e.job_id = v.job_id AND e.key = v.key AND e.key IS NOT NULL OFFSET 0);
+
+-- name: drop_progress
+DELETE FROM leasehold.event WHERE kind = 'progress' AND job_id = ANY(:ids::uuid[]);
+
+-- name: insert_events
+INSERT INTO leasehold.event (job_id, seq, kind, data, key, attempt, at)
+SELECT r.job_id, r.seq, r.kind, r.data::json, r.key, r.attempt, :now
+FROM json_to_recordset(:events::json) AS r(job_id uuid, seq bigint, kind text, data text, key text, attempt integer);
+
+-- name: append_logs
+-- The end is kept: the last lines tell what happened.
+INSERT INTO leasehold.log_tail AS l (job_id, attempt, text, cut)
+SELECT r.job_id, r.attempt, right(r.text, :cap::integer), r.cut + greatest(length(r.text) - :cap::integer, 0)
+FROM json_to_recordset(:logs::json) AS r(job_id uuid, attempt integer, text text, cut bigint)
+ON CONFLICT (job_id, attempt) DO UPDATE SET
+    cut = l.cut + excluded.cut + greatest(length(l.text) + length(excluded.text) - :cap::integer, 0),
+    text = right(l.text || excluded.text, :cap::integer);
+
+-- name: write_streams
+INSERT INTO leasehold.stream (job_id, last_seq, token, place)
+SELECT r.job_id, r.last_seq, r.token, r.place
+FROM json_to_recordset(:streams::json) AS r(job_id uuid, last_seq bigint, token bigint, place bigint)
+ON CONFLICT (job_id) DO UPDATE SET last_seq = excluded.last_seq, token = excluded.token, place = excluded.place;
+
+-- name: read_stream
+-- State and events in one look: a job that is seen at rest has no event that this does not show, or that a look behind
+-- the last one shown would not find. The limit stands inside: a join of two tables would be sorted as a whole.
+SELECT j.state, j.attempt, e.seq, e.kind, e.data, e.key, e.attempt AS told_in, e.at
+FROM leasehold.job AS j LEFT JOIN LATERAL (
+    SELECT * FROM leasehold.event AS v WHERE v.job_id = j.id AND v.seq > :since ORDER BY v.seq LIMIT :limit) AS e ON true
+WHERE j.id = :id ORDER BY e.seq;
+
+-- name: read_progress
+SELECT e.data, e.at FROM leasehold.event AS e WHERE e.job_id = :id AND e.kind = 'progress';
+
+-- name: read_logs
+SELECT attempt, text, cut FROM leasehold.log_tail WHERE job_id = :id ORDER BY attempt;
