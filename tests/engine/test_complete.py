@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from leasehold import Context, InvalidInput, Leasehold, Retry, State, SyncContext, TransactionTooLong
-from leasehold.engine import complete, steps
+from leasehold.engine import steps
 from tests.backends import Backend
 from tests.engine.test_worker import burst, until
 
@@ -163,8 +163,7 @@ def test_a_result_that_cannot_be_stored_is_refused_before_the_block_runs(app, ef
 
 @pytest.mark.parametrize("colour", ["async", "plain"])
 def test_a_block_that_takes_too_long_is_undone_with_a_clear_error(app, effects, colour, monkeypatch):
-    for module in (complete, steps):
-        monkeypatch.setattr(module, "TRANSACTION_SECONDS", 0.3)
+    monkeypatch.setattr(steps, "TRANSACTION_SECONDS", 0.3)
     late = threading.Event()
 
     if colour == "async":

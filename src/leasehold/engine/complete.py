@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput, LeaseLost
 from leasehold.domain.outcome import Success
 from leasehold.domain.signals import StopRequested
-from leasehold.engine.steps import TRANSACTION_SECONDS
 
 if TYPE_CHECKING:
     from leasehold.engine.context import Context, RunFacts
@@ -62,7 +61,8 @@ def complete(context: RunFacts, durable: Durable, result: Any) -> Iterator[SyncT
     steps = context._book()
     batch = steps.take_batch()
     try:
-        with durable.store.transaction(context.job_id, context.lease_token, TRANSACTION_SECONDS) as tx:
+        with ExitStack() as stack:
+            tx = steps.open_transaction(stack)
             yield SyncTransaction(tx.connection)
             tx.save_steps(batch)
             tx.succeed(outcome)

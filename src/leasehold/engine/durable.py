@@ -18,7 +18,7 @@ from leasehold.domain.signals import StopRequested
 from leasehold.engine.complete import SyncTransaction, Transaction, complete, complete_async
 from leasehold.engine.registry import Retry, TaskDefinition
 from leasehold.engine.service import Service
-from leasehold.engine.steps import Durability, Step, Steps
+from leasehold.engine.steps import NEVER, Durability, Step, Steps
 from leasehold.engine.threads import HandlerThreads
 from leasehold.stores.contract import Store
 
@@ -156,17 +156,16 @@ class Durable:
                 self._flusher.start()
         self._flusher.nudge()
 
-    def forget(self, steps: Steps) -> None:
-        with self._lock:
-            self._batching.discard(steps)
-
     def _flush_due(self) -> float:
         with self._lock:
             batching = list(self._batching)
         for steps in batching:
             if steps.due_at <= time.monotonic():
                 steps.flush_late()
-        due = min((steps.due_at for steps in batching), default=float("inf"))
+        with self._lock:
+            # Due times are set before `expect` is called, so none that is needed is dropped here.
+            self._batching = {steps for steps in self._batching if steps.due_at != NEVER}
+            due = min((steps.due_at for steps in self._batching), default=NEVER)
         return min(IDLE, max(0.01, due - time.monotonic()))
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from leasehold.domain.errors import DatabaseUnreachable, DuplicateStep, InvalidInput, LeaseLost
@@ -20,6 +21,7 @@ from leasehold.domain.retry import Policy, backoff_delay
 from leasehold.domain.signals import Signal, StopRequested
 from leasehold.engine.registry import Retry, TaskSettings, checked_name
 from leasehold.engine.results import Codec
+from leasehold.stores.contract import Transaction
 
 if TYPE_CHECKING:
     from leasehold.engine.context import RunFacts
@@ -185,9 +187,8 @@ class Steps:
     def _run_in_transaction(self, step: Step, tries: int) -> Any:
         context = self._context
         try:
-            with self._durable.store.transaction(
-                context.job_id, context.lease_token, TRANSACTION_SECONDS
-            ) as tx:
+            with ExitStack() as stack:
+                tx = self.open_transaction(stack)
                 # A commit whose answer was lost may have arrived: the row's lock waits for it.
                 found = tx.load_steps().get(step.name) if tries else None
                 if found is not None:
@@ -199,8 +200,6 @@ class Steps:
         except LeaseLost:
             self._lost()
         except DatabaseUnreachable:
-            if tries:
-                raise
             stored = self.patiently(lambda: self._durable.store.load_steps(context.job_id))
             if step.name not in stored:
                 raise
@@ -209,6 +208,14 @@ class Steps:
     def _show_life(self) -> None:
         """For `stall_after`: whoever steps on is not stuck."""
         self._context._told_at = time.monotonic()
+
+    def open_transaction(self, stack: ExitStack) -> Transaction:
+        """Patiently: nothing has been done in it yet."""
+        job_id, token = self._context.job_id, self._context.lease_token
+        store = self._durable.store
+        return self.patiently(
+            lambda: stack.enter_context(store.transaction(job_id, token, TRANSACTION_SECONDS))
+        )
 
     # -- what is stored --------------------------------------------------------------------------------------------
     def _find(self, step: Step) -> str | None:
@@ -272,14 +279,17 @@ class Steps:
     def take_batch(self) -> dict[str, str]:
         with self._lock:
             batch, self._batch, self._batch_bytes, self.due_at = self._batch, {}, 0, NEVER
-        if batch:
-            self._durable.forget(self)
         return batch
 
     def put_back(self, batch: Mapping[str, str]) -> None:
+        """It could not be written; the clockwork shall try again."""
+        if not batch:
+            return
         with self._lock:
             self._batch = {**batch, **self._batch}
             self._batch_bytes = sum(map(len, self._batch.values()))
+            self.due_at = time.monotonic() + BATCH_SECONDS
+        self._durable.expect(self)
 
     def flush_late(self) -> None:
         """By the clockwork: its run has had no reason to write for a while."""
@@ -292,8 +302,6 @@ class Steps:
                 held = self._durable.store.save_steps(context.job_id, context.lease_token, batch)
             except BaseException:
                 self.put_back(batch)
-                self.due_at = time.monotonic() + BATCH_SECONDS
-                self._durable.expect(self)
                 raise
         if not held and not context._completed:
             self._durable.lost(context)
