@@ -14,7 +14,18 @@ from leasehold.stores.contract import Store
 from leasehold.stores.database import Clock
 from leasehold.stores.open import open_store
 
-TABLES = ("job", "ticket", "pause", "job_group", "tag", "question", "history", "worker")
+TABLES = (
+    "job",
+    "ticket",
+    "pause",
+    "job_group",
+    "tag",
+    "question",
+    "history",
+    "worker",
+    "dependency",
+    "follow_up",
+)
 """What a test leaves behind. `gate` stays: stores remember which gates they have made."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from leasehold.stores.enqueue import EnqueueVerbs
 from leasehold.stores.inspection import InspectVerbs
 from leasehold.stores.operate import OperateVerbs
 from leasehold.stores.prune import PruneVerbs
@@ -12,7 +11,5 @@ from leasehold.stores.vitals import VitalVerbs
 from leasehold.stores.workers import WorkerVerbs
 
 
-class JobStore(
-    EnqueueVerbs, SettleVerbs, RecoverVerbs, OperateVerbs, InspectVerbs, PruneVerbs, WorkerVerbs, VitalVerbs
-):
+class JobStore(SettleVerbs, RecoverVerbs, OperateVerbs, InspectVerbs, PruneVerbs, WorkerVerbs, VitalVerbs):
     """What is the same on every database. Claim and migrate are each dialect's own."""

@@ -34,6 +34,8 @@ class PruneVerbs(Verbs):
                 session.run("prune_history", ids=ids)
                 session.run("prune_tags", ids=ids)
                 session.run("prune_questions", ids=ids)
+                session.run("prune_dependencies", ids=ids)
+                session.run("prune_follow_ups", ids=ids)
             return Pruned(len(ids), seen[-1]["id"] if len(seen) == limit else None)
 
         return self._database.transact(work)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from leasehold.domain.job import Grant, Renewal
+from leasehold.domain.job import Grant, NewJob, Renewal
 from leasehold.domain.outcome import Asked, Failure, Outcome, Success
 from leasehold.domain.payload import check_text
 from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import Flag, State
 from leasehold.stores.contract import Ending, Settled
 from leasehold.stores.database import Records, Session
-from leasehold.stores.verbs import Verbs, batches, lock, write
+from leasehold.stores.enqueue import EnqueueVerbs
+from leasehold.stores.follow_ups import file_follow_ups
+from leasehold.stores.verbs import batches, lock, write_moves
 
 
-class SettleVerbs(Verbs):
+class SettleVerbs(EnqueueVerbs):
+    """Settling a success may enqueue: its follow-ups are stored with it."""
+
     def renew(self, leases: Mapping[str, int]) -> list[Renewal]:
         if not leases:
             return []
@@ -34,19 +38,26 @@ class SettleVerbs(Verbs):
         latest = {job_id: ending for job_id, ending in latest.items() if job_id not in never_held}
         screened = {job_id: _screened(ending) for job_id, ending in latest.items()}
         unstorable = {job_id for job_id, ending in latest.items() if screened[job_id] is not ending}
-        plain = sorted((e for e in screened.values() if isinstance(e.outcome, Success)), key=lambda e: e.id)
+        good = sorted((e for e in screened.values() if isinstance(e.outcome, Success)), key=lambda e: e.id)
+        plain = [e for e in good if not _follow_ups(e)]
         other = sorted(
             (e for e in screened.values() if not isinstance(e.outcome, Success)), key=lambda e: e.id
         )
         done: set[str] = set()
         for batch in batches(plain):
             done |= self._settle_succeeded(batch, unstorable)
+        # What the statement left out is fenced, or awaited by others: the row tells which, under its lock.
+        careful = [e for e in good if e.id not in done]
+        self._make_gates([job for ending in careful for job in _follow_ups(ending)])
+        for batch in batches(careful):
+            done |= self._settle_carefully(batch, unstorable)
         for batch in batches(other):
             done |= self._settle_decided(batch)
         return Settled(
             accepted=sorted(done),
             fenced=sorted((screened.keys() - done) | never_held),
             unstorable=sorted(unstorable & done),
+            freed=any(ending.id in done for ending in careful),
         )
 
     def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
@@ -84,9 +95,17 @@ class SettleVerbs(Verbs):
     def _settle_succeeded(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:
         """One statement for all. When the database refuses a value, halve until the culprit stands alone: it ends
         failed, the others go through."""
-        records = Records([_success_record(ending) for ending in endings])
+        return self._bisected(endings, unstorable, self._write_plain)
+
+    def _settle_carefully(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:
+        """As above, for successes that others wait for, or that have follow-ups."""
+        return self._bisected(endings, unstorable, self._settle_decided)
+
+    def _bisected(
+        self, endings: Sequence[Ending], unstorable: set[str], write: Callable[[Sequence[Ending]], set[str]]
+    ) -> set[str]:
         try:
-            return self._write_succeeded(records)
+            return write(endings)
         except Exception as error:
             if not self._database.refuses_data(error):
                 raise
@@ -94,8 +113,11 @@ class SettleVerbs(Verbs):
                 unstorable.add(endings[0].id)
                 return self._settle_decided([_unstorable(endings[0], str(error))])
         middle = len(endings) // 2
-        first = self._settle_succeeded(endings[:middle], unstorable)
-        return first | self._settle_succeeded(endings[middle:], unstorable)
+        first = self._bisected(endings[:middle], unstorable, write)
+        return first | self._bisected(endings[middle:], unstorable, write)
+
+    def _write_plain(self, endings: Sequence[Ending]) -> set[str]:
+        return self._write_succeeded(Records([_success_record(ending) for ending in endings]))
 
     def _write_succeeded(self, records: Records) -> set[str]:
         """The statement itself files the lanes' tickets and moves the groups' versions on."""
@@ -105,6 +127,7 @@ class SettleVerbs(Verbs):
     def _settle_decided(self, endings: Sequence[Ending]) -> set[str]:
         """The flag may have come a moment ago, so the decision is taken under the row's lock."""
         wanted: dict[str, tuple[int, Outcome]] = {e.id: (e.token, e.outcome) for e in endings}
+        asked = {e.id: _follow_ups(e) for e in endings}
 
         def work(session: Session) -> set[str]:
             jobs, now = lock(session, wanted)
@@ -114,7 +137,8 @@ class SettleVerbs(Verbs):
                 if job.lease_token == token and job.state is State.RUNNING and now is not None:
                     moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
             if now is not None:
-                write(session, moves, now)
+                groups = write_moves(session, moves, now)
+                file_follow_ups(session, [(m.job, new) for m in moves for new in asked[m.job.id]], groups)
             return {move.job.id for move in moves}
 
         return self._database.transact(work)
@@ -140,6 +164,10 @@ def _screened(ending: Ending) -> Ending:
 def _unstorable(ending: Ending, problem: str) -> Ending:
     what = "question" if isinstance(ending.outcome, Asked) else "result"
     return Ending(ending.id, ending.token, Failure(f"unstorable {what}: {problem}", final=True))
+
+
+def _follow_ups(ending: Ending) -> tuple[NewJob, ...]:
+    return ending.outcome.follow_ups if isinstance(ending.outcome, Success) else ()
 
 
 def _success_record(ending: Ending) -> dict[str, Any]:
