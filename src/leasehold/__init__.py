@@ -19,6 +19,7 @@ if _TYPE_CHECKING:
     from leasehold.domain.errors import (
         DatabaseTooOld,
         DatabaseUnreachable,
+        DependencyCycle,
         DriverMissing,
         DuplicateJob,
         InvalidArguments,
@@ -39,7 +40,10 @@ if _TYPE_CHECKING:
     )
     from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
     from leasehold.domain.states import State
+    from leasehold.engine.bound import Bound
     from leasehold.engine.context import Context, SyncContext
+    from leasehold.engine.flows import Chain, Dag
+    from leasehold.engine.follow_ups import FollowUp
     from leasehold.engine.handle import Job
     from leasehold.engine.registry import Retry
     from leasehold.engine.worker import Health, Worker
@@ -55,6 +59,7 @@ _HOMES = {
     "leasehold.domain.errors": (
         "DatabaseTooOld",
         "DatabaseUnreachable",
+        "DependencyCycle",
         "DriverMissing",
         "DuplicateJob",
         "InvalidArguments",
@@ -81,10 +86,16 @@ _HOMES = {
         "StopRequested",
     ),
     "leasehold.domain.states": ("State",),
+    "leasehold.engine.bound": ("Bound",),
     "leasehold.engine.context": (
         "Context",
         "SyncContext",
     ),
+    "leasehold.engine.flows": (
+        "Chain",
+        "Dag",
+    ),
+    "leasehold.engine.follow_ups": ("FollowUp",),
     "leasehold.engine.handle": ("Job",),
     "leasehold.engine.registry": ("Retry",),
     "leasehold.engine.worker": (
@@ -108,12 +119,17 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Bound",
+    "Chain",
     "Context",
+    "Dag",
     "DatabaseTooOld",
     "DatabaseUnreachable",
+    "DependencyCycle",
     "DriverMissing",
     "DuplicateJob",
     "Fail",
+    "FollowUp",
     "Health",
     "InvalidArguments",
     "InvalidInput",

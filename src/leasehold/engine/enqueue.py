@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.ids import make_id
-from leasehold.domain.job import NewJob
+from leasehold.domain.ids import checked_id, make_id
+from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.domain.payload import encode
 from leasehold.engine.registry import (
     TaskDefinition,
@@ -27,6 +27,16 @@ def new_id() -> str:
     return make_id(time.time_ns() // 1_000_000, os.urandom(10))
 
 
+class HasId(Protocol):
+    """A job, or a follow-up that will be one."""
+
+    @property
+    def id(self) -> str: ...
+
+
+After = str | HasId
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSettings:
     """What only a single call may say, beside the task's own settings."""
@@ -36,6 +46,14 @@ class CallSettings:
     hold: bool = False
     group: str | None = None
     trace: str | None = None
+    after: Iterable[After] = ()
+    """Jobs, or their ids, that must end before this one may run."""
+    on_failure: OnParentFailure = "cancel"
+    """What it does when one of them ends without success. (`halt` and `skip` are the task's own `on_failure`.)"""
+    now: bool = False
+    """As a follow-up: stored at once, not with the success."""
+    key: str | None = None
+    """Names such a follow-up, so that a second run of its parent meets it."""
 
 
 def make_job(
@@ -68,7 +86,16 @@ def make_job(
         deadline=None if settings.deadline is None else seconds(settings.deadline, "deadline", positive=True),
         start_by=None if settings.start_by is None else seconds(settings.start_by, "start_by", positive=True),
         trace=call.trace,
+        after=checked_parents(call.after) if call.after else (),
+        on_parent_failure=call.on_failure,
     )
+
+
+def checked_parents(after: Iterable[After]) -> tuple[str, ...]:
+    """Ids in their one spelling, each once."""
+    if isinstance(after, str) or not isinstance(after, Iterable):
+        raise InvalidInput("after", f"{after!r} is one job", "give a list: after=[job]")
+    return tuple(dict.fromkeys(checked_id(getattr(one, "id", one), "after") for one in after))
 
 
 def _filled(

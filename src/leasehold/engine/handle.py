@@ -16,7 +16,7 @@ from leasehold.domain.states import State
 from leasehold.engine.explain import Explanation
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import TaskDefinition
-from leasehold.stores.contract import HistoryEntry
+from leasehold.stores.contract import HistoryEntry, Relative
 
 R = TypeVar("R")
 FindTask = Callable[[str], TaskDefinition | None]
@@ -105,6 +105,10 @@ class Job(Generic[R]):
 
     def history(self) -> list[HistoryEntry]:
         return self._operations.history(self.id)
+
+    def relatives(self) -> list[Relative]:
+        """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
+        return self._operations.relatives(self.id)
 
     def refresh(self) -> Job[R]:
         self._row = self._operations.get(self.id)

@@ -17,7 +17,7 @@ async def run_async(run: Running) -> Outcome | None:
     try:
         arguments = run.definition.call_arguments(run.grant.args, run.context)
         value = await run.definition.function(**arguments)
-        return Success(run.definition.encode_result(value))
+        return Success(run.definition.encode_result(value), None, run.context._unstored())
     except asyncio.CancelledError:
         if run.cause is None:
             return Failure("CancelledError: the handler cancelled itself")
@@ -31,7 +31,7 @@ def run_sync(run: Running) -> Outcome | None:
     try:
         arguments = run.definition.call_arguments(run.grant.args, run.context)
         value = run.definition.function(**arguments)
-        return Success(run.definition.encode_result(value))
+        return Success(run.definition.encode_result(value), None, run.context._unstored())
     except BaseException as error:
         return _raised(run, error)
 

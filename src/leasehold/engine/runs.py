@@ -20,7 +20,7 @@ from leasehold.engine.running import Running, StopCause
 from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.settler import Settler
 from leasehold.engine.threads import HandlerThreads
-from leasehold.stores.contract import Ending
+from leasehold.stores.contract import Ending, Store
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -43,6 +43,8 @@ class Runs:
         self.keeper: LeaseKeeper
         """Both set by the worker, which wires them together."""
         self.resources: Any = None
+        self.store: Store | None = None
+        """What handlers read from; set by the worker."""
         self.clock_offset = 0.0
         """Seconds that the database's clock is ahead of ours: deadlines are its instants."""
         self.held: dict[str, Running] = {}
@@ -56,7 +58,7 @@ class Runs:
     def start(self, grant: Grant, sent_at: float) -> None:
         definition = self._tasks[grant.kind]
         make = Context if definition.is_async else SyncContext
-        run = Running(grant, definition, make(grant, self.resources), lease_until=0.0)
+        run = Running(grant, definition, make(grant, self.resources, self.store), lease_until=0.0)
         run.renewed(sent_at)
         self._limit(run)
         self._hold(run)

@@ -89,6 +89,7 @@ class Worker:
         self._hurry = asyncio.Event()
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="leasehold-store")
         self.runs = Runs(self._tasks, self.settings, self._freed)
+        self.runs.store = self._store
         self.runs.settler = Settler(self._store, self.settings.owner, self._executor, self.runs.settled)
         self._wakeups = await asyncio.to_thread(self._store.wakeups, self.settings.listen_url)
         self._intake = Intake(

@@ -86,10 +86,15 @@ def show(
         job = app.operations.get(job_id)
         history = app.operations.history(job_id)
         questions = app.operations.questions(job_id)
+        relatives = app.operations.relatives(job_id)
     if as_json:
-        render.emit(_all_of(job) | {"history": history, "questions": questions})
+        render.emit(_all_of(job) | {"history": history, "questions": questions, "relatives": relatives})
         return
     render.fields(_told(job))
+    if relatives:
+        print("\nrelatives")
+        named = [(r.relation.replace("_", " "), r.id, r.kind, r.state) for r in relatives]
+        render.table(("relation", "id", "task", "state"), named)
     if questions:
         print("\nquestions")
         rows = [(q.key, q.text, q.answer if q.closed_at else "open") for q in questions]
