@@ -24,21 +24,23 @@ _ROOT_CAUSE = re.compile(r"job [0-9a-f-]{36} \(.+\) ended [a-z_]+")
 
 @dataclass(frozen=True, slots=True)
 class EndedParent:
-    """A parent that has ended, and what its child said about that."""
+    """A parent that has ended: what its children have to know of it."""
 
-    job: Job
-    on_failure: OnParentFailure
+    id: str
+    kind: str
+    state: State
+    reason: str | None
 
-    @property
-    def met(self) -> bool:
-        return self.job.state is State.SUCCEEDED or self.on_failure == "run"
+    def meets(self, on_failure: OnParentFailure) -> bool:
+        return self.state is State.SUCCEEDED or on_failure == "run"
 
 
-def judge(child: Job, parents: Sequence[EndedParent], now: datetime) -> Move | None:
-    """What becomes of a child some of whose parents have just ended. None: it has ended itself, nothing changes."""
+def judge(child: Job, parents: Sequence[tuple[EndedParent, OnParentFailure]], now: datetime) -> Move | None:
+    """What becomes of a child some of whose parents have just ended, each with what the child said about that. None:
+    it has ended itself, nothing changes."""
     if child.state in FINAL:
         return None
-    failed = next((parent.job for parent in parents if not parent.met), None)
+    failed = next((parent for parent, on_failure in parents if not parent.meets(on_failure)), None)
     if failed is not None:
         return operate.cancel(child, now=now, reason=explained(failed))
     left = replace(child, unmet=max(0, child.unmet - len(parents)))
@@ -49,7 +51,7 @@ def judge(child: Job, parents: Sequence[EndedParent], now: datetime) -> Move | N
     return Move(child, replace(left, state=State.QUEUED, available_at=due, lane_at=place), None)
 
 
-def explained(parent: Job) -> str:
+def explained(parent: EndedParent) -> str:
     """Why its children cannot run. A parent that was itself cancelled for such a cause hands it on, so that every
     descendant names the job that went wrong and not its neighbour."""
     if parent.state is State.CANCELLED and parent.reason and _ROOT_CAUSE.fullmatch(parent.reason):

@@ -11,15 +11,20 @@ from datetime import datetime
 
 from leasehold.domain.dependencies import ENDED, EndedParent, judge
 from leasehold.domain.errors import InvalidInput, JobNotFound
-from leasehold.domain.job import Job, NewJob
+from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.domain.moves import Move
+from leasehold.domain.states import State
 from leasehold.stores.database import Records, Session
 from leasehold.stores.rows import job_from_row
 
 
 def moves_of_children(session: Session, moves: Sequence[Move], now: datetime) -> list[Move]:
     """What the endings among these moves mean for those who wait for them."""
-    ended = [move.job for move in moves if move.job.awaited and _ends(move)]
+    ended = [
+        EndedParent(move.job.id, move.job.kind, move.job.state, move.job.reason)
+        for move in moves
+        if move.job.awaited and _ends(move)
+    ]
     return _judge_children(session, ended, now) if ended else []
 
 
@@ -32,9 +37,8 @@ def wait_for_parents(
     if not parents_of:
         return [], None
     wanted = {parent for parents in parents_of.values() for parent in parents}
-    rows = session.rows("lock_jobs", ids=sorted(wanted))
-    found = {row["id"]: job_from_row(row) for row in rows}
-    for parent in sorted(wanted - found.keys()):
+    rows = session.rows("lock_parents", ids=sorted(wanted))
+    for parent in sorted(wanted - {row["id"] for row in rows}):
         raise JobNotFound(parent)
     session.run("mark_awaited", ids=sorted(wanted))
     how = {job.id: job for job in made}
@@ -55,7 +59,8 @@ def wait_for_parents(
     ]
     session.run("hold_for_parents", children=Records(children))
     now: datetime = rows[0]["now"]
-    ended = [job for job in found.values() if job.state in ENDED]
+    parents = [EndedParent(row["id"], row["kind"], State(row["state"]), row["reason"]) for row in rows]
+    ended = [parent for parent in parents if parent.state in ENDED]
     return _judge_children(session, ended, now) if ended else [], now
 
 
@@ -72,20 +77,19 @@ def check_order(jobs: Sequence[NewJob]) -> None:
                 )
 
 
-def _judge_children(session: Session, ended: Sequence[Job], now: datetime) -> list[Move]:
-    parents = {job.id: job for job in ended}
-    waiting: dict[str, list[EndedParent]] = {}
+def _judge_children(session: Session, ended: Sequence[EndedParent], now: datetime) -> list[Move]:
+    parents = {parent.id: parent for parent in ended}
+    waiting: dict[str, list[tuple[EndedParent, OnParentFailure]]] = {}
     for row in session.rows("find_dependents", ids=sorted(parents)):
-        parent = EndedParent(parents[row["parent_id"]], row["on_failure"])
-        waiting.setdefault(row["child_id"], []).append(parent)
+        waiting.setdefault(row["child_id"], []).append((parents[row["parent_id"]], row["on_failure"]))
     if not waiting:
         return []
     children = [job_from_row(row) for row in session.rows("lock_jobs", ids=sorted(waiting))]
     met = [
-        {"child_id": child.id, "parent_id": parent.job.id}
+        {"child_id": child.id, "parent_id": parent.id}
         for child in children
-        for parent in waiting[child.id]
-        if parent.met
+        for parent, on_failure in waiting[child.id]
+        if parent.meets(on_failure)
     ]
     if met:
         session.run("meet_dependencies", met=Records(met))

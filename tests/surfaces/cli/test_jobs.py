@@ -82,3 +82,16 @@ def test_why_gives_causes_and_remedies(app, here):
 def test_a_reading_command_makes_no_database(here, tmp_path):
     assert here("jobs", "--url", f"sqlite:///{tmp_path}/typo.db").code == 6
     assert not (tmp_path / "typo.db").exists()
+
+
+def test_show_lists_relatives_and_why_names_those_it_waits_for(app, here):
+    parent = app.enqueue("work", {"n": 1})
+    child = app.enqueue("work", {"n": 2}, after=[parent])
+    listed = here("show", child.id).out.partition("relatives\n")[2].splitlines()
+    assert listed[1].split() == ["waits", "for", parent.id, "work", "queued"]
+    (above,) = here("show", child.id, "--json").json["relatives"]
+    assert (above["relation"], above["id"], above["state"]) == ("waits_for", parent.id, "queued")
+    (below,) = here("show", parent.id, "--json").json["relatives"]
+    assert (below["relation"], below["id"], below["met"]) == ("awaited_by", child.id, False)
+    causes = {hold["cause"]: hold for hold in here("why", child.id, "--json").json}
+    assert f"it waits for job {parent.id} (work, queued)" in causes["parent"]["detail"]

@@ -1,3 +1,7 @@
+-- name: lock_parents
+-- In id order, and without their payloads: a fan-in may have thousands.
+SELECT j.id, j.kind, j.state, j.reason, :now AS now FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.id FOR UPDATE;
+
 -- name: mark_awaited
 -- Under the parents' locks: whoever ends one of them from now on judges its children too.
 UPDATE leasehold.job SET awaited = true WHERE id = ANY(:ids::uuid[]) AND NOT awaited;

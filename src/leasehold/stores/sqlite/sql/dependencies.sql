@@ -1,3 +1,7 @@
+-- name: lock_parents
+-- In id order, and without their payloads: a fan-in may have thousands.
+SELECT j.id, j.kind, j.state, j.reason, :now AS now FROM job AS j WHERE j.id IN (SELECT value FROM json_each(:ids)) ORDER BY j.id;
+
 -- name: mark_awaited
 -- Under the parents' locks: whoever ends one of them from now on judges its children too.
 UPDATE job SET awaited = 1 WHERE id IN (SELECT value FROM json_each(:ids)) AND awaited = 0;
