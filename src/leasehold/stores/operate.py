@@ -19,8 +19,6 @@ from leasehold.stores.verbs import Verbs, lock, write
 
 Decide = Callable[[Job, datetime], Move]
 
-_MOST = 1_000_000
-
 
 class OperateVerbs(Verbs):
     def cancel(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
@@ -65,7 +63,7 @@ class OperateVerbs(Verbs):
             job, now = _locked(session, job_id)
             if not allowed(job.state, Event.RETRY):
                 raise Refused(job_id, "retry", job.state.value, "only a job at rest can be run anew")
-            enqueue_in(session, [_again(job, new_id, session.rows("list_relatives", id=job_id, limit=_MOST))])
+            enqueue_in(session, [_again(job, new_id, session.rows("list_parents", id=job_id))])
             write(session, [Move(job, job, "retried", actor, new_id)], now)
             return _locked(session, new_id)[0]
 
@@ -149,9 +147,8 @@ def _check_key(session: Session, move: Move) -> None:
             raise DuplicateJob(holder["id"], move.job.kind, key)
 
 
-def _again(job: Job, new_id: str, relatives: Sequence[Row]) -> NewJob:
+def _again(job: Job, new_id: str, parents: Sequence[Row]) -> NewJob:
     """It waits for the same jobs, as far as they are still there: it may want their results."""
-    parents = [row for row in relatives if row["relation"] == "waits_for"]
     return NewJob(
         id=new_id,
         kind=job.kind,
@@ -169,7 +166,7 @@ def _again(job: Job, new_id: str, relatives: Sequence[Row]) -> NewJob:
         deadline=None if job.deadline_at is None else (job.deadline_at - job.created_at).total_seconds(),
         retry_of=job.id,
         trace=job.trace,
-        after=tuple(row["id"] for row in parents),
+        after=tuple(row["parent_id"] for row in parents),
         on_parent_failure=parents[0]["on_failure"] if parents else "cancel",
     )
 

@@ -33,6 +33,11 @@ WHERE d.child_id = v.child_id AND d.parent_id = v.parent_id;
 SELECT d.parent_id AS id, p.kind, p.result FROM leasehold.dependency AS d JOIN leasehold.job AS p ON p.id = d.parent_id
 WHERE d.child_id = :id AND p.state = 'succeeded' ORDER BY d.position;
 
+-- name: list_parents
+-- Those that are still there, in the order of `after=`.
+SELECT d.parent_id, d.on_failure FROM leasehold.dependency AS d JOIN leasehold.job AS p ON p.id = d.parent_id
+WHERE d.child_id = :id ORDER BY d.position;
+
 -- name: list_relatives
 -- What a job waits for (the unmet ones first), who waits for it, whose follow-up it is, and which follow-ups it has.
 SELECT r.relation, j.id, j.kind, j.state, r.on_failure, r.met FROM (

@@ -31,6 +31,11 @@ WHERE child_id = json_extract(v.value, '$.child_id') AND parent_id = json_extrac
 SELECT d.parent_id AS id, p.kind, p.result FROM dependency AS d CROSS JOIN job AS p ON p.id = d.parent_id
 WHERE d.child_id = :id AND p.state = 'succeeded' ORDER BY d.position;
 
+-- name: list_parents
+-- Those that are still there, in the order of `after=`.
+SELECT d.parent_id, d.on_failure FROM dependency AS d CROSS JOIN job AS p ON p.id = d.parent_id
+WHERE d.child_id = :id ORDER BY d.position;
+
 -- name: list_relatives
 -- What a job waits for (the unmet ones first), who waits for it, whose follow-up it is, and which follow-ups it has.
 SELECT r.relation, j.id, j.kind, j.state, r.on_failure, r.met FROM (
