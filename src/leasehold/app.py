@@ -20,7 +20,7 @@ from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.domain.states import State
 from leasehold.engine.bound import Bound
 from leasehold.engine.context import Context, SyncContext
-from leasehold.engine.enqueue import CallSettings, make_job
+from leasehold.engine.enqueue import CallSettings, checked_parents, make_job
 from leasehold.engine.flows import Chain, Dag
 from leasehold.engine.follow_ups import Bindable
 from leasehold.engine.handle import Job
@@ -364,6 +364,8 @@ class Task(Generic[F, P, C, R]):
         of_task = _OF_TASK - {"on_failure"} if settings.get("on_failure") in _OF_PARENTS else _OF_TASK
         call = {name: value for name, value in settings.items() if name not in of_task}
         own = {name: value for name, value in settings.items() if name in of_task}
+        if "after" in call:
+            call["after"] = checked_parents(settings["after"])
         changed = self._definition.check_settings(self._settings.changed(own)) if own else self._settings
         return Task(self._app, self._definition, changed, _merged(self._call, call))
 

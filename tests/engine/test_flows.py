@@ -272,6 +272,16 @@ def test_an_after_that_is_no_list_of_jobs_is_refused(app: Leasehold, after: obje
         work.using(after=after).enqueue()
 
 
+def test_what_is_given_to_using_serves_every_call_that_follows(app: Leasehold):
+    @app.task
+    def work(n: int = 0) -> None: ...
+
+    parents = [work.using(hold=True).enqueue() for _ in range(2)]
+    waiting = work.using(after=(job for job in parents))
+    children = [*waiting.enqueue_many([{"n": 1}, {"n": 2}]), waiting.using(priority="high").enqueue()]
+    assert [job.row.unmet for job in children] == [2, 2, 2]
+
+
 def test_an_unknown_parent_is_refused_by_its_id(app: Leasehold):
     @app.task
     def work() -> None: ...

@@ -46,8 +46,8 @@ class CallSettings:
     hold: bool = False
     group: str | None = None
     trace: str | None = None
-    after: Iterable[After] = ()
-    """Jobs, or their ids, that must end before this one may run."""
+    after: tuple[str, ...] = ()
+    """Ids of jobs that must end before this one may run."""
     on_failure: OnParentFailure = "cancel"
     """What it does when one of them ends without success. (`halt` and `skip` are the task's own `on_failure`.)"""
     now: bool = False
@@ -86,7 +86,7 @@ def make_job(
         deadline=None if settings.deadline is None else seconds(settings.deadline, "deadline", positive=True),
         start_by=None if settings.start_by is None else seconds(settings.start_by, "start_by", positive=True),
         trace=call.trace,
-        after=checked_parents(call.after) if call.after else (),
+        after=call.after,
         on_parent_failure=call.on_failure,
     )
 

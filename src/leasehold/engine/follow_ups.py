@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
+from collections import Counter
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
@@ -38,7 +39,7 @@ class FollowUp:
         self.now = call.now
         self._found: str | None = None
         if self.now:
-            name = call.key if call.key is not None else str(earlier.count_of(bound.name))
+            name = f"number {earlier.number(bound.name)}" if call.key is None else f"key {call.key}"
             self._job = bound.new_job(id=derived_id(parent_id, bound.name, name), follow_up_of=parent_id)
         else:
             if call.key is not None:
@@ -83,9 +84,14 @@ class FollowUp:
 class FollowUps(list[FollowUp]):
     """Of one run, in the order in which they were asked for."""
 
-    def count_of(self, name: str) -> int:
-        """How many of this task were asked for at once."""
-        return sum(1 for one in self if one.now and one.kind == name)
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers: Counter[str] = Counter()
+
+    def number(self, task: str) -> int:
+        """The next number of those of this task that have no name of their own."""
+        self._numbers[task] += 1
+        return self._numbers[task]
 
     def unstored(self) -> tuple[NewJob, ...]:
         """What goes with the success: also what should have been awaited and was not."""

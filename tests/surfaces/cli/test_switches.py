@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from leasehold.stores.contract import WorkerCard
+from leasehold.stores.statements import read_migrations
 
 
 def row(answer, queue: str) -> dict:
@@ -51,11 +52,14 @@ def test_prune_deletes_what_is_at_rest_and_says_how_many(app, here):
 
 
 def test_db_upgrade_makes_the_schema_and_says_what_it_applied(here, postgres_url, postgres_schema, tmp_path):
+    every = list(read_migrations("leasehold.stores.sqlite"))
     for store in (
         ["--url", f"sqlite:///{tmp_path}/new.db"],
         ["--url", postgres_url, "--schema", postgres_schema],
     ):
-        assert here("db", "upgrade", *store, "--json").json["applied"] == [1]
+        assert here("db", "upgrade", *store, "--json").json["applied"] == list(
+            read_migrations("leasehold.stores.sqlite")
+        )
         assert here("db", "upgrade", *store, "--json").json["applied"] == []
         assert here("db", "verify", *store, "--json").json["missing"] == []
 
