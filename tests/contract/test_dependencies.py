@@ -425,6 +425,18 @@ def test_relatives_tell_both_sides(store: Store):
     )
 
 
+def test_a_child_that_was_forgotten_is_found(store: Store, backend: Backend):
+    """As a worker would leave it that knows nothing of dependencies."""
+    parent, other = run(store), run(store)
+    child = put(store, after=(parent.id, other.id))
+    put(store, after=(parent.id,), hold=True)
+    ended = "UPDATE leasehold.job SET state = 'cancelled', lease_owner = NULL, lease_expires_at = NULL WHERE id = ?"
+    backend.query(ended, parent.id)
+    assert store.stuck_children() == [], "one can still end"
+    backend.query(ended, other.id)
+    assert store.stuck_children() == [child.id]
+
+
 def test_a_child_enqueued_while_its_parent_ends_is_never_forgotten(backend: Backend):
     """Settle and enqueue meet at the parent's row, from two connections, many times: whoever comes second sees the
     first."""

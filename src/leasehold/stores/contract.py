@@ -453,6 +453,10 @@ class Store(Protocol):
         """Lanes that nothing blocks, whose head is due, and that no ticket speaks for. There must be none."""
         ...
 
+    def stuck_children(self, limit: int = 20) -> list[str]:
+        """Jobs that wait for others, none of whom can still end. There must be none."""
+        ...
+
     def long_expired(self, age: float, limit: int = 20) -> list[str]:
         """Jobs whose lease ran out longer ago than `age` seconds, and that nobody has taken over."""
         ...

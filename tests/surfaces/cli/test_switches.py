@@ -57,9 +57,7 @@ def test_db_upgrade_makes_the_schema_and_says_what_it_applied(here, postgres_url
         ["--url", f"sqlite:///{tmp_path}/new.db"],
         ["--url", postgres_url, "--schema", postgres_schema],
     ):
-        assert here("db", "upgrade", *store, "--json").json["applied"] == list(
-            read_migrations("leasehold.stores.sqlite")
-        )
+        assert here("db", "upgrade", *store, "--json").json["applied"] == every
         assert here("db", "upgrade", *store, "--json").json["applied"] == []
         assert here("db", "verify", *store, "--json").json["missing"] == []
 
