@@ -200,9 +200,10 @@ def test_a_follow_up_now_with_a_held_key_says_so_to_the_handler(app: Leasehold):
             seen.append(error.job_id)
 
     holder = verify.using(hold=True).enqueue()
-    parent.enqueue()
+    made = parent.enqueue()
     burst(app)
     assert seen == [holder.id]
+    assert made.history() == [], "the handler was told; it is not tried again with the success"
 
 
 # -- dependencies ------------------------------------------------------------------------------------------------------

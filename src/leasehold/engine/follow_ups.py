@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.ids import make_id
 from leasehold.domain.job import NewJob
+from leasehold.domain.payload import check_text
 
 if TYPE_CHECKING:
     from leasehold.engine.bound import Bound
@@ -37,9 +38,13 @@ class FollowUp:
     def __init__(self, parent_id: str, bound: Bound[Any], earlier: FollowUps) -> None:
         call = bound.call
         self.now = call.now
+        self._tried = False
         self._found: str | None = None
         if self.now:
-            name = f"number {earlier.number(bound.name)}" if call.key is None else f"key {call.key}"
+            if call.key is None:
+                name = f"number {earlier.number(bound.name)}"
+            else:
+                name = f"key {check_text(call.key, 'key')}"
             self._job = bound.new_job(id=derived_id(parent_id, bound.name, name), follow_up_of=parent_id)
         else:
             if call.key is not None:
@@ -66,16 +71,9 @@ class FollowUp:
     def kind(self) -> str:
         return self._job.kind
 
-    @property
-    def stored(self) -> bool:
-        return self._found is not None
-
-    @property
-    def job(self) -> NewJob:
-        """What will be stored."""
-        return self._job
-
     def store(self) -> Job[Any]:
+        """At once. A refusal is the handler's to deal with: it is not tried again with the success."""
+        self._tried = True
         found = self._bound.store(self._job)
         self._found = found.id
         return found
@@ -95,7 +93,7 @@ class FollowUps(list[FollowUp]):
 
     def unstored(self) -> tuple[NewJob, ...]:
         """What goes with the success: also what should have been awaited and was not."""
-        return tuple(one.job for one in self if not one.stored)
+        return tuple(one._job for one in self if not one._tried)
 
 
 def derived_id(parent_id: str, kind: str, name: str) -> str:
