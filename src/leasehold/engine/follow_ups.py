@@ -41,10 +41,8 @@ class FollowUp:
         self._tried = False
         self._found: str | None = None
         if self.now:
-            if call.key is None:
-                name = f"number {earlier.number(bound.name)}"
-            else:
-                name = f"key {check_text(call.key, 'key')}"
+            named = None if call.key is None else check_text(call.key, "key")
+            name = f"number {earlier.number(bound.name)}" if named is None else f"key {named}"
             self._job = bound.new_job(id=derived_id(parent_id, bound.name, name), follow_up_of=parent_id)
         else:
             if call.key is not None:
