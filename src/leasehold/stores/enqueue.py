@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any
 
 from leasehold.domain import operate
@@ -61,7 +62,8 @@ def enqueue_in(
     """Enqueue inside an open transaction. Holders that give way do so first, so that the new jobs are stored in the
     order given; groups are told last, once each, together with those that the caller wants told."""
     answers: dict[str, Enqueued] = {}
-    wanted = list(jobs)
+    # Those that wait for others go in as held, until they are tied to them.
+    wanted = [replace(job, hold=True) if job.after else job for job in jobs]
     made_for: set[str] = set()
     told = _replace_holders(session, wanted) | tell
     for _ in range(_TRIES):
@@ -189,7 +191,7 @@ def _record(job: NewJob) -> dict[str, Any]:
         "queue": job.queue,
         "gate": gate_id(job.queue, job.kind),
         "priority": job.priority,
-        "hold": job.hold or bool(job.after),
+        "hold": job.hold,
         "args": job.args,
         "policy": job.policy.dump(),
         "at": job.at,
