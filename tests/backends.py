@@ -28,6 +28,8 @@ TABLES = (
     "log_tail",
     "step",
     "checkpoint",
+    "dependency",
+    "follow_up",
 )
 """What a test leaves behind. `gate` stays: stores remember which gates they have made."""
 

@@ -19,6 +19,7 @@ if _TYPE_CHECKING:
     from leasehold.domain.errors import (
         DatabaseTooOld,
         DatabaseUnreachable,
+        DependencyCycle,
         DriverMissing,
         DuplicateJob,
         DuplicateStep,
@@ -43,7 +44,10 @@ if _TYPE_CHECKING:
     from leasehold.domain.events import Event, LogTail, Progress
     from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
     from leasehold.domain.states import State
+    from leasehold.engine.bound import Bound
     from leasehold.engine.context import Context, SyncContext
+    from leasehold.engine.flows import Chain, Dag
+    from leasehold.engine.follow_ups import FollowUp
     from leasehold.engine.handle import Job
     from leasehold.engine.hooks import HookEvent
     from leasehold.engine.registry import Retry
@@ -60,6 +64,7 @@ _HOMES = {
     "leasehold.domain.errors": (
         "DatabaseTooOld",
         "DatabaseUnreachable",
+        "DependencyCycle",
         "DriverMissing",
         "DuplicateJob",
         "DuplicateStep",
@@ -94,10 +99,16 @@ _HOMES = {
         "StopRequested",
     ),
     "leasehold.domain.states": ("State",),
+    "leasehold.engine.bound": ("Bound",),
     "leasehold.engine.context": (
         "Context",
         "SyncContext",
     ),
+    "leasehold.engine.flows": (
+        "Chain",
+        "Dag",
+    ),
+    "leasehold.engine.follow_ups": ("FollowUp",),
     "leasehold.engine.handle": ("Job",),
     "leasehold.engine.hooks": ("HookEvent",),
     "leasehold.engine.registry": ("Retry",),
@@ -122,14 +133,19 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Bound",
+    "Chain",
     "Context",
+    "Dag",
     "DatabaseTooOld",
     "DatabaseUnreachable",
+    "DependencyCycle",
     "DriverMissing",
     "DuplicateJob",
     "DuplicateStep",
     "Event",
     "Fail",
+    "FollowUp",
     "Health",
     "HookEvent",
     "InvalidArguments",

@@ -12,14 +12,17 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from dataclasses import fields
 from datetime import datetime
 from importlib import metadata
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput, UnknownTask
-from leasehold.domain.job import NewJob
+from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.domain.states import State
+from leasehold.engine.bound import Bound
 from leasehold.engine.context import Context, SyncContext
-from leasehold.engine.enqueue import Blueprint, CallSettings
+from leasehold.engine.enqueue import Blueprint, CallSettings, checked_parents
+from leasehold.engine.flows import Chain, Dag
+from leasehold.engine.follow_ups import Bindable
 from leasehold.engine.handle import Job
 from leasehold.engine.hooks import Hook, Hooks, checked_names
 from leasehold.engine.operations import Operations
@@ -40,6 +43,7 @@ R = TypeVar("R")
 
 _CALL_ONLY = frozenset(f.name for f in fields(CallSettings))
 _OF_TASK = frozenset(f.name for f in fields(TaskSettings))
+_OF_PARENTS = get_args(OnParentFailure)
 
 
 class Leasehold:
@@ -132,6 +136,15 @@ class Leasehold:
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
     ) -> Job[Any]:
         return await asyncio.to_thread(functools.partial(self.enqueue, name, args, **settings))
+
+    def chain(self, *calls: Bindable[[]]) -> Chain:
+        """Calls that run one after the other: `app.chain(load.bind(day), clean, report).enqueue()`. Each waits for
+        the success of the one before it, whose result it finds in `ctx.results()`."""
+        return Chain(calls, self._enqueue)
+
+    def dag(self) -> Dag:
+        """A builder for calls that wait for each other by name."""
+        return Dag(self._enqueue)
 
     # -- work ------------------------------------------------------------------------------------------------------
     def worker(
@@ -371,16 +384,25 @@ class Task(Generic[F, P, C, R]):
         return answer
 
     def using(self, **settings: Unpack[CallOptions]) -> Task[F, P, C, R]:
-        """The same task with other settings for the calls that follow: delay, at, hold, group, trace, and those of
-        `@app.task` (priority, queue, lane, unique, tags, retry, …)."""
+        """The same task with other settings for the calls that follow: delay, at, hold, group, trace, after, and
+        those of `@app.task` (priority, queue, lane, unique, tags, retry, …)."""
         unknown = sorted(settings.keys() - _OF_TASK - _CALL_ONLY)
         if unknown:
             listed = ", ".join(sorted(_OF_TASK | _CALL_ONLY))
             raise InvalidInput(unknown[0], "is not a setting of a call", f"known: {listed}")
-        call = {name: value for name, value in settings.items() if name in _CALL_ONLY}
-        own = {name: value for name, value in settings.items() if name in _OF_TASK}
+        # `on_failure` stands in both: its values tell whose failure is meant.
+        of_task = _OF_TASK - {"on_failure"} if settings.get("on_failure") in _OF_PARENTS else _OF_TASK
+        call = {name: value for name, value in settings.items() if name not in of_task}
+        own = {name: value for name, value in settings.items() if name in of_task}
+        if "after" in call:
+            call["after"] = checked_parents(settings["after"])
         changed = self._definition.check_settings(self._settings.changed(own)) if own else self._settings
         return Task(self._app, self._definition, changed, _merged(self._call, call))
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
+        """The call with these arguments, to be made later: in a chain, in a DAG, as a follow-up."""
+        arguments = self._definition.bind(args, kwargs)
+        return Bound(self._definition, self._settings, self._call, arguments, self._app._enqueue)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job; it is durable when this returns."""

@@ -406,3 +406,41 @@ def test_a_worker_that_was_frozen_before_it_could_start_a_job_does_not_start_it(
     assert job.refresh().state == "queued"
     burst(app)
     assert started == [1]
+
+
+def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app):
+    """A job that goes back to the queue may be claimed again before its worker hears that the ending was taken."""
+    again = asyncio.Event()
+    attempts = []
+
+    @app.task(retry=Retry(max_attempts=2, backoff=0))
+    async def twice(ctx: Context) -> int:
+        attempts.append(ctx.attempt)
+        if ctx.attempt == 1:
+            raise RuntimeError("again")
+        await again.wait()
+        return ctx.attempt
+
+    async def scenario() -> None:
+        job = await twice.aenqueue()
+        async with app.worker(keep=None) as worker:
+            real = worker.runs.settler._on_settled
+
+            async def hear_late(accepted, fenced) -> None:
+                await until(lambda: attempts == [1, 2])
+                real(accepted, fenced)
+                late.set()
+
+            late = asyncio.Event()
+            tasks = []
+            worker.runs.settler._on_settled = lambda *heard: tasks.append(
+                asyncio.create_task(hear_late(*heard))
+            )
+            await asyncio.wait_for(late.wait(), 20)
+            worker.runs.settler._on_settled = real
+            held = {run.grant.attempt for run in worker.runs.held.values()}
+            again.set()
+            assert held == {2}, "the lease of the second attempt is renewed"
+            assert await job.aresult(timeout=20) == 2
+
+    asyncio.run(scenario())

@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tests.faults.tasks import register
 REPLACE_ME = 75
 
 
-def main() -> None:
+def main(register: Callable[[Leasehold, Path, float], object] = register) -> None:
     config: dict[str, Any] = json.loads(sys.argv[1])
     threading.Thread(target=end_with_the_test, daemon=True).start()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)

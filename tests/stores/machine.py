@@ -180,6 +180,23 @@ class StoreMachine(RuleBasedStateMachine):
     def enqueue_unique(self, fields: dict[str, Any]) -> None:
         self.do("enqueue", [self.new_job(fields)])
 
+    @step(4, has_jobs, batch=lists(one_of(of.PLAIN, of.LANED), 1, 3), picks=lists(of.PICKS, 3, 3), how=of.HOW)
+    def enqueue_after(self, batch: list[dict[str, Any]], picks: list[list[int]], how: str) -> None:
+        """Behind jobs that are there, have ended, are gone, or stand earlier in the batch."""
+        jobs = []
+        for fields, wanted in zip(batch, picks, strict=False):
+            after = tuple(_pick(self.ids, pick) for pick in wanted)
+            jobs.append(self.new_job({**fields, "after": after, "on_parent_failure": how}))
+        self.do("enqueue", jobs)
+
+    @step(1, has_jobs, fields=of.KEYED, picks=of.PICKS, how=of.HOW)
+    def enqueue_unique_after(self, fields: dict[str, Any], picks: list[int], how: str) -> None:
+        """And somebody behind it, who may have to wait for the holder of its key."""
+        after = tuple(_pick(self.ids, pick) for pick in picks)
+        first = self.new_job({**fields, "after": after, "on_parent_failure": how})
+        second = self.new_job({"kind": "work", "hold": False, "after": (first.id,)})
+        self.do("enqueue", [first, second])
+
     @step(1, has_jobs, pick=of.PICK, fields=one_of(of.KEYED, of.PLAIN))
     def enqueue_again(self, pick: int, fields: dict[str, Any]) -> None:
         """After a lost reply. A pruned id makes a new job."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 LIVE = {"pending", "queued", "running", "waiting"}
 FINAL = {"succeeded", "cancelled"}
+ENDED = FINAL | {"failed", "timed_out"}
 HOLDS_KEY = {"pending", "queued", "running", "waiting", "paused"}
 STATES = (
     "pending",
@@ -57,6 +58,8 @@ PROTOCOL = (
     "unique_for",
     "group_name",
     "held",
+    "unmet",
+    "awaited",
     "retry_of",
     "created_at",
 )
@@ -103,6 +106,12 @@ class ModelJob:
     unique_for: str = "live"
     group_name: str | None = None
     held: bool = False
+    waits_for: dict[str, str] = field(default_factory=dict)
+    """Parents that have not been judged yet, and what it does if they end without success."""
+    parents: dict[str, str] = field(default_factory=dict)
+    """All that it was enqueued with."""
+    awaited: bool = False
+    unmet: int = 0
     retry_of: str | None = None
 
     @property

@@ -43,7 +43,7 @@ class Model(ModelStore):
         if holder is not None and holder is not job:
             raise ModelRefusal("duplicate", holder.id)
         passed_by = job.state != "paused" and not job.halts_lane
-        job.state, job.finished_at, job.halts_lane = "queued", None, False
+        job.state, job.finished_at, job.halts_lane = "pending" if job.unmet else "queued", None, False
         job.failures = job.crashes = 0
         job.available_at = min(job.available_at, now)
         if job.lane is not None and passed_by:
@@ -70,7 +70,12 @@ class Model(ModelStore):
 
     def release(self, job_id: str) -> Answer:
         job = self._in_state(job_id, "pending")
-        job.state, job.held = "queued", False
+        if not job.held:
+            raise ModelRefusal("refused", "pending")
+        job.held = False
+        if job.unmet:
+            return self._changed(job)
+        job.state = "queued"
         job.available_at = max(job.available_at, self.clock.now())
         job.place = None if job.lane is None else job.available_at
         return self._changed(job)
@@ -102,6 +107,8 @@ class Model(ModelStore):
             policy=job.policy,
             group=job.group_name,
             retry_of=job.id,
+            after=tuple(job.parents),
+            on_parent_failure=next(iter(job.parents.values()), "cancel"),
         )
         self.enqueue([new])
         return self.jobs[new_id].row()

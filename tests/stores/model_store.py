@@ -6,6 +6,7 @@ refusal is an answer too.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from leasehold.domain import outcome as o
 from leasehold.domain.job import NewJob, Sighting
 from leasehold.stores.contract import Ending
 from leasehold.testing import ManualClock
-from tests.stores.model_job import FINAL, LIVE, STATES, ModelJob, ModelQuestion, ripe
+from tests.stores.model_job import ENDED, FINAL, LIVE, STATES, ModelJob, ModelQuestion, ripe
 from tests.stores.model_settle import end
 
 Answer = Any
@@ -54,9 +55,35 @@ class ModelBase:
         return None
 
     def tell(self, jobs: Iterable[ModelJob]) -> None:
-        """Once per transaction and group."""
-        for name in {job.group_name for job in jobs if job.group_name is not None}:
+        """At the end of a transaction, once per group; those who wait for an ended job are judged before."""
+        concerned = [*jobs, *self._judge_children()]
+        for name in {job.group_name for job in concerned if job.group_name is not None}:
             self.groups[name] = self.groups.get(name, 0) + 1
+
+    def _judge_children(self) -> list[ModelJob]:
+        """Wave by wave, until nobody waits for an ended job any more; whoever was concerned."""
+        concerned = []
+        while wave := [
+            (job, news) for job in self.jobs.values() if job.state not in FINAL and (news := self._news(job))
+        ]:
+            bad = {job_id for job_id, job in self.jobs.items() if job.state != "succeeded"}
+            for job, news in wave:
+                concerned.append(job)
+                if any(job.waits_for[parent] == "cancel" for parent in news if parent in bad):
+                    job.state, job.finished_at = "cancelled", self.clock.now()
+                    job.held = job.halts_lane = False
+                    self.close_questions(job)
+                    continue
+                for parent in news:
+                    del job.waits_for[parent]
+                    job.unmet -= 1
+                if not job.unmet and job.state == "pending" and not job.held:
+                    job.state, job.available_at = "queued", max(job.available_at, self.clock.now())
+                    job.place = None if job.lane is None else job.available_at
+        return concerned
+
+    def _news(self, job: ModelJob) -> list[str]:
+        return [parent for parent in job.waits_for if self.jobs[parent].state in ENDED]
 
     def close_questions(self, job: ModelJob) -> None:
         if job.state in FINAL:
@@ -91,6 +118,17 @@ class ModelBase:
 class ModelStore(ModelBase):
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[NewJob]) -> Answer:
+        before = (
+            copy.deepcopy((self.jobs, self.groups, self._last_seq)) if any(j.after for j in jobs) else None
+        )
+        try:
+            return self._enqueue(jobs)
+        except ModelRefusal:
+            if before is not None:
+                self.jobs, self.groups, self._last_seq = before
+            raise
+
+    def _enqueue(self, jobs: Sequence[NewJob]) -> Answer:
         answers, made = [], []
         for new in jobs:
             holder = self.key_holder(new.kind, new.unique_key)
@@ -104,10 +142,26 @@ class ModelStore(ModelBase):
                 continue
             made.append(self._insert(new))
             if holder is not None:
-                made.append(holder)
+                made += [holder, *self._judge_children()]
             answers.append((new.id, True))
+        self._tie(jobs, answers)
         self.tell(made)
         return tuple(answers)
+
+    def _tie(self, jobs: Sequence[NewJob], answers: Sequence[tuple[str, bool]]) -> None:
+        stands_for = {new.id: answer[0] for new, answer in zip(jobs, answers, strict=True)}
+        made = [new for new, answer in zip(jobs, answers, strict=True) if answer == (new.id, True)]
+        wanted = {stands_for.get(parent, parent) for new in made for parent in new.after}
+        for parent in sorted(wanted - self.jobs.keys()):
+            raise ModelRefusal("missing", parent)
+        for new in made:
+            parents = {stands_for.get(parent, parent): new.on_parent_failure for parent in new.after}
+            if parents:
+                job = self.jobs[new.id]
+                job.parents, job.waits_for, job.unmet = parents, dict(parents), len(parents)
+                job.state = "pending"
+        for parent in wanted:
+            self.jobs[parent].awaited = True
 
     def _replace(self, holder: ModelJob) -> bool:
         """A never-started one; a key that is held for good is not given up."""
@@ -237,13 +291,13 @@ class ModelStore(ModelBase):
         return job is not None
 
     def settle(self, endings: Sequence[Ending]) -> Answer:
-        """Successes are one transaction, everything else is another. Of one job only the latest lease can be held,
-        and the answer names it once."""
+        """Successes are one transaction, those that others wait for another, and everything else a third. Of one job
+        only the latest lease can be held, and the answer names it once."""
         endings = {ending.id: ending for ending in sorted(endings, key=lambda ending: ending.token)}.values()
         accepted, fenced = [], []
-        for successes in (True, False):
+        for turn in ("plain", "awaited", "other"):
             told = []
-            for ending in (e for e in endings if isinstance(e.outcome, o.Success) is successes):
+            for ending in [e for e in endings if self._turn(e) == turn]:
                 job = self.mine(ending.id, ending.token)
                 if job is None:
                     fenced.append(ending.id)
@@ -253,6 +307,12 @@ class ModelStore(ModelBase):
                 told += [] if job.orphan else [job]
             self.tell(told)
         return tuple(sorted(accepted)), tuple(sorted(fenced))
+
+    def _turn(self, ending: Ending) -> str:
+        if not isinstance(ending.outcome, o.Success):
+            return "other"
+        job = self.jobs.get(ending.id)
+        return "awaited" if job is not None and job.awaited else "plain"
 
     def _end(self, job: ModelJob, outcome: o.Outcome) -> None:
         end(job, outcome, self.clock.now())
@@ -349,8 +409,12 @@ class ModelStore(ModelBase):
             and not job.halts_lane
             and not (job.unique_for == "ever" and job.unique_key is not None)
             and job.group_name not in lively
+            and not any(job_id in j.parents for j in self.jobs.values() if j.state not in FINAL)
         ]
         for job_id in gone:
             del self.jobs[job_id]
+        for job in self.jobs.values():
+            job.parents = {parent: how for parent, how in job.parents.items() if parent in self.jobs}
+            job.waits_for = {parent: how for parent, how in job.waits_for.items() if parent in self.jobs}
         self.questions = {key: value for key, value in self.questions.items() if key[0] in self.jobs}
         return len(gone), seen[-1][0] if len(seen) == limit else None

@@ -22,6 +22,8 @@ PICK = one_of(integers(0, 5), integers(0, 40))
 """Which of the things seen so far, counted from the late"""
 PICKS = lists(PICK, 1, 4)
 OWNER = sampled_from(OWNERS)
+HOW = sampled_from(["cancel", "cancel", "run"])
+"""What a job does when one that it waits for ends without success."""
 SCOPE = sampled_from([("queue", name) for name in QUEUES] + [("kind", name) for name in KINDS])
 SOME_QUEUES = sampled_from([QUEUES, QUEUES, *([name] for name in QUEUES)])
 SOME_KINDS = sampled_from([None, None, ["work"], ["mail"], KINDS])

@@ -29,7 +29,7 @@ Rows = list[tuple[Any, ...]]
 Trace = list[tuple[str, tuple[Any, ...], dict[str, Any]]]
 
 _TIMES = {name for name in PROTOCOL if name.endswith("_at")}
-_FLAGS = {"halts_lane", "held"}
+_FLAGS = {"halts_lane", "held", "awaited"}
 _JOBS = f"SELECT id, {', '.join(PROTOCOL)} FROM leasehold.job ORDER BY seq"
 _QUESTIONS = "SELECT job_id, key, text, answer, closed_at IS NULL FROM leasehold.question ORDER BY 1, 2"
 _GROUPS = "SELECT name, version FROM leasehold.job_group ORDER BY name"

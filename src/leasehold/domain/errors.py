@@ -6,7 +6,8 @@
     │   ├── Unstorable               a value no store can keep (NaN, NUL, lone surrogate, too large)
     │   ├── UnknownTask              no task of that name is registered
     │   ├── DuplicateStep            a run used the name of a step twice
-    │   └── InvalidTask              a task's own declaration is wrong
+    │   ├── InvalidTask              a task's own declaration is wrong
+    │   └── DependencyCycle          jobs that would wait for each other for ever
     ├── JobError                     the call was right; the job says no
     │   ├── JobNotFound
     │   ├── Refused                  not in this state
@@ -28,7 +29,7 @@ An error carries its facts as attributes; its text names the field and the remed
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 class LeaseholdError(Exception):
@@ -82,6 +83,15 @@ class DuplicateStep(InvalidInput):
 
 class InvalidTask(InvalidInput):
     """A task's declaration is wrong: a template names an unknown argument, a heartbeat does not fit its lease."""
+
+
+class DependencyCycle(InvalidInput):
+    """Jobs that would wait for each other for ever. `cycle` names them in order, the first one again at its end."""
+
+    def __init__(self, cycle: Sequence[str]) -> None:
+        self.cycle = list(cycle)
+        told = " → ".join(self.cycle)
+        super().__init__("after", f"{told} would wait for each other", "take one of them out of the circle")
 
 
 class JobError(LeaseholdError):

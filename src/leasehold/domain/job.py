@@ -11,6 +11,8 @@ from leasehold.domain.states import Flag, State
 
 UniqueFor = Literal["live", "ever"]
 OnDuplicate = Literal["return", "replace", "raise"]
+OnParentFailure = Literal["cancel", "run"]
+"""What a job that waits for others does when one of them ends without success."""
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 DEFAULT_LEASE = 30.0
@@ -45,6 +47,11 @@ class NewJob:
     """Seconds from its enqueue on within which it must have started."""
     retry_of: str | None = None
     trace: str | None = None
+    after: tuple[str, ...] = ()
+    """Jobs that must end before this one may run: there already, or earlier in the same enqueue."""
+    on_parent_failure: OnParentFailure = "cancel"
+    follow_up_of: str | None = None
+    """The job whose handler has asked for this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +98,9 @@ class Job:
     tags: tuple[str, ...] = field(default=())
     held: bool = False
     unmet: int = 0
+    """Parents that have not ended yet."""
+    awaited: bool = False
+    """Others wait for it, or did: its end is judged for them in the same transaction."""
     deadline_at: datetime | None = None
     start_by: datetime | None = None
     retry_of: str | None = None

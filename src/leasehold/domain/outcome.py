@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from leasehold.domain.job import NewJob
+
 
 @dataclass(frozen=True, slots=True)
 class Success:
     result: str | None = None
     """Encoded JSON."""
     result_ref: str | None = None
+    follow_ups: tuple[NewJob, ...] = ()
+    """Made in the transaction that settles the success, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)

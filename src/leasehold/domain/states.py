@@ -117,7 +117,7 @@ TRANSITIONS: dict[tuple[State, Event], frozenset[State]] = {
     (State.FAILED, Event.RESOLVE): frozenset({State.FAILED}),
     (State.FAILED, Event.CANCEL): frozenset({State.CANCELLED}),
     (State.FAILED, Event.RETRY): frozenset({State.FAILED}),
-    (State.TIMED_OUT, Event.RESUME): frozenset({State.QUEUED}),
+    (State.TIMED_OUT, Event.RESUME): frozenset({State.QUEUED, State.PENDING}),
     (State.TIMED_OUT, Event.RESOLVE): frozenset({State.TIMED_OUT}),
     (State.TIMED_OUT, Event.CANCEL): frozenset({State.CANCELLED}),
     (State.TIMED_OUT, Event.RETRY): frozenset({State.TIMED_OUT}),

@@ -57,15 +57,19 @@ def complete(context: RunFacts, durable: Durable, result: Any) -> Iterator[SyncT
     if context._completed:
         raise InvalidInput("complete", "was called before in this run", "call it once, as the last act")
     context.raise_if_stopped()
-    outcome = Success(durable.tasks[context.kind].encode_result(result))
+    encoded = durable.tasks[context.kind].encode_result(result)
     steps = context._book()
+    if context._events is not None and context._stream is not None:
+        # Under the lock of the transaction, or after it, what was told until now could no longer be written.
+        events, stream = context._events, context._stream
+        steps.patiently(lambda: events.write([stream]))
     batch = steps.take_batch()
     try:
         with ExitStack() as stack:
             tx = steps.open_transaction(stack)
             yield SyncTransaction(tx.connection)
             tx.save_steps(batch)
-            tx.succeed(outcome)
+            tx.succeed(Success(encoded, None, context._unstored()))
             # Before the commit: the keeper must not take our own settle for a lost lease.
             context._completed = True
     except BaseException as error:
@@ -77,8 +81,8 @@ def complete(context: RunFacts, durable: Durable, result: Any) -> Iterator[SyncT
             steps.put_back(batch)
             raise
         context._completed = True
-    if context.lane is not None:
-        durable.store.wake()
+    # The next of its lane, its follow-ups, or those that waited for it.
+    durable.store.wake()
 
 
 def _has_arrived(context: RunFacts, durable: Durable) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.job import Grant
+from leasehold.domain.job import Grant, NewJob
 from leasehold.domain.signals import StopRequested
 from leasehold.engine.events import EventWriter
+from leasehold.engine.follow_ups import Bindable, FollowUp, FollowUps
+from leasehold.engine.parents import parents_of, results_of
 from leasehold.engine.telling import Telling, TellingInThread, TellingOnLoop
+from leasehold.stores.contract import Relative, Store
 
 if TYPE_CHECKING:
     from leasehold.engine.complete import SyncTransaction, Transaction
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from leasehold.engine.steps import Durability, Steps
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class StopSignal:
@@ -56,6 +61,8 @@ class RunFacts(Telling):
     """Made when the handler first asks for it."""
     _completed = False
     """The handler has settled its job itself; what it does from then on changes nothing."""
+    _follow_ups: FollowUps | None = None
+    """Made with the first: most runs have none."""
 
     def __init__(
         self,
@@ -116,6 +123,22 @@ class RunFacts(Telling):
         """What the last `checkpoint` of this job stored, as plain JSON; None if there was none."""
         return self._book().saved
 
+    def _ask_for(self, task: Bindable[P], args: Any, kwargs: Any) -> FollowUp:
+        if self._follow_ups is None:
+            self._follow_ups = FollowUps()
+        follow_up = FollowUp(self._grant.id, task.bind(*args, **kwargs), self._follow_ups)
+        self._follow_ups.append(follow_up)
+        return follow_up
+
+    @property
+    def _reader(self) -> Store | None:
+        """None outside of a worker."""
+        return None if self._durable is None else self._durable.store
+
+    def _unstored(self) -> tuple[NewJob, ...]:
+        """The follow-ups that go with the success."""
+        return () if self._follow_ups is None else self._follow_ups.unstored()
+
     def _book(self) -> Steps:
         if self._steps is None:
             self._steps = self._workshop().open_book(self)
@@ -134,6 +157,20 @@ class RunFacts(Telling):
 
 class Context(RunFacts, TellingOnLoop):
     """The context of an async handler."""
+
+    def enqueue(self, task: Bindable[P], /, *args: P.args, **kwargs: P.kwargs) -> FollowUp:
+        """Ask for a follow-up. It is stored with this job's success, in one transaction, and not at all if the job
+        does not succeed. `task.using(now=True)` stores it when it is awaited: `await ctx.enqueue(…)`."""
+        return self._ask_for(task, args, kwargs)
+
+    async def results(self) -> dict[str, Any]:
+        """What the jobs that this one waited for have returned, by their ids, in the order of `after`. Those that did
+        not succeed are left out."""
+        return await asyncio.to_thread(results_of, self._reader, self._grant.id)
+
+    async def parents(self) -> list[Relative]:
+        """The jobs that this one waited for, with their states."""
+        return await asyncio.to_thread(parents_of, self._reader, self._grant.id)
 
     @overload
     async def step(
@@ -218,6 +255,23 @@ class SyncContext(RunFacts, TellingInThread):
     def complete(self, result: Any = None) -> AbstractContextManager[SyncTransaction]:
         """As `Context.complete`: `with ctx.complete(result) as tx:`, with `tx.execute` and `tx.connection`."""
         return self._workshop().complete(self, result)
+
+    def enqueue(self, task: Bindable[P], /, *args: P.args, **kwargs: P.kwargs) -> FollowUp:
+        """Ask for a follow-up. It is stored with this job's success, in one transaction, and not at all if the job
+        does not succeed. `task.using(now=True)` is stored before this returns."""
+        follow_up = self._ask_for(task, args, kwargs)
+        if follow_up.now:
+            follow_up.store()
+        return follow_up
+
+    def results(self) -> dict[str, Any]:
+        """What the jobs that this one waited for have returned, by their ids, in the order of `after`. Those that did
+        not succeed are left out."""
+        return results_of(self._reader, self._grant.id)
+
+    def parents(self) -> list[Relative]:
+        """The jobs that this one waited for, with their states."""
+        return parents_of(self._reader, self._grant.id)
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not longer than until a stop is requested; then raise."""

@@ -20,6 +20,7 @@ def examine(store: Store) -> list[Finding]:
         _clock(store),
         _schema(store),
         _lanes(store),
+        _children(store),
         _leases(store),
         *_unserved(store),
     ]
@@ -62,6 +63,18 @@ def _lanes(store: Store) -> Finding:
         "bad",
         f"no ticket speaks for {', '.join(stuck)}",
         "this is a bug: please report it; pausing and resuming the first job of the lane writes one",
+    )
+
+
+def _children(store: Store) -> Finding:
+    stuck = store.stuck_children()
+    if not stuck:
+        return Finding("dependencies", "ok", "whoever waits for others waits for somebody who can still end")
+    return Finding(
+        "dependencies",
+        "bad",
+        f"{len(stuck)} or more wait for jobs that have ended, such as job {stuck[0]}",
+        "this is a bug, or a worker older than the schema has ended them: retry such a job, then cancel it",
     )
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.ids import make_id
-from leasehold.domain.job import NewJob
+from leasehold.domain.ids import checked_id, make_id
+from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.domain.payload import encode
 from leasehold.engine.registry import (
     TaskDefinition,
@@ -34,6 +34,16 @@ def new_ids(count: int) -> list[str]:
     return [make_id(now, randomness[n : n + 10]) for n in range(0, 10 * count, 10)]
 
 
+class HasId(Protocol):
+    """A job, or a follow-up that will be one."""
+
+    @property
+    def id(self) -> str: ...
+
+
+After = str | HasId
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSettings:
     """What only a single call may say, beside the task's own settings."""
@@ -43,6 +53,14 @@ class CallSettings:
     hold: bool = False
     group: str | None = None
     trace: str | None = None
+    after: tuple[str, ...] = ()
+    """Ids of jobs that must end before this one may run."""
+    on_failure: OnParentFailure = "cancel"
+    """What it does when one of them ends without success. (`halt` and `skip` are the task's own `on_failure`.)"""
+    now: bool = False
+    """As a follow-up: stored at once, not with the success."""
+    key: str | None = None
+    """Names such a follow-up, so that a second run of its parent meets it."""
 
 
 class Blueprint:
@@ -71,6 +89,8 @@ class Blueprint:
             "deadline": _seconds(settings.deadline, "deadline"),
             "start_by": _seconds(settings.start_by, "start_by"),
             "trace": call.trace,
+            "after": call.after,
+            "on_parent_failure": call.on_failure,
         }
 
     def make(self, calls: Sequence[Mapping[str, Any]]) -> list[NewJob]:
@@ -99,3 +119,10 @@ class Blueprint:
 
 def _seconds(duration: Duration | None, field: str) -> float | None:
     return None if duration is None else seconds(duration, field, positive=True)
+
+
+def checked_parents(after: Iterable[After]) -> tuple[str, ...]:
+    """Ids in their one spelling, each once."""
+    if isinstance(after, str) or not isinstance(after, Iterable):
+        raise InvalidInput("after", f"{after!r} is one job", "give a list: after=[job]")
+    return tuple(dict.fromkeys(checked_id(getattr(one, "id", one), "after") for one in after))

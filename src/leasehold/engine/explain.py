@@ -9,13 +9,17 @@ from typing import Literal
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
-from leasehold.stores.contract import Pause, Store, WorkerCard
+from leasehold.stores.contract import Pause, Relative, Store, WorkerCard
+
+MOST_PARENTS = 5
+"""Named one by one; the others are counted."""
 
 Cause = Literal[
     "resting",
     "running",
     "orphan",
     "pending",
+    "parent",
     "waiting",
     "not_due",
     "queue_paused",
@@ -48,11 +52,11 @@ class Explanation(list[Hold]):
 
 
 def explain(store: Store, job_id: str) -> list[Hold]:
-    """At most seven indexed reads, each its own: what it says may be a moment old."""
+    """At most eight indexed reads, each its own: what it says may be a moment old."""
     job, now = store.get(job_id), store.now()
     match job.state:
         case State.PENDING:
-            holds = [_pending(job), *_not_due(job, now)]
+            holds = [*_pending(store, job), *_not_due(job, now)]
         case State.QUEUED:
             holds = _not_due(job, now)
         case State.WAITING:
@@ -108,10 +112,31 @@ def _running(store: Store, job: Job, now: datetime) -> Hold:
     return Hold("running", f"it runs on {job.lease_owner}{since}; the lease holds {_span(left)} more{asked}")
 
 
-def _pending(job: Job) -> Hold:
-    if job.held:
-        return Hold("pending", "it is held since it was enqueued", "release it")
-    return Hold("pending", f"it waits for {job.unmet} other job(s) to end", "see to those jobs")
+def _pending(store: Store, job: Job) -> list[Hold]:
+    held = [Hold("pending", "it is held since it was enqueued", "release it")] if job.held else []
+    if not job.unmet:
+        return held
+    unmet = [
+        one for one in store.relatives(job.id, MOST_PARENTS) if one.relation == "waits_for" and not one.met
+    ]
+    waits = [_parent(one) for one in unmet]
+    if job.unmet > len(waits):
+        others = f"{job.unmet - len(waits)} more job(s)" if waits else f"{job.unmet} other job(s)"
+        waits.append(Hold("parent", f"it waits for {others} to end", "see to those jobs"))
+    return [*held, *waits]
+
+
+def _parent(parent: Relative) -> Hold:
+    remedy = {
+        State.PAUSED: f"resume or cancel {parent.id}",
+        State.WAITING: f"answer its question: see why {parent.id}",
+        State.PENDING: f"see why {parent.id} does not run",
+        State.QUEUED: f"see why {parent.id} does not run",
+    }.get(parent.state, "wait for its end, or cancel it")
+    without = ", cancelled if that does not succeed" if parent.on_failure == "cancel" else ""
+    return Hold(
+        "parent", f"it waits for job {parent.id} ({parent.kind}, {parent.state.value}){without}", remedy
+    )
 
 
 def _waiting(store: Store, job: Job) -> Hold:

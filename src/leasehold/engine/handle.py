@@ -19,7 +19,7 @@ from leasehold.engine.explain import Explanation
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import TaskDefinition
 from leasehold.engine.watch import Watch
-from leasehold.stores.contract import HistoryEntry
+from leasehold.stores.contract import HistoryEntry, Relative
 
 R = TypeVar("R")
 FindTask = Callable[[str], TaskDefinition | None]
@@ -108,6 +108,10 @@ class Job(Generic[R]):
 
     def history(self) -> list[HistoryEntry]:
         return self._operations.history(self.id)
+
+    def relatives(self) -> list[Relative]:
+        """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
+        return self._operations.relatives(self.id)
 
     @property
     def progress(self) -> Progress | None:

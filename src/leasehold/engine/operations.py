@@ -25,6 +25,7 @@ from leasehold.stores.contract import (
     LaneHolder,
     Page,
     Pause,
+    Relative,
     Scope,
     Store,
     WorkerCard,
@@ -89,6 +90,10 @@ class Operations:
 
     def questions(self, job_id: str) -> list[Question]:
         return self._store.questions(checked_id(job_id))
+
+    def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
+        """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
+        return self._store.relatives(checked_id(job_id), limit)
 
     def explain(self, job_id: str) -> list[Hold]:
         """Why the job is not running: every cause, in order, with what would change it."""

@@ -8,7 +8,7 @@ import inspect
 import math
 import re
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import (
@@ -25,7 +25,14 @@ from typing_extensions import TypedDict
 
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidArguments, InvalidInput, InvalidTask, Unstorable
-from leasehold.domain.job import DEFAULT_LEASE, HIGHEST_PRIORITY, LOWEST_PRIORITY, OnDuplicate, UniqueFor
+from leasehold.domain.job import (
+    DEFAULT_LEASE,
+    HIGHEST_PRIORITY,
+    LOWEST_PRIORITY,
+    OnDuplicate,
+    OnParentFailure,
+    UniqueFor,
+)
 from leasehold.domain.payload import check_text, encode, is_surely_storable
 from leasehold.domain.retry import OnFailure, OnLost, Policy
 from leasehold.engine.context import Context, RunFacts, SyncContext
@@ -144,13 +151,12 @@ class TaskSettings:
         return replace(self, **changes)
 
 
-class TaskOptions(TypedDict, total=False):
-    """The keywords of `@app.task`, for editors and type checkers; `TaskSettings` says what they mean."""
+class _Options(TypedDict, total=False):
+    """What a task and a call may both say."""
 
     queue: str
     priority: Priority
     lane: str | None
-    on_failure: OnFailure
     retry: Retry
     timeout: Duration | None
     deadline: Duration | None
@@ -168,9 +174,20 @@ class TaskOptions(TypedDict, total=False):
     tags: tuple[str, ...]
 
 
-class CallOptions(TaskOptions, total=False):
-    """The keywords of `.using()`."""
+class TaskOptions(_Options, total=False):
+    """The keywords of `@app.task`, for editors and type checkers; `TaskSettings` says what they mean."""
 
+    on_failure: OnFailure
+
+
+class CallOptions(_Options, total=False):
+    """The keywords of `.using()`. Its `on_failure` speaks of the job itself in its lane (halt, skip), or of the jobs
+    it waits for (cancel, run)."""
+
+    on_failure: OnFailure | OnParentFailure
+    after: Iterable[Any]
+    now: bool
+    key: str | None
     delay: Duration
     at: datetime | None
     hold: bool
@@ -316,6 +333,13 @@ def checked_name(name: object, field: str) -> str:
     if field in ("task", "queue") and not _NAME.fullmatch(name):
         raise InvalidInput(field, f"{name!r} is not a {field} name", "use letters, digits and _ . : -")
     return name
+
+
+def checked_on_parent_failure(choice: OnParentFailure) -> OnParentFailure:
+    known = get_args(OnParentFailure)
+    if choice not in known:
+        raise InvalidInput("on_failure", f"{choice!r} is not known", "use " + " or ".join(map(repr, known)))
+    return choice
 
 
 def fill_template(template: str, arguments: Mapping[str, Any], field: str) -> str:

@@ -42,7 +42,10 @@ _NOTHING = Success()
 
 
 def _success(run: Running, value: object) -> Success:
-    return _NOTHING if value is None else Success(run.definition.encode_result(value))
+    follow_ups = run.context._unstored()
+    if value is None and not follow_ups:
+        return _NOTHING
+    return Success(run.definition.encode_result(value), None, follow_ups)
 
 
 def _raised(run: Running, error: BaseException) -> Outcome | None:

@@ -151,15 +151,21 @@ class Runs:
 
     def _drop(self, run: Running) -> None:
         run.settled = True
-        self.held.pop(run.grant.id, None)
+        self._let_go(run)
         self.lost += 1
+
+    def _let_go(self, run: Running) -> None:
+        """Only this run: a job that went back to the queue may have been claimed again, by us, before we heard that
+        its last ending was taken. Its new lease must stay in the books, or nobody would renew it."""
+        if self.held.get(run.grant.id) is run:
+            del self.held[run.grant.id]
 
     def settled(self, accepted: Sequence[Running], fenced: Sequence[Running]) -> None:
         """The database has spoken."""
         for run in accepted:
-            self.held.pop(run.grant.id, None)
+            self._let_go(run)
         for run in fenced:
-            self.held.pop(run.grant.id, None)
+            self._let_go(run)
             logger.warning(
                 "job %s: result of attempt %d refused, lease %d had been lost; its successor's counts",
                 run.grant.id,

@@ -115,7 +115,7 @@ class Settler:
         if doubtful and settled.fenced:
             # The earlier try may have landed between the look and this one.
             done |= self._arrived(batch)
-        if any(_may_free_others(run, ending) for run, ending in batch):
+        if settled.freed or any(_may_free_others(run, ending) for run, ending in batch):
             self._store.wake()
         accepted = [run for run, ending in batch if ending.id in done]
         return accepted, [run for run, ending in batch if ending.id not in done]

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
 from leasehold.domain.events import LogTail, Progress, RunNotes, Seen
-from leasehold.domain.job import Grant, Job, NewJob, Question, Renewal, Sighting
+from leasehold.domain.job import Grant, Job, NewJob, OnParentFailure, Question, Renewal, Sighting
 from leasehold.domain.outcome import Outcome, Success
 from leasehold.domain.states import State
 
@@ -44,6 +44,8 @@ class Settled:
     """The lease was lost before: nothing was written."""
     unstorable: list[str]
     """Accepted, but as failed: the database refused the result."""
+    freed: bool = False
+    """Follow-ups were made, or jobs that others wait for have ended: there may be new work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,32 @@ class Finding:
     remedy: str = ""
 
 
+Relation = Literal["waits_for", "awaited_by", "follow_up_of", "follow_up"]
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """A job that is tied to another, and how."""
+
+    relation: Relation
+    id: str
+    kind: str
+    state: State
+    on_failure: OnParentFailure | None = None
+    """What the one that waits does when the other ends without success."""
+    met: bool | None = None
+    """The one that waits need no longer do so."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParentResult:
+    """What a job that has succeeded gave back, for those that waited for it. `result` is encoded JSON."""
+
+    id: str
+    kind: str
+    result: str | None
+
+
 class Wakeups(Protocol):
     """Hints that there may be work. They only shorten a wait; nothing is lost with them."""
 
@@ -234,7 +262,9 @@ class Store(Protocol):
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """All or none, durable on return, in the order given. The same id twice makes one job. A held unique key
-        leads to its holder: it is returned, replaced (if it never started) or raised as DuplicateJob."""
+        leads to its holder: it is returned, replaced (if it never started) or raised as DuplicateJob. A job with
+        `after` waits until those have ended; a parent that has ended already is judged at once, one that does not
+        exist raises JobNotFound."""
         ...
 
     # -- claim -----------------------------------------------------------------------------------------------------
@@ -267,7 +297,10 @@ class Store(Protocol):
         ...
 
     def settle(self, endings: Sequence[Ending]) -> Settled:
-        """End runs. Only the holder of the token may; a result the database refuses costs only its own job."""
+        """End runs. Only the holder of the token may; a result the database refuses costs only its own job. Follow-ups
+        of a success are made with it, once, however often the call is repeated; one that cannot be stored (its key is
+        held, with on_duplicate="raise"; its parent is gone) is left out, and the history says so. Jobs that wait for
+        one that has ended are set free, or cancelled with the reason, in the same transaction."""
         ...
 
     # -- steps -----------------------------------------------------------------------------------------------------
@@ -414,10 +447,19 @@ class Store(Protocol):
 
     def group(self, name: str) -> Group | None: ...
 
+    def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
+        """What it waits for (unmet first), who waits for it, whose follow-up it is, which follow-ups it has."""
+        ...
+
+    def parent_results(self, job_id: str) -> list[ParentResult]:
+        """Of those it has waited for and that have succeeded, in the order of `after`."""
+        ...
+
     # -- prune -----------------------------------------------------------------------------------------------------
     def prune(self, age: float, limit: int = 1000, after: str | None = None) -> Pruned:
         """Look at the next `limit` jobs in the order of their ids, and delete those that came to rest more than `age`
-        seconds ago. Never what halts a lane, holds a unique key for good, or belongs to a group that still lives."""
+        seconds ago. Never what halts a lane, holds a unique key for good, belongs to a group that still lives, or is
+        awaited by a job that has not ended for good."""
         ...
 
     # -- workers ---------------------------------------------------------------------------------------------------
@@ -466,6 +508,10 @@ class Store(Protocol):
 
     def stuck_lanes(self, limit: int = 20) -> list[str]:
         """Lanes that nothing blocks, whose head is due, and that no ticket speaks for. There must be none."""
+        ...
+
+    def stuck_children(self, limit: int = 20) -> list[str]:
+        """Jobs that wait for others, none of whom can still end. There must be none."""
         ...
 
     def long_expired(self, age: float, limit: int = 20) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
@@ -17,6 +19,7 @@ from leasehold.domain.lanes import Ticket
 from leasehold.domain.states import State
 from leasehold.stores.contract import Enqueued
 from leasehold.stores.database import Columns, Database, Records, Row, Session
+from leasehold.stores.dependencies import check_order, wait_for_parents
 from leasehold.stores.verbs import Verbs, batches, lock, write_moves, write_tickets
 
 _TRIES = 3
@@ -32,6 +35,7 @@ class EnqueueVerbs(Verbs):
         self._known_gates: set[int] = set()
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        check_order(jobs)
         self._make_gates(jobs)
         if not jobs:
             return []
@@ -49,9 +53,13 @@ class EnqueueVerbs(Verbs):
             if number not in self._known_gates:
                 missing[number] = job
         if missing:
-            records = [{"id": n, "queue": job.queue, "kind": job.kind} for n, job in sorted(missing.items())]
-            self._database.single(lambda session: session.run("insert_gates", gates=Records(records)))
+            self._database.single(lambda session: make_gates(session, missing))
             self._known_gates |= missing.keys()
+
+
+def make_gates(session: Session, missing: Mapping[int, NewJob]) -> None:
+    records = [{"id": n, "queue": job.queue, "kind": job.kind} for n, job in sorted(missing.items())]
+    session.run("insert_gates", gates=Records(records))
 
 
 @lru_cache(maxsize=4096)
@@ -62,13 +70,16 @@ def gate_id(queue: str, kind: str, slots: str | None = None, rate_key: str | Non
     return number or 1
 
 
-def enqueue_in(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
+def enqueue_in(
+    session: Session, jobs: Sequence[NewJob], tell: AbstractSet[str] = frozenset()
+) -> list[Enqueued]:
     """Enqueue inside an open transaction. Holders that give way do so first, so that the new jobs are stored in the
-    order given; groups are told last, once each."""
+    order given; groups are told last, once each, together with those that the caller wants told."""
     answers: dict[str, Enqueued] = {}
-    wanted = list(jobs)
+    # Those that wait for others go in as held, until they are tied to them.
+    wanted = [replace(job, hold=True) if job.after else job for job in jobs]
     made_for: set[str] = set()
-    told = _replace_holders(session, wanted)
+    told = _replace_holders(session, wanted) | tell
     for _ in range(_TRIES):
         inserted: dict[str, Inserted] = {}
         for batch in batches(wanted, _BULK):
@@ -83,11 +94,25 @@ def enqueue_in(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
         told |= _replace_holders(session, wanted)
     else:
         raise StoreError(f"the unique key of {len(wanted)} job(s) kept changing hands; enqueue again")
+    related = [job for job in jobs if job.after or job.follow_up_of is not None]
+    if related:
+        told |= _relate(session, related, answers)
     if made_for:
         session.run("touch_groups", names=sorted(made_for))
     if told - made_for:
         session.run("bump_groups", names=sorted(told - made_for))
     return [answers[job.id] for job in jobs]
+
+
+def _relate(session: Session, jobs: Sequence[NewJob], answers: Mapping[str, Enqueued]) -> set[str]:
+    """Tie new jobs to those they wait for, and to the one whose follow-up they are; the groups to be told of it. A
+    job that was there already keeps what it had."""
+    made = [job for job in jobs if answers[job.id] == Enqueued(job.id, created=True)]
+    asked = [{"parent_id": job.follow_up_of, "child_id": job.id} for job in made if job.follow_up_of]
+    if asked:
+        session.run("insert_follow_ups", follow_ups=Records(asked))
+    moves, now = wait_for_parents(session, made, {job_id: one.id for job_id, one in answers.items()})
+    return write_moves(session, moves, now) if now is not None else set()
 
 
 def _file(session: Session, jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]) -> None:
@@ -167,7 +192,8 @@ def _gives_way(holder: Job, job: NewJob) -> bool:
 
 
 def _needs_one_statement(job: NewJob) -> bool:
-    return job.lane is None and job.unique_key is None and job.group is None and not job.tags
+    plain = job.lane is None and job.unique_key is None and job.group is None and not job.tags
+    return plain and not job.after and job.follow_up_of is None
 
 
 _SHAPE = (

@@ -9,7 +9,16 @@ from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.ids import checked_id
 from leasehold.domain.job import Job, Question
 from leasehold.domain.states import State
-from leasehold.stores.contract import ALL, Filter, Group, HistoryEntry, Page, Summary
+from leasehold.stores.contract import (
+    ALL,
+    Filter,
+    Group,
+    HistoryEntry,
+    Page,
+    ParentResult,
+    Relative,
+    Summary,
+)
 from leasehold.stores.rows import job_from_row
 from leasehold.stores.verbs import Verbs
 
@@ -62,6 +71,14 @@ class InspectVerbs(Verbs):
     def group(self, name: str) -> Group | None:
         rows = self._database.read(lambda session: session.rows("get_group", name=name))
         return Group(**rows[0]) if rows else None
+
+    def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
+        rows = self._database.read(lambda session: session.rows("list_relatives", id=job_id, limit=limit))
+        return [Relative(**{**row, "state": State(row["state"])}) for row in rows]
+
+    def parent_results(self, job_id: str) -> list[ParentResult]:
+        rows = self._database.read(lambda session: session.rows("read_parent_results", id=job_id))
+        return [ParentResult(**row) for row in rows]
 
 
 def _summary(row: dict[str, Any]) -> Summary:

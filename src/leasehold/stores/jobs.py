@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from leasehold.stores.enqueue import EnqueueVerbs
 from leasehold.stores.events import EventVerbs
 from leasehold.stores.inspection import InspectVerbs
 from leasehold.stores.operate import OperateVerbs
@@ -15,7 +14,6 @@ from leasehold.stores.workers import WorkerVerbs
 
 
 class JobStore(
-    EnqueueVerbs,
     SettleVerbs,
     StepVerbs,
     EventVerbs,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from leasehold.domain import operate
@@ -13,7 +13,7 @@ from leasehold.domain.moves import Move
 from leasehold.domain.payload import check_text
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, Event, State, allowed
 from leasehold.stores.contract import Pause, Scope
-from leasehold.stores.database import Session
+from leasehold.stores.database import Row, Session
 from leasehold.stores.enqueue import enqueue_in
 from leasehold.stores.verbs import Verbs, lock, write
 
@@ -82,7 +82,7 @@ class OperateVerbs(Verbs):
             job, now = _locked(session, job_id)
             if not allowed(job.state, Event.RETRY):
                 raise Refused(job_id, "retry", job.state.value, "only a job at rest can be run anew")
-            enqueue_in(session, [_again(job, new_id)])
+            enqueue_in(session, [_again(job, new_id, session.rows("list_parents", id=job_id))])
             write(session, [Move(job, job, "retried", actor, new_id)], now)
             return _locked(session, new_id)[0]
 
@@ -166,7 +166,8 @@ def _check_key(session: Session, move: Move) -> None:
             raise DuplicateJob(holder["id"], move.job.kind, key)
 
 
-def _again(job: Job, new_id: str) -> NewJob:
+def _again(job: Job, new_id: str, parents: Sequence[Row]) -> NewJob:
+    """It waits for the same jobs, as far as they are still there: it may want their results."""
     return NewJob(
         id=new_id,
         kind=job.kind,
@@ -184,6 +185,8 @@ def _again(job: Job, new_id: str) -> NewJob:
         deadline=None if job.deadline_at is None else (job.deadline_at - job.created_at).total_seconds(),
         retry_of=job.id,
         trace=job.trace,
+        after=tuple(row["parent_id"] for row in parents),
+        on_parent_failure=parents[0]["on_failure"] if parents else "cancel",
     )
 
 

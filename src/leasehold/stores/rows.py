@@ -31,7 +31,7 @@ TIMES = frozenset(
         "seen_at",
     }
 )
-FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked", "draining", "old"})
+FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked", "draining", "old", "awaited", "met"})
 
 _JOB_FIELDS = frozenset(f.name for f in fields(Job))
 _FIXED = frozenset(
@@ -49,14 +49,14 @@ _FIXED = frozenset(
         "unique_for",
         "group_name",
         "tags",
-        "unmet",
+        "awaited",
         "deadline_at",
         "start_by",
         "retry_of",
         "trace",
     }
 )
-"""Given when the job was made; no move changes them."""
+"""Given when the job was made, or kept by a statement of their own; no move changes them."""
 _WRITTEN = tuple(f.name for f in fields(Job) if f.name not in _FIXED)
 
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from leasehold.domain.job import Grant, Renewal
+from leasehold.domain.job import Grant, NewJob, Renewal
 from leasehold.domain.outcome import Asked, Failure, Outcome, Success
 from leasehold.domain.payload import check_text
 from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import Flag, State
 from leasehold.stores.contract import Ending, Settled
 from leasehold.stores.database import Columns, Records, Session
-from leasehold.stores.verbs import Verbs, batches, lock, write
+from leasehold.stores.enqueue import EnqueueVerbs
+from leasehold.stores.follow_ups import file_follow_ups
+from leasehold.stores.verbs import batches, lock, write_moves
 
 
-class SettleVerbs(Verbs):
+class SettleVerbs(EnqueueVerbs):
+    """Settling a success may enqueue: its follow-ups are stored with it."""
+
     def renew(self, leases: Mapping[str, int]) -> list[Renewal]:
         if not leases:
             return []
@@ -34,7 +38,7 @@ class SettleVerbs(Verbs):
             known = latest.get(ending.id)
             if known is None or known.token <= ending.token:
                 latest[ending.id] = ending
-        plain: list[Ending] = []
+        good: list[Ending] = []
         other: list[Ending] = []
         unstorable: set[str] = set()
         for job_id in sorted(latest):
@@ -43,16 +47,22 @@ class SettleVerbs(Verbs):
             if screened is not ending:
                 unstorable.add(job_id)
             if ending.token > 0:  # Token 0 stands on rows that nobody ever held.
-                (plain if isinstance(screened.outcome, Success) else other).append(screened)
+                (good if isinstance(screened.outcome, Success) else other).append(screened)
         done: set[str] = set()
-        for batch in batches(plain):
+        for batch in batches([ending for ending in good if not _follow_ups(ending)]):
             done |= self._settle_succeeded(batch, unstorable)
+        # What the statement left out is fenced, or awaited by others: the row tells which, under its lock.
+        careful = [ending for ending in good if ending.id not in done]
+        self._make_gates([job for ending in careful for job in _follow_ups(ending)])
+        for batch in batches(careful):
+            done |= self._settle_carefully(batch, unstorable)
         for batch in batches(other):
             done |= self._settle_decided(batch)
         return Settled(
             accepted=sorted(done),
             fenced=sorted(latest.keys() - done),
             unstorable=sorted(unstorable & done),
+            freed=any(ending.id in done for ending in careful),
         )
 
     def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
@@ -90,15 +100,17 @@ class SettleVerbs(Verbs):
     def _settle_succeeded(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:
         """One statement for all. When the database refuses a value, halve until the culprit stands alone: it ends
         failed, the others go through."""
-        outcomes = [cast(Success, ending.outcome) for ending in endings]
-        settled = Columns(
-            ids=[ending.id for ending in endings],
-            tokens=[ending.token for ending in endings],
-            results=[outcome.result for outcome in outcomes],
-            references=[outcome.result_ref for outcome in outcomes],
-        )
+        return self._bisected(endings, unstorable, self._write_plain)
+
+    def _settle_carefully(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:
+        """As above, for successes that others wait for, or that have follow-ups."""
+        return self._bisected(endings, unstorable, self._settle_decided)
+
+    def _bisected(
+        self, endings: Sequence[Ending], unstorable: set[str], write: Callable[[Sequence[Ending]], set[str]]
+    ) -> set[str]:
         try:
-            return self._write_succeeded(settled)
+            return write(endings)
         except Exception as error:
             if not self._database.refuses_data(error):
                 raise
@@ -106,8 +118,19 @@ class SettleVerbs(Verbs):
                 unstorable.add(endings[0].id)
                 return self._settle_decided([_unstorable(endings[0], str(error))])
         middle = len(endings) // 2
-        first = self._settle_succeeded(endings[:middle], unstorable)
-        return first | self._settle_succeeded(endings[middle:], unstorable)
+        first = self._bisected(endings[:middle], unstorable, write)
+        return first | self._bisected(endings[middle:], unstorable, write)
+
+    def _write_plain(self, endings: Sequence[Ending]) -> set[str]:
+        outcomes = [cast(Success, ending.outcome) for ending in endings]
+        return self._write_succeeded(
+            Columns(
+                ids=[ending.id for ending in endings],
+                tokens=[ending.token for ending in endings],
+                results=[outcome.result for outcome in outcomes],
+                references=[outcome.result_ref for outcome in outcomes],
+            )
+        )
 
     def _write_succeeded(self, settled: Columns) -> set[str]:
         """The statement itself files the lanes' tickets and moves the groups' versions on."""
@@ -129,7 +152,9 @@ def settle_in(session: Session, endings: Sequence[Ending]) -> set[str]:
         if job.lease_token == token and job.state is State.RUNNING and now is not None:
             moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
     if now is not None:
-        write(session, moves, now)
+        asked = {ending.id: _follow_ups(ending) for ending in endings}
+        groups = write_moves(session, moves, now)
+        file_follow_ups(session, [(m.job, new) for m in moves for new in asked[m.job.id]], groups)
     return {move.job.id for move in moves}
 
 
@@ -155,3 +180,7 @@ def _screened(ending: Ending) -> Ending:
 def _unstorable(ending: Ending, problem: str) -> Ending:
     what = "question" if isinstance(ending.outcome, Asked) else "result"
     return Ending(ending.id, ending.token, Failure(f"unstorable {what}: {problem}", final=True))
+
+
+def _follow_ups(ending: Ending) -> tuple[NewJob, ...]:
+    return ending.outcome.follow_ups if isinstance(ending.outcome, Success) else ()

@@ -11,6 +11,7 @@ from leasehold.domain.lanes import Ticket, tickets_after
 from leasehold.domain.moves import Move
 from leasehold.domain.states import State
 from leasehold.stores.database import Database, Records, Session
+from leasehold.stores.dependencies import moves_of_children
 from leasehold.stores.rows import job_from_row, record_from_job
 
 T = TypeVar("T")
@@ -46,7 +47,15 @@ def write(session: Session, moves: Sequence[Move], now: datetime) -> None:
 
 def write_moves(session: Session, moves: Sequence[Move], now: datetime) -> set[str]:
     """As `write`, but the groups that shall be told are left to the caller: a transaction tells each of them once,
-    and locks them last."""
+    and locks them last. Jobs that wait for an ended one are judged here, wave by wave."""
+    groups: set[str] = set()
+    while moves:
+        groups |= _write_wave(session, moves, now)
+        moves = moves_of_children(session, moves, now)
+    return groups
+
+
+def _write_wave(session: Session, moves: Sequence[Move], now: datetime) -> set[str]:
     changed = [move for move in moves if move.job != move.before]
     if changed:
         session.run("update_jobs", jobs=Records([record_from_job(move.job) for move in changed]))

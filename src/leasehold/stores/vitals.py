@@ -29,6 +29,10 @@ class VitalVerbs(Verbs):
         rows = self._database.read(lambda session: session.rows("list_stuck_lanes", limit=limit))
         return [row["lane"] for row in rows]
 
+    def stuck_children(self, limit: int = 20) -> list[str]:
+        rows = self._database.read(lambda session: session.rows("list_stuck_children", limit=limit))
+        return [row["id"] for row in rows]
+
     def long_expired(self, age: float, limit: int = 20) -> list[str]:
         rows = self._database.read(lambda session: session.rows("list_long_expired", age=age, limit=limit))
         return [row["id"] for row in rows]

@@ -109,3 +109,16 @@ def test_show_prints_progress_and_the_log_of_the_last_attempt(app, here):
     assert (log["attempt"], log["cut"]) == (1, 0)
     assert "first" in log["text"]
     assert "\x1b" not in here("show", job.id).out
+
+
+def test_show_lists_relatives_and_why_names_those_it_waits_for(app, here):
+    parent = app.enqueue("work", {"n": 1})
+    child = app.enqueue("work", {"n": 2}, after=[parent])
+    listed = here("show", child.id).out.partition("relatives\n")[2].splitlines()
+    assert listed[1].split() == ["waits", "for", parent.id, "work", "queued"]
+    (above,) = here("show", child.id, "--json").json["relatives"]
+    assert (above["relation"], above["id"], above["state"]) == ("waits_for", parent.id, "queued")
+    (below,) = here("show", parent.id, "--json").json["relatives"]
+    assert (below["relation"], below["id"], below["met"]) == ("awaited_by", child.id, False)
+    causes = {hold["cause"]: hold for hold in here("why", child.id, "--json").json}
+    assert f"it waits for job {parent.id} (work, queued)" in causes["parent"]["detail"]

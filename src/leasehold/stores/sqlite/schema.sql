@@ -6,6 +6,17 @@ CREATE TABLE checkpoint (
     saved_at INTEGER NOT NULL
 );
 
+CREATE TABLE dependency (
+    child_id   TEXT NOT NULL,
+    parent_id  TEXT NOT NULL,
+    position   INTEGER NOT NULL,
+    on_failure TEXT NOT NULL CONSTRAINT dependency_on_failure_known CHECK (on_failure IN ('cancel', 'run')),
+    met        INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (child_id, parent_id)
+) WITHOUT ROWID;
+
+CREATE INDEX dependency_parent ON dependency (parent_id);
+
 CREATE TABLE event (
     job_id  TEXT NOT NULL,
     seq     INTEGER NOT NULL,
@@ -21,6 +32,14 @@ CREATE TABLE event (
 CREATE UNIQUE INDEX event_key ON event (job_id, key) WHERE key IS NOT NULL;
 
 CREATE UNIQUE INDEX event_progress ON event (job_id) WHERE kind = 'progress';
+
+CREATE TABLE follow_up (
+    parent_id TEXT NOT NULL,
+    child_id  TEXT NOT NULL,
+    PRIMARY KEY (parent_id, child_id)
+) WITHOUT ROWID;
+
+CREATE INDEX follow_up_child ON follow_up (child_id);
 
 CREATE TABLE gate (
     id       INTEGER PRIMARY KEY,
@@ -90,7 +109,7 @@ CREATE TABLE job (
     deadline_at          INTEGER,
     start_by             INTEGER,
     retry_of             TEXT,
-    trace                TEXT,
+    trace                TEXT, awaited INTEGER NOT NULL DEFAULT 0,
     CONSTRAINT job_state_known CHECK (state IN ('pending', 'queued', 'running', 'waiting', 'paused',
                                                 'failed', 'timed_out', 'succeeded', 'cancelled')),
     CONSTRAINT job_priority_in_range CHECK (priority BETWEEN -100 AND 100),

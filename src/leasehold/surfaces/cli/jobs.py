@@ -91,13 +91,18 @@ def show(
         questions = app.operations.questions(job_id)
         progress = app.operations.progress(job_id)
         logs = app.operations.logs(job_id)
+        relatives = app.operations.relatives(job_id)
     if as_json:
         more = {"history": history, "questions": questions, "progress": progress, "logs": logs}
-        render.emit(_all_of(job) | more)
+        render.emit(_all_of(job) | more | {"relatives": relatives})
         return
     render.fields(
         _told(job) | {"progress": None if progress is None else f"{progress}, {render.ago(progress.at)}"}
     )
+    if relatives:
+        print("\nrelatives")
+        named = [(r.relation.replace("_", " "), r.id, r.kind, r.state) for r in relatives]
+        render.table(("relation", "id", "task", "state"), named)
     if questions:
         print("\nquestions")
         rows = [(q.key, q.text, q.answer if q.closed_at else "open") for q in questions]

@@ -1,5 +1,6 @@
 -- name: settle_succeeded
--- Success is success under every flag, so the token is the whole guard and nothing needs to be read first. A lane job
+-- Success is success under every flag, so the token is the whole guard and nothing needs to be read first. Jobs that
+-- others wait for are left to the decided path, which judges those in the same transaction. A lane job
 -- leaves a ticket whether or not anybody is seen to wait: a look could miss an enqueue whose own ticket a claim is just
 -- dropping. Only the ticket's rank is taken from the job that seems to be next. Jobs are locked in the order of v, by
 -- id, and groups in name order.
@@ -17,6 +18,7 @@ s AS (
         finished_at = :now, settled_by = j.lease_owner, settled_token = j.lease_token,
         execution_site = NULL, execution_name = NULL, execution_started_at = NULL
     FROM v WHERE j.id = ANY(ARRAY(SELECT id FROM v)) AND j.id = v.id AND j.lease_token = v.token
+      AND NOT j.awaited
     RETURNING j.id, j.lane, j.priority, j.group_name, j.attempt),
 tickets AS (
     INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
@@ -48,7 +50,7 @@ WITH v AS MATERIALIZED (
         lease_expires_at timestamptz, lease_token bigint, attempt integer, failures integer, crashes integer,
         stop_requested text, execution_site text, execution_name text, execution_started_at timestamptz,
         first_started_at timestamptz, started_at timestamptz, finished_at timestamptz, settled_by text,
-        settled_token bigint, result text, result_ref text, error text, held boolean)
+        settled_token bigint, result text, result_ref text, error text, held boolean, unmet integer)
     ORDER BY r.id)
 UPDATE leasehold.job AS j SET state = v.state, reason = v.reason, args = v.args::json, available_at = v.available_at,
     lane_at = v.lane_at, halts_lane = v.halts_lane, lease_owner = v.lease_owner,
@@ -57,7 +59,7 @@ UPDATE leasehold.job AS j SET state = v.state, reason = v.reason, args = v.args:
     execution_name = v.execution_name, execution_started_at = v.execution_started_at,
     first_started_at = v.first_started_at, started_at = v.started_at, finished_at = v.finished_at,
     settled_by = v.settled_by, settled_token = v.settled_token, result = v.result::json, result_ref = v.result_ref,
-    error = v.error, held = v.held
+    error = v.error, held = v.held, unmet = v.unmet
 FROM v WHERE j.id = ANY(ARRAY(SELECT id FROM v)) AND j.id = v.id;
 
 -- name: insert_history

@@ -26,6 +26,13 @@ WHERE h.place = 1 AND h.available_at <= :now
   AND h.lane NOT IN (SELECT t.lane FROM leasehold.ticket AS t WHERE t.available_at <= :now)
 ORDER BY h.lane LIMIT :limit;
 
+-- name: list_stuck_children
+-- Pending without a hold, and nobody whom it waits for can still end. There must never be one.
+SELECT j.id FROM leasehold.job AS j WHERE j.state = 'pending' AND NOT j.held AND NOT EXISTS (
+    SELECT 1 FROM leasehold.dependency AS d JOIN leasehold.job AS p ON p.id = d.parent_id
+    WHERE d.child_id = j.id AND NOT d.met AND p.state IN ('pending', 'queued', 'running', 'waiting', 'paused'))
+ORDER BY j.id LIMIT :limit;
+
 -- name: list_long_expired
 -- Leases that ran out so long ago that somebody should have taken the job over.
 SELECT id, lease_owner FROM leasehold.job

@@ -1,14 +1,15 @@
 -- name: settle_succeeded
--- Success is success under every flag, so the token is the whole guard and nothing needs to be read first. The lanes'
--- tickets and the groups' versions follow in the same transaction. Arrays [id, token, result, reference] are taken apart
--- more quickly than objects.
+-- Success is success under every flag, so the token is the whole guard and nothing needs to be read first. Jobs that
+-- others wait for are left to the decided path, which judges those in the same transaction. The lanes' tickets and the
+-- groups' versions follow in the same transaction. Arrays [id, token, result, reference] are taken apart more quickly
+-- than objects.
 UPDATE job SET state = 'succeeded', reason = NULL, result = json_extract(v.value, '$[2]'),
     result_ref = json_extract(v.value, '$[3]'),
     lease_owner = NULL, lease_expires_at = NULL, lease_token = lease_token + 1, stop_requested = NULL,
     finished_at = :now, settled_by = lease_owner, settled_token = lease_token,
     execution_site = NULL, execution_name = NULL, execution_started_at = NULL
 FROM json_each(:settled) AS v
-WHERE job.id = json_extract(v.value, '$[0]') AND job.lease_token = json_extract(v.value, '$[1]')
+WHERE job.id = json_extract(v.value, '$[0]') AND job.lease_token = json_extract(v.value, '$[1]') AND job.awaited = 0
 RETURNING id, lane, group_name, attempt;
 
 -- name: file_next_tickets
@@ -40,7 +41,8 @@ UPDATE job SET state = json_extract(v.value, '$.state'), reason = json_extract(v
     started_at = json_extract(v.value, '$.started_at'), finished_at = json_extract(v.value, '$.finished_at'),
     settled_by = json_extract(v.value, '$.settled_by'), settled_token = json_extract(v.value, '$.settled_token'),
     result = json_extract(v.value, '$.result'), result_ref = json_extract(v.value, '$.result_ref'),
-    error = json_extract(v.value, '$.error'), held = json_extract(v.value, '$.held')
+    error = json_extract(v.value, '$.error'), held = json_extract(v.value, '$.held'),
+    unmet = json_extract(v.value, '$.unmet')
 FROM json_each(:jobs) AS v WHERE job.id = json_extract(v.value, '$.id');
 
 -- name: insert_history

@@ -1,0 +1,59 @@
+"""Jobs that wait for others: what the end of a parent means for its child. Decided here, written by the store.
+
+A parent has *ended* when it is succeeded, failed, timed out or cancelled. A paused or waiting parent has not: its
+child waits with it. The judgement is made once, in the transaction that ends the parent. A failed parent may be
+resumed later, but its children have had their end by then: a child that hung on "perhaps" would come to rest never.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from leasehold.domain import operate
+from leasehold.domain.job import Job, OnParentFailure
+from leasehold.domain.moves import Move
+from leasehold.domain.states import FINAL, State
+
+ENDED = FINAL | {State.FAILED, State.TIMED_OUT}
+
+_ROOT_CAUSE = re.compile(r"job [0-9a-f-]{36} \(.+\) ended [a-z_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class EndedParent:
+    """A parent that has ended: what its children have to know of it."""
+
+    id: str
+    kind: str
+    state: State
+    reason: str | None
+
+    def meets(self, on_failure: OnParentFailure) -> bool:
+        return self.state is State.SUCCEEDED or on_failure == "run"
+
+
+def judge(child: Job, parents: Sequence[tuple[EndedParent, OnParentFailure]], now: datetime) -> Move | None:
+    """What becomes of a child some of whose parents have just ended, each with what the child said about that. None:
+    it has ended itself, nothing changes."""
+    if child.state in FINAL:
+        return None
+    failed = next((parent for parent, on_failure in parents if not parent.meets(on_failure)), None)
+    if failed is not None:
+        return operate.cancel(child, now=now, reason=explained(failed))
+    left = replace(child, unmet=max(0, child.unmet - len(parents)))
+    if left.unmet or left.held or left.state is not State.PENDING:
+        return Move(child, left, None)
+    due = max(child.available_at, now)
+    place = None if child.lane is None else due
+    return Move(child, replace(left, state=State.QUEUED, available_at=due, lane_at=place), None)
+
+
+def explained(parent: EndedParent) -> str:
+    """Why its children cannot run. A parent that was itself cancelled for such a cause hands it on, so that every
+    descendant names the job that went wrong and not its neighbour."""
+    if parent.state is State.CANCELLED and parent.reason and _ROOT_CAUSE.fullmatch(parent.reason):
+        return parent.reason
+    return f"job {parent.id} ({parent.kind}) ended {parent.state.value}"

@@ -1,0 +1,106 @@
+"""Jobs that wait for others: rows of their own, judged in the transaction that ends a parent.
+
+Nothing here writes a move: `write_moves` does, and asks for those of the children, and of their children, until
+nobody is concerned any more. So every way in which a job can end passes by here, and none can forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from leasehold.domain.dependencies import ENDED, EndedParent, judge
+from leasehold.domain.errors import InvalidInput, JobNotFound
+from leasehold.domain.job import NewJob, OnParentFailure
+from leasehold.domain.moves import Move
+from leasehold.domain.states import State
+from leasehold.stores.database import Records, Session
+from leasehold.stores.rows import job_from_row
+
+
+def moves_of_children(session: Session, moves: Sequence[Move], now: datetime) -> list[Move]:
+    """What the endings among these moves mean for those who wait for them."""
+    ended = [
+        EndedParent(move.job.id, move.job.kind, move.job.state, move.job.reason)
+        for move in moves
+        if move.job.awaited and _ends(move)
+    ]
+    return _judge_children(session, ended, now) if ended else []
+
+
+def wait_for_parents(
+    session: Session, made: Sequence[NewJob], standing_for: Mapping[str, str]
+) -> tuple[list[Move], datetime | None]:
+    """Tie new jobs to their parents; the moves of those whose parents have ended already. `standing_for` leads from
+    an id of this batch to the job that has the id's place: itself, or the holder of its unique key."""
+    parents_of = {job.id: _parents(job, standing_for) for job in made if job.after}
+    if not parents_of:
+        return [], None
+    wanted = {parent for parents in parents_of.values() for parent in parents}
+    rows = session.rows("lock_parents", ids=sorted(wanted))
+    for parent in sorted(wanted - {row["id"] for row in rows}):
+        raise JobNotFound(parent)
+    session.run("mark_awaited", ids=sorted(wanted))
+    how = {job.id: job for job in made}
+    edges = [
+        {
+            "child_id": child,
+            "parent_id": parent,
+            "position": position,
+            "on_failure": how[child].on_parent_failure,
+        }
+        for child, parents in parents_of.items()
+        for position, parent in enumerate(parents)
+    ]
+    session.run("insert_dependencies", dependencies=Records(edges))
+    children = [
+        {"id": child, "unmet": len(parents), "held": how[child].hold}
+        for child, parents in sorted(parents_of.items())
+    ]
+    session.run("hold_for_parents", children=Records(children))
+    now: datetime = rows[0]["now"]
+    parents = [EndedParent(row["id"], row["kind"], State(row["state"]), row["reason"]) for row in rows]
+    ended = [parent for parent in parents if parent.state in ENDED]
+    return _judge_children(session, ended, now) if ended else [], now
+
+
+def check_order(jobs: Sequence[NewJob]) -> None:
+    """A parent of the same batch stands before its child, so that no circle can be stored."""
+    if not any(job.after for job in jobs):
+        return
+    place = {job.id: number for number, job in enumerate(jobs)}
+    for number, job in enumerate(jobs):
+        for parent in job.after:
+            if place.get(parent, -1) >= number:
+                raise InvalidInput(
+                    "after", f"job {job.id} waits for {parent}, which comes later", "enqueue parents first"
+                )
+
+
+def _judge_children(session: Session, ended: Sequence[EndedParent], now: datetime) -> list[Move]:
+    parents = {parent.id: parent for parent in ended}
+    waiting: dict[str, list[tuple[EndedParent, OnParentFailure]]] = {}
+    for row in session.rows("find_dependents", ids=sorted(parents)):
+        waiting.setdefault(row["child_id"], []).append((parents[row["parent_id"]], row["on_failure"]))
+    if not waiting:
+        return []
+    children = [job_from_row(row) for row in session.rows("lock_jobs", ids=sorted(waiting))]
+    met = [
+        {"child_id": child.id, "parent_id": parent.id}
+        for child in children
+        for parent, on_failure in waiting[child.id]
+        if parent.meets(on_failure)
+    ]
+    if met:
+        session.run("meet_dependencies", met=Records(met))
+    judged = [judge(child, waiting[child.id], now) for child in children]
+    return [move for move in judged if move is not None]
+
+
+def _ends(move: Move) -> bool:
+    return move.job.state in ENDED and move.before.state is not move.job.state
+
+
+def _parents(job: NewJob, standing_for: Mapping[str, str]) -> list[str]:
+    """Each once, in the order given."""
+    return list(dict.fromkeys(standing_for.get(parent, parent) for parent in job.after))

@@ -1,0 +1,63 @@
+"""Follow-ups: jobs that a handler asked for, made in the transaction that settles its success.
+
+The fence makes them once: a settle that is repeated finds its parent settled, and makes nothing. A follow-up that
+cannot be stored must not undo the success, whose effects are done: it is left out, and the parent's history says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+from leasehold.domain.job import Job, NewJob
+from leasehold.stores.database import Records, Session
+from leasehold.stores.enqueue import enqueue_in
+
+
+def file_follow_ups(
+    session: Session, asked_by: Sequence[tuple[Job, NewJob]], groups: AbstractSet[str]
+) -> None:
+    """Make the follow-ups of jobs that have just succeeded, then tell all groups, once each."""
+    if not asked_by:
+        if groups:
+            session.run("bump_groups", names=sorted(groups))
+        return
+    parent_of = {job.id: parent for parent, job in asked_by}
+    follow_ups = [replace(job, follow_up_of=parent.id) for parent, job in asked_by]
+    refused = _without_parents(session, follow_ups)
+    asked = [job for job in follow_ups if job.id not in refused]
+    # A held key would raise, and take the success with it.
+    mild = [replace(job, on_duplicate="return") if job.on_duplicate == "raise" else job for job in asked]
+    for job, made in zip(asked, enqueue_in(session, mild, groups), strict=True):
+        if made.id != job.id and job.on_duplicate == "raise":
+            refused[job.id] = f"its unique key {job.unique_key!r} is held by job {made.id}"
+    if refused:
+        entries = [_entry(parent_of[j.id], j, refused[j.id]) for j in follow_ups if j.id in refused]
+        session.run("insert_history", entries=Records(entries))
+
+
+def _without_parents(session: Session, follow_ups: Sequence[NewJob]) -> dict[str, str]:
+    """Those that would wait for a job that does not exist, or for a follow-up that is left out itself."""
+    there = {job.id for job in follow_ups}
+    asked = {parent for job in follow_ups for parent in job.after} - there
+    found = {row["id"] for row in session.rows("find_ids", ids=sorted(asked))} if asked else set()
+    refused: dict[str, str] = {}
+    for job in follow_ups:
+        for parent in job.after:
+            if parent in refused or (parent not in there and parent not in found):
+                refused[job.id] = f"it waits for job {parent}, which does not exist"
+    return refused
+
+
+def _entry(parent: Job, job: NewJob, why: str) -> dict[str, object]:
+    return {
+        "job_id": parent.id,
+        "event": "follow_up_refused",
+        "from_state": parent.state.value,
+        "to_state": parent.state.value,
+        "token": parent.settled_token,
+        "attempt": parent.attempt,
+        "actor": parent.settled_by,
+        "detail": f"{job.kind}: {why}",
+    }
