@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leasehold.domain.outcome import Failure
+from leasehold.stores.contract import Ending
 from leasehold.surfaces.cli import render
 from tests.backends import new_id
 
@@ -100,3 +102,15 @@ def test_neither_ids_nor_filter_or_both_is_refused(app, here):
     job = app.enqueue("work")
     assert here("cancel").code == 2
     assert here("cancel", job.id, "--queue", "default").code == 2
+
+
+def test_resume_fresh_forgets_what_was_stored(app, here):
+    job = app.enqueue("work")
+    grant = app.store.claim_by_id(job.id, "worker")
+    app.store.save_steps(job.id, grant.token, {"a": "1"}, state="2")
+    app.store.settle([Ending(job.id, grant.token, Failure("no", final=True))])
+    assert here("cancel", job.id, "--fresh").code == 2
+    assert app.store.load_steps(job.id) == {"a": "1"}
+    assert here("resume", job.id, "--fresh").out.split() == [job.id, "queued"]
+    assert app.store.load_steps(job.id) == {}
+    assert app.store.load_checkpoint(job.id) is None

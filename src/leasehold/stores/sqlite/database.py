@@ -203,19 +203,18 @@ class SqliteDatabase:
                 Path(self.path).parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise DatabaseUnreachable(self.label, str(error)) from error
-        connection = self._open_file(sqlite3.Connection)
+        connection = self._open_file(sqlite3.connect)
         weakref.finalize(self, _close_own, connection, os.getpid())
         return connection
 
-    def _open_file(self, factory: type[C]) -> C:
+    def _open_file(self, connect: Callable[..., C]) -> C:
         """Whoever asks must close it."""
         try:
-            connection = sqlite3.connect(
+            connection = connect(
                 self.path,
                 timeout=BUSY_SECONDS,
                 isolation_level=None,
                 check_same_thread=False,
-                factory=factory,
             )
         except sqlite3.Error as error:
             raise DatabaseUnreachable(self.label, str(error)) from error
