@@ -116,10 +116,7 @@ def test_postgres_without_a_schema_is_refused_with_the_remedy(postgres_url, post
         with pytest.raises(SchemaOutdated, match=r"app\.upgrade\(\)"):
             app.count()
         assert app.upgrade() == list(read_migrations("leasehold.stores.postgres"))
-<<<<<<< HEAD
         assert app.upgrade() == []
-=======
->>>>>>> steps
         assert app.count()[State.QUEUED] == 0
 
 
