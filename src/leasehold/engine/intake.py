@@ -7,8 +7,9 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from typing import NamedTuple
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Grant
@@ -22,8 +23,20 @@ logger = logging.getLogger("leasehold.worker")
 MOST_AT_ONCE = 500
 """Jobs that one claim asks for: with room for more, the next claim runs while these begin."""
 
+NO_ROOM = (0, 0)
+
+LONGEST_TURN = 0.02
+"""Seconds for which starting jobs may keep the loop to itself."""
+
 MOST_UNSETTLED = 5000
 """Results that wait for the database. More than this, and no new work is taken."""
+
+
+class Asked(NamedTuple):
+    """A claim that is under way. Its leases are counted from when it was sent."""
+
+    sent_at: float
+    answer: asyncio.Future[list[Grant]]
 
 
 class Intake:
@@ -38,6 +51,7 @@ class Intake:
     ) -> None:
         self._on_work = on_work
         self._store = store
+        self._tasks = tasks
         self._settings = settings
         self._runs = runs
         self._executor = executor
@@ -62,57 +76,82 @@ class Intake:
 
     async def run(self) -> None:
         """Until the drain, or in a burst until nothing is left."""
-        while not self._draining:
+        asked: Asked | None = None
+        while not self._draining or asked is not None:
             self.progress_at = time.monotonic()
-            self._changed.clear()
-            loop_room, thread_room = self._room()
-            self.waits_for_place = loop_room + thread_room == 0
-            if self.waits_for_place:
-                await self._changed.wait()
+            if asked is None:
+                self._changed.clear()
+                room = self._room()
+                self.waits_for_place = room == NO_ROOM
+                if self.waits_for_place:
+                    await self._changed.wait()
+                    continue
+                asked = self._ask(room)
+            grants = await self._answer(asked)
+            sent_at, asked = asked.sent_at, None
+            if grants is None:
                 continue
-            if await self._take(min(loop_room, MOST_AT_ONCE), thread_room):
-                # Ask for more at once: what was started begins while the database is busy with the next claim.
-                continue
-            if self._settings.burst and not self._runs.held and not self._changed.is_set():
-                return
-            await self._wait()
+            if grants and not self._draining:
+                # Ask for more before these begin: they do so while the database is busy with the next claim.
+                room = self._room(grants)
+                if room != NO_ROOM:
+                    self._changed.clear()
+                    asked = self._ask(room)
+            await self._begin(grants, sent_at)
+            if not grants and asked is None and not self._draining:
+                if self._settings.burst and not self._runs.held and not self._changed.is_set():
+                    return
+                await self._wait()
 
-    def _room(self) -> tuple[int, int]:
+    def _room(self, coming: Sequence[Grant] = ()) -> tuple[int, int]:
+        """Jobs that could be started now, on the loop and in threads, besides those that are coming."""
         if len(self._runs.settler) >= MOST_UNSETTLED:
-            return 0, 0
-        loop_room = self._settings.concurrency - self._runs.on_loop if self._async_kinds else 0
-        thread_room = self._settings.threads - self._runs.in_threads if self._sync_kinds else 0
-        return max(0, loop_room), max(0, thread_room)
+            return NO_ROOM
+        in_threads = sum(not self._tasks[grant.kind].is_async for grant in coming) if self._sync_kinds else 0
+        on_loop = len(coming) - in_threads
+        loop_room = self._settings.concurrency - self._runs.on_loop - on_loop if self._async_kinds else 0
+        thread_room = self._settings.threads - self._runs.in_threads - in_threads if self._sync_kinds else 0
+        return min(max(0, loop_room), MOST_AT_ONCE), max(0, thread_room)
 
     async def _wait(self) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), self._settings.poll)
 
-    async def _take(self, loop_room: int, thread_room: int) -> bool:
-        """Claim and start. False: there was nothing. A claim that the database did not answer has not said so."""
-        sent_at = time.monotonic()
+    def _ask(self, room: tuple[int, int]) -> Asked:
+        answer = asyncio.get_running_loop().run_in_executor(self._executor, self._claim, *room)
+        return Asked(time.monotonic(), answer)
+
+    async def _answer(self, asked: Asked) -> list[Grant] | None:
+        """None: the database did not answer, which does not say that there was nothing."""
         try:
-            grants = await asyncio.get_running_loop().run_in_executor(
-                self._executor, self._claim, loop_room, thread_room
-            )
+            grants = await asked.answer
         except StoreError as error:
             await self._sit_out(error)
-            return True
+            return None
         except Exception as error:
             # A bug, or a database that answers strangely: told each time, but a worker that no longer claims while
             # it looks alive would be worse.
             logger.exception("claim: unexpected error; going on")
             await self._sit_out(error)
-            return True
+            return None
         self.in_trouble = False
         if grants:
             self._on_work()
-        for grant in grants:
-            if self._draining:
+        return grants
+
+    async def _begin(self, grants: Sequence[Grant], sent_at: float) -> None:
+        if self._draining:
+            for grant in grants:
                 self._runs.hand_back(grant, "its worker was stopped")
-            else:
-                self._runs.start(grant, sent_at)
-        return bool(grants)
+            return
+        # All are held before the first begins: it may take its time, and the leases of the others must be renewed.
+        began_at = time.monotonic()
+        for run in [self._runs.hold(grant, sent_at) for grant in grants]:
+            self._runs.begin(run)
+            if time.monotonic() - began_at > LONGEST_TURN:
+                # Handlers may compute before they first wait. Let others have the loop between them.
+                await asyncio.sleep(0)
+                began_at = time.monotonic()
 
     def _claim(self, loop_room: int, thread_room: int) -> list[Grant]:
         """In a thread."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -64,6 +65,10 @@ class Runs:
 
     # -- start -----------------------------------------------------------------------------------------------------
     def start(self, grant: Grant, sent_at: float) -> None:
+        self.begin(self.hold(grant, sent_at))
+
+    def hold(self, grant: Grant, sent_at: float) -> Running:
+        """From here on its lease is renewed, and it takes a place, though its handler has not begun yet."""
         definition = self._tasks[grant.kind]
         make = Context if definition.is_async else SyncContext
         context = make(grant, self.resources, self.durable, self.events)
@@ -74,9 +79,14 @@ class Runs:
         self._hold(run)
         if definition.is_async:
             self.on_loop += 1
-            run.task = self._loop.create_task(self._run_async(run), name=grant.id)
         else:
             self.in_threads += 1
+        return run
+
+    def begin(self, run: Running) -> None:
+        if run.definition.is_async:
+            run.task = start_task(self._loop, self._run_async(run), run.grant.id)
+        else:
             self._threads.submit(lambda: self._run_in_thread(run))
 
     def hand_back(self, grant: Grant, reason: str) -> None:
@@ -260,6 +270,21 @@ class Runs:
 
     def close(self) -> None:
         self._threads.close()
+
+
+if sys.version_info >= (3, 12):
+
+    def start_task(
+        loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None], name: str
+    ) -> asyncio.Task[None]:
+        """It begins at once; one that never has to wait is done when this returns, without a turn of the loop."""
+        return asyncio.Task(coroutine, loop=loop, name=name, eager_start=True)
+else:
+
+    def start_task(
+        loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None], name: str
+    ) -> asyncio.Task[None]:
+        return loop.create_task(coroutine, name=name)
 
 
 def _place(run: Running) -> str:

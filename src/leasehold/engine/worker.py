@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -52,6 +53,13 @@ class Health:
     abandoned: int
 
 
+def _collect_less_often() -> None:
+    """A job makes a dozen short-lived objects and no cycles. By Python's default the collector would look at all live
+    ones again and again for that: a sixth of the time of a cheap job."""
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
+
+
 class Worker:
     """Serves queues until it is drained.
 
@@ -86,7 +94,9 @@ class Worker:
 
     # -- life ------------------------------------------------------------------------------------------------------
     async def run(self) -> None:
-        """Work until `request_drain`, or in a burst until nothing is left."""
+        """Work until `request_drain`, or in a burst until nothing is left. As the program: this process is the
+        worker's, and so is its garbage collection."""
+        _collect_less_often()
         async with self:
             await self._finished.wait()
 

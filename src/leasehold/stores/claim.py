@@ -61,18 +61,28 @@ class Look:
         return {(group.gate, group.priority) for group in self.lanes}
 
 
+Take = Callable[[Source, list[LookedAt], Look, int], list[Grant]]
+
+
+def take_by(seen: Look, limit: int, take: Take) -> list[Grant]:
+    """Take what a look has seen, best first, until there is no room."""
+    grants: list[Grant] = []
+    for source, groups in seen.order():
+        if len(grants) < limit:
+            grants += take(source, groups, seen, limit - len(grants))
+    return grants
+
+
 def claim_by_looks(
-    limit: int, look: Callable[[], Look], take: Callable[[Source, list[LookedAt], Look, int], list[Grant]]
+    limit: int, look: Callable[[], Look], take: Take, first: Look | None = None
 ) -> list[Grant]:
     """Look, then take, until there is no room or nothing more to take."""
     grants: list[Grant] = []
     before: set[tuple[int, int]] = set()
     for _ in range(LOOKS):
-        seen = look()
+        seen, first = first or look(), None
         taken = len(grants)
-        for source, groups in seen.order():
-            if len(grants) < limit:
-                grants += take(source, groups, seen, limit - len(grants))
+        grants += take_by(seen, limit - taken, take)
         stuck = len(grants) == taken and seen.lane_groups == before
         if len(grants) >= limit or not seen.lanes or stuck:
             break
