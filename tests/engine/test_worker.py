@@ -21,6 +21,8 @@ from leasehold import (
     State,
     SyncContext,
 )
+from leasehold.domain.outcome import HandedBack, Success
+from leasehold.stores.contract import Ending
 from tests.backends import Backend
 
 
@@ -393,19 +395,20 @@ def test_a_worker_that_was_frozen_before_it_could_start_a_job_does_not_start_it(
             started.append(1)
 
     job = late.enqueue()
-    # Asked for as if a lease and more had passed since.
     (grant,) = app.store.claim("frozen", ["default"], 1)
+    # Frozen for a lease and more: another has it now.
+    app.store.settle([Ending(grant.id, grant.token, HandedBack())])
+    (successor,) = app.store.claim("successor", ["default"], 1)
 
     async def scene() -> None:
         async with app.worker(queues="other", keep=None) as worker:
             worker.runs.start(grant, time.monotonic() - 1.0)
-            await until(lambda: worker.runs.ended == 1)
+            await until(lambda: worker.runs.fenced + worker.runs.lost == 1)
 
     asyncio.run(scene())
     assert not started
-    assert job.refresh().state == "queued"
-    burst(app)
-    assert started == [1]
+    app.store.settle([Ending(successor.id, successor.token, Success())])
+    assert job.refresh().state == "succeeded"
 
 
 def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app):
@@ -444,3 +447,39 @@ def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app
             assert await job.aresult(timeout=20) == 2
 
     asyncio.run(scenario())
+
+
+def test_quick_plain_jobs_that_were_claimed_ahead_are_given_back_when_a_slow_one_stands_before_them(app):
+    go = threading.Event()
+
+    @app.task
+    def quick(n: int) -> int:
+        return n
+
+    @app.task
+    def slow() -> None:
+        go.wait()
+
+    async def scene() -> None:
+        async with app.worker(threads=1, keep=None, grace=1) as first:
+            jobs = await asyncio.to_thread(quick.enqueue_many, [{"n": n} for n in range(300)])
+            await until(lambda: first.runs.ended == 300)
+            assert first.runs.thread_room > 1, "they were quick, so the worker looks ahead"
+            blocker = slow.enqueue()
+            await until(lambda: blocker.refresh().state == "running")
+            behind = await asyncio.to_thread(quick.enqueue_many, [{"n": n} for n in range(5)])
+            await until(lambda: all(job.refresh().attempt > 0 for job in behind))
+            # Given back at no cost, they wait for a worker that has a thread.
+            await until(lambda: all(job.refresh().state == "queued" for job in behind))
+            assert first.runs.thread_room <= 0
+            async with app.worker(threads=1, keep=None):
+                assert [await job.aresult(timeout=20) for job in behind] == list(range(5))
+            assert [job.refresh().row.failures for job in behind] == [0] * 5
+            go.set()
+            await until(lambda: blocker.refresh().state == "succeeded")
+            assert jobs[0].refresh().attempt == 1
+
+    try:
+        asyncio.run(scene())
+    finally:
+        go.set()

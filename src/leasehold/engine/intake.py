@@ -110,8 +110,8 @@ class Intake:
         in_threads = sum(not self._tasks[grant.kind].is_async for grant in coming) if self._sync_kinds else 0
         on_loop = len(coming) - in_threads
         loop_room = self._settings.concurrency - self._runs.on_loop - on_loop if self._async_kinds else 0
-        thread_room = self._settings.threads - self._runs.in_threads - in_threads if self._sync_kinds else 0
-        return min(max(0, loop_room), MOST_AT_ONCE), max(0, thread_room)
+        thread_room = self._runs.thread_room - in_threads if self._sync_kinds else 0
+        return min(max(0, loop_room), MOST_AT_ONCE), min(max(0, thread_room), MOST_AT_ONCE)
 
     async def _wait(self) -> None:
         with contextlib.suppress(TimeoutError):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -30,6 +31,14 @@ from leasehold.stores.contract import Ending
 logger = logging.getLogger("leasehold.worker")
 
 WATCH_EVERY = 0.2
+AHEAD = 0.05
+"""Seconds: plain jobs that will have their turn within this are claimed though no thread is free for them yet."""
+MOST_AHEAD = 60
+UNHURRIED = 2 * AHEAD
+"""A pace at which nothing is claimed ahead."""
+LONGEST_IN_LINE = 1.0
+"""Seconds that a plain job may wait for a thread before it is given back."""
+NO_THREAD = "no thread of its worker was free"
 TOO_LATE = "its lease had run out before it could start"
 
 
@@ -61,6 +70,12 @@ class Runs:
         self.on_loop = 0
         self.in_threads = 0
         self._abandoned = {"loop": 0, "thread": 0}
+        self._queued: dict[Running, None] = {}
+        """Those that wait for a thread. Who takes one out, a thread or the watch, has it: the pop is atomic."""
+        self._left: deque[tuple[Running, Outcome | None, float]] = deque()
+        self._collecting = False
+        self._pace = UNHURRIED
+        """Seconds that a plain job takes: at once as long as the longest, only slowly shorter again."""
         self.ended = self.fenced = self.lost = 0
 
     # -- start -----------------------------------------------------------------------------------------------------
@@ -87,6 +102,7 @@ class Runs:
         if run.definition.is_async:
             run.task = start_task(self._loop, self._run_async(run), run.grant.id)
         else:
+            self._queued[run] = None
             self._threads.submit(lambda: self._run_in_thread(run))
 
     def hand_back(self, grant: Grant, reason: str) -> None:
@@ -120,17 +136,55 @@ class Runs:
         self._ended(run, outcome)
 
     def _run_in_thread(self, run: Running) -> None:
+        if self._queued.pop(run, run) is run:
+            return  # taken back: it had waited too long for a thread
+        began_at = run.started_at = time.monotonic()
+        if run.limit_at is not None:
+            self._limit(run)
         if self._settings.capture_logs:
             current_run.set(run.context)
-        late = time.monotonic() >= run.lease_until
-        outcome = HandedBack(TOO_LATE) if late else run_sync(run)
+        outcome: Outcome | None
+        if run.cause is not None:
+            outcome = run.outcome_when_stopped()
+        elif began_at >= run.lease_until:
+            outcome = HandedBack(TOO_LATE)
+        else:
+            outcome = run_sync(run)
         if run.context._steps is not None:
             self.durable.finish(run.context._steps)
         current_run.set(None)  # the thread outlives the run and must not keep it
-        try:
-            self._loop.call_soon_threadsafe(self._ended, run, outcome)
-        except RuntimeError:
-            logger.warning("job %s ended after its worker; its lease will run out", run.grant.id)
+        self._left.append((run, outcome, time.monotonic() - began_at))
+        if not self._collecting:
+            # One call to the loop for all that end until it comes: to wake it is dear.
+            self._collecting = True
+            try:
+                self._loop.call_soon_threadsafe(self._collect)
+            except RuntimeError:
+                logger.warning("job %s ended after its worker; its lease will run out", run.grant.id)
+
+    def _collect(self) -> None:
+        """Those that have ended in threads."""
+        # First the flag: what is put in from here on asks for another call.
+        self._collecting = False
+        while self._left:
+            run, outcome, seconds = self._left.popleft()
+            self._pace += (seconds - self._pace) * (1.0 if seconds > self._pace else 0.1)
+            self._ended(run, outcome)
+
+    @property
+    def thread_room(self) -> int:
+        """Plain jobs that could be started now: one for every free thread, and as many more as will have their turn in
+        a moment, by how quick the last ones were. Quick jobs would else wait for the database most of the time."""
+        ahead = min(int(AHEAD / max(self._pace, 1e-6)), MOST_AHEAD) * self._settings.threads
+        return self._settings.threads + ahead - self.in_threads
+
+    def _take_back(self, run: Running) -> None:
+        """It waits for a thread that its neighbours do not give up: another worker may have one."""
+        if self._queued.pop(run, run) is run:
+            return  # it has just begun
+        self._pace = UNHURRIED
+        self._free_unit(run)
+        self._settle(run, HandedBack(NO_THREAD))
 
     # -- end -------------------------------------------------------------------------------------------------------
     def _ended(self, run: Running, outcome: Outcome | None) -> None:
@@ -234,7 +288,10 @@ class Runs:
             await asyncio.sleep(WATCH_EVERY)
             now = time.monotonic()
             for run in self.unfinished():
-                if run.cause is None:
+                if run in self._queued:
+                    if now >= run.started_at + LONGEST_IN_LINE:
+                        self._take_back(run)
+                elif run.cause is None:
                     if run.limit_at is not None and now >= run.limit_at:
                         self.stop(run, run.limit_cause)
                     elif now >= run.lease_until:

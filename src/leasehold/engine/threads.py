@@ -18,7 +18,7 @@ class HandlerThreads:
         self._lock = threading.Lock()
 
     def submit(self, call: Callable[[], None]) -> None:
-        """The caller keeps count: it never submits more than `size` calls at once."""
+        """More than `size` calls wait for their turn."""
         with self._lock:
             self._busy += 1
             if self._busy > self._started and self._started < self._size:
