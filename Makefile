@@ -6,12 +6,12 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-WORKERS ?= 2
+WORKERS ?= 3
 ARGS ?=
 
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-# A test process per core, each with its own server; tests that must not meet are put into one process with
+# More test processes than two cores, for many tests wait; each has its own server. Tests that must not meet are put into one process with
 # @pytest.mark.xdist_group, which only the loadgroup distribution honours.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 

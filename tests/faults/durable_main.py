@@ -5,5 +5,4 @@ from __future__ import annotations
 from tests.faults import durable_tasks, worker_main
 
 if __name__ == "__main__":
-    worker_main.register = durable_tasks.register
-    worker_main.main()
+    worker_main.main(durable_tasks.register)

@@ -68,6 +68,7 @@ class LentConnection(sqlite3.Connection):
         self._timer: threading.Timer | None = None
         self._ended = False
         self._overdue = False
+        self._late = False
 
     # -- ours ------------------------------------------------------------------------------------------------------
     def lend(self, seconds: float) -> None:
@@ -78,7 +79,7 @@ class LentConnection(sqlite3.Connection):
     def take_back(self) -> None:
         """The block is over, and from here on the transaction is safe from the clock. Overdue: it came too late."""
         with self._turn:
-            if self._overdue:
+            if self._overdue or self._late:
                 raise Overdue
             self._ended = True
         if self._timer is not None:
@@ -89,8 +90,12 @@ class LentConnection(sqlite3.Connection):
         sqlite3.Cursor(self).execute(statement)
 
     def _end_late(self) -> None:
-        while not self._turn.acquire(timeout=_INTERRUPT_EVERY):
+        if not self._turn.acquire(blocking=False):
+            # Said before the interruption: the block may hear of that, and ask for its end, before we have our turn.
+            self._late = True
             self.interrupt()
+            while not self._turn.acquire(timeout=_INTERRUPT_EVERY):
+                self.interrupt()
         try:
             if self._ended:
                 return

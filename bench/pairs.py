@@ -1,0 +1,75 @@
+"""What a change costs plain jobs: drains by a commit (`--commit`) and by an earlier one (`--against`), in turns.
+
+Figures go to docs/measured/pairs.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.progress import track
+
+from bench.places import ROOT
+
+PAIRS = 7
+BAR = 0.93
+REPORT = ROOT / "docs" / "measured" / "pairs.md"
+
+
+def run(commit: str, against: str) -> None:
+    now, before = (_git("rev-parse", "--short", name) for name in (commit, against))
+    with tempfile.TemporaryDirectory() as folder:
+        trees = {name: Path(folder, name) for name in (now, before)}
+        try:
+            for name, tree in trees.items():
+                _git("worktree", "add", "--detach", "--quiet", str(tree), name)
+            pairs = [
+                (_drain(trees[now]), _drain(trees[before]))
+                for _ in track(range(PAIRS), "pairs", transient=True)
+            ]
+        finally:
+            for tree in trees.values():
+                _git("worktree", "remove", "--force", str(tree))
+    ratios = [one / other for one, other in pairs]
+    median = statistics.median(ratios)
+    lines = [
+        "# This code against an earlier commit, measured",
+        "",
+        f"`python -m bench pairs --commit {now} --against {before}` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC:",
+        "drains of 20,000 plain async jobs on PostgreSQL, in turns.",
+        "",
+        "| pair | with it, jobs/s | before, jobs/s | ratio |",
+        "|--:|--:|--:|--:|",
+        *(
+            f"| {n} | {one:,.0f} | {other:,.0f} | {one / other:.2f} |"
+            for n, (one, other) in enumerate(pairs, start=1)
+        ),
+        f"| median | | | **{median:.2f}** (bar: ≥ {BAR}, {'met' if median >= BAR else 'missed'}) |",
+    ]
+    print("\n".join(lines))
+    REPORT.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _drain(tree: Path) -> float:
+    environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"}
+    script = str(ROOT / "bench" / "one_drain.py")
+    done = subprocess.run(
+        [sys.executable, script], env=environment, cwd=tree, capture_output=True, text=True, timeout=300
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    rate: float = json.loads(done.stdout.splitlines()[-1])["rate"]
+    return rate
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
