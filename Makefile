@@ -11,8 +11,8 @@ ARGS ?=
 
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-# More test processes than two cores, for many tests wait; each has its own server. Tests that must not meet are put into one process with
-# @pytest.mark.xdist_group, which only the loadgroup distribution honours.
+# More test processes than two cores, for many tests wait; each has its own server. Tests that must not meet are put
+# into one process with @pytest.mark.xdist_group, which only the loadgroup distribution honours.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 CORE = $(VENV)/.leasehold-core

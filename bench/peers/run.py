@@ -264,6 +264,42 @@ def table(results):
     return "\n".join(lines)
 
 
+def bars(results):
+    """What the project asks of itself, against the peers of the same run."""
+    ours, lite = results.get("leasehold", {}), results.get("leasehold_sqlite", {})
+    get = lambda name, key: results.get(name, {}).get(key)
+    peers = [r for name, r in results.items() if r.get("backend") == "postgres" and name != "leasehold" and "error" not in r]
+    best = lambda key: max(((r.get(key) or 0) for r in peers), default=0)
+    quickest = lambda key: min((r["latency"][key] for r in peers if r.get("latency")), default=None)
+    rows = []
+
+    def least(what, one, other, bar):
+        if one and other:
+            rows.append(f"| {what} | {one:,.0f} / {other:,.0f} | {one / other:.2f} × | ≥ {bar} × | {'met' if one / other >= bar else '**missed**'} |")
+
+    def most(what, one, other, bar):
+        if one and other:
+            rows.append(f"| {what} | {one:.1f} / {other:.1f} ms | {one / other:.2f} × | ≤ {bar} × | {'met' if one / other <= bar else '**missed**'} |")
+
+    for peer, bar in (("graphile-worker", 1.2), ("pgqueuer", 2.5), ("procrastinate", 30)):
+        least(f"drain, 1 process / {peer}", ours.get("drain1"), get(peer, "drain1"), bar)
+    least("drain, 2 processes / graphile-worker with 2", ours.get("drain2"), get("graphile-worker", "drain2"), 1.0)
+    least("enqueue one at a time / the best PostgreSQL peer", ours.get("enqueue"), best("enqueue"), 1.2)
+    least("bulk enqueue / the best peer", ours.get("bulk"), best("bulk"), 1.5)
+    latency = ours.get("latency") or {}
+    most("pick-up, p50 / the best PostgreSQL peer", latency.get("p50"), quickest("p50"), 1.0)
+    most("pick-up, p99 / the best PostgreSQL peer", latency.get("p99"), quickest("p99"), 1.2)
+    least("SQLite drain / huey", lite.get("drain1"), get("huey", "drain1"), 10)
+    return "\n".join(["| what | measured | figure | bar | |", "|---|--:|--:|--:|---|", *rows])
+
+
+def report(results, reps):
+    versions = "; ".join(r["version"] for r in results.values() if r.get("version"))
+    return (f"# Against other queues, measured\n\n`bench/peers/run.py` on {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC: one run, one "
+            f"machine of {os.cpu_count()} cores shared by database, worker and producer; PostgreSQL with stock settings (fsync on). No-op "
+            f"jobs; medians of {reps}; load average {os.getloadavg()[0]:.1f} at the end. {versions}.\n\n{bars(results)}\n\n{table(results)}\n")
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__)
     ap.add_argument("--quick", action="store_true", help="smaller counts, one repetition: five minutes at most")
@@ -271,6 +307,7 @@ def main():
     ap.add_argument("--reps", type=int, default=5, help="medians of so many (default: %(default)s)")
     ap.add_argument("--growth", action="store_true", help="also with 1,000,000 other rows")
     ap.add_argument("--adapters", default=str(HERE / "adapters"), help="the folder of the adapters")
+    ap.add_argument("--report", help="write the tables to this page, such as docs/measured/peers.md")
     ap.add_argument("--out", default=str(HOME / "results.json"), help="where the raw numbers go")
     args = ap.parse_args()
     history = 1_000_000 if args.growth else 0
@@ -292,6 +329,9 @@ def main():
             log(f"{path.stem}: {time.time() - began:.0f} s", json.dumps({k: v for k, v in r.items() if k != 'settings'}))
             pathlib.Path(args.out).write_text(json.dumps(results, indent=1))
         print(table(results))
+        print(bars(results))
+        if args.report:
+            pathlib.Path(args.report).write_text(report(results, cfg.reps))
 
 
 if __name__ == "__main__":
