@@ -79,23 +79,24 @@ class LentConnection(sqlite3.Connection):
     def take_back(self) -> None:
         """The block is over, and from here on the transaction is safe from the clock. Overdue: it came too late."""
         with self._turn:
-            if self._overdue or self._late:
-                raise Overdue
-            self._ended = True
-        if self._timer is not None:
-            self._timer.cancel()
+            self._ended = not self._late and not self._overdue
+        if self._timer is None:
+            return
+        if not self._ended:
+            # The clock has interrupted the block, and undoes it as soon as it has its turn.
+            self._timer.join()
+            raise Overdue
+        self._timer.cancel()
 
     def end(self, statement: str) -> None:
         """COMMIT or ROLLBACK."""
         sqlite3.Cursor(self).execute(statement)
 
     def _end_late(self) -> None:
-        if not self._turn.acquire(blocking=False):
+        while not self._turn.acquire(timeout=_INTERRUPT_EVERY):
             # Said before the interruption: the block may hear of that, and ask for its end, before we have our turn.
             self._late = True
             self.interrupt()
-            while not self._turn.acquire(timeout=_INTERRUPT_EVERY):
-                self.interrupt()
         try:
             if self._ended:
                 return
@@ -115,7 +116,7 @@ class LentConnection(sqlite3.Connection):
     @contextlib.contextmanager
     def turn(self, sql: str = "") -> Iterator[None]:
         with self._turn:
-            if self._overdue:
+            if self._overdue or self._late:
                 raise Overdue
             if self._timer is not None and _CONTROL.match(sql):
                 _refuse(sql.strip())
