@@ -1,10 +1,5 @@
-"""Ours on PostgreSQL, as a user would write it."""
-import asyncio
-import time
-
 from adapters._common import PG, version
-from leasehold import Leasehold
-from rec import hit, slept
+from adapters._leasehold import adapter
 
 BACKEND = "postgres"
 VERSION = version("leasehold", "psycopg")
@@ -17,39 +12,4 @@ HISTORY = """INSERT INTO leasehold.job (id, kind, queue, gate, state, args, crea
   SELECT gen_random_uuid(), 'noop', 'default', 1, 'succeeded', '{"sent":0.0}', now(), now(), 1, 2, now(), now(), now(), 'w', 1
   FROM generate_series(1, %(n)s)"""
 
-app = Leasehold(PG or "postgresql://nowhere")
-
-
-@app.task
-async def noop(sent: float) -> None:
-    hit(sent)
-
-
-@app.task
-async def sleep(sent: float) -> None:
-    start = time.time()
-    await asyncio.sleep(sent)
-    slept(start)
-
-
-TASKS = {"noop": noop, "sleep": sleep}
-
-
-def setup():
-    app.upgrade()
-
-
-def connect():
-    app.store  # noqa: B018  opened when first asked for
-
-
-def enqueue(task, arg):
-    TASKS[task].enqueue(sent=arg)
-
-
-def enqueue_many(task, args):
-    TASKS[task].enqueue_many([{"sent": arg} for arg in args])
-
-
-async def work(concurrency):
-    await app.worker(concurrency=concurrency).run()
+globals().update(adapter(PG or "postgresql://nowhere"))
