@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -117,6 +117,7 @@ class WorkerProcess:
     def __init__(self, number: int, place: Place, module: str, config: dict[str, Any]) -> None:
         self.log = place.folder / f"worker-{number}.log"
         self.frozen = False
+        self._file = place.app.url.removeprefix("sqlite:///") if place.store == "sqlite" else None
         with self.log.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, json.dumps(config)],
@@ -159,10 +160,24 @@ class WorkerProcess:
         self.wait()
 
     def freeze(self) -> None:
-        """Returns when the process stands still: threads already on a CPU take a moment."""
-        self._signal(signal.SIGSTOP)
-        self.frozen = True
-        wait_for(self._stands_still, f"worker {self.pid} to freeze")
+        """Returns when the process stands still: threads already on a CPU take a moment. Never in the middle of a write
+        to a SQLite file: frozen with the only lock there is, it would keep everybody else from writing."""
+        with self._nobody_writes():
+            self._signal(signal.SIGSTOP)
+            self.frozen = True
+            wait_for(self._stands_still, f"worker {self.pid} to freeze")
+
+    @contextlib.contextmanager
+    def _nobody_writes(self) -> Iterator[None]:
+        if self._file is None:
+            yield
+            return
+        with contextlib.closing(
+            sqlite3.connect(self._file, timeout=PATIENCE, isolation_level=None)
+        ) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+            connection.execute("ROLLBACK")
 
     def thaw(self) -> None:
         self.frozen = False

@@ -90,7 +90,7 @@ def test_a_lane_of_500_under_kills_runs_in_order_halts_and_goes_on_on_postgres(
 def test_a_lane_of_150_under_kills_runs_in_order_halts_and_goes_on_on_sqlite(
     place: Place, fleet: Fleet, lease: float
 ) -> None:
-    drain_lane_under_kills(place, fleet, jobs=150, workers=2, length=0.04, seconds=120)
+    drain_lane_under_kills(place, fleet, jobs=150, workers=2, length=0.08, seconds=120)
 
 
 @pytest.mark.timeout(60)
