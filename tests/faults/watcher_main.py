@@ -1,6 +1,7 @@
 """A watcher process of the fault tests: `python -m tests.faults.watcher_main '{"url": …, "job": …, "since": 0}'`.
 
-It appends a line for every event to a file, each with one write, so that a killed watcher leaves whole lines.
+It appends a line for every event to a file. What ends with a line break was seen; one that is killed may leave half
+a line.
 """
 
 from __future__ import annotations
