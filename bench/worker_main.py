@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold import Leasehold
+from leasehold.engine.worker import tune_process
 
 BEGAN: list[float] = []
 """When the first handler began; and when each one of a latency probe did."""
@@ -48,6 +49,7 @@ async def serve(options: dict[str, Any]) -> dict[str, Any]:
     worker = app.worker(
         concurrency=options.get("concurrency", 1000), threads=options.get("threads", 8), keep=None
     )
+    tune_process()  # as Worker.run does, which is what users run
     async with worker:
         if options.get("ready"):
             Path(options["ready"]).touch()

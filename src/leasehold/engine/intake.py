@@ -28,6 +28,9 @@ NO_ROOM = (0, 0)
 LONGEST_TURN = 0.02
 """Seconds for which starting jobs may keep the loop to itself."""
 
+ABSENT_FOR = 0.1
+"""Seconds for which a busy worker does not look again for jobs of a kind that were not there."""
+
 MOST_UNSETTLED = 5000
 """Results that wait for the database. More than this, and no new work is taken."""
 
@@ -37,6 +40,21 @@ class Asked(NamedTuple):
 
     sent_at: float
     answer: asyncio.Future[list[Grant]]
+
+
+class Absence:
+    """Jobs of a kind that were not there a moment ago."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    @property
+    def noted(self) -> bool:
+        return time.monotonic() < self._until
+
+    def note(self, absent: bool) -> None:
+        if absent and not self.noted:
+            self._until = time.monotonic() + ABSENT_FOR
 
 
 class Intake:
@@ -59,6 +77,8 @@ class Intake:
         self._sync_kinds = [name for name, task in tasks.items() if not task.is_async]
         self._queues = list(settings.queues)
         self._was_empty = False
+        self._absent_on_loop = Absence()
+        self._absent_in_threads = Absence()
         self._changed = asyncio.Event()
         """Set by a wake-up, a freed place, or the drain."""
         self._draining = False
@@ -163,12 +183,17 @@ class Intake:
             self._was_empty = not grants
             return grants
         grants = self._find_forgotten() if self.in_trouble else []
-        if loop_room > len(grants):
-            grants += self._claim_from_queues(self._async_kinds, loop_room - len(grants))
-        if thread_room:
-            grants += self._claim_from_queues(self._sync_kinds, thread_room)
+        on_loop = self._claim_kinds(self._async_kinds, max(0, loop_room - len(grants)), self._absent_on_loop)
+        in_threads = self._claim_kinds(self._sync_kinds, thread_room, self._absent_in_threads)
+        # Only beside a kind of jobs that comes in as fast as it can be taken: a look for nothing would hold that up.
+        self._absent_on_loop.note(not on_loop and len(in_threads) == thread_room > 0)
+        self._absent_in_threads.note(not in_threads and len(on_loop) == loop_room > 0)
+        grants += on_loop + in_threads
         self._was_empty = not grants
         return grants
+
+    def _claim_kinds(self, kinds: list[str], room: int, absent: Absence) -> list[Grant]:
+        return self._claim_from_queues(kinds, room) if room and not absent.noted else []
 
     def _claim_from_queues(self, kinds: list[str], room: int) -> list[Grant]:
         owner = self._settings.owner
