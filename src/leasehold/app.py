@@ -319,8 +319,6 @@ class Leasehold:
 
     def _enqueue(self, jobs: list[NewJob]) -> list[Job[Any]]:
         made = self.store.enqueue(jobs)
-        if any(one.created for one in made):
-            self.store.wake()
         return [Job(one.id, self.operations, self._tasks.get, created=one.created) for one in made]
 
 

@@ -17,6 +17,7 @@ DIALECTS = ("sqlite", "postgres")
 _ONE_WRITER = "SQLite has one writer, so a claim there reads first and takes then, in one transaction"
 _NO_LATERAL = "SQLite has no LATERAL and no data-modifying CTE"
 DIALECT_ONLY: dict[str, str] = {
+    "insert_plain": "with NOTIFY in the same round trip",
     "look": _NO_LATERAL,
     "claim_plain": _NO_LATERAL,
     "claim_lanes": _NO_LATERAL,

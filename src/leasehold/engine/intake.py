@@ -23,6 +23,9 @@ logger = logging.getLogger("leasehold.worker")
 MOST_AT_ONCE = 500
 """Jobs that one claim asks for: with room for more, the next claim runs while these begin."""
 
+MANY = 50
+"""Jobs of one claim whose start takes long enough to ask for more meanwhile. A few begin at once."""
+
 NO_ROOM = (0, 0)
 
 LONGEST_TURN = 0.02
@@ -111,7 +114,7 @@ class Intake:
             sent_at, asked = asked.sent_at, None
             if grants is None:
                 continue
-            if grants and not self._draining:
+            if len(grants) >= MANY and not self._draining:
                 # Ask for more before these begin: they do so while the database is busy with the next claim.
                 room = self._room(grants)
                 if room != NO_ROOM:

@@ -264,7 +264,7 @@ class Store(Protocol):
         """All or none, durable on return, in the order given. The same id twice makes one job. A held unique key
         leads to its holder: it is returned, replaced (if it never started) or raised as DuplicateJob. A job with
         `after` waits until those have ended; a parent that has ended already is judged at once, one that does not
-        exist raises JobNotFound."""
+        exist raises JobNotFound. Waiting workers are told, in any process."""
         ...
 
     # -- claim -----------------------------------------------------------------------------------------------------

@@ -196,6 +196,13 @@ def _needs_one_statement(job: NewJob) -> bool:
     return plain and not job.after and job.follow_up_of is None
 
 
+def is_plain(job: NewJob) -> bool:
+    """Nothing but a task, its arguments and when and where: most jobs."""
+    timed = job.at is not None or job.deadline is not None or job.start_by is not None
+    traced = job.retry_of is not None or job.trace is not None
+    return _needs_one_statement(job) and not (job.hold or timed or traced)
+
+
 _SHAPE = (
     "kind",
     "queue",

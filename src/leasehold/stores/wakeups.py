@@ -47,19 +47,31 @@ class Bell:
         self._pid = os.getpid()
 
     def __call__(self) -> None:
+        if self.due():
+            self._try()
+        else:
+            self.owe()
+
+    def owe(self) -> None:
+        """Ring once more when GAP is over."""
+        with self._lock:
+            if not self._owed:
+                self._owed = True
+                wait = max(0.0, self._last + GAP - time.monotonic())
+                timer = threading.Timer(wait, self._pay)
+                timer.daemon = True
+                timer.start()
+
+    def due(self) -> bool:
+        """Whether it would ring at once; if so, the caller has taken the turn and rings in his own way."""
         if self._pid != os.getpid():
             self._forget()
         with self._lock:
-            wait = self._last + GAP - time.monotonic()
-            if wait > 0:
-                if not self._owed:
-                    self._owed = True
-                    timer = threading.Timer(wait, self._pay)
-                    timer.daemon = True
-                    timer.start()
-                return
-            self._last = time.monotonic()
-        self._try()
+            now = time.monotonic()
+            if now < self._last + GAP:
+                return False
+            self._last = now
+        return True
 
     def _pay(self) -> None:
         with self._lock:

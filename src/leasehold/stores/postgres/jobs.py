@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from leasehold.domain.job import Grant
+from leasehold.domain.job import Grant, NewJob
 from leasehold.stores.claim import Look, LookedAt, Source, claim_by_looks, take_by
-from leasehold.stores.contract import Finding
+from leasehold.stores.contract import Enqueued, Finding
 from leasehold.stores.database import Clock
+from leasehold.stores.enqueue import gate_id, is_plain
 from leasehold.stores.jobs import JobStore
 from leasehold.stores.migrate import check_version, missing
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession, qualified
@@ -51,6 +52,40 @@ class PostgresStore(JobStore):
     def another(self) -> PostgresStore:
         database = self._postgres
         return PostgresStore(database.url, database.schema, database.clock, pooler=self._pooler, pool_size=1)
+
+    # -- enqueue ---------------------------------------------------------------------------------------------------
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if len(jobs) == 1 and is_plain(jobs[0]):
+            return [self._enqueue_plain(jobs[0])]
+        made = super().enqueue(jobs)
+        if any(one.created for one in made):
+            self.wake()
+        return made
+
+    def _enqueue_plain(self, job: NewJob) -> Enqueued:
+        self._make_gates([job])
+        ring = self._bell.due()
+        rows = self._postgres.single(
+            lambda session: session.tuples(
+                "insert_plain",
+                id=job.id,
+                kind=job.kind,
+                queue=job.queue,
+                gate=gate_id(job.queue, job.kind),
+                priority=job.priority,
+                args=job.args,
+                policy=job.policy.dump(),
+                delay=job.delay,
+                lease_seconds=job.lease_seconds,
+                ring=ring,
+                channel=self._postgres.channel,
+            )
+        )
+        if rows:
+            wake_here(self.label)
+            if not ring:
+                self._bell.owe()
+        return Enqueued(job.id, created=bool(rows))
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
     def wake(self) -> None:

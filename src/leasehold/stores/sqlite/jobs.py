@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leasehold.domain.job import HIGHEST_PRIORITY, Grant
+from leasehold.domain.job import HIGHEST_PRIORITY, Grant, NewJob
 from leasehold.domain.lanes import ANY_GATE, Ticket
 from leasehold.stores.claim import SEES_TICKETS, Look, LookedAt, Source, claim_by_looks
-from leasehold.stores.contract import Finding
+from leasehold.stores.contract import Enqueued, Finding
 from leasehold.stores.database import Clock, Columns, Session
 from leasehold.stores.jobs import JobStore
 from leasehold.stores.migrate import check_version, missing
@@ -29,6 +29,13 @@ class SqliteStore(JobStore):
 
     def another(self) -> SqliteStore:
         return SqliteStore(self._sqlite.path, self._sqlite.clock)
+
+    # -- enqueue ---------------------------------------------------------------------------------------------------
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        made = super().enqueue(jobs)
+        if any(one.created for one in made):
+            self.wake()
+        return made
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
     def wake(self) -> None:
