@@ -18,6 +18,8 @@ _ONE_WRITER = "SQLite has one writer, so a claim there reads first and takes the
 _NO_LATERAL = "SQLite has no LATERAL and no data-modifying CTE"
 DIALECT_ONLY: dict[str, str] = {
     "insert_plain": "with NOTIFY in the same round trip",
+    "copy_plain": "COPY",
+    "read_clock": "COPY takes no expressions",
     "look": _NO_LATERAL,
     "claim_plain": _NO_LATERAL,
     "claim_lanes": _NO_LATERAL,

@@ -244,3 +244,22 @@ def test_a_type_checker_sees_wrong_arguments_and_settings(tmp_path):
     told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     wrong = [line.split(":")[1] for line in told.splitlines() if ": error:" in line]
     assert wrong == ["9", "10", "11"], told
+
+
+def test_many_calls_come_back_word_for_word_and_in_their_order(backend):
+    """On the database's own clock, as users run it: PostgreSQL takes many plain jobs by COPY."""
+    texts = ['tab\t, break\n, return\r, \\ and "quotes"', "ümlaut ✂", "\\N", "", "\\."]
+    with Leasehold(backend.url, schema=backend.schema) as app:
+
+        @app.task
+        def note(text: str) -> None: ...
+
+        before = app.store.now()
+        jobs = note.enqueue_many([{"text": texts[n % len(texts)]} for n in range(200)])
+        assert all(job.created for job in jobs)
+        rows = [app.get(job.id).row for job in jobs]
+        granted = app.store.claim("w", ["default"], 500)
+        assert [grant.id for grant in granted] == [job.id for job in jobs]
+        assert [app.get(job.id).args["text"] for job in jobs] == [texts[n % len(texts)] for n in range(200)]
+        assert all(before <= row.created_at == row.available_at <= app.store.now() for row in rows)
+        assert [row.seq for row in rows] == sorted(row.seq for row in rows)

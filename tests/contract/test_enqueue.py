@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -293,3 +294,21 @@ def test_tags_find_their_jobs(store):
 def test_a_link_to_the_job_that_is_tried_anew_is_kept(store):
     old = new_id()
     assert put(store, retry_of=old).retry_of == old
+
+
+def test_many_plain_jobs_of_one_call_are_stored_in_their_order_and_a_repeat_makes_none(store: Store):
+    texts = ('tab\t, break\n, \\ and "quotes"', "ümlaut ✂", "")
+    args = [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
+    jobs = [new_job(args=args[n % 3]) for n in range(120)]
+    assert store.enqueue(jobs) == [Enqueued(job.id, created=True) for job in jobs]
+    assert store.enqueue(jobs) == [Enqueued(job.id, created=False) for job in jobs]
+    granted = store.claim("w", ["default"], 500)
+    assert [(grant.id, grant.args) for grant in granted] == [(job.id, job.args) for job in jobs]
+
+
+def test_many_plain_jobs_are_stored_all_or_none(store: Store):
+    jobs = [new_job() for _ in range(120)]
+    jobs[-1] = new_job(args="no JSON")
+    with pytest.raises(Exception, match="JSON|json"):
+        store.enqueue(jobs)
+    assert store.claim("w", ["default"], 500) == []

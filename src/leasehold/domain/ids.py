@@ -11,11 +11,9 @@ LOWEST_ID = "00000000-0000-0000-0000-000000000000"
 
 def make_id(milliseconds: int, randomness: bytes) -> str:
     """A UUIDv7 from a wall-clock time and ten random bytes. The random part is full: ids cannot be guessed."""
-    value = (milliseconds & (1 << 48) - 1) << 80 | int.from_bytes(randomness, "big")
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    digits = f"{value:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    time, rest = f"{milliseconds & (1 << 48) - 1:012x}", randomness.hex()
+    variant = "89ab"[randomness[2] >> 6]
+    return f"{time[:8]}-{time[8:]}-7{rest[1:4]}-{variant}{rest[5:8]}-{rest[8:]}"
 
 
 def checked_id(text: object, field: str = "id") -> str:

@@ -45,6 +45,7 @@ CONTEXT_PARAMETER = "ctx"
 """A parameter of this name, or annotated Context or SyncContext, is filled by the worker; it is not an argument."""
 LONGEST_NAME = 200
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
+_ALWAYS_FINITE = frozenset({str, int, bool, type(None)})
 _PRIORITIES = {"high": 10, "medium": 0, "low": -10}
 
 
@@ -270,7 +271,9 @@ class TaskDefinition:
             checked = self._arguments.validate_python(dict(arguments))
         except ValidationError as error:
             raise InvalidArguments(self.name, _problems(error)) from None
-        check_finite(checked, self.name)
+        for name, value in checked.items():
+            if type(value) not in _ALWAYS_FINITE:
+                check_finite(value, f"{self.name}.{name}")
         return checked
 
     def _plain(self, checked: dict[str, Any]) -> dict[str, Any]:

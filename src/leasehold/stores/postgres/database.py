@@ -68,6 +68,14 @@ class PostgresSession:
     def run(self, statement: str, /, **parameters: Any) -> None:
         self._connection.execute(self._statements[statement], self._bound(parameters))
 
+    def copy(self, statement: str, text: str) -> None:
+        """Send rows to a COPY, as text."""
+        with (
+            self._connection.cursor() as cursor,
+            cursor.copy(self._statements[statement].rstrip(" ;\n")) as rows,
+        ):
+            rows.write(text)
+
     def listing(self, names: Sequence[str], /, **parameters: Any) -> list[Row]:
         return self._rows(" ".join(self._statements[name] for name in names), parameters)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from psycopg.errors import DataError, UniqueViolation
+
 from leasehold.domain.job import Grant, NewJob
 from leasehold.stores.claim import Look, LookedAt, Source, claim_by_looks, take_by
 from leasehold.stores.contract import Enqueued, Finding
 from leasehold.stores.database import Clock
-from leasehold.stores.enqueue import gate_id, is_plain
+from leasehold.stores.enqueue import is_plain
 from leasehold.stores.jobs import JobStore
 from leasehold.stores.migrate import check_version, missing
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession, qualified
+from leasehold.stores.postgres.enqueue import copy_plain, insert_plain, may_be_copied
 from leasehold.stores.postgres.vitals import examine
 from leasehold.stores.postgres.wakeup import PostgresWakeups
 from leasehold.stores.statements import read_migrations
@@ -57,7 +60,7 @@ class PostgresStore(JobStore):
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if len(jobs) == 1 and is_plain(jobs[0]):
             return [self._enqueue_plain(jobs[0])]
-        made = super().enqueue(jobs)
+        made = self._copy(jobs) or super().enqueue(jobs)
         if any(one.created for one in made):
             self.wake()
         return made
@@ -65,27 +68,26 @@ class PostgresStore(JobStore):
     def _enqueue_plain(self, job: NewJob) -> Enqueued:
         self._make_gates([job])
         ring = self._bell.due()
-        rows = self._postgres.single(
-            lambda session: session.tuples(
-                "insert_plain",
-                id=job.id,
-                kind=job.kind,
-                queue=job.queue,
-                gate=gate_id(job.queue, job.kind),
-                priority=job.priority,
-                args=job.args,
-                policy=job.policy.dump(),
-                delay=job.delay,
-                lease_seconds=job.lease_seconds,
-                ring=ring,
-                channel=self._postgres.channel,
-            )
+        created = self._postgres.single(
+            lambda session: insert_plain(session, job, self._postgres.channel if ring else None)
         )
-        if rows:
+        if created:
             wake_here(self.label)
             if not ring:
                 self._bell.owe()
-        return Enqueued(job.id, created=bool(rows))
+        return Enqueued(job.id, created=created)
+
+    def _copy(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
+        """None: they are too few or too special, or the database would not take them this way."""
+        if self._postgres.clock.now() is not None or not may_be_copied(jobs):
+            return None
+        self._make_gates(jobs[:1])
+        try:
+            self._postgres.transact(lambda session: copy_plain(session, jobs))
+        except (UniqueViolation, DataError):
+            # A repeat after a lost reply, or a value that cannot be stored: the careful way tells which.
+            return None
+        return [Enqueued(job.id, created=True) for job in jobs]
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
     def wake(self) -> None:

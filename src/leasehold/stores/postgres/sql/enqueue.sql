@@ -24,6 +24,13 @@ VALUES (:id, :kind, :queue, :gate, :priority, 'queued', :args, :policy, :now,
 ON CONFLICT DO NOTHING
 RETURNING CASE WHEN :ring::boolean THEN pg_notify(:channel, '') END;
 
+-- name: copy_plain
+COPY leasehold.job (id, kind, queue, gate, priority, state, policy, created_at, available_at, lease_seconds, args)
+FROM STDIN;
+
+-- name: read_clock
+SELECT statement_timestamp()::text AS now;
+
 -- name: insert_gates
 INSERT INTO leasehold.gate (id, queue, kind, slots, rate_key)
 SELECT r.id, r.queue, r.kind, r.slots::json, r.rate_key
