@@ -18,6 +18,7 @@ _ONE_WRITER = "SQLite has one writer, so a claim there reads first and takes the
 _NO_LATERAL = "SQLite has no LATERAL and no data-modifying CTE"
 DIALECT_ONLY: dict[str, str] = {
     "look": _NO_LATERAL,
+    "look_limited": _NO_LATERAL,
     "claim_plain": _NO_LATERAL,
     "claim_lanes": _NO_LATERAL,
     "list_open_gates": _NO_LATERAL,
