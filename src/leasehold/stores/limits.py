@@ -242,7 +242,8 @@ def why_not(session: Session, need: Need) -> str | None:
 
 
 def make_limits(session: Session, jobs: Iterable[NewJob]) -> None:
-    """The rows that tasks bring along, unless they are there."""
+    """The rows that tasks bring along, unless they are there. A name that is of the other kind is left: the jobs that
+    use it have a problem, which is told as theirs."""
     defaults = {limit.name: limit for job in jobs for limit in job.limits}
     slots = [{"name": d.name, "lim": d.limit} for d in defaults.values() if d.spacing is None]
     rates = [
@@ -251,11 +252,11 @@ def make_limits(session: Session, jobs: Iterable[NewJob]) -> None:
         if d.spacing is not None
     ]
     if slots:
-        _refuse_both(session.rows("find_rates", keys=[slot["name"] for slot in slots]), "key", "a rate")
-        session.run("make_slots", slots=Records(slots))
+        taken = {row["key"] for row in session.rows("find_rates", keys=[slot["name"] for slot in slots])}
+        session.run("make_slots", slots=Records([slot for slot in slots if slot["name"] not in taken]))
     if rates:
-        _refuse_both(session.rows("find_slots", names=[rate["key"] for rate in rates]), "name", "a slot")
-        session.run("make_rates", rates=Records(rates))
+        taken = {row["name"] for row in session.rows("find_slots", names=[rate["key"] for rate in rates])}
+        session.run("make_rates", rates=Records([rate for rate in rates if rate["key"] not in taken]))
 
 
 def limit_problems(session: Session, jobs: Iterable[NewJob]) -> dict[str, InvalidInput]:
@@ -264,14 +265,17 @@ def limit_problems(session: Session, jobs: Iterable[NewJob]) -> dict[str, Invali
     if not limited:
         return {}
     names, keys = _names([Need(job.slots, job.rate) for job in limited])
-    limits = {row["name"]: row["lim"] for row in session.rows("find_slots", names=names)} if names else {}
-    known = {row["key"] for row in session.rows("find_rates", keys=keys)} if keys else set()
+    asked = [*names, *keys]
+    limits = {row["name"]: row["lim"] for row in session.rows("find_slots", names=asked)}
+    known = {row["key"] for row in session.rows("find_rates", keys=asked)}
     found = {job.id: _problem(job, limits, known) for job in limited}
     return {job_id: problem for job_id, problem in found.items() if problem is not None}
 
 
 def _problem(job: NewJob, limits: Mapping[str, int], rates: set[str]) -> InvalidInput | None:
     for name, units in job.slots:
+        if name in rates:
+            return _two_meanings(name, "a rate")
         if name not in limits:
             return InvalidInput(
                 "slots", f"no slot is called {name!r}", f"set its limit first: app.slots.set({name!r}, 4)"
@@ -283,6 +287,8 @@ def _problem(job: NewJob, limits: Mapping[str, int], rates: set[str]) -> Invalid
                 f"{units} units of {name!r} can never be free, its limit is {limits[name]}",
                 f"ask for less, or raise it: app.slots.set({name!r}, {units})",
             )
+    if job.rate in limits:
+        return _two_meanings(job.rate or "", "a slot")
     if job.rate is not None and job.rate not in rates:
         return _unknown_rate("rate", job.rate)
     return None
@@ -363,11 +369,6 @@ def _rate_row(row: Row) -> RateRow:
 def _holders(session: Session, name: str) -> list[SlotHolder]:
     rows = session.rows("list_slot_holders", name=name, limit=MOST_HOLDERS)
     return [SlotHolder(row["job_id"], row["units"], row["kind"], row["owner"]) for row in rows]
-
-
-def _refuse_both(rows: Sequence[Row], column: str, other: str) -> None:
-    for row in rows:
-        raise _two_meanings(row[column], other)
 
 
 def _two_meanings(name: str, other: str) -> InvalidInput:
