@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import random
+import threading
 from datetime import timedelta
 
 import pytest
 
 from leasehold.domain.errors import InvalidInput, LeaseLost
+from leasehold.domain.job import Grant
 from leasehold.domain.limits import DefaultLimit
 from leasehold.domain.outcome import Asked, Detached, Failure, HandedBack, Snoozed, Stopped, Success
 from leasehold.domain.states import State
@@ -585,6 +588,54 @@ def test_pruning_takes_the_holds_of_a_job_along(store, clock, backend):
     clock.advance(10 * 86_400)
     assert store.prune(86_400).deleted == 1
     assert backend.query("SELECT count(*) FROM leasehold.slot_hold") == [(0,)]
+
+
+# -- races ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(90)
+def test_whoever_races_for_the_last_units_none_is_taken_twice(backend):
+    """Claims, claims by id and acquires of six threads, each with a store of its own, by the database's own clock."""
+    store, limit, jobs = backend.open(), 3, 180
+    store.set_slot("browser", limit)
+    ids = put_many(store, jobs, slots=B1)
+    seen, errors = [0], []
+
+    def by_claim(own, owner: str) -> None:
+        grants = own.claim(owner, ["default"], 2)
+        seen.append(used(own))
+        for grant in grants:
+            end(own, grant, Success())
+
+    def by_id(own, owner: str) -> None:
+        grant = own.claim_by_id(random.choice(ids), owner)
+        if isinstance(grant, Grant):
+            seen.append(used(own))
+            end(own, grant, Success())
+
+    def by_acquire(own, owner: str) -> None:
+        grant = granted(own.claim_by_id(put(own, kind="plain", queue="elsewhere").id, owner))
+        if own.acquire(grant.id, grant.token, "browser", 2).granted:
+            seen.append(used(own))
+        end(own, grant, Success())
+
+    def race(number: int) -> None:
+        own, owner = backend.open(), f"worker-{number}"
+        act = (by_claim, by_id, by_acquire)[number % 3]
+        try:
+            while own.count()[State.SUCCEEDED] < jobs and own.count()[State.QUEUED]:
+                act(own, owner)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert max(seen) == limit
+    assert used(store) == 0
 
 
 # -- inspect ----------------------------------------------------------------------------------------------------------

@@ -57,6 +57,10 @@ class Look:
                 turns.append((source, list(found)))
         return turns
 
+    def without_limits(self) -> Look:
+        """For claims that use it again: what limits admit changes with every claim."""
+        return Look(self.gates, self.plain, self.lanes) if self.limited or self.limited_lanes else self
+
     def _sources(self) -> list[tuple[Source, list[LookedAt]]]:
         found: list[tuple[Source, list[LookedAt]]] = [("plain", self.plain), ("lane", self.lanes)]
         if self.limited or self.limited_lanes:

@@ -134,12 +134,12 @@ class SettleVerbs(EnqueueVerbs):
                 references=[outcome.result_ref for outcome in outcomes],
             )
         )
-        limited.update(job_id for job_id, has_slots in rows if has_slots)
-        return {job_id for job_id, _ in rows}
+        limited.update([row[0] for row in rows if row[1]])
+        return {row[0] for row in rows}
 
     def _write_succeeded(self, settled: Columns) -> list[tuple[Any, ...]]:
-        """Who was still the holder, and whether it held slots. The statement itself files the lanes' tickets and moves
-        the groups' versions on."""
+        """First who was still the holder, and whether it held slots. The statement itself files the lanes' tickets and
+        moves the groups' versions on."""
         return self._database.single(lambda session: session.tuples("settle_succeeded", settled=settled))
 
     def _settle_decided(self, endings: Sequence[Ending], limited: set[str] | None = None) -> set[str]:

@@ -126,7 +126,7 @@ class PostgresStore(JobStore):
             if len(grants) < limit:
                 self._seen_full.pop(key, None)
             else:
-                self._seen_full[key] = look
+                self._seen_full[key] = Seen(look.at, look.look.without_limits())
         self._expect_opening(queues, kinds, waits)
         return grants
 

@@ -154,16 +154,16 @@ def _settle_succeeded(session: Session, settled: Columns) -> list[tuple[Any, ...
     job, filed where that job belongs."""
     rows = session.tuples("settle_succeeded", settled=settled)
     # Only a job that has run before can have asked.
-    again = [job_id for job_id, _, _, attempt, _ in rows if attempt > 1]
+    again = [job_id for job_id, _, _, _, attempt in rows if attempt > 1]
     if again:
         session.run("close_questions", ids=again)
-    lanes = {lane for _, lane, _, _, _ in rows if lane is not None}
+    lanes = {lane for _, _, lane, _, _ in rows if lane is not None}
     if lanes:
         session.run("file_next_tickets", lanes=sorted(lanes))
-    groups = {group for _, _, group, _, _ in rows if group is not None}
+    groups = {group for _, _, _, group, _ in rows if group is not None}
     if groups:
         session.run("bump_groups", names=sorted(groups))
-    return [(row[0], row[4]) for row in rows]
+    return rows
 
 
 def _take_groups(

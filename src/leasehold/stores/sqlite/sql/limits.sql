@@ -10,7 +10,8 @@ SELECT name FROM slot WHERE name IN (SELECT value FROM json_each(:names)) ORDER 
 SELECT key FROM rate WHERE key IN (SELECT value FROM json_each(:keys)) ORDER BY key;
 
 -- name: read_slots
--- Limits, and units in use: of running jobs by their gates, and those taken inside runs that still run.
+-- Limits, and units in use: of running jobs by their gates (all are above 0: said so that the index is searched), and
+-- those taken inside runs that still run.
 SELECT s.name, s.lim,
     coalesce((SELECT sum(h.units) FROM slot_hold AS h CROSS JOIN job AS j
               WHERE h.name = s.name AND j.id = h.job_id AND j.attempt = h.attempt AND j.state = 'running'), 0)
@@ -18,7 +19,7 @@ SELECT s.name, s.lim,
 FROM slot AS s LEFT JOIN (
     SELECT n.key AS name, sum(n.value * r.jobs) AS units
     FROM (SELECT j.gate, count(*) AS jobs FROM job AS j INDEXED BY job_limited
-          WHERE j.limited AND j.state = 'running' GROUP BY j.gate) AS r
+          WHERE j.gate > 0 AND j.limited AND j.state = 'running' GROUP BY j.gate) AS r
     CROSS JOIN gate AS g ON g.id = r.gate CROSS JOIN json_each(g.slots) AS n
     GROUP BY n.key) AS u ON u.name = s.name
 WHERE :names IS NULL OR s.name IN (SELECT value FROM json_each(:names))
