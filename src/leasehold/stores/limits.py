@@ -31,6 +31,8 @@ class LimitVerbs(Verbs):
         super().__init__(database)
         self._needs: dict[int, Need] = {}
         """By gate. A gate never changes."""
+        self._rates: set[str] = set()
+        """Names that are rates. They stay so."""
         self._openings: dict[Claimed, float] = {}
         """When, on the monotonic clock, a rate may let the next job of such a claim start."""
 
@@ -107,9 +109,10 @@ class LimitVerbs(Verbs):
     # -- inside a run ----------------------------------------------------------------------------------------------
     def acquire(self, job_id: str, token: int, name: str, units: int = 1) -> Acquired:
         def work(session: Session) -> Acquired:
-            if session.rows("lock_slots", names=[name]):
+            if name not in self._rates and session.rows("lock_slots", names=[name]):
                 return _acquire_slot(session, job_id, token, name, units)
             if session.rows("lock_rates", keys=[name]):
+                self._rates.add(name)
                 return _acquire_rate(session, name, units)
             raise InvalidInput(
                 "name",

@@ -106,7 +106,7 @@ class RecoverVerbs(LimitVerbs):
             if job is None or now is None:
                 return Denied(job_id, None, "no such job")
             needed = self._needs_of(session, [job.gate]).get(job.gate, NOTHING)
-            if needed != need:
+            if needed != need and not _is_held(job, now):
                 return needed
             return _claim_by_id(session, job, now, owner, sites, ripe, monotonic, need)
 
@@ -171,6 +171,10 @@ def _claim_by_id(
         granted = _granted(job, after, now, None, owner)
     write(session, [granted], now)
     return _grant(granted.job)
+
+
+def _is_held(job: Job, now: datetime) -> bool:
+    return job.state is State.RUNNING and job.lease_expires_at is not None and job.lease_expires_at > now
 
 
 def _look(session: Session, job: Job, owner: str, expires_at: datetime, monotonic: float) -> Sighting:
