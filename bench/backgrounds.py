@@ -204,8 +204,45 @@ def _paused_kind(d: Dialect, n: int) -> Iterator[Rows]:
     yield Rows("pause", 1, {"scope": "'kind'", "name": "'held'", "paused_at": d.time(0)})
 
 
-def _gate(queue: str, kind: str) -> Rows:
-    columns = {"id": str(gate_id(queue, kind)), "queue": f"'{queue}'", "kind": f"'{kind}'"}
+def _full_slot(d: Dialect, n: int) -> Iterator[Rows]:
+    behind = {"gate": str(LIMITED_GATE), "limited": "true", "priority": "10"}
+    yield _gate(QUEUE, "limited", SLOTS)
+    yield Rows("slot", 1, {"name": "'browser'", "lim": "4"})
+    yield _job(d, 13, 4, kind="limited", **_leased(d, "worker-2"), **behind)
+    yield _job(d, 14, n, kind="limited", **behind)
+
+
+def _closed_key(d: Dialect, n: int) -> Iterator[Rows]:
+    yield _gate(QUEUE, "rated", rate=KEY)
+    yield Rows(
+        "rate",
+        1,
+        {
+            "key": f"'{KEY}'",
+            "lim": "'60/min'",
+            "spacing": "1.0",
+            "burst": "1",
+            "next_at": d.time(0),
+            "closed": "true",
+        },
+    )
+    yield _job(d, 15, n, kind="rated", gate=str(gate_id(QUEUE, "rated", None, KEY)), priority="10")
+
+
+SLOTS, KEY = '{"browser": 1}', "api"
+LIMITED_GATE = gate_id(QUEUE, "limited", SLOTS)
+
+
+def _gate(queue: str, kind: str, slots: str | None = None, rate: str | None = None) -> Rows:
+    columns = {
+        "id": str(gate_id(queue, kind, slots, rate)),
+        "queue": f"'{queue}'",
+        "kind": f"'{kind}'",
+    }
+    if slots is not None:
+        columns["slots"] = f"'{slots}'"
+    if rate is not None:
+        columns["rate_key"] = f"'{rate}'"
     return Rows("gate", 1, columns)
 
 
@@ -220,6 +257,8 @@ BACKGROUNDS: dict[str, Callable[[Dialect, int], Iterable[Rows]]] = {
     "delayed in lanes, a ticket each": _delayed_lanes,
     "in another queue": _other_queue,
     "of a paused kind, higher priority": _paused_kind,
+    "behind a full slot, higher priority": _full_slot,
+    "behind a closed key, higher priority": _closed_key,
 }
 NOTHING, ALL = "nothing", "all together"
 NAMES = (*BACKGROUNDS, ALL)

@@ -28,7 +28,6 @@ from leasehold.domain.outcome import Success
 from leasehold.stores.claim import Look
 from leasehold.stores.contract import Ending
 from leasehold.stores.postgres.jobs import PostgresStore
-from leasehold.stores.sqlite.jobs import _look
 from tests.backends import new_job
 from tests.plans import postgres, sqlite
 from tests.plans.hot import find_work, look, postgres_calls, sqlite_calls
@@ -133,8 +132,9 @@ def _clear_tickets(scene: Scene) -> None:
 
 def _look_at(scene: Scene) -> Look:
     if isinstance(scene.store, PostgresStore):
-        return scene.store._look([QUEUE], None)
-    return scene.store._sqlite.read(lambda session: _look(session, [QUEUE], None))
+        return scene.store._look([QUEUE], None, [])
+    store = scene.store
+    return store._sqlite.read(lambda session: store._look(session, [QUEUE], None, []))
 
 
 def _idle_inside(scene: Scene, growth: Growth) -> float:

@@ -30,6 +30,9 @@ TABLES = (
     "checkpoint",
     "dependency",
     "follow_up",
+    "slot",
+    "rate",
+    "slot_hold",
 )
 """What a test leaves behind. `gate` stays: stores remember which gates they have made."""
 

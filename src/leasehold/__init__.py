@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from leasehold.app import Leasehold, Task
     from leasehold.domain.errors import (
+        AcquireTimedOut,
         DatabaseTooOld,
         DatabaseUnreachable,
         DependencyCycle,
@@ -42,6 +43,7 @@ if _TYPE_CHECKING:
         WaitTimedOut,
     )
     from leasehold.domain.events import Event, LogTail, Progress
+    from leasehold.domain.limits import Rate, Slot
     from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
     from leasehold.domain.states import State
     from leasehold.engine.bound import Bound
@@ -62,6 +64,7 @@ _HOMES = {
         "Task",
     ),
     "leasehold.domain.errors": (
+        "AcquireTimedOut",
         "DatabaseTooOld",
         "DatabaseUnreachable",
         "DependencyCycle",
@@ -90,6 +93,10 @@ _HOMES = {
         "Event",
         "LogTail",
         "Progress",
+    ),
+    "leasehold.domain.limits": (
+        "Rate",
+        "Slot",
     ),
     "leasehold.domain.signals": (
         "Fail",
@@ -133,6 +140,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AcquireTimedOut",
     "Bound",
     "Chain",
     "Context",
@@ -161,11 +169,13 @@ __all__ = [
     "LogTail",
     "Pause",
     "Progress",
+    "Rate",
     "Refused",
     "Retry",
     "RetryIn",
     "SchemaOutdated",
     "SchemaTooNew",
+    "Slot",
     "Snooze",
     "State",
     "StopRequested",

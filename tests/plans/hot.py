@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.backgrounds import BATCH, GATE, OWNER, QUEUE, SITE
+from bench.backgrounds import BATCH, GATE, KEY, OWNER, QUEUE, SITE
 from leasehold.domain.ids import LOWEST_ID, make_id
 from leasehold.domain.job import HIGHEST_PRIORITY
 from leasehold.domain.lanes import ANY_GATE
@@ -29,6 +29,11 @@ KNOWN: dict[str, str] = {}
 
 POSTGRES_INDEXES = {
     "look": {"job_claim", "ticket_claim"},
+    "look_limited": {"job_claim", "ticket_claim"},
+    "read_slots": {"job_limited", "job_pkey"},
+    "read_rates": set(),
+    "list_slot_holders": {"job_limited", "job_pkey"},
+    "sweep_holds": {"job_pkey"},
     "claim_plain": {"job_claim"},
     "claim_lanes": {"ticket_claim", "job_lane", "job_lane_held", "job_lane_halt"},
     "find_lane_head": {"job_lane", "job_lane_held", "job_lane_halt"},
@@ -50,6 +55,10 @@ POSTGRES_INDEXES = {
 _ID = "sqlite_autoindex_job_1"
 SQLITE_INDEXES = {
     "list_open_gates": set(),
+    "read_slots": {"job_limited", _ID},
+    "read_rates": set(),
+    "list_slot_holders": {"job_limited", _ID},
+    "sweep_holds": {_ID},
     "first_plain": {"job_claim"},
     "first_ticket": {"ticket_claim"},
     "list_due": {"job_claim"},
@@ -116,6 +125,7 @@ def postgres_calls(work: Work) -> list[Call]:
     lanes = {"gates": [GATE, ANY_GATE], "priorities": [0, 0], "open": [GATE]}
     return [
         look(),
+        Call("look_limited", {"gates": [GATE]}),
         Call("claim_plain", {"owner": OWNER, "limit": BATCH, **plain}),
         Call("claim_lanes", {"owner": OWNER, "limit": BATCH, **lanes}),
         *shared_calls(work),
@@ -167,6 +177,10 @@ def shared_calls(work: Work) -> list[Call]:
     ]
     keys = {"kinds": ["keyed"] * BATCH, "keys": [f"key-{n}" for n in range(1, BATCH + 1)]}
     return [
+        Call("read_slots", {"names": ["browser"]}),
+        Call("read_rates", {"keys": [KEY]}),
+        Call("list_slot_holders", {"name": "browser", "limit": 20}),
+        Call("sweep_holds", {"name": "browser"}),
         Call("find_lane_head", {"lane": "lane-7"}),
         renew(work.running),
         Call("lock_leases", renew(work.running).parameters),

@@ -140,6 +140,7 @@ _INDEXES = {
     "job_lease": "job",
     "job_orphan": "job",
     "job_unique": "job",
+    "job_limited": "job",
     "job_notable": "job",
     "job_group_live": "job",
     "job_group_member": "job",
@@ -199,7 +200,7 @@ class Scene:
             self.run(f"VACUUM ANALYZE leasehold.{table}")
 
     def analyse(self) -> None:
-        tables = ("job", "ticket", "gate", "pause", "job_group")
+        tables = ("job", "ticket", "gate", "pause", "job_group", "slot", "rate", "slot_hold")
         self.run("ANALYZE " + ", ".join(f"leasehold.{table}" for table in tables))
 
     def explain(self, call: Call, mode: Mode) -> Plan:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.backgrounds import QUEUE, Dialect, Run, load_background, load_work
 from leasehold.stores.sqlite.database import _STATEMENTS, SqliteDatabase, SqliteSession, _bound
-from leasehold.stores.sqlite.jobs import SqliteStore, _look
+from leasehold.stores.sqlite.jobs import SqliteStore
 from leasehold.stores.statements import parameters
 from tests.plans.hot import SQLITE_INDEXES, Call
 
@@ -103,7 +103,7 @@ class Scene:
     def idle_steps(self) -> int:
         """Of a look at everything, as each claim begins."""
         session = SqliteSession(self.connection, self.database.clock)
-        return self._steps(lambda: _look(session, [QUEUE], None))
+        return self._steps(lambda: self.store._look(session, [QUEUE], None, []))
 
     def close(self) -> None:
         self.connection.close()

@@ -17,6 +17,7 @@
     │   ├── JobNotSucceeded          its result was asked for, and it ended otherwise
     │   └── StreamFull               it emits more than the database takes
     ├── WaitTimedOut                 the job did not come to rest in time
+    ├── AcquireTimedOut              a slot or a rate was not free in time
     └── StoreError                   the database says no
         ├── DatabaseUnreachable
         ├── DriverMissing
@@ -173,6 +174,18 @@ class WaitTimedOut(LeaseholdError, TimeoutError):
         self.seconds = seconds
         self.state = state
         super().__init__(f"job {job_id} is still {state} after {seconds:g} s")
+
+
+class AcquireTimedOut(LeaseholdError, TimeoutError):
+    """A run has waited as long as it wanted to for units of a slot, or a rate. `name` is its name."""
+
+    def __init__(self, name: str, units: int, seconds: float) -> None:
+        self.name = name
+        self.units = units
+        self.seconds = seconds
+        super().__init__(
+            f"{units} of {name!r} did not become free within {seconds:g} s; wait longer, or raise its limit"
+        )
 
 
 class StoreError(LeaseholdError):

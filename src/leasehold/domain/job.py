@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from leasehold.domain.limits import DefaultLimit
 from leasehold.domain.retry import DEFAULT_POLICY, Policy
 from leasehold.domain.states import Flag, State
 
@@ -52,6 +53,11 @@ class NewJob:
     on_parent_failure: OnParentFailure = "cancel"
     follow_up_of: str | None = None
     """The job whose handler has asked for this one."""
+    slots: tuple[tuple[str, int], ...] = ()
+    """Units that it needs of each slot, by name."""
+    rate: str | None = None
+    limits: tuple[DefaultLimit, ...] = ()
+    """What its slots and its rate are limited to, if nobody has said so yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +69,8 @@ class Job:
     kind: str
     queue: str
     gate: int
+    limited: bool = False
+    """It holds units of slots while it runs."""
     priority: int
     state: State
     reason: str | None = None

@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from leasehold.domain.durations import Duration
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Grant, NewJob
 from leasehold.domain.signals import StopRequested
+from leasehold.engine.acquire import Acquiring, release
 from leasehold.engine.events import EventWriter
 from leasehold.engine.follow_ups import Bindable, FollowUp, FollowUps
 from leasehold.engine.parents import parents_of, results_of
@@ -63,6 +65,8 @@ class RunFacts(Telling):
     """The handler has settled its job itself; what it does from then on changes nothing."""
     _follow_ups: FollowUps | None = None
     """Made with the first: most runs have none."""
+    _holds_slots = False
+    """It has taken units inside the run: its end may let others go on."""
 
     def __init__(
         self,
@@ -138,6 +142,9 @@ class RunFacts(Telling):
     def _unstored(self) -> tuple[NewJob, ...]:
         """The follow-ups that go with the success."""
         return () if self._follow_ups is None else self._follow_ups.unstored()
+
+    def _acquiring(self, name: str, units: int, timeout: Duration | None) -> Acquiring:
+        return Acquiring(self, self._workshop(), name, units, timeout)
 
     def _book(self) -> Steps:
         if self._steps is None:
@@ -220,6 +227,17 @@ class Context(RunFacts, TellingOnLoop):
         """Store where this job has come to (JSON); `ctx.saved` gives it back, in this run and in later ones."""
         await self._workshop().call(self._book().checkpoint, state)
 
+    async def acquire(self, name: str, units: int = 1, *, timeout: Duration | None = None) -> None:
+        """Wait for a token of a rate, or for units of a slot, which this run then holds until it ends or gives them
+        back with `release`. Shared with all workers. Raises AcquireTimedOut after `timeout`."""
+        acquiring = self._acquiring(name, units, timeout)
+        while (pause := await self._workshop().call(acquiring.try_once)) is not None:
+            await asyncio.sleep(pause)
+
+    async def release(self, name: str) -> None:
+        """Give back what this run has acquired of a slot."""
+        await self._workshop().call(release, self, self._workshop(), name)
+
     def complete(self, result: Any = None) -> AbstractAsyncContextManager[Transaction]:
         """The last act: `async with ctx.complete(result) as tx:` opens a transaction in which
         `await tx.execute(sql, parameters)` and `await tx.run(function)` write. At the end of the block they are
@@ -251,6 +269,16 @@ class SyncContext(RunFacts, TellingInThread):
     def checkpoint(self, state: Any) -> None:
         """As `Context.checkpoint`, blocking."""
         self._book().checkpoint(state)
+
+    def acquire(self, name: str, units: int = 1, *, timeout: Duration | None = None) -> None:
+        """As `Context.acquire`, blocking; a stop ends the wait."""
+        acquiring = self._acquiring(name, units, timeout)
+        while (pause := acquiring.try_once()) is not None:
+            self.wait(pause)
+
+    def release(self, name: str) -> None:
+        """Give back what this run has acquired of a slot."""
+        release(self, self._workshop(), name)
 
     def complete(self, result: Any = None) -> AbstractContextManager[SyncTransaction]:
         """As `Context.complete`: `with ctx.complete(result) as tx:`, with `tx.execute` and `tx.connection`."""

@@ -13,6 +13,7 @@ from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.ids import checked_id, make_id
 from leasehold.domain.job import NewJob, OnParentFailure
+from leasehold.domain.limits import DefaultLimit, checked_slots, default_rate, rate_template
 from leasehold.domain.payload import encode
 from leasehold.engine.registry import (
     TaskDefinition,
@@ -73,6 +74,9 @@ class Blueprint:
         self._definition = definition
         self._lane = settings.lane
         self._unique = settings.unique
+        self._rate = rate_template(settings.rate)
+        self._default_rate = default_rate(settings.rate)
+        slots, self._limits = checked_slots(settings.slots)
         self._common: dict[str, Any] = {
             "kind": definition.name,
             "queue": settings.queue,
@@ -92,11 +96,15 @@ class Blueprint:
             "after": call.after,
             "on_parent_failure": call.on_failure,
         }
+        if slots:
+            self._common["slots"] = slots
+        if self._rate is None and self._limits:
+            self._common["limits"] = self._limits
 
     def make(self, calls: Sequence[Mapping[str, Any]]) -> list[NewJob]:
         """A job for each of these arguments."""
         ids = new_ids(len(calls))
-        if self._lane is None and self._unique is None:
+        if self._lane is None and self._unique is None and self._rate is None:
             encoded = self._definition.encode_arguments
             return [
                 NewJob(id=job_id, args=encoded(arguments), **self._common)
@@ -105,7 +113,7 @@ class Blueprint:
         return [self._make_named(job_id, arguments) for job_id, arguments in zip(ids, calls, strict=True)]
 
     def _make_named(self, job_id: str, arguments: Mapping[str, Any]) -> NewJob:
-        """Its lane or its key is made from its arguments."""
+        """Its lane, its key or its rate is made from its arguments."""
         checked = self._definition.check(arguments)
         known = self._definition.with_defaults(checked)
         return NewJob(
@@ -113,8 +121,19 @@ class Blueprint:
             args=encode(checked, self._definition.name),
             lane=None if self._lane is None else fill_template(self._lane, known, "lane"),
             unique_key=None if self._unique is None else fill_template(self._unique, known, "unique"),
+            **self._rated(known),
             **self._common,
         )
+
+    def _rated(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        if self._rate is None:
+            return {}
+        key = fill_template(self._rate, known, "rate")
+        if self._default_rate is None:
+            return {"rate": key, "limits": self._limits}
+        text, spacing, burst = self._default_rate
+        limit = DefaultLimit(key, text=text, spacing=spacing, burst=burst)
+        return {"rate": key, "limits": (*self._limits, limit)}
 
 
 def _seconds(duration: Duration | None, field: str) -> float | None:

@@ -78,6 +78,7 @@ class Intake:
         self._executor = executor
         self._async_kinds = [name for name, task in tasks.items() if task.is_async]
         self._sync_kinds = [name for name, task in tasks.items() if not task.is_async]
+        self._kinds = self._async_kinds + self._sync_kinds
         self._queues = list(settings.queues)
         self._was_empty = False
         self._absent_on_loop = Absence()
@@ -137,8 +138,10 @@ class Intake:
         return min(max(0, loop_room), MOST_AT_ONCE), min(max(0, thread_room), MOST_AT_ONCE)
 
     async def _wait(self) -> None:
+        opens_in = self._store.opens_in(self._settings.queues, self._kinds)
+        seconds = self._settings.poll if opens_in is None else min(self._settings.poll, opens_in)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), self._settings.poll)
+            await asyncio.wait_for(self._changed.wait(), seconds)
 
     def _ask(self, room: tuple[int, int]) -> Asked:
         answer = asyncio.get_running_loop().run_in_executor(self._executor, self._claim, *room)
@@ -180,9 +183,7 @@ class Intake:
         """In a thread."""
         if self._was_empty and not self.in_trouble and loop_room and thread_room:
             # Idle: one look for both kinds of places, with room for whatever it finds.
-            grants = self._claim_from_queues(
-                self._async_kinds + self._sync_kinds, min(loop_room, thread_room)
-            )
+            grants = self._claim_from_queues(self._kinds, min(loop_room, thread_room))
             self._was_empty = not grants
             return grants
         grants = self._find_forgotten() if self.in_trouble else []

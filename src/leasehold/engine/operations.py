@@ -11,6 +11,7 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.events import LogTail, Progress, Seen
 from leasehold.domain.ids import checked_id
 from leasehold.domain.job import Job, Question
+from leasehold.domain.limits import checked_limit_name, checked_number, parse_rate
 from leasehold.domain.payload import check_text
 from leasehold.domain.states import State
 from leasehold.engine.doctor import examine
@@ -25,8 +26,10 @@ from leasehold.stores.contract import (
     LaneHolder,
     Page,
     Pause,
+    RateRow,
     Relative,
     Scope,
+    SlotRow,
     Store,
     WorkerCard,
 )
@@ -131,11 +134,7 @@ class Operations:
         until: datetime | None = None,
         actor: str | None = None,
     ) -> Pause:
-        if for_ is not None and until is not None:
-            raise InvalidInput("until", "stands beside for_", "give one of them")
-        if until is not None and until.tzinfo is None:
-            raise InvalidInput("until", f"{until!r} has no time zone", "give an aware datetime")
-        length = None if for_ is None else seconds(for_, "for_", positive=True)
+        length = _length(for_, until)
         return self._store.pause_scope(
             scope, checked_name(name, scope), actor, _reason(reason), length, until
         )
@@ -157,6 +156,40 @@ class Operations:
         """Every queue and task that is known, with its live workers, its pause and what is in it."""
         return list_queues(self._store)
 
+    # -- limits ----------------------------------------------------------------------------------------------------
+    def set_slot(self, name: str, limit: int) -> None:
+        checked = checked_number(limit, "limit", 0)
+        self._store.set_slot(checked_limit_name(name, "name"), checked)
+        self._store.wake()
+
+    def list_slots(self) -> list[SlotRow]:
+        return self._store.list_slots()
+
+    def set_rate(self, key: str, limit: str, *, burst: int = 1) -> None:
+        text, spacing = parse_rate(limit)
+        checked = checked_number(burst, "burst", 1)
+        self._store.set_rate(checked_limit_name(key, "key"), text, spacing, checked)
+        self._store.wake()
+
+    def close_rate(
+        self,
+        key: str,
+        *,
+        for_: Duration | None = None,
+        until: datetime | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> None:
+        """No job of this key starts until then, or until it is opened."""
+        length = _length(for_, until)
+        self._store.close_rate(checked_limit_name(key, "key"), actor, _reason(reason), length, until)
+
+    def open_rate(self, key: str) -> bool:
+        return self._woken(self._store.open_rate(checked_limit_name(key, "key")))
+
+    def list_rates(self) -> list[RateRow]:
+        return self._store.list_rates()
+
     # -- workers and the database ------------------------------------------------------------------------------------
     def list_workers(self) -> list[WorkerCard]:
         return self._store.list_workers()
@@ -174,6 +207,15 @@ class Operations:
 
     def upgrade_sql(self, after: int = 0) -> str:
         return self._store.upgrade_sql(after)
+
+
+def _length(for_: Duration | None, until: datetime | None) -> float | None:
+    """Of a pause or a closure that is given by one of the two, or by none."""
+    if for_ is not None and until is not None:
+        raise InvalidInput("until", "stands beside for_", "give one of them")
+    if until is not None and until.tzinfo is None:
+        raise InvalidInput("until", f"{until!r} has no time zone", "give an aware datetime")
+    return None if for_ is None else seconds(for_, "for_", positive=True)
 
 
 def _reason(text: str | None) -> str | None:

@@ -33,6 +33,7 @@ from leasehold.domain.job import (
     OnParentFailure,
     UniqueFor,
 )
+from leasehold.domain.limits import Rate, Slot, checked_slots, default_rate, rate_template
 from leasehold.domain.payload import check_text, encode, is_surely_storable
 from leasehold.domain.retry import OnFailure, OnLost, Policy
 from leasehold.engine.context import Context, RunFacts, SyncContext
@@ -94,6 +95,10 @@ class TaskSettings:
     unique_for: UniqueFor = "live"
     on_duplicate: OnDuplicate = "return"
     tags: tuple[str, ...] = ()
+    slots: Mapping[str, int | Slot] | None = None
+    """Units that it holds while it runs, by slot."""
+    rate: str | Rate | None = None
+    """How often such jobs start; a template as `lane` is."""
 
     def checked(self, task: str, arguments: set[str]) -> TaskSettings:
         """The same settings, or an error that names the one that is wrong."""
@@ -101,6 +106,9 @@ class TaskSettings:
         priority_number(self.priority)
         for name in ("lane", "unique"):
             _check_template(task, name, getattr(self, name), arguments)
+        _check_template(task, "rate", rate_template(self.rate), arguments)
+        default_rate(self.rate)
+        checked_slots(self.slots)
         for name, choices in (
             ("on_failure", OnFailure),
             ("on_lost", OnLost),
@@ -173,6 +181,8 @@ class _Options(TypedDict, total=False):
     unique_for: UniqueFor
     on_duplicate: OnDuplicate
     tags: tuple[str, ...]
+    slots: Mapping[str, int | Slot] | None
+    rate: str | Rate | None
 
 
 class TaskOptions(_Options, total=False):

@@ -122,5 +122,5 @@ class Settler:
 
 
 def _may_free_others(run: Running, ending: Ending) -> bool:
-    """The next of a lane, or the job itself, may be claimable by another worker now."""
-    return run.grant.lane is not None or not isinstance(ending.outcome, Success)
+    """The next of a lane, the job itself, or one that waits for a slot, may be claimable by another worker now."""
+    return run.grant.lane is not None or not isinstance(ending.outcome, Success) or run.context._holds_slots

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from leasehold.domain.job import Grant
@@ -15,7 +15,8 @@ LOOKS = 4
 """A ticket filed anew belongs to another group, which only the next look sees. An empty answer must mean that there is
 nothing to do: a worker that is told so goes to sleep."""
 
-Source = Literal["plain", "lane"]
+Source = Literal["plain", "lane", "limited", "limited lane"]
+"""The last two stand behind gates that need slots or a rate besides: what they admit is counted under a lock."""
 
 
 class LookedAt(NamedTuple):
@@ -29,14 +30,17 @@ class LookedAt(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Look:
     gates: list[int]
-    """Open ones, with work or without."""
+    """Open ones without limits, with work or without."""
     plain: list[LookedAt]
     lanes: list[LookedAt]
+    limited: list[LookedAt] = field(default_factory=list)
+    """Behind gates whose limits admitted somebody when they were looked at."""
+    limited_lanes: list[LookedAt] = field(default_factory=list)
 
     def order(self) -> list[tuple[Source, list[LookedAt]]]:
         """What to take from, in turn. A higher priority goes first, whatever its source; of one priority, the source
-        whose oldest job has waited longest. So the order between the two sources is exact to a batch, and inside
-        each of them exact."""
+        whose oldest job has waited longest. So the order between sources is exact to a batch, and inside the
+        first two of them exact."""
         levels: dict[tuple[int, Source], list[LookedAt]] = {}
         for source, groups in self._sources():
             for group in groups:
@@ -53,12 +57,19 @@ class Look:
                 turns.append((source, list(found)))
         return turns
 
+    def without_limits(self) -> Look:
+        """For claims that use it again: what limits admit changes with every claim."""
+        return Look(self.gates, self.plain, self.lanes) if self.limited or self.limited_lanes else self
+
     def _sources(self) -> list[tuple[Source, list[LookedAt]]]:
-        return [("plain", self.plain), ("lane", self.lanes)]
+        found: list[tuple[Source, list[LookedAt]]] = [("plain", self.plain), ("lane", self.lanes)]
+        if self.limited or self.limited_lanes:
+            found += [("limited", self.limited), ("limited lane", self.limited_lanes)]
+        return found
 
     @property
     def lane_groups(self) -> set[tuple[int, int]]:
-        return {(group.gate, group.priority) for group in self.lanes}
+        return {(group.gate, group.priority) for group in (*self.lanes, *self.limited_lanes)}
 
 
 Take = Callable[[Source, list[LookedAt], Look, int], list[Grant]]
@@ -83,8 +94,9 @@ def claim_by_looks(
         seen, first = first or look(), None
         taken = len(grants)
         grants += take_by(seen, limit - taken, take)
-        stuck = len(grants) == taken and seen.lane_groups == before
-        if len(grants) >= limit or not seen.lanes or stuck:
+        groups = seen.lane_groups
+        stuck = len(grants) == taken and groups == before
+        if len(grants) >= limit or not groups or stuck:
             break
-        before = seen.lane_groups
+        before = groups
     return grants

@@ -45,7 +45,7 @@ class Settled:
     unstorable: list[str]
     """Accepted, but as failed: the database refused the result."""
     freed: bool = False
-    """Follow-ups were made, or jobs that others wait for have ended: there may be new work."""
+    """Follow-ups were made, jobs that others wait for have ended, or slots are free again: there may be new work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +228,72 @@ class ParentResult:
     result: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class SlotHolder:
+    """A running job that holds units of a slot. Without an owner it is an orphan."""
+
+    job_id: str
+    units: int
+    kind: str
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRow:
+    name: str
+    limit: int
+    used: int
+    holders: list[SlotHolder]
+    """The first of them, oldest run first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateRow:
+    key: str
+    limit: str
+    """As it was given: "60/min"."""
+    burst: int
+    next_in: float | None
+    """Seconds until a job may start; 0: now; None: it is closed until somebody opens it."""
+    closed: bool
+    closed_until: datetime | None
+    closed_by: str | None
+    closed_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotNeed:
+    """What a job needs of a slot, beside what is there."""
+
+    name: str
+    need: int
+    limit: int
+    used: int
+    holders: list[SlotHolder]
+
+    @property
+    def full(self) -> bool:
+        return self.limit - self.used < self.need
+
+
+@dataclass(frozen=True, slots=True)
+class GateLimits:
+    """The limits that jobs behind a gate have to pass."""
+
+    slots: list[SlotNeed]
+    rate: RateRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """An answer to a run that asked for a slot or a rate."""
+
+    what: Literal["slot", "rate"]
+    granted: bool
+    wait: float | None = None
+    """Seconds until it is worth asking again; None: nobody knows."""
+
+
 class Wakeups(Protocol):
     """Hints that there may be work. They only shorten a wait; nothing is lost with them."""
 
@@ -274,6 +340,11 @@ class Store(Protocol):
         """Up to `limit` due jobs, one winner each: by priority, due time, seq. Lane heads compete with their own
         priority; among rows of the same priority the order between lanes and plain jobs is exact to a batch. Paused
         queues and kinds, kinds not asked for, blocked lanes and jobs not due are passed over at no cost."""
+        ...
+
+    def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:
+        """Seconds until a rate may let the next job start that the last claims from these queues left there. None: no
+        rate stands in the way of any. Asks nobody."""
         ...
 
     def claim_by_id(
@@ -426,6 +497,47 @@ class Store(Protocol):
 
     def resume_lane(self, lane: str, actor: str | None = None) -> Job | None:
         """Resume the job that halts the lane. None: nothing halts it."""
+        ...
+
+    # -- limits ----------------------------------------------------------------------------------------------------
+    def set_slot(self, name: str, limit: int) -> None:
+        """At most `limit` units in use at once, across all workers; 0 closes it. What is in use stays so."""
+        ...
+
+    def list_slots(self) -> list[SlotRow]: ...
+
+    def set_rate(self, key: str, limit: str, spacing: float, burst: int) -> None:
+        """One job every `spacing` seconds, up to `burst` of them at once after a silence."""
+        ...
+
+    def close_rate(
+        self,
+        key: str,
+        actor: str | None = None,
+        reason: str | None = None,
+        for_: float | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        """No job of this key starts, on any worker, until then or until it is opened."""
+        ...
+
+    def open_rate(self, key: str) -> bool:
+        """False: it was not closed."""
+        ...
+
+    def list_rates(self) -> list[RateRow]: ...
+
+    def limits_of(self, gate: int) -> GateLimits:
+        """What jobs behind this gate need, how much of it is in use, and by whom."""
+        ...
+
+    def acquire(self, job_id: str, token: int, name: str, units: int = 1) -> Acquired:
+        """Units of a slot for the holder of this lease, until its run ends; or tokens of a rate. At once or not at
+        all. Raises InvalidInput for a name that is neither, and LeaseLost."""
+        ...
+
+    def release_slot(self, job_id: str, attempt: int, name: str) -> int:
+        """Give back what this run has acquired of the slot; how many units that was."""
         ...
 
     # -- inspect ---------------------------------------------------------------------------------------------------

@@ -16,11 +16,13 @@ from leasehold.domain import operate
 from leasehold.domain.errors import DuplicateJob, StoreError
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.lanes import Ticket
+from leasehold.domain.limits import slots_text
 from leasehold.domain.states import State
 from leasehold.stores.contract import Enqueued
 from leasehold.stores.database import Columns, Database, Records, Row, Session
 from leasehold.stores.dependencies import check_order, wait_for_parents
-from leasehold.stores.verbs import Verbs, batches, lock, write_moves, write_tickets
+from leasehold.stores.limits import LimitVerbs, limit_problems, make_limits
+from leasehold.stores.verbs import batches, lock, write_moves, write_tickets
 
 _TRIES = 3
 _BULK = 1000
@@ -29,7 +31,7 @@ Inserted = Any
 """The place in its lane of a job that was inserted, as the database gives instants; None without a lane."""
 
 
-class EnqueueVerbs(Verbs):
+class EnqueueVerbs(LimitVerbs):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._known_gates: set[int] = set()
@@ -44,21 +46,49 @@ class EnqueueVerbs(Verbs):
             return [Enqueued(jobs[0].id, created=bool(rows))]
         return self._database.transact(lambda session: enqueue_in(session, jobs))
 
-    def _make_gates(self, jobs: Sequence[NewJob]) -> None:
+    def _make_gates(self, jobs: Sequence[NewJob], strict: bool = True) -> None:
         """In a transaction of their own, before the jobs': producers in long transactions must not wait for each
         other to learn the same gate."""
         missing = {}
         for job in jobs:
-            number = gate_id(job.queue, job.kind)
+            number = gate_of(job)
             if number not in self._known_gates:
                 missing[number] = job
-        if missing:
+        if not missing:
+            return
+        if any(job.slots or job.rate is not None for job in missing.values()):
+            self._make_limited_gates(missing, strict)
+        else:
             self._database.single(lambda session: make_gates(session, missing))
             self._known_gates |= missing.keys()
 
+    def _make_limited_gates(self, missing: Mapping[int, NewJob], strict: bool) -> None:
+        """With `strict` a limit that does not exist is refused. A gate that is known has limits that exist: their rows
+        are never deleted."""
+
+        def work(session: Session) -> set[int]:
+            make_limits(session, missing.values())
+            problems = limit_problems(session, missing.values())
+            for problem in problems.values() if strict else ():
+                raise problem
+            good = {number: job for number, job in missing.items() if job.id not in problems}
+            make_gates(session, good)
+            return set(good)
+
+        self._known_gates |= self._database.transact(work)
+
 
 def make_gates(session: Session, missing: Mapping[int, NewJob]) -> None:
-    records = [{"id": n, "queue": job.queue, "kind": job.kind} for n, job in sorted(missing.items())]
+    records = [
+        {
+            "id": number,
+            "queue": job.queue,
+            "kind": job.kind,
+            "slots": slots_text(job.slots),
+            "rate_key": job.rate,
+        }
+        for number, job in sorted(missing.items())
+    ]
     session.run("insert_gates", gates=Records(records))
 
 
@@ -68,6 +98,10 @@ def gate_id(queue: str, kind: str, slots: str | None = None, rate_key: str | Non
     text = json.dumps([queue, kind, slots, rate_key])
     number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
     return number or 1
+
+
+def gate_of(job: NewJob) -> int:
+    return gate_id(job.queue, job.kind, slots_text(job.slots) if job.slots else None, job.rate)
 
 
 def enqueue_in(
@@ -129,8 +163,7 @@ def _tickets(jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]) -> list[T
         if job.lane is not None and not job.hold:
             due = inserted[job.id]
             if (job.lane, due) not in first:
-                gate = gate_id(job.queue, job.kind)
-                first[job.lane, due] = Ticket(job.lane, gate, job.priority, due)
+                first[job.lane, due] = Ticket(job.lane, gate_of(job), job.priority, due)
     return list(first.values())
 
 
@@ -219,6 +252,8 @@ _SHAPE = (
     "start_by",
     "retry_of",
     "trace",
+    "slots",
+    "rate",
 )
 """What the jobs of one insert have in common: those of one call differ in their ids, arguments, lanes and keys only."""
 shape_of = attrgetter(*_SHAPE)
@@ -244,7 +279,8 @@ def parameters_for(jobs: Sequence[NewJob]) -> dict[str, Any]:
         ),
         "kind": job.kind,
         "queue": job.queue,
-        "gate": gate_id(job.queue, job.kind),
+        "gate": gate_of(job),
+        "limited": bool(job.slots),
         "priority": job.priority,
         "hold": job.hold,
         "policy": job.policy.dump(),

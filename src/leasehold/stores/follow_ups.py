@@ -13,6 +13,7 @@ from dataclasses import replace
 from leasehold.domain.job import Job, NewJob
 from leasehold.stores.database import Records, Session
 from leasehold.stores.enqueue import enqueue_in
+from leasehold.stores.limits import limit_problems
 
 
 def file_follow_ups(
@@ -26,6 +27,7 @@ def file_follow_ups(
     parent_of = {job.id: parent for parent, job in asked_by}
     follow_ups = [replace(job, follow_up_of=parent.id) for parent, job in asked_by]
     refused = _without_parents(session, follow_ups)
+    refused |= {job_id: str(problem) for job_id, problem in limit_problems(session, follow_ups).items()}
     asked = [job for job in follow_ups if job.id not in refused]
     # A held key would raise, and take the success with it.
     mild = [replace(job, on_duplicate="return") if job.on_duplicate == "raise" else job for job in asked]

@@ -9,6 +9,7 @@ from datetime import datetime
 from leasehold.domain import operate
 from leasehold.domain.errors import DuplicateJob, InvalidInput, JobNotFound, Refused
 from leasehold.domain.job import Job, NewJob
+from leasehold.domain.limits import Need, read_need
 from leasehold.domain.moves import Move
 from leasehold.domain.payload import check_text
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, Event, State, allowed
@@ -82,7 +83,10 @@ class OperateVerbs(Verbs):
             job, now = _locked(session, job_id)
             if not allowed(job.state, Event.RETRY):
                 raise Refused(job_id, "retry", job.state.value, "only a job at rest can be run anew")
-            enqueue_in(session, [_again(job, new_id, session.rows("list_parents", id=job_id))])
+            gates = session.rows("read_gates", ids=[job.gate])
+            need = read_need(gates[0]["slots"], gates[0]["rate_key"]) if gates else Need()
+            again = _again(job, new_id, session.rows("list_parents", id=job_id), need)
+            enqueue_in(session, [again])
             write(session, [Move(job, job, "retried", actor, new_id)], now)
             return _locked(session, new_id)[0]
 
@@ -166,7 +170,7 @@ def _check_key(session: Session, move: Move) -> None:
             raise DuplicateJob(holder["id"], move.job.kind, key)
 
 
-def _again(job: Job, new_id: str, parents: Sequence[Row]) -> NewJob:
+def _again(job: Job, new_id: str, parents: Sequence[Row], need: Need) -> NewJob:
     """It waits for the same jobs, as far as they are still there: it may want their results."""
     return NewJob(
         id=new_id,
@@ -187,6 +191,8 @@ def _again(job: Job, new_id: str, parents: Sequence[Row]) -> NewJob:
         trace=job.trace,
         after=tuple(row["parent_id"] for row in parents),
         on_parent_failure=parents[0]["on_failure"] if parents else "cancel",
+        slots=need.slots,
+        rate=need.rate,
     )
 
 

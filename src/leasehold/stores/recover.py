@@ -10,17 +10,21 @@ from datetime import datetime, timedelta
 from leasehold.domain import operate
 from leasehold.domain.job import Grant, Job, Sighting
 from leasehold.domain.lanes import STARTED
+from leasehold.domain.limits import Need
 from leasehold.domain.moves import Move
 from leasehold.domain.outcome import Lost
 from leasehold.domain.settle import settle
 from leasehold.domain.states import State
 from leasehold.stores.contract import Denied, Reaped
 from leasehold.stores.database import Records, Session
+from leasehold.stores.limits import LimitVerbs, lock_limits, why_not
 from leasehold.stores.rows import job_from_row
-from leasehold.stores.verbs import Verbs, batches, lock, write
+from leasehold.stores.verbs import batches, lock, write
+
+NOTHING = Need()
 
 
-class RecoverVerbs(Verbs):
+class RecoverVerbs(LimitVerbs):
     def sight_expired(self, limit: int = 1000) -> list[Sighting]:
         rows = self._database.read(lambda session: session.rows("sight_expired", limit=limit))
         seen_at = self._database.clock.monotonic()
@@ -93,9 +97,27 @@ class RecoverVerbs(Verbs):
     ) -> Grant | Denied:
         monotonic = self._database.clock.monotonic()
         ripe = sighting if sighting is not None and sighting.ripe(monotonic) else None
-        return self._database.transact(
-            lambda session: _claim_by_id(session, job_id, owner, sites, ripe, monotonic)
-        )
+
+        def work(session: Session, need: Need = NOTHING) -> Grant | Denied | Need:
+            if need:
+                lock_limits(session, [need])
+            jobs, now = lock(session, [job_id])
+            job = jobs.get(job_id)
+            if job is None or now is None:
+                return Denied(job_id, None, "no such job")
+            needed = self._needs_of(session, [job.gate]).get(job.gate, NOTHING)
+            if needed != need and not _is_held(job, now):
+                return needed
+            return _claim_by_id(session, job, now, owner, sites, ripe, monotonic, need)
+
+        answer = self._database.transact(work)
+        if isinstance(answer, Need):
+            # Slots and rates are locked before jobs: begun again, with what it needs known.
+            need = answer
+            answer = self._database.transact(lambda session: work(session, need))
+        if isinstance(answer, Need):
+            raise AssertionError(f"the gate of job {job_id} has changed")
+        return answer
 
 
 def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
@@ -114,16 +136,15 @@ def _lose(job: Job, sighting: Sighting, now: datetime) -> Move:
 
 def _claim_by_id(
     session: Session,
-    job_id: str,
+    job: Job,
+    now: datetime,
     owner: str,
     sites: Sequence[str],
     sighting: Sighting | None,
     monotonic: float,
+    need: Need,
 ) -> Grant | Denied:
-    jobs, now = lock(session, [job_id])
-    job = jobs.get(job_id)
-    if job is None or now is None:
-        return Denied(job_id, None, "no such job")
+    job_id = job.id
     if job.state is State.RUNNING and job.lease_owner is not None:
         if job.lease_expires_at is None or job.lease_expires_at > now:
             return Denied(job_id, job.state, f"its lease is held by {job.lease_owner}")
@@ -141,13 +162,19 @@ def _claim_by_id(
     if job.orphan and job.execution_site in sites:
         after = replace(job, lease_owner=owner, lease_token=job.lease_token + 1)
         granted = _granted(job, after, now, "adopted", owner)
-    elif (why := _not_claimable(session, job, now)) is not None:
+    elif (why := _not_claimable(session, job, now, need)) is not None:
         return Denied(job_id, job.state, why)
     else:
+        if need.rate is not None:
+            session.run("move_rates", taken=Records([{"key": need.rate, "jobs": 1}]))
         after = operate.claim(job, owner=owner, now=now, lane_start=STARTED)
         granted = _granted(job, after, now, None, owner)
     write(session, [granted], now)
     return _grant(granted.job)
+
+
+def _is_held(job: Job, now: datetime) -> bool:
+    return job.state is State.RUNNING and job.lease_expires_at is not None and job.lease_expires_at > now
 
 
 def _look(session: Session, job: Job, owner: str, expires_at: datetime, monotonic: float) -> Sighting:
@@ -162,7 +189,7 @@ def _look(session: Session, job: Job, owner: str, expires_at: datetime, monotoni
     )
 
 
-def _not_claimable(session: Session, job: Job, now: datetime) -> str | None:
+def _not_claimable(session: Session, job: Job, now: datetime, need: Need) -> str | None:
     if job.state is not State.QUEUED:
         return "it is an orphan of another site" if job.orphan else f"it is {job.state.value}"
     if job.available_at > now:
@@ -175,7 +202,7 @@ def _not_claimable(session: Session, job: Job, now: datetime) -> str | None:
             return f"its lane {job.lane!r} is blocked by job {front['blocker']}"
         if front["head"] is not None and front["head"] != job.id:
             return f"job {front['head']} is before it in lane {job.lane!r}"
-    return None
+    return why_not(session, need) if need else None
 
 
 def _granted(before: Job, after: Job, now: datetime, event: str | None, owner: str) -> Move:

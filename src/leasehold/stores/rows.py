@@ -29,9 +29,13 @@ TIMES = frozenset(
         "asked_at",
         "closed_at",
         "seen_at",
+        "next_at",
+        "closed_until",
     }
 )
-FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked", "draining", "old", "awaited", "met"})
+FLAGS = frozenset(
+    {"limited", "halts_lane", "held", "shared", "blocked", "draining", "old", "awaited", "met", "closed"}
+)
 
 _JOB_FIELDS = frozenset(f.name for f in fields(Job))
 _FIXED = frozenset(
@@ -40,6 +44,7 @@ _FIXED = frozenset(
         "kind",
         "queue",
         "gate",
+        "limited",
         "priority",
         "policy",
         "created_at",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
-from leasehold.domain.job import Grant, NewJob, Renewal
+from leasehold.domain.job import Grant, Job, NewJob, Renewal
 from leasehold.domain.outcome import Asked, Failure, Outcome, Success
 from leasehold.domain.payload import check_text
 from leasehold.domain.settle import settle as decide
@@ -49,20 +49,21 @@ class SettleVerbs(EnqueueVerbs):
             if ending.token > 0:  # Token 0 stands on rows that nobody ever held.
                 (good if isinstance(screened.outcome, Success) else other).append(screened)
         done: set[str] = set()
+        limited: set[str] = set()
         for batch in batches([ending for ending in good if not _follow_ups(ending)]):
-            done |= self._settle_succeeded(batch, unstorable)
+            done |= self._settle_succeeded(batch, unstorable, limited)
         # What the statement left out is fenced, or awaited by others: the row tells which, under its lock.
         careful = [ending for ending in good if ending.id not in done]
-        self._make_gates([job for ending in careful for job in _follow_ups(ending)])
+        self._make_gates([job for ending in careful for job in _follow_ups(ending)], strict=False)
         for batch in batches(careful):
             done |= self._settle_carefully(batch, unstorable)
         for batch in batches(other):
-            done |= self._settle_decided(batch)
+            done |= self._settle_decided(batch, limited)
         return Settled(
             accepted=sorted(done),
             fenced=sorted(latest.keys() - done),
             unstorable=sorted(unstorable & done),
-            freed=any(ending.id in done for ending in careful),
+            freed=bool(limited) or any(ending.id in done for ending in careful),
         )
 
     def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
@@ -97,10 +98,12 @@ class SettleVerbs(EnqueueVerbs):
                 verdicts[row["id"]] = "unknown"
         return verdicts
 
-    def _settle_succeeded(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:
+    def _settle_succeeded(
+        self, endings: Sequence[Ending], unstorable: set[str], limited: set[str]
+    ) -> set[str]:
         """One statement for all. When the database refuses a value, halve until the culprit stands alone: it ends
         failed, the others go through."""
-        return self._bisected(endings, unstorable, self._write_plain)
+        return self._bisected(endings, unstorable, lambda some: self._write_plain(some, limited))
 
     def _settle_carefully(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:
         """As above, for successes that others wait for, or that have follow-ups."""
@@ -121,9 +124,9 @@ class SettleVerbs(EnqueueVerbs):
         first = self._bisected(endings[:middle], unstorable, write)
         return first | self._bisected(endings[middle:], unstorable, write)
 
-    def _write_plain(self, endings: Sequence[Ending]) -> set[str]:
+    def _write_plain(self, endings: Sequence[Ending], limited: set[str]) -> set[str]:
         outcomes = [cast(Success, ending.outcome) for ending in endings]
-        return self._write_succeeded(
+        rows = self._write_succeeded(
             Columns(
                 ids=[ending.id for ending in endings],
                 tokens=[ending.token for ending in endings],
@@ -131,19 +134,24 @@ class SettleVerbs(EnqueueVerbs):
                 references=[outcome.result_ref for outcome in outcomes],
             )
         )
-
-    def _write_succeeded(self, settled: Columns) -> set[str]:
-        """The statement itself files the lanes' tickets and moves the groups' versions on."""
-        rows = self._database.single(lambda session: session.tuples("settle_succeeded", settled=settled))
+        limited.update([row[0] for row in rows if row[1]])
         return {row[0] for row in rows}
 
-    def _settle_decided(self, endings: Sequence[Ending]) -> set[str]:
+    def _write_succeeded(self, settled: Columns) -> list[tuple[Any, ...]]:
+        """First who was still the holder, and whether it held slots. The statement itself files the lanes' tickets and
+        moves the groups' versions on."""
+        return self._database.single(lambda session: session.tuples("settle_succeeded", settled=settled))
+
+    def _settle_decided(self, endings: Sequence[Ending], limited: set[str] | None = None) -> set[str]:
         """The flag may have come a moment ago, so the decision is taken under the row's lock."""
-        return self._database.transact(lambda session: settle_in(session, endings))
+        jobs = self._database.transact(lambda session: settle_in(session, endings))
+        if limited is not None:
+            limited.update(job.id for job in jobs if job.limited and job.state is not State.RUNNING)
+        return {job.id for job in jobs}
 
 
-def settle_in(session: Session, endings: Sequence[Ending]) -> set[str]:
-    """Decide and write in a transaction that is open; who was still the holder."""
+def settle_in(session: Session, endings: Sequence[Ending]) -> list[Job]:
+    """Decide and write in a transaction that is open; the jobs whose holder it still was, as they are now."""
     wanted: dict[str, tuple[int, Outcome]] = {e.id: (e.token, e.outcome) for e in endings}
     jobs, now = lock(session, wanted)
     moves = []
@@ -155,7 +163,7 @@ def settle_in(session: Session, endings: Sequence[Ending]) -> set[str]:
         asked = {ending.id: _follow_ups(ending) for ending in endings}
         groups = write_moves(session, moves, now)
         file_follow_ups(session, [(m.job, new) for m in moves for new in asked[m.job.id]], groups)
-    return {move.job.id for move in moves}
+    return [move.job for move in moves]
 
 
 def _screened(ending: Ending) -> Ending:

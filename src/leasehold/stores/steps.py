@@ -14,7 +14,8 @@ from leasehold.domain.outcome import Success
 from leasehold.domain.states import State
 from leasehold.stores.contract import Ending
 from leasehold.stores.database import Overdue, Records, Session
-from leasehold.stores.enqueue import gate_id, make_gates
+from leasehold.stores.enqueue import gate_of, make_gates
+from leasehold.stores.limits import make_limits
 from leasehold.stores.settle import settle_in
 from leasehold.stores.verbs import Verbs, lock
 
@@ -41,7 +42,8 @@ class HandlerTransaction:
         if outcome.follow_ups:
             # Here, and not before: what is asked for in the block is not known earlier. Two handlers that bring the
             # same new gate at the same time wait for each other's commit, once.
-            make_gates(self._session, {gate_id(job.queue, job.kind): job for job in outcome.follow_ups})
+            make_limits(self._session, outcome.follow_ups)
+            make_gates(self._session, {gate_of(job): job for job in outcome.follow_ups})
         if not settle_in(self._session, [Ending(self._job_id, self._token, outcome)]):
             raise LeaseLost(self._job_id, self._token)
 

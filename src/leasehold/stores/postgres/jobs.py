@@ -13,12 +13,14 @@ from leasehold.stores.contract import Enqueued, Finding
 from leasehold.stores.database import Clock
 from leasehold.stores.enqueue import is_plain
 from leasehold.stores.jobs import JobStore
+from leasehold.stores.limits import AT_ONCE
 from leasehold.stores.migrate import check_version, missing
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession, qualified
 from leasehold.stores.postgres.enqueue import copy_plain, insert_plain, may_be_copied
 from leasehold.stores.postgres.vitals import examine
 from leasehold.stores.postgres.wakeup import PostgresWakeups
 from leasehold.stores.statements import read_migrations
+from leasehold.stores.verbs import batches
 from leasehold.stores.wakeups import Bell, wake_here
 
 _MIGRATIONS = read_migrations("leasehold.stores.postgres")
@@ -140,8 +142,15 @@ class PostgresStore(JobStore):
         if limit < 1:
             return []
 
+        waits: list[float] = []
+
+        def look_again() -> Look:
+            return self._look(queues, kinds, waits)
+
         def take(source: Source, groups: list[LookedAt], look: Look, room: int) -> list[Grant]:
-            return self._take(owner, source, groups, look, room)
+            if source in ("plain", "lane"):
+                return self._take(owner, source, groups, look, room)
+            return self._take_behind_limits(owner, source, groups, room, waits)
 
         key = (tuple(queues), None if kinds is None else tuple(kinds))
         grants: list[Grant] = []
@@ -149,39 +158,83 @@ class PostgresStore(JobStore):
         if seen is not None and limit >= LARGE and self._now() - seen.at < LOOK_LASTS:
             grants = take_by(seen.look, limit, take)
         if len(grants) < limit:
-            look = Seen(self._now(), self._look(queues, kinds))
-            grants += claim_by_looks(limit - len(grants), lambda: self._look(queues, kinds), take, look.look)
+            look = Seen(self._now(), look_again())
+            grants += claim_by_looks(limit - len(grants), look_again, take, look.look)
             if len(grants) < limit:
                 self._seen_full.pop(key, None)
             else:
-                self._seen_full[key] = look
+                self._seen_full[key] = Seen(look.at, look.look.without_limits())
+        self._expect_opening(queues, kinds, waits)
         return grants
 
     def _now(self) -> float:
         return self._postgres.clock.monotonic()
 
-    def _look(self, queues: Sequence[str], kinds: Sequence[str] | None) -> Look:
+    def _look(self, queues: Sequence[str], kinds: Sequence[str] | None, waits: list[float]) -> Look:
         rows = self._postgres.read(
             lambda session: session.tuples(
                 "look", queues=list(queues), kinds=None if kinds is None else list(kinds)
             )
         )
-        found: dict[str, list[LookedAt]] = {"gate": [], "plain": [], "lane": []}
+        found: dict[str, list[LookedAt]] = {"gate": [], "limited": [], "plain": [], "lane": []}
         for source, gate, priority, due in rows:
             found[source].append(LookedAt(gate, priority, due))
-        return Look([group.gate for group in found["gate"]], found["plain"], found["lane"])
+        look = Look([group.gate for group in found["gate"]], found["plain"], found["lane"])
+        if found["limited"]:
+            self._look_behind_limits(look, [group.gate for group in found["limited"]], waits)
+        return look
+
+    def _look_behind_limits(self, look: Look, gates: list[int], waits: list[float]) -> None:
+        """Only gates that are open are looked at: a million rows behind a full slot are not touched."""
+        open_gates, opening = self._postgres.read(lambda session: self._open_gates(session, gates))
+        waits += opening
+        if open_gates:
+            rows = self._postgres.read(lambda session: session.tuples("look_limited", gates=open_gates))
+            for source, gate, priority, due in rows:
+                groups = look.limited if source == "plain" else look.limited_lanes
+                groups.append(LookedAt(gate, priority, due))
+
+    def _take_behind_limits(
+        self, owner: str, source: Source, groups: list[LookedAt], room: int, waits: list[float]
+    ) -> list[Grant]:
+        grants: list[Grant] = []
+        for some in batches(groups, AT_ONCE):
+
+            def work(
+                session: PostgresSession, some: Sequence[LookedAt] = some, left: int = room - len(grants)
+            ) -> tuple[list[Grant], list[float]]:
+                def take(group: LookedAt, fits: int) -> list[Grant]:
+                    return _take(session, owner, source, [group], [group.gate], fits)
+
+                return self._take_limited(session, some, left, take)
+
+            taken, opening = self._postgres.transact(work)
+            grants += taken
+            waits += opening
+            if len(grants) >= room:
+                break
+        return grants
 
     def _take(self, owner: str, source: Source, groups: list[LookedAt], look: Look, room: int) -> list[Grant]:
-        asked: dict[str, Any] = {
-            "owner": owner,
-            "gates": [group.gate for group in groups],
-            "priorities": [group.priority for group in groups],
-            "limit": room,
-        }
-        if source == "lane":
-            rows = self._postgres.single(
-                lambda session: session.tuples("claim_lanes", open=look.gates, **asked)
-            )
-        else:
-            rows = self._postgres.single(lambda session: session.tuples("claim_plain", **asked))
-        return [Grant(*row) for row in rows]
+        return self._postgres.single(lambda session: _take(session, owner, source, groups, look.gates, room))
+
+
+def _take(
+    session: PostgresSession,
+    owner: str,
+    source: Source,
+    groups: Sequence[LookedAt],
+    open_gates: list[int],
+    room: int,
+) -> list[Grant]:
+    asked: dict[str, Any] = {
+        "owner": owner,
+        "gates": [group.gate for group in groups],
+        "priorities": [group.priority for group in groups],
+        "limit": room,
+    }
+    if source in ("lane", "limited lane"):
+        rows = session.tuples("claim_lanes", open=open_gates, **asked)
+    else:
+        rows = session.tuples("claim_plain", **asked)
+    return [Grant(*row) for row in rows]

@@ -11,12 +11,13 @@ from leasehold.stores.claim import SEES_TICKETS, Look, LookedAt, Source, claim_b
 from leasehold.stores.contract import Enqueued, Finding
 from leasehold.stores.database import Clock, Columns, Session
 from leasehold.stores.jobs import JobStore
+from leasehold.stores.limits import AT_ONCE
 from leasehold.stores.migrate import check_version, missing
-from leasehold.stores.sqlite.database import SqliteDatabase, python_value
+from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession, python_value
 from leasehold.stores.sqlite.vitals import examine
 from leasehold.stores.sqlite.wakeup import SqliteWakeups
 from leasehold.stores.statements import read_migrations
-from leasehold.stores.verbs import write_tickets
+from leasehold.stores.verbs import batches, write_tickets
 from leasehold.stores.wakeups import wake_here
 
 _MIGRATIONS = read_migrations("leasehold.stores.sqlite")
@@ -89,50 +90,100 @@ class SqliteStore(JobStore):
     ) -> list[Grant]:
         if limit < 1:
             return []
-        return self._sqlite.transact(lambda session: _claim(session, owner, queues, limit, kinds))
+        waits: list[float] = []
+
+        def take(
+            session: SqliteSession, source: Source, groups: list[LookedAt], look: Look, room: int
+        ) -> list[Grant]:
+            if source in ("plain", "lane"):
+                return _take_groups(session, owner, source, groups, look.gates, room)
+            return self._take_behind_limits(session, owner, source, groups, room, waits)
+
+        grants = self._sqlite.transact(
+            lambda session: claim_by_looks(
+                limit,
+                lambda: self._look(session, queues, kinds, waits),
+                lambda *asked: take(session, *asked),
+            )
+        )
+        self._expect_opening(queues, kinds, waits)
+        return grants
+
+    def _look(
+        self, session: SqliteSession, queues: Sequence[str], kinds: Sequence[str] | None, waits: list[float]
+    ) -> Look:
+        """The loose index scan, one probe per priority in use. Of the gates with limits only those that are open."""
+        rows = session.tuples(
+            "list_open_gates", queues=list(queues), kinds=None if kinds is None else list(kinds)
+        )
+        gates = [gate for gate, limited in rows if not limited]
+        now = session.tuples("read_now")[0][0]
+        look = Look(
+            gates,
+            _probe(session, "first_plain", gates, now),
+            _probe(session, "first_ticket", [*gates, ANY_GATE], now),
+        )
+        if len(gates) < len(rows):
+            limited, opening = self._open_gates(session, [gate for gate, has_limits in rows if has_limits])
+            waits += opening
+            look.limited.extend(_probe(session, "first_plain", limited, now))
+            look.limited_lanes.extend(_probe(session, "first_ticket", limited, now))
+        return look
+
+    def _take_behind_limits(
+        self,
+        session: SqliteSession,
+        owner: str,
+        source: Source,
+        groups: list[LookedAt],
+        room: int,
+        waits: list[float],
+    ) -> list[Grant]:
+        def take(group: LookedAt, fits: int) -> list[Grant]:
+            return _take_groups(session, owner, source, [group], [group.gate], fits)
+
+        grants: list[Grant] = []
+        for some in batches(groups, AT_ONCE):
+            taken, opening = self._take_limited(session, some, room - len(grants), take)
+            grants += taken
+            waits += opening
+            if len(grants) >= room:
+                break
+        return grants
 
     # -- settle ----------------------------------------------------------------------------------------------------
-    def _write_succeeded(self, settled: Columns) -> set[str]:
+    def _write_succeeded(self, settled: Columns) -> list[tuple[Any, ...]]:
         return self._sqlite.transact(lambda session: _settle_succeeded(session, settled))
 
 
-def _settle_succeeded(session: Session, settled: Columns) -> set[str]:
+def _settle_succeeded(session: Session, settled: Columns) -> list[tuple[Any, ...]]:
     """With one writer at a time it is safe to look whether anybody waits: a lane gets its ticket only if it has a next
     job, filed where that job belongs."""
     rows = session.tuples("settle_succeeded", settled=settled)
     # Only a job that has run before can have asked.
-    again = [job_id for job_id, _, _, attempt in rows if attempt > 1]
+    again = [job_id for job_id, _, _, _, attempt in rows if attempt > 1]
     if again:
         session.run("close_questions", ids=again)
-    lanes = {lane for _, lane, _, _ in rows if lane is not None}
+    lanes = {lane for _, _, lane, _, _ in rows if lane is not None}
     if lanes:
         session.run("file_next_tickets", lanes=sorted(lanes))
-    groups = {group for _, _, group, _ in rows if group is not None}
+    groups = {group for _, _, _, group, _ in rows if group is not None}
     if groups:
         session.run("bump_groups", names=sorted(groups))
-    return {row[0] for row in rows}
+    return rows
 
 
-def _claim(
-    session: Session, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None
+def _take_groups(
+    session: Session,
+    owner: str,
+    source: Source,
+    groups: Sequence[LookedAt],
+    open_gates: Sequence[int],
+    room: int,
 ) -> list[Grant]:
-    def take(source: Source, groups: list[LookedAt], look: Look, room: int) -> list[Grant]:
-        seqs = _due(session, groups, room) if source == "plain" else _heads(session, groups, look, room)
-        return _take(session, owner, seqs) if seqs else []
-
-    return claim_by_looks(limit, lambda: _look(session, queues, kinds), take)
-
-
-def _look(session: Session, queues: Sequence[str], kinds: Sequence[str] | None) -> Look:
-    """The loose index scan, one probe per priority in use."""
-    rows = session.rows("list_open_gates", queues=list(queues), kinds=None if kinds is None else list(kinds))
-    gates = [row["id"] for row in rows]
-    now = session.tuples("read_now")[0][0]
-    return Look(
-        gates,
-        _probe(session, "first_plain", gates, now),
-        _probe(session, "first_ticket", [*gates, ANY_GATE], now),
-    )
+    lanes = source in ("lane", "limited lane")
+    seqs = _heads(session, groups, open_gates, room) if lanes else _due(session, groups, room)
+    return _take(session, owner, seqs) if seqs else []
 
 
 def _probe(session: Session, statement: str, gates: Sequence[int], now: int) -> list[LookedAt]:
@@ -154,10 +205,10 @@ def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[int]:
     return [seq for _, _, seq in sorted(rows)[:room]]
 
 
-def _heads(session: Session, groups: Sequence[LookedAt], look: Look, room: int) -> list[int]:
+def _heads(session: Session, groups: Sequence[LookedAt], open_gates: Sequence[int], room: int) -> list[int]:
     """Lane heads to take. A ticket is dropped when its lane's head is taken, blocked, absent or not due, filed anew
     when the head belongs to another gate or rank, and kept when there was no room for it."""
-    open_gates = set(look.gates)
+    opened = set(open_gates)
     floor = min(group.priority for group in groups)
     fits: dict[str, tuple[Any, ...]] = {}
     tickets: dict[str, list[int]] = {}
@@ -171,7 +222,7 @@ def _heads(session: Session, groups: Sequence[LookedAt], look: Look, room: int) 
             lane = row["lane"]
             if row["seq"] is None or row["blocked"] or not row["due"]:
                 dropped.append(row["ticket"])
-            elif row["gate"] not in open_gates or row["priority"] < floor:
+            elif row["gate"] not in opened or row["priority"] < floor:
                 dropped.append(row["ticket"])
                 filed[lane] = Ticket(lane, row["gate"], row["priority"], row["available_at"])
             else:

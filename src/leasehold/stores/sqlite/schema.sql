@@ -147,6 +147,8 @@ CREATE UNIQUE INDEX job_lane_held ON job (lane) WHERE lane IS NOT NULL AND lane_
 
 CREATE INDEX job_lease ON job (lease_owner) WHERE lease_owner IS NOT NULL;
 
+CREATE INDEX job_limited ON job (gate) WHERE limited AND state = 'running';
+
 CREATE INDEX job_notable ON job (state, id)
     WHERE state IN ('pending', 'waiting', 'paused', 'failed', 'timed_out', 'cancelled');
 
@@ -194,6 +196,33 @@ CREATE TABLE question (
     closed_at INTEGER,
     PRIMARY KEY (job_id, key)
 ) WITHOUT ROWID;
+
+CREATE TABLE rate (
+    key           TEXT PRIMARY KEY,
+    lim           TEXT NOT NULL,
+    spacing       REAL NOT NULL CONSTRAINT rate_spacing_positive CHECK (spacing > 0),
+    burst         INTEGER NOT NULL CONSTRAINT rate_burst_positive CHECK (burst >= 1),
+    next_at       INTEGER NOT NULL,
+    closed        INTEGER NOT NULL DEFAULT 0,
+    closed_until  INTEGER,
+    closed_by     TEXT,
+    closed_reason TEXT
+) WITHOUT ROWID;
+
+CREATE TABLE slot (
+    name TEXT PRIMARY KEY,
+    lim  INTEGER NOT NULL CONSTRAINT slot_limit_not_negative CHECK (lim >= 0)
+) WITHOUT ROWID;
+
+CREATE TABLE slot_hold (
+    name    TEXT NOT NULL,
+    job_id  TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    units   INTEGER NOT NULL CONSTRAINT slot_hold_units_positive CHECK (units > 0),
+    PRIMARY KEY (name, job_id, attempt)
+) WITHOUT ROWID;
+
+CREATE INDEX slot_hold_job ON slot_hold (job_id);
 
 CREATE TABLE step (
     job_id   TEXT NOT NULL,

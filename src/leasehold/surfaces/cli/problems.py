@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from leasehold.domain.errors import (
+    AcquireTimedOut,
     InvalidInput,
     JobError,
     JobNotFound,
@@ -43,6 +44,7 @@ _CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (
     (JobNotSucceeded, Exit.JOB_FAILED),
     (JobError, Exit.REFUSED),
     (WaitTimedOut, Exit.TIMED_OUT),
+    (AcquireTimedOut, Exit.TIMED_OUT),
     (InvalidInput, Exit.USAGE),
     (StoreError, Exit.UNREACHABLE),
     (LeaseholdError, Exit.JOB_FAILED),

@@ -1,13 +1,15 @@
 -- name: look
 -- Which (source, gate, priority) groups have due work, best first, and which gates are open at all. A loose index
 -- scan: one probe per priority in use, so delayed rows of a higher priority are skipped, not walked, and rows behind
--- a paused queue or kind are not read at all. Sources: 'gate' (an open gate, no work implied), 'plain', 'lane'.
-WITH RECURSIVE open AS MATERIALIZED (
-    SELECT g.id FROM leasehold.gate AS g
+-- a paused queue or kind are not read at all. Gates with limits are only listed: whether they are open has to be
+-- counted first. Sources: 'gate' (an open gate, no work implied), 'limited' (a gate with limits), 'plain', 'lane'.
+WITH RECURSIVE listed AS MATERIALIZED (
+    SELECT g.id, g.slots IS NULL AND g.rate_key IS NULL AS plain FROM leasehold.gate AS g
     WHERE g.queue = ANY(:queues::text[]) AND (:kinds::text[] IS NULL OR g.kind = ANY(:kinds::text[]))
       AND NOT EXISTS (SELECT FROM leasehold.pause AS p
                       WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.kind))
                         AND (p.until IS NULL OR p.until > :now))),
+open AS MATERIALIZED (SELECT id FROM listed WHERE plain),
 plain AS (
     SELECT o.id AS gate, h.priority, h.available_at
     FROM open AS o, LATERAL (SELECT j.priority, j.available_at FROM leasehold.job AS j
@@ -26,8 +28,33 @@ lane AS (
     SELECT r.gate, h.priority, h.available_at
     FROM lane AS r, LATERAL (SELECT t.priority, t.available_at FROM leasehold.ticket AS t
         WHERE t.gate = r.gate AND t.priority < r.priority ORDER BY t.priority DESC, t.available_at LIMIT 1) AS h)
-SELECT 'gate' AS source, id AS gate, NULL::smallint AS priority, NULL::timestamptz AS available_at FROM open
+SELECT CASE WHEN plain THEN 'gate' ELSE 'limited' END AS source, id AS gate, NULL::smallint AS priority,
+    NULL::timestamptz AS available_at FROM listed
 UNION ALL SELECT 'plain', gate, priority, available_at FROM plain WHERE available_at <= :now
+UNION ALL SELECT 'lane', gate, priority, available_at FROM lane WHERE available_at <= :now;
+
+-- name: look_limited
+-- The same over gates with limits that were found open: groups of due work behind them.
+WITH RECURSIVE open AS MATERIALIZED (SELECT id FROM unnest(:gates::bigint[]) AS g(id)),
+plain AS (
+    SELECT o.id AS gate, h.priority, h.available_at
+    FROM open AS o, LATERAL (SELECT j.priority, j.available_at FROM leasehold.job AS j
+        WHERE j.gate = o.id AND j.lane IS NULL AND j.state = 'queued'
+        ORDER BY j.priority DESC, j.available_at LIMIT 1) AS h
+    UNION ALL
+    SELECT r.gate, h.priority, h.available_at
+    FROM plain AS r, LATERAL (SELECT j.priority, j.available_at FROM leasehold.job AS j
+        WHERE j.gate = r.gate AND j.lane IS NULL AND j.state = 'queued' AND j.priority < r.priority
+        ORDER BY j.priority DESC, j.available_at LIMIT 1) AS h),
+lane AS (
+    SELECT o.id AS gate, h.priority, h.available_at
+    FROM open AS o, LATERAL (SELECT t.priority, t.available_at
+        FROM leasehold.ticket AS t WHERE t.gate = o.id ORDER BY t.priority DESC, t.available_at LIMIT 1) AS h
+    UNION ALL
+    SELECT r.gate, h.priority, h.available_at
+    FROM lane AS r, LATERAL (SELECT t.priority, t.available_at FROM leasehold.ticket AS t
+        WHERE t.gate = r.gate AND t.priority < r.priority ORDER BY t.priority DESC, t.available_at LIMIT 1) AS h)
+SELECT 'plain' AS source, gate, priority, available_at FROM plain WHERE available_at <= :now
 UNION ALL SELECT 'lane', gate, priority, available_at FROM lane WHERE available_at <= :now;
 
 -- name: claim_plain

@@ -1,9 +1,9 @@
 -- name: insert_jobs
 -- Jobs that are alike but for id, arguments, lane and key, in the order given (seq follows it). A row that meets its own
 -- id (a repeat after a lost reply) or a held unique key is left out of the answer, and the caller finds out which it was.
-INSERT INTO leasehold.job (id, kind, queue, gate, priority, state, args, policy, created_at, available_at, lane, lane_at,
+INSERT INTO leasehold.job (id, kind, queue, gate, limited, priority, state, args, policy, created_at, available_at, lane, lane_at,
     lease_seconds, unique_key, unique_for, group_name, tags, held, deadline_at, start_by, retry_of, trace)
-SELECT r.id, :kind::text, :queue::text, :gate::bigint, :priority::smallint,
+SELECT r.id, :kind::text, :queue::text, :gate::bigint, :limited::boolean, :priority::smallint,
     CASE WHEN :hold::boolean THEN 'pending' ELSE 'queued' END, r.args::json, :policy::json, :now,
     coalesce(:at::timestamptz, :now + :delay::double precision * interval '1 second'),
     r.lane, CASE WHEN r.lane IS NOT NULL THEN

@@ -44,3 +44,6 @@ DELETE FROM leasehold.dependency WHERE child_id = ANY(:ids::uuid[]) OR parent_id
 
 -- name: prune_follow_ups
 DELETE FROM leasehold.follow_up WHERE child_id = ANY(:ids::uuid[]) OR parent_id = ANY(:ids::uuid[]);
+
+-- name: prune_holds
+DELETE FROM leasehold.slot_hold WHERE job_id = ANY(:ids::uuid[]);

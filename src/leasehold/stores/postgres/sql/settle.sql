@@ -19,7 +19,7 @@ s AS (
         execution_site = NULL, execution_name = NULL, execution_started_at = NULL
     FROM v WHERE j.id = ANY(ARRAY(SELECT id FROM v)) AND j.id = v.id AND j.lease_token = v.token
       AND NOT j.awaited
-    RETURNING j.id, j.lane, j.priority, j.group_name, j.attempt),
+    RETURNING j.id, j.lane, j.priority, j.group_name, j.attempt, j.limited),
 tickets AS (
     INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
     SELECT 0, coalesce(h.priority, s.priority), :now, s.lane FROM s LEFT JOIN LATERAL (
@@ -35,7 +35,7 @@ groups AS (
         SELECT name FROM leasehold.job_group
         WHERE name = ANY(ARRAY(SELECT DISTINCT group_name FROM s WHERE group_name IS NOT NULL))
         ORDER BY name FOR UPDATE)))
-SELECT id FROM s;
+SELECT id, limited FROM s;
 
 -- name: lock_jobs
 -- Every decision that depends on the row is taken under its lock, in id order. The store's now comes along, so that

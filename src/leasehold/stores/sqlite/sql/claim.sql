@@ -1,6 +1,6 @@
 -- name: list_open_gates
--- Gates of the queues and kinds asked for whose queue and kind are not paused.
-SELECT g.id FROM gate AS g
+-- Gates of the queues and kinds asked for whose queue and kind are not paused, and which of them have limits besides.
+SELECT g.id, g.slots IS NOT NULL OR g.rate_key IS NOT NULL AS limited FROM gate AS g
 WHERE g.queue IN (SELECT value FROM json_each(:queues))
   AND (:kinds IS NULL OR g.kind IN (SELECT value FROM json_each(:kinds)))
   AND NOT EXISTS (SELECT 1 FROM pause AS p

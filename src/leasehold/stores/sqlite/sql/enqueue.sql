@@ -1,9 +1,9 @@
 -- name: insert_jobs
 -- Jobs that are alike but for id, arguments, lane and key, in the order given (seq follows it). A row that meets its own
 -- id (a repeat after a lost reply) or a held unique key is left out of the answer, and the caller finds out which it was.
-INSERT INTO job (id, kind, queue, gate, priority, state, args, policy, created_at, available_at, lane, lane_at,
+INSERT INTO job (id, kind, queue, gate, limited, priority, state, args, policy, created_at, available_at, lane, lane_at,
     lease_seconds, unique_key, unique_for, group_name, tags, held, deadline_at, start_by, retry_of, trace)
-SELECT json_extract(r.value, '$[0]'), :kind, :queue, :gate, :priority,
+SELECT json_extract(r.value, '$[0]'), :kind, :queue, :gate, :limited, :priority,
     CASE WHEN :hold THEN 'pending' ELSE 'queued' END, json_extract(r.value, '$[1]'), :policy, :now,
     coalesce(:at, :now + CAST(round(:delay * 1e6) AS INTEGER)),
     json_extract(r.value, '$[2]'), CASE WHEN json_extract(r.value, '$[2]') IS NOT NULL THEN

@@ -42,3 +42,6 @@ DELETE FROM dependency WHERE child_id IN (SELECT value FROM json_each(:ids)) OR 
 
 -- name: prune_follow_ups
 DELETE FROM follow_up WHERE child_id IN (SELECT value FROM json_each(:ids)) OR parent_id IN (SELECT value FROM json_each(:ids));
+
+-- name: prune_holds
+DELETE FROM slot_hold WHERE job_id IN (SELECT value FROM json_each(:ids));

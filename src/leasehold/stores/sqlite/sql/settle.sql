@@ -10,7 +10,7 @@ UPDATE job SET state = 'succeeded', reason = NULL, result = json_extract(v.value
     execution_site = NULL, execution_name = NULL, execution_started_at = NULL
 FROM json_each(:settled) AS v
 WHERE job.id = json_extract(v.value, '$[0]') AND job.lease_token = json_extract(v.value, '$[1]') AND job.awaited = 0
-RETURNING id, lane, group_name, attempt;
+RETURNING id, limited, lane, group_name, attempt;
 
 -- name: file_next_tickets
 -- One writer at a time: what is seen here is what is there.

@@ -1,0 +1,224 @@
+"""Limits across all workers: how many units of a slot may be in use, and how close together a rate lets jobs start.
+
+A rate is kept as one instant, `next_at`: when the next job would start if they came evenly, one every `spacing`
+seconds. It may lie ahead of now by up to `burst` jobs. So in any window of W seconds at most W / spacing + burst jobs
+start.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from leasehold.domain.durations import seconds
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.payload import check_text
+
+LONGEST_NAME = 200
+MOST_UNITS = 1_000_000
+_UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_PER = re.compile(r"\s*(\d+)\s*/\s*([\w.]+)\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """What a task needs of a slot, and the limit that the slot gets if nobody has set one yet:
+    `slots={"browser": Slot(units=1, limit=4)}`."""
+
+    units: int = 1
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The rate key of a task, and the limit that the key gets if nobody has set one yet:
+    `rate=Rate("openai", "60/min", burst=1)`."""
+
+    key: str
+    limit: str | None = None
+    burst: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultLimit:
+    """A row that the first enqueue makes if it is not there: of a slot, or, with `spacing`, of a rate."""
+
+    name: str
+    limit: int = 0
+    text: str = ""
+    spacing: float | None = None
+    burst: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a job needs besides its turn: units of slots, and a token of a rate."""
+
+    slots: tuple[tuple[str, int], ...] = ()
+    rate: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.slots) or self.rate is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotUse:
+    name: str
+    limit: int
+    used: int
+
+    @property
+    def free(self) -> int:
+        """A limit that was lowered under its use leaves nothing free, and ends nothing."""
+        return max(0, self.limit - self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class RateUse:
+    """A rate at one moment."""
+
+    key: str
+    spacing: float
+    burst: int
+    ahead: float
+    """Seconds by which `next_at` lies ahead of that moment."""
+    closed: bool = False
+    closed_for: float | None = None
+    """Seconds until it opens by itself; None: it does not, or is not closed."""
+
+    @property
+    def tokens(self) -> int:
+        """Jobs that may start now."""
+        if self.closed:
+            return 0
+        # The database keeps whole microseconds: a token that is due by less than one is due.
+        return max(0, math.floor(self.burst - self.ahead / self.spacing + 1e-6 / self.spacing + 1e-9))
+
+    def opens_in(self, units: int = 1) -> float | None:
+        """Seconds until so many may start; None: only when somebody opens it."""
+        if self.closed and self.closed_for is None:
+            return None
+        due = self.ahead - (self.burst - units) * self.spacing
+        return max(0.0, due, self.closed_for or 0.0)
+
+
+class Room:
+    """What is still free while a claim takes from it."""
+
+    def __init__(self, slots: Iterable[SlotUse], rates: Iterable[RateUse]) -> None:
+        self._free = {slot.name: slot.free for slot in slots}
+        self._rates = {rate.key: rate for rate in rates}
+        self._taken: dict[str, int] = {}
+
+    def fits(self, need: Need) -> int:
+        """How many such jobs could start now. A name that has no row admits nobody."""
+        counts = [self._free.get(name, 0) // units for name, units in need.slots]
+        if need.rate is not None:
+            counts.append(self._tokens(need.rate))
+        return min(counts)
+
+    def take(self, need: Need, jobs: int) -> None:
+        for name, units in need.slots:
+            self._free[name] -= units * jobs
+        if need.rate is not None and jobs:
+            self._taken[need.rate] = self._taken.get(need.rate, 0) + jobs
+
+    @property
+    def taken(self) -> dict[str, int]:
+        """Tokens, by rate."""
+        return self._taken
+
+    def opens_in(self, need: Need) -> float | None:
+        """Seconds until its rate alone may let the next such job start. None: no rate stands in the way, or it opens
+        only when somebody opens it, or a slot is full besides."""
+        rate = self._rates.get(need.rate or "")
+        if rate is None or self._tokens(rate.key) > 0:
+            return None
+        if any(self._free.get(name, 0) < units for name, units in need.slots):
+            return None
+        return rate.opens_in(self._taken.get(rate.key, 0) + 1)
+
+    def _tokens(self, key: str) -> int:
+        rate = self._rates.get(key)
+        return 0 if rate is None else rate.tokens - self._taken.get(key, 0)
+
+
+@lru_cache(maxsize=4096)
+def slots_text(slots: tuple[tuple[str, int], ...]) -> str | None:
+    """As it stands in the gate: the same need is always the same text."""
+    return json.dumps(dict(sorted(slots)), ensure_ascii=False) if slots else None
+
+
+def read_need(slots: str | None, rate: str | None) -> Need:
+    """From the gate's row."""
+    return Need(tuple(sorted(json.loads(slots).items())) if slots else (), rate)
+
+
+def parse_rate(limit: object, field: str = "limit") -> tuple[str, float]:
+    """The text without blanks, and the seconds between two: "60/min" is ("60/min", 1.0)."""
+    found = _PER.fullmatch(limit) if isinstance(limit, str) else None
+    remedy = 'write "60/min", "5/s", "100/h", "1000/d" or "3/10s"'
+    if found is None:
+        raise InvalidInput(field, f"{limit!r} is not a rate", remedy)
+    number, per = int(found[1]), found[2].lower()
+    try:
+        length = _UNITS.get(per) or seconds(per, field, positive=True)
+    except InvalidInput:
+        raise InvalidInput(field, f"{limit!r} is not a rate", remedy) from None
+    if number < 1:
+        raise InvalidInput(field, f"{limit!r} lets nothing start", f"{remedy}; close the key to stop it")
+    spacing = length / number
+    if spacing < 1e-6:
+        raise InvalidInput(field, f"{limit!r} is more than a million a second", remedy)
+    return f"{number}/{per}", spacing
+
+
+def checked_limit_name(name: object, field: str) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidInput(field, f"{name!r} is not a name", "give a text that is not empty")
+    if len(name) > LONGEST_NAME:
+        raise InvalidInput(field, f"has {len(name)} characters", f"use at most {LONGEST_NAME}")
+    return check_text(name, field)
+
+
+def checked_number(number: object, field: str, least: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= MOST_UNITS:
+        raise InvalidInput(field, f"{number!r} is out of range", f"give {least} to {MOST_UNITS:,}")
+    return number
+
+
+def checked_slots(
+    slots: Mapping[str, Any] | None,
+) -> tuple[tuple[tuple[str, int], ...], tuple[DefaultLimit, ...]]:
+    """What a task's `slots=` says: its needs by name, and the limits that it brings along."""
+    if not slots:
+        return (), ()
+    if not isinstance(slots, Mapping):
+        raise InvalidInput("slots", f"{slots!r} is not a mapping", 'write slots={"browser": 1}')
+    needs, defaults = [], []
+    for name, wanted in sorted(slots.items()):
+        field = f"slots.{checked_limit_name(name, 'slots')}"
+        slot = wanted if isinstance(wanted, Slot) else Slot(units=wanted)
+        needs.append((name, checked_number(slot.units, field, 1)))
+        if slot.limit is not None:
+            defaults.append(DefaultLimit(name, checked_number(slot.limit, f"{field}.limit", 0)))
+    return tuple(needs), tuple(defaults)
+
+
+def rate_template(rate: object) -> str | None:
+    """The key of a task's `rate=`, in which arguments may be named."""
+    key = rate.key if isinstance(rate, Rate) else rate
+    return None if key is None else checked_limit_name(key, "rate")
+
+
+def default_rate(rate: object) -> tuple[str, float, int] | None:
+    """The limit that a task's `rate=` brings along: its text, the seconds between two, its burst."""
+    if not isinstance(rate, Rate) or rate.limit is None:
+        return None
+    text, spacing = parse_rate(rate.limit, "rate.limit")
+    return text, spacing, checked_number(rate.burst, "rate.burst", 1)

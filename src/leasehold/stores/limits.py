@@ -1,0 +1,384 @@
+"""Slots and rates: rows that hold for all workers. Units in use are counted from running jobs, never stored.
+
+Whoever takes units or tokens locks the slots by name, then the rates by key, and only then counts, by a statement of
+its own: counted by the statement that takes the lock, two claimers could both see the last unit free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from leasehold.domain.errors import InvalidInput, LeaseLost
+from leasehold.domain.job import Grant, NewJob
+from leasehold.domain.limits import Need, RateUse, Room, SlotUse, read_need
+from leasehold.stores.claim import LookedAt
+from leasehold.stores.contract import Acquired, GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
+from leasehold.stores.database import Database, Records, Row, Session
+from leasehold.stores.verbs import Verbs
+
+MOST_HOLDERS = 20
+AT_ONCE = 20
+"""Limited groups that one transaction takes from: it holds the locks of all their slots and rates."""
+
+TakeGroup = Callable[[LookedAt, int], list[Grant]]
+Claimed = tuple[frozenset[str], frozenset[str] | None]
+"""The queues and kinds that a claim asked for."""
+
+
+class LimitVerbs(Verbs):
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._needs: dict[int, Need] = {}
+        """By gate. A gate never changes."""
+        self._rates: set[str] = set()
+        """Names that are rates. They stay so."""
+        self._openings: dict[Claimed, float] = {}
+        """When, on the monotonic clock, a rate may let the next job of such a claim start."""
+
+    # -- operate ---------------------------------------------------------------------------------------------------
+    def set_slot(self, name: str, limit: int) -> None:
+        def work(session: Session) -> None:
+            if session.rows("find_rates", keys=[name]):
+                raise _two_meanings(name, "a rate")
+            session.run("set_slot", name=name, lim=limit)
+
+        self._database.transact(work)
+
+    def set_rate(self, key: str, limit: str, spacing: float, burst: int) -> None:
+        def work(session: Session) -> None:
+            if session.rows("find_slots", names=[key]):
+                raise _two_meanings(key, "a slot")
+            session.run("set_rate", key=key, lim=limit, spacing=spacing, burst=burst)
+
+        self._database.transact(work)
+
+    def close_rate(
+        self,
+        key: str,
+        actor: str | None = None,
+        reason: str | None = None,
+        for_: float | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        asked = {"key": key, "actor": actor, "reason": reason, "seconds": for_, "until": until}
+        if not self._database.single(lambda session: session.rows("close_rate", **asked)):
+            raise _unknown_rate("key", key)
+
+    def open_rate(self, key: str) -> bool:
+        def work(session: Session) -> bool:
+            session.run("lock_rates", keys=[key])
+            rows = session.rows("read_rates", keys=[key])
+            if not rows:
+                raise _unknown_rate("key", key)
+            session.run("open_rate", key=key)
+            return bool(rows[0]["closed"])
+
+        return self._database.transact(work)
+
+    # -- inspect ---------------------------------------------------------------------------------------------------
+    def list_slots(self) -> list[SlotRow]:
+        def work(session: Session) -> list[SlotRow]:
+            return [
+                SlotRow(row["name"], row["lim"], row["used"], _holders(session, row["name"]))
+                for row in session.rows("read_slots", names=None)
+            ]
+
+        return self._database.read(work)
+
+    def list_rates(self) -> list[RateRow]:
+        rows = self._database.read(lambda session: session.rows("read_rates", keys=None))
+        return [_rate_row(row) for row in rows]
+
+    def limits_of(self, gate: int) -> GateLimits:
+        def work(session: Session) -> GateLimits:
+            need = self._needs_of(session, [gate])[gate]
+            units = dict(need.slots)
+            slots = session.rows("read_slots", names=sorted(units)) if units else []
+            rates = session.rows("read_rates", keys=[need.rate]) if need.rate is not None else []
+            return GateLimits(
+                [
+                    SlotNeed(r["name"], units[r["name"]], r["lim"], r["used"], _holders(session, r["name"]))
+                    for r in slots
+                ],
+                _rate_row(rates[0]) if rates else None,
+            )
+
+        return self._database.read(work)
+
+    # -- inside a run ----------------------------------------------------------------------------------------------
+    def acquire(self, job_id: str, token: int, name: str, units: int = 1) -> Acquired:
+        def work(session: Session) -> Acquired:
+            if name not in self._rates and session.rows("lock_slots", names=[name]):
+                return _acquire_slot(session, job_id, token, name, units)
+            if session.rows("lock_rates", keys=[name]):
+                self._rates.add(name)
+                return _acquire_rate(session, name, units)
+            raise InvalidInput(
+                "name",
+                f"no slot and no rate is called {name!r}",
+                f"make one: app.slots.set({name!r}, 4) or app.rates.set({name!r}, '60/min')",
+            )
+
+        return self._database.transact(work)
+
+    def release_slot(self, job_id: str, attempt: int, name: str) -> int:
+        rows = self._database.single(
+            lambda session: session.rows("release_slot", id=job_id, attempt=attempt, name=name)
+        )
+        return sum(row["units"] for row in rows)
+
+    # -- claim -----------------------------------------------------------------------------------------------------
+    def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:
+        if not self._openings:
+            return None
+        now = self._database.clock.monotonic()
+        asked, wanted = frozenset(queues), None if kinds is None else frozenset(kinds)
+        found = []
+        for claimed, at in list(self._openings.items()):
+            of_queues, of_kinds = claimed
+            if of_queues <= asked and (wanted is None or (of_kinds is not None and of_kinds <= wanted)):
+                found.append(max(0.0, at - now))
+                if at <= now:
+                    # Told once: the claim that follows says anew.
+                    self._openings.pop(claimed, None)
+        return min(found, default=None)
+
+    def _expect_opening(
+        self, queues: Sequence[str], kinds: Sequence[str] | None, waits: Sequence[float]
+    ) -> None:
+        if not waits and not self._openings:
+            return
+        claimed = (frozenset(queues), None if kinds is None else frozenset(kinds))
+        if waits:
+            self._openings[claimed] = self._database.clock.monotonic() + min(waits)
+        else:
+            self._openings.pop(claimed, None)
+
+    def _needs_of(self, session: Session, gates: Iterable[int]) -> Mapping[int, Need]:
+        missing = sorted(set(gates) - self._needs.keys())
+        if missing:
+            for row in session.rows("read_gates", ids=missing):
+                self._needs[row["id"]] = read_need(row["slots"], row["rate_key"])
+        return self._needs
+
+    def _open_gates(self, session: Session, gates: Sequence[int]) -> tuple[list[int], list[float]]:
+        """Which of these limited gates a job could pass now, and when rates will open others. Without a lock: it only
+        says where to look."""
+        needs = self._needs_of(session, gates)
+        room = read_room(session, [needs[gate] for gate in gates])
+        waits = [room.opens_in(needs[gate]) for gate in gates]
+        return [gate for gate in gates if room.fits(needs[gate]) > 0], [w for w in waits if w is not None]
+
+    def _take_limited(
+        self, session: Session, groups: Sequence[LookedAt], most: int, take: TakeGroup
+    ) -> tuple[list[Grant], list[float]]:
+        """Take from at most AT_ONCE groups, best first, what their limits admit. When their rates will open again."""
+        needs = self._needs_of(session, [group.gate for group in groups])
+        room = lock_room(session, [needs[group.gate] for group in groups])
+        grants: list[Grant] = []
+        for group in groups:
+            need = needs[group.gate]
+            fits = min(most - len(grants), room.fits(need))
+            if fits > 0:
+                taken = take(group, fits)
+                room.take(need, len(taken))
+                grants += taken
+        move_rates(session, room)
+        waits = [room.opens_in(needs[group.gate]) for group in groups]
+        return grants, [wait for wait in waits if wait is not None]
+
+
+def lock_room(session: Session, needs: Sequence[Need]) -> Room:
+    """Lock what these need, then count."""
+    lock_limits(session, needs)
+    return read_room(session, needs)
+
+
+def lock_limits(session: Session, needs: Sequence[Need]) -> None:
+    """In the order of the protocol: slots by name, rates by key; jobs come after them."""
+    names, keys = _names(needs)
+    if names:
+        session.run("lock_slots", names=names)
+    if keys:
+        session.run("lock_rates", keys=keys)
+
+
+def read_room(session: Session, needs: Sequence[Need]) -> Room:
+    names, keys = _names(needs)
+    slots = session.rows("read_slots", names=names) if names else []
+    rates = session.rows("read_rates", keys=keys) if keys else []
+    return Room((SlotUse(row["name"], row["lim"], row["used"]) for row in slots), map(_rate_use, rates))
+
+
+def move_rates(session: Session, room: Room) -> None:
+    if room.taken:
+        taken = [{"key": key, "jobs": jobs} for key, jobs in sorted(room.taken.items())]
+        session.run("move_rates", taken=Records(taken))
+
+
+def why_not(session: Session, need: Need) -> str | None:
+    """Why a job with this need cannot start now."""
+    names, keys = _names([need])
+    units = dict(need.slots)
+    for row in session.rows("read_slots", names=names) if names else []:
+        if row["lim"] - row["used"] < units[row["name"]]:
+            return (
+                f"it needs {units[row['name']]} of slot {row['name']!r}, of which {row['used']} of {row['lim']} "
+                "are in use"
+            )
+    for row in session.rows("read_rates", keys=keys) if keys else []:
+        if row["closed"]:
+            until = (
+                "it is opened"
+                if row["closed_until"] is None
+                else f"{row['closed_until']:%Y-%m-%d %H:%M:%S} UTC"
+            )
+            return f"rate {row['key']!r} is closed until {until}"
+        rate = _rate_use(row)
+        if rate.tokens < 1:
+            return f"rate {row['key']!r} lets the next job start in {rate.opens_in() or 0.0:.3f} s"
+    return None
+
+
+# -- limits that jobs name --------------------------------------------------------------------------------------------
+
+
+def make_limits(session: Session, jobs: Iterable[NewJob]) -> None:
+    """The rows that tasks bring along, unless they are there. A name that is of the other kind is left: the jobs that
+    use it have a problem, which is told as theirs."""
+    defaults = {limit.name: limit for job in jobs for limit in job.limits}
+    slots = [{"name": d.name, "lim": d.limit} for d in defaults.values() if d.spacing is None]
+    rates = [
+        {"key": d.name, "lim": d.text, "spacing": d.spacing, "burst": d.burst}
+        for d in defaults.values()
+        if d.spacing is not None
+    ]
+    if slots:
+        taken = {row["key"] for row in session.rows("find_rates", keys=[slot["name"] for slot in slots])}
+        session.run("make_slots", slots=Records([slot for slot in slots if slot["name"] not in taken]))
+    if rates:
+        taken = {row["name"] for row in session.rows("find_slots", names=[rate["key"] for rate in rates])}
+        session.run("make_rates", rates=Records([rate for rate in rates if rate["key"] not in taken]))
+
+
+def limit_problems(session: Session, jobs: Iterable[NewJob]) -> dict[str, InvalidInput]:
+    """Jobs that name a limit which does not exist, or need more units than there are; by id."""
+    limited = [job for job in jobs if job.slots or job.rate is not None]
+    if not limited:
+        return {}
+    names, keys = _names([Need(job.slots, job.rate) for job in limited])
+    asked = [*names, *keys]
+    limits = {row["name"]: row["lim"] for row in session.rows("find_slots", names=asked)}
+    known = {row["key"] for row in session.rows("find_rates", keys=asked)}
+    found = {job.id: _problem(job, limits, known) for job in limited}
+    return {job_id: problem for job_id, problem in found.items() if problem is not None}
+
+
+def _problem(job: NewJob, limits: Mapping[str, int], rates: set[str]) -> InvalidInput | None:
+    for name, units in job.slots:
+        if name in rates:
+            return _two_meanings(name, "a rate")
+        if name not in limits:
+            return InvalidInput(
+                "slots", f"no slot is called {name!r}", f"set its limit first: app.slots.set({name!r}, 4)"
+            )
+        # 0 is a slot that was closed for a while: jobs may wait for it.
+        if units > limits[name] > 0:
+            return InvalidInput(
+                "slots",
+                f"{units} units of {name!r} can never be free, its limit is {limits[name]}",
+                f"ask for less, or raise it: app.slots.set({name!r}, {units})",
+            )
+    if job.rate in limits:
+        return _two_meanings(job.rate or "", "a slot")
+    if job.rate is not None and job.rate not in rates:
+        return _unknown_rate("rate", job.rate)
+    return None
+
+
+# -- helpers ----------------------------------------------------------------------------------------------------------
+
+
+def _acquire_slot(session: Session, job_id: str, token: int, name: str, units: int) -> Acquired:
+    session.run("sweep_holds", name=name)
+    (row,) = session.rows("read_slots", names=[name])
+    if units > row["lim"] > 0:
+        raise InvalidInput(
+            "units",
+            f"{units} units of {name!r} can never be free, its limit is {row['lim']}",
+            f"ask for less, or raise it: app.slots.set({name!r}, {units})",
+        )
+    if row["lim"] - row["used"] < units:
+        return Acquired("slot", granted=False)
+    if not session.rows("hold_slot", id=job_id, token=token, name=name, units=units):
+        raise LeaseLost(job_id, token)
+    return Acquired("slot", granted=True)
+
+
+def _acquire_rate(session: Session, key: str, units: int) -> Acquired:
+    (row,) = session.rows("read_rates", keys=[key])
+    rate = _rate_use(row)
+    if units > rate.burst:
+        raise InvalidInput(
+            "units",
+            f"{units} at once are more than the burst of {rate.burst} that {key!r} allows",
+            "ask for less at a time, or allow a larger burst",
+        )
+    if rate.tokens < units:
+        return Acquired("rate", granted=False, wait=rate.opens_in(units))
+    session.run("move_rates", taken=Records([{"key": key, "jobs": units}]))
+    return Acquired("rate", granted=True)
+
+
+def _names(needs: Iterable[Need]) -> tuple[list[str], list[str]]:
+    names: set[str] = set()
+    keys: set[str] = set()
+    for need in needs:
+        names.update(name for name, _ in need.slots)
+        if need.rate is not None:
+            keys.add(need.rate)
+    return sorted(names), sorted(keys)
+
+
+def _rate_use(row: Row) -> RateUse:
+    now = row["now"]
+    until = row["closed_until"]
+    return RateUse(
+        row["key"],
+        row["spacing"],
+        row["burst"],
+        max(0.0, (row["next_at"] - now).total_seconds()),
+        bool(row["closed"]),
+        (until - now).total_seconds() if row["closed"] and until is not None else None,
+    )
+
+
+def _rate_row(row: Row) -> RateRow:
+    rate = _rate_use(row)
+    closed = rate.closed
+    return RateRow(
+        key=row["key"],
+        limit=row["lim"],
+        burst=row["burst"],
+        next_in=rate.opens_in(),
+        closed=closed,
+        closed_until=row["closed_until"] if closed else None,
+        closed_by=row["closed_by"] if closed else None,
+        closed_reason=row["closed_reason"] if closed else None,
+    )
+
+
+def _holders(session: Session, name: str) -> list[SlotHolder]:
+    rows = session.rows("list_slot_holders", name=name, limit=MOST_HOLDERS)
+    return [SlotHolder(row["job_id"], row["units"], row["kind"], row["owner"]) for row in rows]
+
+
+def _two_meanings(name: str, other: str) -> InvalidInput:
+    return InvalidInput("name", f"{name!r} is {other} already", "give one of them another name")
+
+
+def _unknown_rate(field: str, key: str) -> InvalidInput:
+    return InvalidInput(
+        field, f"no rate has the key {key!r}", f"set its limit first: app.rates.set({key!r}, '60/min')"
+    )

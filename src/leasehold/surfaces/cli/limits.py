@@ -1,0 +1,178 @@
+"""`slots` and `rates`: limits across all workers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import open_app
+
+Name = Annotated[str, typer.Argument(metavar="NAME")]
+Key = Annotated[str, typer.Argument(metavar="KEY")]
+
+
+def add_to(cli: typer.Typer) -> None:
+    slots = typer.Typer(
+        name="slots", help="Slots: how many units may be in use at once.", rich_markup_mode=None
+    )
+    slots.callback(invoke_without_command=True)(show_slots)
+    slots.command("list")(list_slots)
+    slots.command("set")(set_slot)
+    cli.add_typer(slots)
+    rates = typer.Typer(name="rates", help="Rates: how often jobs of a key may start.", rich_markup_mode=None)
+    rates.callback(invoke_without_command=True)(show_rates)
+    rates.command("list")(list_rates)
+    rates.command("set")(set_rate)
+    rates.command("close")(close_rate)
+    rates.command("open")(open_rate)
+    cli.add_typer(rates)
+
+
+def show_slots(
+    context: typer.Context,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Every slot, its limit, what is in use, and by whom."""
+    if context.invoked_subcommand is None:
+        list_slots(url, schema, as_json)
+
+
+def list_slots(
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Every slot, its limit, what is in use, and by whom."""
+    with open_app(url, schema) as app:
+        rows = app.operations.list_slots()
+    if as_json:
+        for row in rows:
+            render.emit(row)
+        return
+    render.table(
+        ("slot", "limit", "used", "holders"),
+        [(row.name, row.limit, row.used, _holders(row)) for row in rows],
+        empty="no slot was set; leasehold slots set NAME LIMIT",
+    )
+
+
+def _holders(row: Any) -> str:
+    shown = ", ".join(f"{h.job_id} ({h.units})" for h in row.holders[:3])
+    more = len(row.holders) - 3
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def set_slot(
+    name: Name,
+    limit: Annotated[int, typer.Argument(metavar="LIMIT", min=0)],
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Let at most LIMIT units be in use at once, across all workers. 0 closes the slot."""
+    with open_app(url, schema) as app:
+        app.operations.set_slot(name, limit)
+    if as_json:
+        render.emit({"name": name, "limit": limit})
+    else:
+        print(f"slot {name}: at most {limit} at once")
+
+
+def show_rates(
+    context: typer.Context,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Every rate, when its next job may start, and whether it is closed."""
+    if context.invoked_subcommand is None:
+        list_rates(url, schema, as_json)
+
+
+def list_rates(
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Every rate, when its next job may start, and whether it is closed."""
+    with open_app(url, schema) as app:
+        rows = app.operations.list_rates()
+    if as_json:
+        for row in rows:
+            render.emit(row)
+        return
+    render.table(
+        ("key", "limit", "burst", "next", "closed"),
+        [(row.key, row.limit, row.burst, _next(row), _closed(row)) for row in rows],
+        empty="no rate was set; leasehold rates set KEY 60/min",
+    )
+
+
+def _next(row: Any) -> str:
+    if row.next_in is None:
+        return "when opened"
+    return "now" if row.next_in == 0 else f"in {row.next_in:.1f} s"
+
+
+def _closed(row: Any) -> str:
+    if not row.closed:
+        return ""
+    by = f" by {row.closed_by}" if row.closed_by else ""
+    until = f" until {render.clean(row.closed_until)}" if row.closed_until else ""
+    why = f": {row.closed_reason}" if row.closed_reason else ""
+    return f"closed{by}{until}{why}"
+
+
+def set_rate(
+    key: Key,
+    limit: Annotated[str, typer.Argument(metavar="LIMIT", help="Such as 60/min, 5/s, 3/10s.")],
+    burst: Annotated[int, typer.Option(help="How many may start at once after a silence.", min=1)] = 1,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Let jobs of KEY start evenly, no more often than LIMIT."""
+    with open_app(url, schema) as app:
+        app.operations.set_rate(key, limit, burst=burst)
+    if as_json:
+        render.emit({"key": key, "limit": limit, "burst": burst})
+    else:
+        print(f"rate {key}: {limit}, burst {burst}")
+
+
+def close_rate(
+    key: Key,
+    for_: Annotated[
+        str | None, typer.Option("--for", help="Open by itself after this long.", metavar="DURATION")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Shown to whoever asks why.", metavar="TEXT")] = None,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Start no job of KEY, on any worker; running ones go on."""
+    with open_app(url, schema) as app:
+        app.operations.close_rate(key, for_=for_, reason=reason, actor="cli")
+    if as_json:
+        render.emit({"key": key, "closed": True})
+    else:
+        print(f"rate {key} is closed" + (f" for {for_}" if for_ else ""))
+
+
+def open_rate(
+    key: Key,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Start jobs of KEY again."""
+    with open_app(url, schema) as app:
+        was_closed = app.operations.open_rate(key)
+    if as_json:
+        render.emit({"key": key, "was_closed": was_closed})
+    else:
+        print(f"rate {key} is open" if was_closed else f"rate {key} was not closed")

@@ -1,0 +1,89 @@
+"""What limits cost those who do not use them: which statements a plain job's life is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from leasehold.domain.outcome import Success
+from leasehold.stores.contract import Ending, Store
+from leasehold.stores.postgres.database import PostgresSession
+from leasehold.stores.sqlite.database import SqliteSession
+from tests.backends import new_job, put
+
+LIFE = {
+    "sqlite": [
+        "insert_jobs",
+        "list_open_gates",
+        "read_now",
+        "first_plain",
+        "first_plain",
+        "first_ticket",
+        "first_ticket",
+        "list_due",
+        "take",
+        "settle_succeeded",
+    ],
+    "postgres": ["insert_jobs", "look", "claim_plain", "settle_succeeded"],
+}
+"""Of a plain job, whose gate is known and the only one."""
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the statements, as they are run."""
+    names: list[str] = []
+    for session in (SqliteSession, PostgresSession):
+        for method in ("rows", "tuples", "run"):
+            monkeypatch.setattr(session, method, _telling(getattr(session, method), names))
+    return names
+
+
+def _telling(real: Callable, names: list[str]) -> Callable:
+    def call(self, statement, /, **parameters):
+        names.append(statement)
+        return real(self, statement, **parameters)
+
+    return call
+
+
+def live(store: Store, queue: str) -> None:
+    store.enqueue([new_job(queue=queue)])
+    (grant,) = store.claim("w", [queue], 5)
+    assert store.settle([Ending(grant.id, grant.token, Success())]).accepted == [grant.id]
+
+
+def test_a_plain_life_has_the_statements_that_it_had_without_limits(store, backend, said):
+    """Queues of their own: the gates of other tests stay."""
+    live(store, "plain-life")
+    said.clear()
+    live(store, "plain-life")
+    assert said == LIFE[backend.name]
+
+
+@pytest.mark.parametrize(
+    ("need", "asked"), [({"slots": (("browser", 1),)}, "read_slots"), ({"rate": "api"}, "read_rates")]
+)
+def test_a_limit_that_is_closed_costs_others_one_small_read_a_look(store, backend, said, need, asked):
+    queue = f"beside-{asked}"
+    store.set_slot("browser", 0)
+    store.set_rate("api", "1/s", 1.0, 1)
+    store.close_rate("api")
+    put(store, kind="limited", queue=queue, priority=10, **need)
+    live(store, queue)
+    said.clear()
+    live(store, queue)
+    more = list(said)
+    for name in LIFE[backend.name]:
+        more.remove(name)
+    assert more == [asked]
+
+
+def test_an_enqueue_with_limits_that_are_known_asks_nothing_more(store, said):
+    store.set_slot("browser", 4)
+    store.set_rate("api", "1/s", 1.0, 1)
+    put(store, queue="known", slots=(("browser", 1),), rate="api")
+    said.clear()
+    store.enqueue([new_job(queue="known", slots=(("browser", 1),), rate="api")])
+    assert said == ["insert_jobs"]
