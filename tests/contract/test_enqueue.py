@@ -296,7 +296,7 @@ def test_a_link_to_the_job_that_is_tried_anew_is_kept(store):
     assert put(store, retry_of=old).retry_of == old
 
 
-def test_many_plain_jobs_of_one_call_are_stored_in_their_order_and_a_repeat_makes_none(store: Store):
+def test_many_plain_jobs_of_one_call_are_stored_in_their_order_and_a_repeat_makes_none(store):
     texts = ('tab\t, break\n, \\ and "quotes"', "ümlaut ✂", "")
     args = [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
     jobs = [new_job(args=args[n % 3]) for n in range(120)]
@@ -306,9 +306,9 @@ def test_many_plain_jobs_of_one_call_are_stored_in_their_order_and_a_repeat_make
     assert [(grant.id, grant.args) for grant in granted] == [(job.id, job.args) for job in jobs]
 
 
-def test_many_plain_jobs_are_stored_all_or_none(store: Store):
+def test_many_plain_jobs_are_stored_all_or_none(store):
     jobs = [new_job() for _ in range(120)]
     jobs[-1] = new_job(args="no JSON")
-    with pytest.raises(Exception, match="JSON|json"):
+    with pytest.raises(Exception, match=r"JSON|json"):
         store.enqueue(jobs)
     assert store.claim("w", ["default"], 500) == []

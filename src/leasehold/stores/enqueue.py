@@ -233,7 +233,8 @@ def is_plain(job: NewJob) -> bool:
     """Nothing but a task, its arguments and when and where: most jobs."""
     timed = job.at is not None or job.deadline is not None or job.start_by is not None
     traced = job.retry_of is not None or job.trace is not None
-    return _needs_one_statement(job) and not (job.hold or timed or traced)
+    limited = bool(job.slots) or job.rate is not None
+    return _needs_one_statement(job) and not (job.hold or timed or traced or limited)
 
 
 _SHAPE = (
