@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from leasehold.app import Leasehold, Task
     from leasehold.domain.errors import (
+        AtCapacity,
         DatabaseTooOld,
         DatabaseUnreachable,
         DependencyCycle,
@@ -62,6 +63,7 @@ _HOMES = {
         "Task",
     ),
     "leasehold.domain.errors": (
+        "AtCapacity",
         "DatabaseTooOld",
         "DatabaseUnreachable",
         "DependencyCycle",
@@ -133,6 +135,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AtCapacity",
     "Bound",
     "Chain",
     "Context",

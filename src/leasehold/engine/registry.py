@@ -35,6 +35,7 @@ from leasehold.domain.job import (
 )
 from leasehold.domain.payload import check_text, encode, is_surely_storable
 from leasehold.domain.retry import OnFailure, OnLost, Policy
+from leasehold.engine.cap import check_cap, check_without_queue
 from leasehold.engine.context import Context, RunFacts, SyncContext
 
 OnDrain = Literal["release", "pause"]
@@ -93,6 +94,10 @@ class TaskSettings:
     unique_for: UniqueFor = "live"
     on_duplicate: OnDuplicate = "return"
     tags: tuple[str, ...] = ()
+    cap: int | None = None
+    """How many may run at once for `app.run_now` to start another."""
+    queueing: bool = True
+    """False: it is never enqueued, only run at once; so it runs once, and an interrupted run fails."""
 
     def checked(self, task: str, arguments: set[str]) -> TaskSettings:
         """The same settings, or an error that names the one that is wrong."""
@@ -125,7 +130,9 @@ class TaskSettings:
             raise InvalidTask("tags", f"{self.tags!r} is text", "give a tuple of texts")
         for tag in self.tags:
             checked_name(tag, "tags")
+        check_cap(self.cap)
         self.policy()
+        check_without_queue(self, explicit_retry=self.retry != Retry())
         return self
 
     def policy(self) -> Policy:
@@ -138,11 +145,12 @@ class TaskSettings:
         if retry.max_crashes is not None and retry.max_crashes < 1:
             raise InvalidTask("retry.max_crashes", f"{retry.max_crashes} is too few", "give 1 or more")
         return Policy(
-            max_attempts=retry.max_attempts,
+            queueing=self.queueing,
+            max_attempts=retry.max_attempts if self.queueing else 1,
             max_crashes=retry.max_crashes,
             backoff=seconds(retry.backoff, "retry.backoff"),
             max_delay=seconds(retry.max_delay, "retry.max_delay"),
-            on_lost=self.on_lost,
+            on_lost=self.on_lost if self.queueing else "fail",
             count_lost=self.count_lost,
             on_failure=self.on_failure,
         )
@@ -172,12 +180,14 @@ class _Options(TypedDict, total=False):
     unique_for: UniqueFor
     on_duplicate: OnDuplicate
     tags: tuple[str, ...]
+    cap: int | None
 
 
 class TaskOptions(_Options, total=False):
     """The keywords of `@app.task`, for editors and type checkers; `TaskSettings` says what they mean."""
 
     on_failure: OnFailure
+    queueing: bool
 
 
 class CallOptions(_Options, total=False):

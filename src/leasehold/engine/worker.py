@@ -29,7 +29,8 @@ from leasehold.engine.service import Service
 from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.settler import Settler
 from leasehold.engine.stall import StallWatch
-from leasehold.stores.contract import Store, WorkerCard
+from leasehold.stores.contract import Store, Wakeups, WorkerCard
+from leasehold.stores.wakeups import NoWakeups
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -116,7 +117,7 @@ class Worker:
         self.runs.durable = Durable(
             self._store, self.settings.owner, self._tasks, self.settings.concurrency, self.runs.on_refused
         )
-        self._wakeups = await asyncio.to_thread(self._store.wakeups, self.settings.listen_url)
+        self._wakeups = await asyncio.to_thread(self._listen)
         self._intake = Intake(
             self._store, self._tasks, self.settings, self.runs, self._executor, self._wakeups.stir
         )
@@ -136,7 +137,8 @@ class Worker:
             asyncio.create_task(self.runs.settler.run(), name="leasehold settler"),
             asyncio.create_task(self.runs.watch(), name="leasehold watch"),
         ]
-        logger.info("worker %s serves %s", self.settings.owner, ", ".join(self.settings.queues))
+        serves = ", ".join(self.settings.queues) or "what it is handed"
+        logger.info("worker %s serves %s", self.settings.owner, serves)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -175,10 +177,11 @@ class Worker:
             self.keeper,
             self._reaper,
             self._presence,
-            self._ear,
             self.events,
             self._hook_caller,
         ]
+        if self.settings.claims:
+            roles.append(self._ear)
         if self.settings.capture_logs:
             roles.append(self._log_capture)
         return [*roles, self._pruner] if self._pruner is not None else roles
@@ -199,6 +202,9 @@ class Worker:
             )
             self.request_drain()
 
+    def _listen(self) -> Wakeups:
+        return self._store.wakeups(self.settings.listen_url) if self.settings.claims else NoWakeups()
+
     def _hear(self, loop: asyncio.AbstractEventLoop) -> float:
         if self._wakeups.wait(1.0):
             with contextlib.suppress(RuntimeError):
@@ -216,7 +222,7 @@ class Worker:
                 owner=self.settings.owner,
                 queues=self.settings.queues,
                 kinds=tuple(sorted(self._tasks)),
-                concurrency=self.settings.concurrency + self.settings.threads,
+                concurrency=self.settings.concurrency + self.settings.threads if self.settings.claims else 0,
                 running=health.running,
                 draining=self._finished.is_set(),
                 version=self._version,

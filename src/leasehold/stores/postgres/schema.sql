@@ -248,3 +248,9 @@ CREATE TABLE leasehold.follow_up (
     PRIMARY KEY (parent_id, child_id)
 );
 CREATE INDEX follow_up_child ON leasehold.follow_up (child_id);
+
+-- One row per task that was ever run at once. It holds no figure that could drift: it is what such calls lock, so that
+-- they decide one after the other.
+CREATE TABLE leasehold.cap (
+    kind text PRIMARY KEY
+);
