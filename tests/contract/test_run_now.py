@@ -153,7 +153,13 @@ def test_the_same_call_after_a_lost_reply_gives_the_same_lease(store):
 
 @pytest.mark.parametrize(
     "outcome",
-    [HandedBack("its worker was stopped"), Snoozed(5), Stopped(), Stopped("wait", pause=True), Asked("k", "?")],
+    [
+        HandedBack("its worker was stopped"),
+        Snoozed(5),
+        Stopped(),
+        Stopped("wait", pause=True),
+        Asked("k", "?"),
+    ],
     ids=lambda outcome: repr(outcome),
 )
 def test_a_job_without_a_queue_fails_where_another_would_go_on(store, clock, outcome):

@@ -17,7 +17,12 @@ def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
     assert write_files("run-now.md", tmp_path) == ["render.py"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("LEASEHOLD_")}
     done = subprocess.run(
-        [sys.executable, "render.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "render.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.stderr == ""
     assert done.stdout == blocks("run-now.md", "text")[0]
