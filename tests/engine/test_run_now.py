@@ -296,6 +296,28 @@ def test_close_gives_runs_their_grace_and_hands_back_what_does_not_end(backend):
     app.close()
 
 
+def test_close_does_not_wait_for_a_thread_that_hangs(backend):
+    hanging, let_go = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hanging.set()
+        let_go.wait()
+
+    with Leasehold(backend.url, schema=backend.schema, grace=0) as app:
+
+        @app.task(cap=1)
+        async def hangs() -> None:
+            await asyncio.to_thread(hang)
+
+        job = app.run_now(hangs)
+        assert hanging.wait(PATIENCE)
+    try:
+        assert not let_go.is_set()
+        assert job.refresh().state is State.QUEUED
+    finally:
+        let_go.set()
+
+
 def test_a_failure_goes_to_the_queue_and_workers_take_it_from_there(app):
     tries = []
 
@@ -442,7 +464,8 @@ def test_an_error_at_the_start_of_the_runner_reaches_the_caller(backend):
     @app.task(cap=1)
     def run() -> None: ...
 
-    with pytest.raises(RuntimeError, match="no such pool"):
-        app.run_now(run)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="no such pool"):
+            app.run_now(run)
     assert app.jobs().jobs == []
     app.close()

@@ -12,7 +12,6 @@ import contextvars
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -24,6 +23,9 @@ from leasehold.stores.contract import Enqueued, Full, Store
 
 MOST_AT_ONCE = 1000
 """Runs on the loop, and in threads. The caps decide; this only bounds what nobody has thought of."""
+
+LAST_WORDS = 1.0
+"""Seconds for the thread itself to end."""
 
 
 def runner_settings(grace: float | None) -> WorkerSettings:
@@ -61,6 +63,7 @@ class Runner:
         """What runs gets its grace; then it is stopped and settled. A later call starts anew."""
         with self._starting:
             host, self._host = self._host, None
+            _runners.discard(self)
         if host is not None and host.lives_here:
             host.close()
 
@@ -68,8 +71,9 @@ class Runner:
         with self._starting:
             host = self._host
             if host is None or not host.lives_here:
-                host = self._host = _Host(self._make_worker())
+                host = _Host(self._make_worker())
                 host.start()
+                self._host = host
                 _runners.add(self)
             host.enter()
             return host
@@ -96,6 +100,7 @@ class _Host:
         self._ending: asyncio.Event
         self._calls = 0
         self._quiet = threading.Condition()
+        self._ended = threading.Event()
 
     @property
     def lives_here(self) -> bool:
@@ -131,12 +136,15 @@ class _Host:
             self._quiet.wait_for(lambda: self._calls == 0)
         self._loop.call_soon_threadsafe(self._ending.set)
         try:
-            self._thread.join()
+            self._ended.wait()
         except KeyboardInterrupt:
             # Whoever waits for the grace is in a hurry: the runs are stopped at once.
             self._loop.call_soon_threadsafe(self._worker.request_drain)
-            self._thread.join()
+            self._ended.wait()
             raise
+        finally:
+            # Everything is settled by now. The loop itself may wait for ever, for a thread of a handler that hangs.
+            self._thread.join(LAST_WORDS)
 
     def _begin(self, grant: Grant, sent_at: float, begun: Future[None]) -> None:
         try:
@@ -157,12 +165,16 @@ class _Host:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
-        async with self._worker:
-            self._ready.set_result(None)
-            await self._ending.wait()
+        try:
+            async with self._worker:
+                self._ready.set_result(None)
+                await self._ending.wait()
+        finally:
+            self._ended.set()
 
 
-_runners: weakref.WeakSet[Runner] = weakref.WeakSet()
+_runners: set[Runner] = set()
+"""Those with a live thread: what they run must be ended even if nobody holds the app any more."""
 
 
 def _close_all() -> None:

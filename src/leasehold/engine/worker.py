@@ -30,7 +30,6 @@ from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.settler import Settler
 from leasehold.engine.stall import StallWatch
 from leasehold.stores.contract import Store, Wakeups, WorkerCard
-from leasehold.stores.wakeups import NoWakeups
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -59,6 +58,18 @@ def _collect_less_often() -> None:
     ones again and again for that: a sixth of the time of a cheap job."""
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
+
+
+class NoWakeups:
+    """Of a worker that claims nothing: no thread, and no connection to listen on."""
+
+    def wait(self, seconds: float) -> bool:
+        time.sleep(seconds)
+        return False
+
+    def stir(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Worker:

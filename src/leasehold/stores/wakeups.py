@@ -33,18 +33,6 @@ def wake_here(label: str) -> None:
         ear.set()
 
 
-class NoWakeups:
-    """For whoever waits for nothing: no thread, and no connection."""
-
-    def wait(self, seconds: float) -> bool:
-        time.sleep(seconds)
-        return False
-
-    def stir(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class Bell:
     """Rings at once if it has been silent for GAP, else once more when GAP is over: many callers, few rings."""
 
