@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from bench import idle, pairs, plans, speed, steps
+from bench import control, idle, pairs, plans, speed, steps
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "control": lambda options: control.run(options.rows, options.parts),
     "idle": lambda _: idle.run(),
     "plans": lambda options: plans.run(options.rows),
     "speed": lambda options: speed.run(options.rows, options.parts),
@@ -27,7 +28,7 @@ def main() -> None:
     parser.add_argument(
         "--parts",
         nargs="+",
-        help="of speed: drains, enqueue, growth, sqlite, latency, sleepers; default: all",
+        help="of speed: drains, enqueue, growth, sqlite, latency, sleepers; of control: drains, explain; default: all",
     )
     parser.add_argument(
         "--against", default="HEAD~1", help="of pairs: the earlier commit (default: %(default)s)"

@@ -33,6 +33,7 @@ TABLES = (
     "slot",
     "rate",
     "slot_hold",
+    "cap",
 )
 """What a test leaves behind. `gate` stays: stores remember which gates they have made."""
 

@@ -18,6 +18,7 @@ if _TYPE_CHECKING:
     from leasehold.app import Leasehold, Task
     from leasehold.domain.errors import (
         AcquireTimedOut,
+        AtCapacity,
         DatabaseTooOld,
         DatabaseUnreachable,
         DependencyCycle,
@@ -65,6 +66,7 @@ _HOMES = {
     ),
     "leasehold.domain.errors": (
         "AcquireTimedOut",
+        "AtCapacity",
         "DatabaseTooOld",
         "DatabaseUnreachable",
         "DependencyCycle",
@@ -141,6 +143,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "AcquireTimedOut",
+    "AtCapacity",
     "Bound",
     "Chain",
     "Context",

@@ -19,6 +19,7 @@ from leasehold.domain.errors import InvalidInput, UnknownTask
 from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.domain.states import State
 from leasehold.engine.bound import Bound
+from leasehold.engine.cap import checked_cap
 from leasehold.engine.context import Context, SyncContext
 from leasehold.engine.enqueue import Blueprint, CallSettings, checked_parents
 from leasehold.engine.flows import Chain, Dag
@@ -28,6 +29,7 @@ from leasehold.engine.hooks import Hook, Hooks, checked_names
 from leasehold.engine.limits import Rates, Slots
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import CallOptions, TaskDefinition, TaskOptions, TaskSettings
+from leasehold.engine.run_now import Runner, runner_settings
 from leasehold.engine.settings import WorkerSettings, split_names
 from leasehold.engine.worker import Lifespan, Worker
 from leasehold.stores.contract import Filter, Page, Pause, Scope, Store
@@ -44,6 +46,7 @@ R = TypeVar("R")
 
 _CALL_ONLY = frozenset(f.name for f in fields(CallSettings))
 _OF_TASK = frozenset(f.name for f in fields(TaskSettings))
+_TASK_ONLY = frozenset({"queueing"})
 _OF_PARENTS = get_args(OnParentFailure)
 
 
@@ -54,7 +57,7 @@ class Leasehold:
         app = Leasehold("postgresql://…", schema="jobs")  # else LEASEHOLD_SCHEMA, else "leasehold"
 
     Nothing is opened before it is needed. A SQLite file is made and upgraded by itself; a PostgreSQL schema is
-    upgraded when you say so, with `app.upgrade()`.
+    upgraded when you say so, with `app.upgrade()`. `grace` is what runs of `run_now` get when the app is closed.
     """
 
     def __init__(
@@ -65,8 +68,10 @@ class Leasehold:
         listen_url: str | None = None,
         pooler: bool = False,
         clock: Clock | None = None,
+        grace: Duration | None = 300.0,
     ) -> None:
         self.url = resolve_url(url)
+        self._grace = None if grace is None else seconds(grace, "grace")
         self._listen_url = listen_url
         self._schema = schema or os.environ.get("LEASEHOLD_SCHEMA") or "leasehold"
         self._pooler = pooler
@@ -76,6 +81,7 @@ class Leasehold:
         self._hooks = Hooks()
         self._store: Store | None = None
         self._opening = threading.Lock()
+        self._runner = Runner(lambda: self.store, self._make_runner)
         self.operations = Operations(lambda: self.store)
         """The operator's verbs, for the surfaces."""
         self.queues = Pausable(self, "queue")
@@ -149,6 +155,27 @@ class Leasehold:
         """A builder for calls that wait for each other by name."""
         return Dag(self._enqueue)
 
+    # -- run at once -----------------------------------------------------------------------------------------------
+    def run_now(self, task: Task[F, P, C, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Cap and reject: start a job in this process at once if fewer than the task's `cap` run anywhere, else raise
+        AtCapacity, with the holders and a hint when to ask again. `app.run_now(research.using(cap=4), "t1")`. Gives
+        back the job as soon as it has begun; `job.result(timeout)` waits for it."""
+        return task.run_now_args(task._definition.bind(args, kwargs))
+
+    def run_now_by_name(
+        self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
+    ) -> Job[Any]:
+        """As `run_now`, for a registered task by its name. `settings` are those of `.using()`."""
+        return Task(self, self._find(name)).using(**settings).run_now_args(args or {})
+
+    async def arun_now_by_name(
+        self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
+    ) -> Job[Any]:
+        return await asyncio.to_thread(functools.partial(self.run_now_by_name, name, args, **settings))
+
+    async def arun_now(self, task: Task[F, P, C, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        return await asyncio.to_thread(self.run_now, task, *args, **kwargs)
+
     # -- work ------------------------------------------------------------------------------------------------------
     def worker(
         self,
@@ -177,14 +204,21 @@ class Leasehold:
             listen_url=listen_url or self._listen_url,
             **more,
         )
+        return self._make_worker(dict(self._tasks), settings)
+
+    def _make_worker(self, tasks: Mapping[str, TaskDefinition], settings: WorkerSettings) -> Worker:
         return Worker(
             self.store,
-            dict(self._tasks),
+            tasks,
             settings,
             lifespan=self._lifespan,
             hooks=self._hooks,
             version=metadata.version("leasehold"),
         )
+
+    def _make_runner(self) -> Worker:
+        """The worker of `run_now`. It sees tasks that are registered later, too."""
+        return self._make_worker(self._tasks, runner_settings(self._grace))
 
     def include(self, modules: Iterable[str]) -> None:
         """Import modules, so that the tasks in them are registered."""
@@ -279,7 +313,9 @@ class Leasehold:
             return operations.upgrade()
 
     def close(self) -> None:
-        """Close the connections. The app opens new ones if it is used again."""
+        """End the runs of `run_now`, which get their grace, and close the connections. The app opens new ones if it is
+        used again."""
+        self._runner.close()
         with self._opening:
             store, self._store = self._store, None
         if store is not None:
@@ -319,6 +355,10 @@ class Leasehold:
             return self._tasks[name]
         except KeyError:
             raise UnknownTask(name, list(self._tasks)) from None
+
+    def _run_now(self, job: NewJob, cap: int) -> Job[Any]:
+        made = self._runner.run(job, cap)
+        return Job(made.id, self.operations, self._tasks.get, created=made.created)
 
     def _enqueue(self, jobs: list[NewJob]) -> list[Job[Any]]:
         made = self.store.enqueue(jobs)
@@ -387,9 +427,10 @@ class Task(Generic[F, P, C, R]):
     def using(self, **settings: Unpack[CallOptions]) -> Task[F, P, C, R]:
         """The same task with other settings for the calls that follow: delay, at, hold, group, trace, after, and
         those of `@app.task` (priority, queue, lane, unique, tags, retry, …)."""
-        unknown = sorted(settings.keys() - _OF_TASK - _CALL_ONLY)
+        known = (_OF_TASK | _CALL_ONLY) - _TASK_ONLY
+        unknown = sorted(settings.keys() - known)
         if unknown:
-            listed = ", ".join(sorted(_OF_TASK | _CALL_ONLY))
+            listed = ", ".join(sorted(known))
             raise InvalidInput(unknown[0], "is not a setting of a call", f"known: {listed}")
         # `on_failure` stands in both: its values tell whose failure is meant.
         of_task = _OF_TASK - {"on_failure"} if settings.get("on_failure") in _OF_PARENTS else _OF_TASK
@@ -422,6 +463,12 @@ class Task(Generic[F, P, C, R]):
 
     async def aenqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
         return await asyncio.to_thread(self.enqueue_many, args)
+
+    def run_now_args(self, args: Mapping[str, Any]) -> Job[R]:
+        """As `app.run_now`, with the arguments as a mapping."""
+        cap = checked_cap(self.name, self._settings, self._call)
+        (job,) = Blueprint(self._definition, self._settings, self._call, at_once=True).make([args])
+        return self._app._run_now(job, cap)
 
 
 class Pausable:

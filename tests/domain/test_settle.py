@@ -45,6 +45,7 @@ RUNNING = Job(
 FLAGS = (None, Flag.FINISH, Flag.PAUSE, Flag.CANCEL)
 ALL = Policy()
 LAST = Policy(max_attempts=1)
+ONCE = Policy(max_attempts=1, on_lost="fail", queueing=False)
 TABLE = [
     (Success(), ALL, "succeeded succeeded succeeded succeeded"),
     (Failure("e"), ALL, "queued cancelled paused cancelled"),
@@ -68,6 +69,17 @@ TABLE = [
     (Asked("k", "?"), ALL, "waiting cancelled paused cancelled"),
     (Breached("e"), ALL, "failed failed failed cancelled"),
     (Breached("e"), Policy(on_breach="pause"), "paused failed paused cancelled"),
+    (Success(), ONCE, "succeeded succeeded succeeded succeeded"),
+    (Failure("e"), ONCE, "failed failed failed cancelled"),
+    (AttemptTimedOut("e"), ONCE, "timed_out timed_out timed_out cancelled"),
+    (Stopped(), ONCE, "failed cancelled failed cancelled"),
+    (Stopped(pause=True), ONCE, "failed failed failed cancelled"),
+    (HandedBack(), ONCE, "failed cancelled failed cancelled"),
+    (Lost(), ONCE, "failed failed failed cancelled"),
+    (Crashed("e"), ONCE, "failed failed failed cancelled"),
+    (Snoozed(5), ONCE, "failed cancelled failed cancelled"),
+    (Asked("k", "?"), ONCE, "failed cancelled failed cancelled"),
+    (Breached("e"), replace(ONCE, on_breach="pause"), "failed failed failed cancelled"),
 ]
 CELLS = [
     (outcome, policy, flag, state)

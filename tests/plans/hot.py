@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.backgrounds import BATCH, GATE, KEY, OWNER, QUEUE, SITE
+from bench.backgrounds import BATCH, GATE, KEY, KIND, OWNER, QUEUE, SITE
 from leasehold.domain.ids import LOWEST_ID, make_id
 from leasehold.domain.job import HIGHEST_PRIORITY
 from leasehold.domain.lanes import ANY_GATE
@@ -46,6 +46,7 @@ POSTGRES_INDEXES = {
     "sight_expired": {"job_lease"},
     "lock_sighted": {"job_pkey"},
     "adopt": {"job_orphan"},
+    "list_places": {"job_lease", "job_orphan"},
     "insert_jobs": set(),
     "find_key_holders": {"job_unique"},
     "get_job": {"job_pkey"},
@@ -76,6 +77,7 @@ SQLITE_INDEXES = {
     "sight_expired": {"job_lease"},
     "lock_sighted": {_ID},
     "adopt": {"job_orphan", "rowid"},
+    "list_places": {"job_lease", "job_orphan"},
     "insert_jobs": set(),
     "find_key_holders": {"job_unique"},
     "get_job": {_ID},
@@ -191,6 +193,7 @@ def shared_calls(work: Work) -> list[Call]:
         Call("sight_expired", {"limit": 1000}),
         Call("lock_sighted", {"sightings": Records(sighted)}),
         Call("adopt", {"owner": OWNER, "sites": [SITE], "kinds": None, "limit": 100}),
+        Call("list_places", {"kind": KIND}),
         Call("insert_jobs", new),
         Call("find_key_holders", keys),
         Call("get_job", {"id": work.running[0]}),

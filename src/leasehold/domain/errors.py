@@ -16,6 +16,7 @@
     │   ├── TransactionTooLong       a handler kept the job's row locked for too long
     │   ├── JobNotSucceeded          its result was asked for, and it ended otherwise
     │   └── StreamFull               it emits more than the database takes
+    ├── AtCapacity                   run_now found every place of the task taken; nothing was stored
     ├── WaitTimedOut                 the job did not come to rest in time
     ├── AcquireTimedOut              a slot or a rate was not free in time
     └── StoreError                   the database says no
@@ -31,6 +32,10 @@ An error carries its facts as attributes; its text names the field and the remed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leasehold.domain.capacity import Holder
 
 
 class LeaseholdError(Exception):
@@ -165,6 +170,23 @@ class StreamFull(JobError):
         super().__init__(
             job_id,
             f"job {job_id} has too many events waiting (up to {waiting:,}); call `await ctx.flush()` now and then",
+        )
+
+
+class AtCapacity(LeaseholdError):
+    """`run_now` found every place of the task taken; nothing was stored. `holders` says by whom (`job_id`, `owner`,
+    `since`, `lease_until` each), `retry_after` is a hint in seconds."""
+
+    def __init__(self, kind: str, cap: int, holders: Sequence[Holder], retry_after: float) -> None:
+        self.kind = kind
+        self.cap = cap
+        self.holders = tuple(holders)
+        self.retry_after = retry_after
+        named = ", ".join(holder.job_id for holder in self.holders[:3])
+        more = f" and {len(self.holders) - 3} more" if len(self.holders) > 3 else ""
+        super().__init__(
+            f"task {kind!r} runs {len(self.holders)} times at once and its cap is {cap} (jobs {named}{more}); "
+            f"ask again in about {retry_after:g} s, raise the cap, or enqueue it"
         )
 
 

@@ -16,6 +16,12 @@ def _check(job: Job, event: Event) -> None:
         raise Refused(job.id, event.value, job.state.value)
 
 
+def _check_goes_on(job: Job, verb: str, remedy: str) -> None:
+    """A job whose task takes no queue runs once: nobody would claim it a second time."""
+    if not job.policy.queueing:
+        raise Refused(job.id, verb, job.state.value, f"its task takes no queue to go on from; {remedy}")
+
+
 def _told(reason: str | None) -> str | None:
     return None if reason is None else clean_error(reason)
 
@@ -38,6 +44,7 @@ def cancel(job: Job, *, now: datetime, actor: str | None = None, reason: str | N
 
 def pause(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
     _check(job, Event.PAUSE)
+    _check_goes_on(job, "pause", "cancel it")
     if job.state is State.RUNNING:
         return _flagged(job, Flag.PAUSE, "pause_requested", actor, reason)
     after = replace(job, state=State.PAUSED, reason=_told(reason), held=False)
@@ -61,6 +68,7 @@ def resume(
 ) -> Move:
     """The same job goes on: failures and crashes back to 0, attempt and token go on, due now, place kept."""
     _check(job, Event.RESUME)
+    _check_goes_on(job, "resume", "call app.run_now again")
     if job.state is State.RUNNING:
         if job.stop_requested is not Flag.PAUSE:
             raise Refused(job.id, "resume", job.state.value, "no pause was asked for")
@@ -132,6 +140,13 @@ def answer(job: Job, *, now: datetime, actor: str | None = None) -> Move:
         return Move(job, job, "answered", actor)
     after = replace(job, state=State.QUEUED, reason=None, available_at=min(job.available_at, now))
     return Move(job, after, "answered", actor)
+
+
+def check_retry(job: Job) -> None:
+    """Whether a new job like this one may be enqueued."""
+    if not allowed(job.state, Event.RETRY):
+        raise Refused(job.id, "retry", job.state.value, "only a job at rest can be run anew")
+    _check_goes_on(job, "retry", "call app.run_now again")
 
 
 def claim(job: Job, *, owner: str, now: datetime, lane_start: datetime) -> Job:

@@ -28,6 +28,8 @@ class Policy:
     count_lost: bool = False
     on_failure: OnFailure = "halt"
     on_breach: OnBreach = "fail"
+    queueing: bool = True
+    """Whether the job may go back to a queue. Without one nobody would ever claim it there."""
 
     def dump(self) -> str | None:
         """Only what differs from the defaults, so that a plain job carries nothing."""

@@ -15,6 +15,8 @@ The table (rows: how the run ended; columns: the stop that was asked for):
     snooze                             queued         cancelled    paused       cancelled
     question                           waiting        cancelled    paused       cancelled
     budget breach                      by on_breach   failed       by on_breach cancelled
+
+A job whose task takes no queue (`queueing=False`) fails wherever this table says queued, waiting or paused.
 """
 
 from __future__ import annotations
@@ -46,6 +48,11 @@ from leasehold.domain.states import Flag, State, stronger
 
 def settle(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float = 0.0) -> Move:
     """Decide what becomes of a running job. `jitter` (0..1) spreads the retries."""
+    move = _by_the_table(job, outcome, policy, now=now, jitter=jitter)
+    return move if policy.queueing or move.job.state not in _GOES_ON else _without_queue(move, policy, now)
+
+
+def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float) -> Move:
     flag = job.stop_requested
     match outcome:
         case Success():
@@ -159,6 +166,18 @@ def _requeue(
     due = now + timedelta(seconds=delay) if delay > 0 else job.available_at
     move = _end(job, State.QUEUED, event, policy, now, reason=reason, error=error, before=before)
     return replace(move, job=replace(move.job, available_at=due))
+
+
+_GOES_ON = frozenset({State.QUEUED, State.WAITING, State.PAUSED})
+
+
+def _without_queue(move: Move, policy: Policy, now: datetime) -> Move:
+    """Where the table sends a job on, one whose task takes no queue fails: no worker would come for it."""
+    why = f"{move.detail or move.event}; its task takes no queue, so it cannot go on"
+    failed = _end(move.before, State.FAILED, move.event or "failed", policy, now, error=why)
+    counted = replace(failed.job, failures=move.job.failures, crashes=move.job.crashes)
+    kept = replace(counted, settled_by=move.job.settled_by, settled_token=move.job.settled_token)
+    return replace(failed, job=kept)
 
 
 def _end(

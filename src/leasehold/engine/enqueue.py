@@ -68,7 +68,15 @@ class Blueprint:
     """How calls of one task with the same settings become jobs: what they have in common is worked out once. Everything
     is checked here, so that what reaches the store can be stored."""
 
-    def __init__(self, definition: TaskDefinition, settings: TaskSettings, call: CallSettings) -> None:
+    def __init__(
+        self, definition: TaskDefinition, settings: TaskSettings, call: CallSettings, *, at_once: bool = False
+    ) -> None:
+        if not settings.queueing and not at_once:
+            raise InvalidInput(
+                "queueing",
+                f"is off for task {definition.name!r}",
+                "call app.run_now: it starts or is refused",
+            )
         if call.at is not None and getattr(call.at, "tzinfo", None) is None:
             raise InvalidInput("at", f"{call.at!r} has no time zone", "give an aware datetime")
         self._definition = definition

@@ -100,6 +100,11 @@ class Intake:
 
     async def run(self) -> None:
         """Until the drain, or in a burst until nothing is left."""
+        if not self._settings.claims:
+            self.waits_for_place = True
+            while not self._draining:
+                self._changed.clear()
+                await self._changed.wait()
         asked: Asked | None = None
         while not self._draining or asked is not None:
             self.progress_at = time.monotonic()

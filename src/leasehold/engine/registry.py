@@ -36,6 +36,7 @@ from leasehold.domain.job import (
 from leasehold.domain.limits import Rate, Slot, checked_slots, default_rate, rate_template
 from leasehold.domain.payload import check_text, encode, is_surely_storable
 from leasehold.domain.retry import OnFailure, OnLost, Policy
+from leasehold.engine.cap import check_cap, check_without_queue
 from leasehold.engine.context import Context, RunFacts, SyncContext
 
 OnDrain = Literal["release", "pause"]
@@ -99,6 +100,10 @@ class TaskSettings:
     """Units that it holds while it runs, by slot."""
     rate: str | Rate | None = None
     """How often such jobs start; a template as `lane` is."""
+    cap: int | None = None
+    """How many may run at once for `app.run_now` to start another."""
+    queueing: bool = True
+    """False: it is never enqueued, only run at once; so it runs once, and an interrupted run fails."""
 
     def checked(self, task: str, arguments: set[str]) -> TaskSettings:
         """The same settings, or an error that names the one that is wrong."""
@@ -134,7 +139,9 @@ class TaskSettings:
             raise InvalidTask("tags", f"{self.tags!r} is text", "give a tuple of texts")
         for tag in self.tags:
             checked_name(tag, "tags")
+        check_cap(self.cap)
         self.policy()
+        check_without_queue(self, explicit_retry=self.retry != Retry())
         return self
 
     def policy(self) -> Policy:
@@ -147,11 +154,12 @@ class TaskSettings:
         if retry.max_crashes is not None and retry.max_crashes < 1:
             raise InvalidTask("retry.max_crashes", f"{retry.max_crashes} is too few", "give 1 or more")
         return Policy(
-            max_attempts=retry.max_attempts,
+            queueing=self.queueing,
+            max_attempts=retry.max_attempts if self.queueing else 1,
             max_crashes=retry.max_crashes,
             backoff=seconds(retry.backoff, "retry.backoff"),
             max_delay=seconds(retry.max_delay, "retry.max_delay"),
-            on_lost=self.on_lost,
+            on_lost=self.on_lost if self.queueing else "fail",
             count_lost=self.count_lost,
             on_failure=self.on_failure,
         )
@@ -183,12 +191,14 @@ class _Options(TypedDict, total=False):
     tags: tuple[str, ...]
     slots: Mapping[str, int | Slot] | None
     rate: str | Rate | None
+    cap: int | None
 
 
 class TaskOptions(_Options, total=False):
     """The keywords of `@app.task`, for editors and type checkers; `TaskSettings` says what they mean."""
 
     on_failure: OnFailure
+    queueing: bool
 
 
 class CallOptions(_Options, total=False):

@@ -38,6 +38,8 @@ class WorkerSettings:
     """End when there is nothing left to do."""
     capture_logs: bool = True
     """What handlers log with `logging` is kept in their jobs' log tails too."""
+    claims: bool = True
+    """False: it takes nothing from queues, and runs what it is handed."""
     owner: str = field(default_factory=new_owner)
 
     def __post_init__(self) -> None:
@@ -46,7 +48,7 @@ class WorkerSettings:
                 raise InvalidInput(name, f"{getattr(self, name)} is too small", f"give {least} or more")
         if self.concurrency + self.threads == 0:
             raise InvalidInput("concurrency", "the worker could run nothing", "give concurrency or threads")
-        if not self.queues:
+        if not self.queues and self.claims:
             raise InvalidInput("queues", "no queue to serve", "name at least one")
 
 

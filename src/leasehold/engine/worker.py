@@ -30,7 +30,7 @@ from leasehold.engine.service import Service
 from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.settler import Settler
 from leasehold.engine.stall import StallWatch
-from leasehold.stores.contract import Store, WorkerCard
+from leasehold.stores.contract import Store, Wakeups, WorkerCard
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -61,6 +61,18 @@ def tune_process() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
     sys.setswitchinterval(0.0005)
+
+
+class NoWakeups:
+    """Of a worker that claims nothing: no thread, and no connection to listen on."""
+
+    def wait(self, seconds: float) -> bool:
+        time.sleep(seconds)
+        return False
+
+    def stir(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Worker:
@@ -119,7 +131,7 @@ class Worker:
         self.runs.durable = Durable(
             self._store, self.settings.owner, self._tasks, self.settings.concurrency, self.runs.on_refused
         )
-        self._wakeups = await asyncio.to_thread(self._store.wakeups, self.settings.listen_url)
+        self._wakeups = await asyncio.to_thread(self._listen)
         self._intake = Intake(
             self._store, self._tasks, self.settings, self.runs, self._executor, self._wakeups.stir
         )
@@ -139,7 +151,8 @@ class Worker:
             asyncio.create_task(self.runs.settler.run(), name="leasehold settler"),
             asyncio.create_task(self.runs.watch(), name="leasehold watch"),
         ]
-        logger.info("worker %s serves %s", self.settings.owner, ", ".join(self.settings.queues))
+        serves = ", ".join(self.settings.queues) or "what it is handed"
+        logger.info("worker %s serves %s", self.settings.owner, serves)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -178,10 +191,11 @@ class Worker:
             self.keeper,
             self._reaper,
             self._presence,
-            self._ear,
             self.events,
             self._hook_caller,
         ]
+        if self.settings.claims:
+            roles.append(self._ear)
         if self.settings.capture_logs:
             roles.append(self._log_capture)
         return [*roles, self._pruner] if self._pruner is not None else roles
@@ -202,6 +216,9 @@ class Worker:
             )
             self.request_drain()
 
+    def _listen(self) -> Wakeups:
+        return self._store.wakeups(self.settings.listen_url) if self.settings.claims else NoWakeups()
+
     def _hear(self, loop: asyncio.AbstractEventLoop) -> float:
         if self._wakeups.wait(1.0):
             with contextlib.suppress(RuntimeError):
@@ -219,7 +236,7 @@ class Worker:
                 owner=self.settings.owner,
                 queues=self.settings.queues,
                 kinds=tuple(sorted(self._tasks)),
-                concurrency=self.settings.concurrency + self.settings.threads,
+                concurrency=self.settings.concurrency + self.settings.threads if self.settings.claims else 0,
                 running=health.running,
                 draining=self._finished.is_set(),
                 version=self._version,

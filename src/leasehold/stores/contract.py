@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
+from leasehold.domain.capacity import Holder
 from leasehold.domain.events import LogTail, Progress, RunNotes, Seen
 from leasehold.domain.job import Grant, Job, NewJob, OnParentFailure, Question, Renewal, Sighting
 from leasehold.domain.outcome import Outcome, Success
@@ -64,6 +65,15 @@ class Denied:
     state: State | None
     why: str
     look: Sighting | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """Every place of the task is taken, and by whom, the oldest first."""
+
+    holders: tuple[Holder, ...]
+    retry_after: float
+    """Seconds; a hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +362,14 @@ class Store(Protocol):
     ) -> Grant | Denied:
         """Claim this job, whatever its queue. A lease that has run out is first reaped (two looks, as its task
         says), then claimed or adopted, all in one transaction."""
+        ...
+
+    def run_now(self, job: NewJob, owner: str, cap: int) -> Grant | Full | Enqueued:
+        """Store this job and claim it, in one transaction, if fewer than `cap` jobs of its kind run: those with a live
+        lease, whoever holds it, and orphans. Else Full, and nothing is stored. Calls for one kind decide one after
+        the other. A held unique key leads to its holder, as in enqueue. What could not be claimed (its lane is
+        taken, its kind is paused) raises Refused, and nothing is stored. The same id again, by the same owner, gives
+        its grant again."""
         ...
 
     # -- hold ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from leasehold.stores.inspection import InspectVerbs
 from leasehold.stores.operate import OperateVerbs
 from leasehold.stores.prune import PruneVerbs
 from leasehold.stores.recover import RecoverVerbs
+from leasehold.stores.run_now import RunNowVerbs
 from leasehold.stores.settle import SettleVerbs
 from leasehold.stores.steps import StepVerbs
 from leasehold.stores.vitals import VitalVerbs
@@ -15,6 +16,7 @@ from leasehold.stores.workers import WorkerVerbs
 
 class JobStore(
     SettleVerbs,
+    RunNowVerbs,
     StepVerbs,
     EventVerbs,
     RecoverVerbs,

@@ -12,7 +12,7 @@ from leasehold.domain.job import Job, NewJob
 from leasehold.domain.limits import Need, read_need
 from leasehold.domain.moves import Move
 from leasehold.domain.payload import check_text
-from leasehold.domain.states import HOLDS_UNIQUE_KEY, Event, State, allowed
+from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
 from leasehold.stores.contract import Pause, Scope
 from leasehold.stores.database import Row, Session
 from leasehold.stores.enqueue import enqueue_in
@@ -81,8 +81,7 @@ class OperateVerbs(Verbs):
     def retry(self, job_id: str, new_id: str, actor: str | None = None) -> Job:
         def work(session: Session) -> Job:
             job, now = _locked(session, job_id)
-            if not allowed(job.state, Event.RETRY):
-                raise Refused(job_id, "retry", job.state.value, "only a job at rest can be run anew")
+            operate.check_retry(job)
             gates = session.rows("read_gates", ids=[job.gate])
             need = read_need(gates[0]["slots"], gates[0]["rate_key"]) if gates else Need()
             again = _again(job, new_id, session.rows("list_parents", id=job_id), need)

@@ -280,3 +280,9 @@ CREATE INDEX slot_hold_job ON leasehold.slot_hold (job_id);
 
 -- Who uses slots now.
 CREATE INDEX job_limited ON leasehold.job (gate) WHERE limited AND state = 'running';
+
+-- One row per task that was ever run at once. It holds no figure that could drift: it is what such calls lock, so that
+-- they decide one after the other.
+CREATE TABLE leasehold.cap (
+    kind text PRIMARY KEY
+);

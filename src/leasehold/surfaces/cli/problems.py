@@ -6,6 +6,7 @@ With --json the error is an object on stdout instead, so that a program that rea
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from enum import IntEnum
@@ -13,6 +14,7 @@ from typing import Any
 
 from leasehold.domain.errors import (
     AcquireTimedOut,
+    AtCapacity,
     InvalidInput,
     JobError,
     JobNotFound,
@@ -30,7 +32,7 @@ class Exit(IntEnum):
     USAGE = 2
     NOT_FOUND = 3
     REFUSED = 4
-    """Not in this state."""
+    """Not in this state, or not now."""
     TIMED_OUT = 5
     UNREACHABLE = 6
     """The database is out of reach, or not fit to be used."""
@@ -43,6 +45,7 @@ _CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (
     (JobNotFound, Exit.NOT_FOUND),
     (JobNotSucceeded, Exit.JOB_FAILED),
     (JobError, Exit.REFUSED),
+    (AtCapacity, Exit.REFUSED),
     (WaitTimedOut, Exit.TIMED_OUT),
     (AcquireTimedOut, Exit.TIMED_OUT),
     (InvalidInput, Exit.USAGE),
@@ -60,6 +63,10 @@ def facts_of(error: LeaseholdError) -> dict[str, Any]:
     return {"type": type(error).__name__, "message": str(error), **vars(error)}
 
 
+def _plain(value: object) -> object:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else str(value)  # type: ignore[arg-type]
+
+
 def first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
@@ -67,7 +74,7 @@ def first_line(text: str) -> str:
 def tell(error: LeaseholdError, as_json: bool) -> Exit:
     """Say what went wrong; the code to leave with."""
     if as_json:
-        print(json.dumps({"error": facts_of(error)}, default=str))
+        print(json.dumps({"error": facts_of(error)}, default=_plain))
     else:
         print(f"error: {first_line(str(error))}", file=sys.stderr)
     return code_of(error)

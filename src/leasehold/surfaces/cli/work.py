@@ -1,4 +1,4 @@
-"""`worker` and `enqueue`: the commands that need the tasks themselves."""
+"""`worker`, `enqueue` and `run-now`: the commands that need the tasks themselves."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ LAST_WORDS = 3.0
 def add_to(cli: typer.Typer) -> None:
     cli.command()(worker)
     cli.command()(enqueue)
+    cli.command("run-now")(run_now)
 
 
 def worker(
@@ -136,7 +137,7 @@ def enqueue(
     """Store a job. Prints its id; with --wait its result (exit code 1: it ended otherwise, 5: it has not ended)."""
     from leasehold.domain.durations import seconds
 
-    name, task, text = _split(words)
+    name, task, text = _split(words, "enqueue")
     given = {"queue": queue, "lane": lane, "group": group, "unique": unique, "tags": tuple(tag or ()) or None}
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if priority is not None:
@@ -147,6 +148,37 @@ def enqueue(
         render.note(f"store: {app.store.label}")
         if longest is None:
             _print_new(job.id, job.created, as_json)
+        else:
+            _print_result(app, job, longest, as_json)
+
+
+def run_now(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODULE:APP] TASK [JSON]",
+            help="The app (or LEASEHOLD_APP), the task's name, its arguments as a JSON object ('-': from stdin).",
+        ),
+    ],
+    cap: Annotated[int | None, typer.Option(help="Another cap than the task's.", metavar="N")] = None,
+    wait: Annotated[
+        str | None, typer.Option(help="Wait this long for its end and print its result.", metavar="DURATION")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Run a job in this process at once, or be refused (exit code 4) if as many as its cap run already. Prints its id,
+    with --wait its result, and ends when the run has ended; Ctrl-C stops it."""
+    from leasehold.domain.durations import seconds
+
+    name, task, text = _split(words, "run-now")
+    longest = None if wait is None else seconds(wait, "wait")
+    settings: dict[str, Any] = {} if cap is None else {"cap": cap}
+    with load_app(name) as app:
+        job = app.run_now_by_name(task, _arguments(text), **settings)
+        render.note(f"store: {app.store.label}")
+        if longest is None:
+            _print_new(job.id, job.created, as_json)
+            sys.stdout.flush()
         else:
             _print_result(app, job, longest, as_json)
 
@@ -171,7 +203,7 @@ def _print_result(app: Leasehold, job: Any, longest: float, as_json: bool) -> No
         print("null" if result is None else result)
 
 
-def _split(words: list[str]) -> tuple[str, str, str]:
+def _split(words: list[str], command: str) -> tuple[str, str, str]:
     """[MODULE:APP] TASK [JSON]: arguments are an object, so they begin with a brace, which no name does."""
     *names, last = words
     arguments = "{}"
@@ -183,7 +215,7 @@ def _split(words: list[str]) -> tuple[str, str, str]:
     if len(names) == 1 and named:
         return named, names[0], arguments
     if len(names) != 2:
-        raise InvalidInput("enqueue", "wants MODULE:APP TASK [JSON]", "such as: tasks:app add '{\"a\": 1}'")
+        raise InvalidInput(command, "wants MODULE:APP TASK [JSON]", "such as: tasks:app add '{\"a\": 1}'")
     return names[0], names[1], arguments
 
 

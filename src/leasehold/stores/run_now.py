@@ -1,0 +1,76 @@
+"""Run now: store a job and claim it at once if its kind has a place, else store nothing. One transaction decides."""
+
+from __future__ import annotations
+
+from leasehold.domain.capacity import Holder, retry_hint
+from leasehold.domain.errors import Refused
+from leasehold.domain.job import Grant, NewJob
+from leasehold.domain.limits import Need
+from leasehold.stores.contract import Denied, Enqueued, Full
+from leasehold.stores.database import Row, Session
+from leasehold.stores.enqueue import EnqueueVerbs, enqueue_in
+from leasehold.stores.limits import lock_limits
+from leasehold.stores.recover import _claim_by_id, _grant
+from leasehold.stores.verbs import lock
+
+
+class RunNowVerbs(EnqueueVerbs):
+    def run_now(self, job: NewJob, owner: str, cap: int) -> Grant | Full | Enqueued:
+        self._make_gates([job])
+        monotonic = self._database.clock.monotonic()
+        return self._database.transact(lambda session: _run_now(session, job, owner, cap, monotonic))
+
+
+def _run_now(
+    session: Session, job: NewJob, owner: str, cap: int, monotonic: float
+) -> Grant | Full | Enqueued:
+    _take_turn(session, job.kind)
+    # Counted by a statement of its own: it must see what those wrote who had their turn before.
+    places = session.rows("list_places", kind=job.kind)
+    if any(place["id"] == job.id for place in places):
+        return _given_before(session, job, owner)
+    holders = [_holder(place) for place in places if _is_taken(place)]
+    if len(holders) >= cap:
+        return _duplicate_of(session, job) or Full(tuple(holders), retry_hint(holders, places[0]["now"]))
+    need = Need(job.slots, job.rate)
+    if need:
+        lock_limits(session, [need])  # before any job, as every claim does
+    (made,) = enqueue_in(session, [job])
+    if not made.created:
+        return made
+    jobs, now = lock(session, [job.id])
+    assert now is not None
+    granted = _claim_by_id(session, jobs[job.id], now, owner, (), None, monotonic, need)
+    if isinstance(granted, Denied):
+        # Raised, so that what was stored goes too.
+        raise Refused(job.id, "start", "not stored", granted.why)
+    return granted
+
+
+def _take_turn(session: Session, kind: str) -> None:
+    """Calls for one kind decide one after the other: two that count at the same time would both see the last place."""
+    while not session.rows("lock_cap", kind=kind):
+        session.run("insert_cap", kind=kind)
+
+
+def _is_taken(place: Row) -> bool:
+    """A lease that has run out takes no place: its owner is gone, or will be told. An orphan's execution may live."""
+    return place["lease_owner"] is None or place["lease_expires_at"] > place["now"]
+
+
+def _holder(place: Row) -> Holder:
+    return Holder(place["id"], place["lease_owner"], place["started_at"], place["lease_expires_at"])
+
+
+def _given_before(session: Session, job: NewJob, owner: str) -> Grant | Enqueued:
+    """The same call again, after a lost reply."""
+    row = lock(session, [job.id])[0][job.id]
+    return _grant(row) if row.lease_owner == owner else Enqueued(job.id, created=False)
+
+
+def _duplicate_of(session: Session, job: NewJob) -> Enqueued | None:
+    """Whoever wants what is there already needs no place."""
+    if job.unique_key is None or job.on_duplicate != "return":
+        return None
+    rows = session.rows("find_key_holders", kinds=[job.kind], keys=[job.unique_key])
+    return Enqueued(rows[0]["id"], created=False) if rows else None

@@ -1,0 +1,173 @@
+"""Cap and reject across processes: the cap holds, a killed holder does not count for ever, and ends need no worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold import AtCapacity, Leasehold, State
+from tests.backends import Backend
+from tests.faults.harness import PATIENCE, ROOT, wait_for
+from tests.faults.run_now_main import register
+
+Ask = Callable[..., dict[str, Any]]
+
+
+class Caller:
+    def __init__(self, backend: Backend, folder: Path, settings: dict[str, Any]) -> None:
+        config = {"url": backend.url, "schema": backend.schema, "folder": str(folder), "settings": settings}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.run_now_main", json.dumps(config)],
+            cwd=ROOT,
+            env=os.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, times: int = 1) -> None:
+        """Without waiting for the answers, so that several processes ask at the same time."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("call\n" * times)
+        self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"it ended with {self.process.wait(PATIENCE)}"
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def start(backend: Backend, tmp_path: Path) -> Iterator[Callable[..., Caller]]:
+    callers: list[Caller] = []
+
+    def start(**settings: Any) -> Caller:
+        caller = Caller(backend, tmp_path, settings)
+        callers.append(caller)
+        assert caller.answer() == {"ready": True}
+        return caller
+
+    yield start
+    for caller in callers:
+        caller.close()
+
+
+@pytest.mark.timeout(120)
+def test_two_processes_start_exactly_as_many_as_the_cap_and_name_the_true_holders(start, backend, tmp_path):
+    cap = 4
+    callers = [start(cap=cap) for _ in range(2)]
+    for caller in callers:
+        caller.ask(cap + 1)
+    told = [caller.answer() for caller in callers for _ in range(cap + 1)]
+    started = {one["id"] for one in told if "id" in one}
+    refused = [one for one in told if "id" not in one]
+    assert (len(started), len(refused)) == (cap, 2 * (cap + 1) - cap)
+    owners = dict(backend.query("SELECT id, lease_owner FROM leasehold.job"))
+    assert {str(job_id) for job_id in owners} == started, "what was refused has left nothing behind"
+    for one in refused:
+        assert {holder["job_id"]: holder["owner"] for holder in one["holders"]} == {
+            str(job_id): owner for job_id, owner in owners.items()
+        }
+        assert one["cap"] == cap
+        assert one["retry_after"] >= 1
+    (tmp_path / "open").touch()
+    with Leasehold(backend.url, schema=backend.schema) as app:
+        register(app, tmp_path)
+        assert [app.get(job_id).result(timeout=PATIENCE) for job_id in started] == ["done"] * cap
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("queueing", [True, False])
+def test_a_killed_holder_counts_until_its_lease_ends_and_is_cleared_with_no_worker(
+    start, backend, tmp_path, queueing
+):
+    settings = {"cap": 1, "lease": 3.0, "queueing": queueing}
+    caller = start(**settings)
+    caller.ask()
+    dead = caller.answer()["id"]
+    caller.kill()
+    with Leasehold(backend.url, schema=backend.schema, grace=0) as app:
+        hold = register(app, tmp_path, **settings)
+        with pytest.raises(AtCapacity) as refused:
+            app.run_now(hold)
+        (holder,) = refused.value.holders
+        assert holder.job_id == dead
+        # A hint that is followed leads to a place: the lease is over by then, and nobody has renewed it.
+        assert 1 <= refused.value.retry_after <= 3.0
+        began = time.monotonic()
+        job = wait_for(lambda: _started(app, hold), "a place", 20)
+        assert time.monotonic() - began < 3.0 + 5.0
+        assert app.store.now() >= holder.lease_until
+        # The reaper of the runner takes both looks: no worker is there.
+        state = State.QUEUED if queueing else State.FAILED
+        wait_for(lambda: app.get(dead).state is state, "the dead run to be cleared", 30)
+        assert [entry.event for entry in app.operations.history(dead)] == ["lost"]
+        (tmp_path / "open").touch()
+        assert job.result(timeout=PATIENCE) == "done"
+
+
+def _started(app: Leasehold, task: Any) -> Any:
+    try:
+        return app.run_now(task)
+    except AtCapacity:
+        return None
+
+
+PROGRAM = """
+import asyncio, os, sys
+from leasehold import Leasehold
+
+app = Leasehold(sys.argv[1], schema=sys.argv[2])
+
+@app.task(cap=1)
+async def late(n: int) -> int:
+    await asyncio.sleep(0.5)
+    return n
+"""
+
+ENDS = """
+print(app.run_now(late, 7).id)
+"""
+
+FORKS = """
+assert app.run_now(late, 1).result(30) == 1
+child = os.fork()
+if child == 0:
+    code = 0 if app.run_now(late, 2).result(30) == 2 else 1
+    app.close()
+    os._exit(code)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print(app.run_now(late, 7).id)
+"""
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("program", [ENDS, FORKS], ids=["a program that ends", "both sides of a fork"])
+def test_runs_are_finished_before_the_interpreter_is(backend, program):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + program, backend.url, backend.schema],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    row = backend.open().get(done.stdout.strip())
+    assert (row.state, row.result, row.attempt) == (State.SUCCEEDED, "7", 1)

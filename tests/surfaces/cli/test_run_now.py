@@ -1,0 +1,59 @@
+"""`leasehold run-now`: at once in its own process, or refused with exit code 4."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from leasehold.surfaces.cli.problems import Exit
+from tests.surfaces.cli.conftest import MODULE, PATIENCE, Cli, eventually, read_until
+
+
+def test_it_runs_without_a_worker_and_prints_the_result(cli: Cli):
+    answer = cli("run-now", MODULE, "add", '{"a": 2, "b": 3}', "--cap", "1", "--wait", f"{PATIENCE}")
+    assert (answer.code, answer.out) == (Exit.OK, "5\n")
+    plain = cli("run-now", MODULE, "add", '{"a": 2}', "--cap", "1", "--json")
+    assert plain.code == Exit.OK
+    assert plain.json["created"] is True
+    shown = cli("show", plain.json["id"], "--json").json
+    assert (shown["state"], shown["result"]) == ("succeeded", 3)
+
+
+def test_a_failed_run_is_exit_code_1(cli: Cli):
+    answer = cli(
+        "run-now", MODULE, "fail", '{"text": "no luck"}', "--cap", "1", "--wait", f"{PATIENCE}", "--json"
+    )
+    assert answer.code == Exit.JOB_FAILED
+    assert "no luck" in answer.json["error"]["error"]
+
+
+def test_over_the_cap_is_exit_code_4_with_the_holders_as_json(cli: Cli):
+    holding = cli.start("run-now", MODULE, "until_told", "--cap", "1")
+    job_id = read_until(holding, "stdout", "-").strip()
+    refused = cli("run-now", MODULE, "until_told", "--cap", "1", "--json")
+    assert refused.code == Exit.REFUSED == 4
+    error = refused.json["error"]
+    assert (error["type"], error["kind"], error["cap"]) == ("AtCapacity", "until_told", 1)
+    (holder,) = error["holders"]
+    assert holder["job_id"] == job_id
+    assert holder["owner"] == json.loads(cli("show", job_id, "--json").out)["lease_owner"]
+    assert error["retry_after"] >= 1
+    text = cli("run-now", MODULE, "until_told", "--cap", "1")
+    assert text.code == 4
+    assert "its cap is 1" in text.err
+    assert len(text.err.splitlines()) == 1
+    eventually(lambda: (cli.folder / "began").exists())
+    (cli.folder / "go").touch()
+    assert holding.wait(PATIENCE) == Exit.OK
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["add", '{"a": 1}'], "cap"), (["no_such_task"], "no task is named"), (["add", "{"], "JSON")],
+)
+def test_wrong_usage_is_exit_code_2(sqlite_cli: Cli, arguments, told):
+    answer = sqlite_cli("run-now", MODULE, *arguments)
+    assert answer.code == Exit.USAGE
+    assert told in answer.err
+    assert len(answer.err.splitlines()) == 1
