@@ -30,6 +30,8 @@ TABLES = (
     "checkpoint",
     "dependency",
     "follow_up",
+    "spending",
+    "budget",
 )
 """What a test leaves behind. `gate` stays: stores remember which gates they have made."""
 

@@ -28,6 +28,8 @@ class Policy:
     count_lost: bool = False
     on_failure: OnFailure = "halt"
     on_breach: OnBreach = "fail"
+    budget: dict[str, int] | None = None
+    """What the job may spend, by unit. Nobody changes it: a policy that was read is shared."""
 
     def dump(self) -> str | None:
         """Only what differs from the defaults, so that a plain job carries nothing."""

@@ -28,10 +28,26 @@ TIMES = frozenset(
         "until",
         "asked_at",
         "closed_at",
+        "expires_at",
         "seen_at",
     }
 )
-FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked", "draining", "old", "awaited", "met"})
+FLAGS = frozenset(
+    {
+        "limited",
+        "halts_lane",
+        "held",
+        "shared",
+        "blocked",
+        "draining",
+        "old",
+        "awaited",
+        "met",
+        "secret",
+        "answered",
+        "expired",
+    }
+)
 
 _JOB_FIELDS = frozenset(f.name for f in fields(Job))
 _FIXED = frozenset(

@@ -42,3 +42,10 @@ DELETE FROM dependency WHERE child_id IN (SELECT value FROM json_each(:ids)) OR 
 
 -- name: prune_follow_ups
 DELETE FROM follow_up WHERE child_id IN (SELECT value FROM json_each(:ids)) OR parent_id IN (SELECT value FROM json_each(:ids));
+
+-- name: prune_spending
+DELETE FROM spending WHERE job_id IN (SELECT value FROM json_each(:ids));
+
+-- name: prune_budgets
+-- A group's total stays: it speaks of more jobs than these.
+DELETE FROM budget WHERE scope = 'job' AND name IN (SELECT value FROM json_each(:ids));
