@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from leasehold.app import Leasehold, Task
+    from leasehold.domain.budget import BudgetLine, Spending
     from leasehold.domain.errors import (
         DatabaseTooOld,
         DatabaseUnreachable,
@@ -23,6 +24,7 @@ if _TYPE_CHECKING:
         DriverMissing,
         DuplicateJob,
         DuplicateStep,
+        InvalidAnswer,
         InvalidArguments,
         InvalidInput,
         InvalidTask,
@@ -31,6 +33,8 @@ if _TYPE_CHECKING:
         JobNotSucceeded,
         LeaseholdError,
         LeaseLost,
+        OverBudget,
+        QuestionExpired,
         Refused,
         SchemaOutdated,
         SchemaTooNew,
@@ -42,6 +46,7 @@ if _TYPE_CHECKING:
         WaitTimedOut,
     )
     from leasehold.domain.events import Event, LogTail, Progress
+    from leasehold.domain.job import Question
     from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
     from leasehold.domain.states import State
     from leasehold.engine.bound import Bound
@@ -52,6 +57,7 @@ if _TYPE_CHECKING:
     from leasehold.engine.hooks import HookEvent
     from leasehold.engine.registry import Retry
     from leasehold.engine.worker import Health, Worker
+    from leasehold.stores.contract import OpenQuestion
 
 __version__ = "0.1.0"
 
@@ -61,6 +67,10 @@ _HOMES = {
         "Leasehold",
         "Task",
     ),
+    "leasehold.domain.budget": (
+        "BudgetLine",
+        "Spending",
+    ),
     "leasehold.domain.errors": (
         "DatabaseTooOld",
         "DatabaseUnreachable",
@@ -68,6 +78,7 @@ _HOMES = {
         "DriverMissing",
         "DuplicateJob",
         "DuplicateStep",
+        "InvalidAnswer",
         "InvalidArguments",
         "InvalidInput",
         "InvalidTask",
@@ -76,6 +87,8 @@ _HOMES = {
         "JobNotSucceeded",
         "LeaseLost",
         "LeaseholdError",
+        "OverBudget",
+        "QuestionExpired",
         "Refused",
         "SchemaOutdated",
         "SchemaTooNew",
@@ -91,6 +104,7 @@ _HOMES = {
         "LogTail",
         "Progress",
     ),
+    "leasehold.domain.job": ("Question",),
     "leasehold.domain.signals": (
         "Fail",
         "Pause",
@@ -116,6 +130,7 @@ _HOMES = {
         "Health",
         "Worker",
     ),
+    "leasehold.stores.contract": ("OpenQuestion",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -134,6 +149,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Bound",
+    "BudgetLine",
     "Chain",
     "Context",
     "Dag",
@@ -148,6 +164,7 @@ __all__ = [
     "FollowUp",
     "Health",
     "HookEvent",
+    "InvalidAnswer",
     "InvalidArguments",
     "InvalidInput",
     "InvalidTask",
@@ -159,14 +176,19 @@ __all__ = [
     "Leasehold",
     "LeaseholdError",
     "LogTail",
+    "OpenQuestion",
+    "OverBudget",
     "Pause",
     "Progress",
+    "Question",
+    "QuestionExpired",
     "Refused",
     "Retry",
     "RetryIn",
     "SchemaOutdated",
     "SchemaTooNew",
     "Snooze",
+    "Spending",
     "State",
     "StopRequested",
     "StoreError",

@@ -25,6 +25,7 @@ from leasehold.engine.flows import Chain, Dag
 from leasehold.engine.follow_ups import Bindable
 from leasehold.engine.handle import Job
 from leasehold.engine.hooks import Hook, Hooks, checked_names
+from leasehold.engine.inbox import Questions
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import CallOptions, TaskDefinition, TaskOptions, TaskSettings
 from leasehold.engine.settings import WorkerSettings, split_names
@@ -80,6 +81,7 @@ class Leasehold:
         self.queues = Pausable(self, "queue")
         self.kinds = Pausable(self, "kind")
         self.lanes = Lanes(self)
+        self.questions = Questions(lambda: self.operations, self._tasks.get)
 
     # -- define ----------------------------------------------------------------------------------------------------
     @overload

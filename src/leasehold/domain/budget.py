@@ -114,7 +114,9 @@ def checked_unit(unit: object) -> str:
 def checked_amount(unit: str, amount: object) -> int:
     if isinstance(amount, bool) or not isinstance(amount, int):
         raise InvalidInput(
-            unit, f"{amount!r} is not a whole number", "count in the smallest unit: cents, tokens, milliseconds"
+            unit,
+            f"{amount!r} is not a whole number",
+            "count in the smallest unit: cents, tokens, milliseconds",
         )
     if not 0 <= amount <= LARGEST_AMOUNT:
         raise InvalidInput(unit, f"{amount} is out of range", f"give 0 to {LARGEST_AMOUNT:,}")

@@ -105,7 +105,9 @@ class InvalidAnswer(InvalidInput):
         self.key = key
         self.path = path
         super().__init__(
-            "answer", f"question {key!r} refused it: {path} {problem}", "see the question's schema, and answer again"
+            "answer",
+            f"question {key!r} refused it: {path} {problem}",
+            "see the question's schema, and answer again",
         )
 
 

@@ -182,7 +182,9 @@ def _refused(path: str, problem: str, remedy: str) -> InvalidInput:
 
 
 # -- a value -----------------------------------------------------------------------------------------------------------
-def _problems(value: Any, schema: Schema, root: Mapping[str, Any], path: str, depth: int) -> Iterator[Problem]:
+def _problems(
+    value: Any, schema: Schema, root: Mapping[str, Any], path: str, depth: int
+) -> Iterator[Problem]:
     if isinstance(schema, bool):
         if not schema:
             yield path, "is not expected"

@@ -21,9 +21,7 @@ from leasehold.stores.verbs import Verbs, lock, write
 
 class BudgetVerbs(Verbs):
     def spend(self, job_id: str, token: int, attempt: int, spends: Sequence[Spend]) -> list[BudgetLine]:
-        return self._database.transact(
-            lambda session: record_spends(session, job_id, token, attempt, spends)
-        )
+        return self._database.transact(lambda session: record_spends(session, job_id, token, attempt, spends))
 
     def budget(self, job_id: str) -> list[BudgetLine]:
         def work(session: Session) -> list[BudgetLine]:

@@ -84,9 +84,7 @@ def _expire(session: Session, ids: list[str]) -> list[Job]:
     jobs, now = lock(session, ids)
     if now is None:
         return []
-    latest = {
-        row["job_id"]: row["key"] for row in session.rows("close_expired_questions", ids=sorted(jobs))
-    }
+    latest = {row["job_id"]: row["key"] for row in session.rows("close_expired_questions", ids=sorted(jobs))}
     moves = [operate.expire_question(jobs[job_id], key, now=now) for job_id, key in sorted(latest.items())]
     write(session, moves, now)
     return [move.job for move in moves if move.job is not move.before]
