@@ -387,19 +387,21 @@ def test_a_spend_in_the_last_act_is_committed_with_it_or_by_itself(app, colour, 
     if colour == "async":
 
         @app.task(name="work", budget={"tokens": 100})
-        async def work(ctx: Context) -> None:
+        async def work(ctx: Context) -> str:
             async with ctx.complete("done"):
                 await ctx.spend(tokens=10)
                 if ends == "badly":
                     raise Fail("no")
+            return "ignored"
     else:
 
         @app.task(name="work", budget={"tokens": 100})
-        def work(ctx: SyncContext) -> None:
+        def work(ctx: SyncContext) -> str:
             with ctx.complete("done"):
                 ctx.spend(tokens=10)
                 if ends == "badly":
                     raise Fail("no")
+            return "ignored"
 
     job = work.enqueue()
     burst(app)

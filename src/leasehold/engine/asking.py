@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -50,17 +51,17 @@ class Ask:
         raise QuestionExpired(job_id, key)
 
     def _decoded(self, question: Question) -> Any:
+        """A schema says less than a type: it does not know what a date is. What fits the one and not the other is
+        asked for again, with the reason."""
         answer = question.answer or "null"
         if self._adapter is None:
             return json.loads(answer)
         try:
             return self._adapter.validate_json(answer)
         except ValidationError as error:
-            raise InvalidInput(
-                "schema",
-                f"no longer fits the answer to {question.key!r} ({error.errors()[0]['msg']})",
-                "ask under another key",
-            ) from None
+            why = "" if self.asked.secret else f": {error.errors()[0]['msg']}"
+            again = f"{self.asked.text}\n(The last answer did not fit{why}.)"
+            raise Park(replace(self.asked, text=again)) from None
 
 
 def _schema(schema: Any) -> tuple[TypeAdapter[Any] | None, str | None]:
