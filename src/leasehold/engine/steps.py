@@ -189,7 +189,7 @@ class Steps:
         finally:
             step.ended = True
             if step.spends:
-                with contextlib.suppress(StopRequested):  # what is left is written at the run's end
+                with contextlib.suppress(StopRequested):  # it has outlived its worker: nobody writes for it
                     await self._durable.call(self._give_up, step)
 
     def _call(self, step: Step, *first: Any) -> Any:
