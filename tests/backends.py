@@ -34,6 +34,8 @@ TABLES = (
     "rate",
     "slot_hold",
     "cap",
+    "spending",
+    "budget",
 )
 """What a test leaves behind. `gate` stays: stores remember which gates they have made."""
 

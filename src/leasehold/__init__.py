@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from leasehold.app import Leasehold, Task
+    from leasehold.domain.budget import BudgetLine, Spending
     from leasehold.domain.errors import (
         AcquireTimedOut,
         AtCapacity,
@@ -25,6 +26,7 @@ if _TYPE_CHECKING:
         DriverMissing,
         DuplicateJob,
         DuplicateStep,
+        InvalidAnswer,
         InvalidArguments,
         InvalidInput,
         InvalidTask,
@@ -33,6 +35,8 @@ if _TYPE_CHECKING:
         JobNotSucceeded,
         LeaseholdError,
         LeaseLost,
+        OverBudget,
+        QuestionExpired,
         Refused,
         SchemaOutdated,
         SchemaTooNew,
@@ -44,6 +48,7 @@ if _TYPE_CHECKING:
         WaitTimedOut,
     )
     from leasehold.domain.events import Event, LogTail, Progress
+    from leasehold.domain.job import Question
     from leasehold.domain.limits import Rate, Slot
     from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
     from leasehold.domain.states import State
@@ -55,6 +60,7 @@ if _TYPE_CHECKING:
     from leasehold.engine.hooks import HookEvent
     from leasehold.engine.registry import Retry
     from leasehold.engine.worker import Health, Worker
+    from leasehold.stores.contract import OpenQuestion
 
 __version__ = "0.1.0"
 
@@ -63,6 +69,10 @@ _HOMES = {
     "leasehold.app": (
         "Leasehold",
         "Task",
+    ),
+    "leasehold.domain.budget": (
+        "BudgetLine",
+        "Spending",
     ),
     "leasehold.domain.errors": (
         "AcquireTimedOut",
@@ -73,6 +83,7 @@ _HOMES = {
         "DriverMissing",
         "DuplicateJob",
         "DuplicateStep",
+        "InvalidAnswer",
         "InvalidArguments",
         "InvalidInput",
         "InvalidTask",
@@ -81,6 +92,8 @@ _HOMES = {
         "JobNotSucceeded",
         "LeaseLost",
         "LeaseholdError",
+        "OverBudget",
+        "QuestionExpired",
         "Refused",
         "SchemaOutdated",
         "SchemaTooNew",
@@ -100,6 +113,7 @@ _HOMES = {
         "Rate",
         "Slot",
     ),
+    "leasehold.domain.job": ("Question",),
     "leasehold.domain.signals": (
         "Fail",
         "Pause",
@@ -125,6 +139,7 @@ _HOMES = {
         "Health",
         "Worker",
     ),
+    "leasehold.stores.contract": ("OpenQuestion",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -145,6 +160,7 @@ __all__ = [
     "AcquireTimedOut",
     "AtCapacity",
     "Bound",
+    "BudgetLine",
     "Chain",
     "Context",
     "Dag",
@@ -159,6 +175,7 @@ __all__ = [
     "FollowUp",
     "Health",
     "HookEvent",
+    "InvalidAnswer",
     "InvalidArguments",
     "InvalidInput",
     "InvalidTask",
@@ -170,9 +187,13 @@ __all__ = [
     "Leasehold",
     "LeaseholdError",
     "LogTail",
+    "OpenQuestion",
+    "OverBudget",
     "Pause",
     "Progress",
     "Rate",
+    "Question",
+    "QuestionExpired",
     "Refused",
     "Retry",
     "RetryIn",
@@ -180,6 +201,7 @@ __all__ = [
     "SchemaTooNew",
     "Slot",
     "Snooze",
+    "Spending",
     "State",
     "StopRequested",
     "StoreError",

@@ -26,6 +26,7 @@ from leasehold.engine.flows import Chain, Dag
 from leasehold.engine.follow_ups import Bindable
 from leasehold.engine.handle import Job
 from leasehold.engine.hooks import Hook, Hooks, checked_names
+from leasehold.engine.inbox import Questions
 from leasehold.engine.limits import Rates, Slots
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import CallOptions, TaskDefinition, TaskOptions, TaskSettings
@@ -89,6 +90,7 @@ class Leasehold:
         self.lanes = Lanes(self)
         self.slots = Slots(self.operations)
         self.rates = Rates(self.operations)
+        self.questions = Questions(lambda: self.operations, self._tasks.get)
 
     # -- define ----------------------------------------------------------------------------------------------------
     @overload

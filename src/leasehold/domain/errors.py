@@ -7,7 +7,8 @@
     │   ├── UnknownTask              no task of that name is registered
     │   ├── DuplicateStep            a run used the name of a step twice
     │   ├── InvalidTask              a task's own declaration is wrong
-    │   └── DependencyCycle          jobs that would wait for each other for ever
+    │   ├── DependencyCycle          jobs that would wait for each other for ever
+    │   └── InvalidAnswer            an answer does not fit what was asked
     ├── JobError                     the call was right; the job says no
     │   ├── JobNotFound
     │   ├── Refused                  not in this state
@@ -15,7 +16,9 @@
     │   ├── LeaseLost                the write came from somebody who no longer holds the lease
     │   ├── TransactionTooLong       a handler kept the job's row locked for too long
     │   ├── JobNotSucceeded          its result was asked for, and it ended otherwise
-    │   └── StreamFull               it emits more than the database takes
+    │   ├── StreamFull               it emits more than the database takes
+    │   ├── OverBudget               it, or its group, has spent more than it may
+    │   └── QuestionExpired          nobody has answered it in time
     ├── AtCapacity                   run_now found every place of the task taken; nothing was stored
     ├── WaitTimedOut                 the job did not come to rest in time
     ├── AcquireTimedOut              a slot or a rate was not free in time
@@ -98,6 +101,20 @@ class DependencyCycle(InvalidInput):
         self.cycle = list(cycle)
         told = " → ".join(self.cycle)
         super().__init__("after", f"{told} would wait for each other", "take one of them out of the circle")
+
+
+class InvalidAnswer(InvalidInput):
+    """The answer does not fit the question's schema; the question stays open. `path` leads to the part that does not
+    fit, `$` is the whole."""
+
+    def __init__(self, key: str, path: str, problem: str) -> None:
+        self.key = key
+        self.path = path
+        super().__init__(
+            "answer",
+            f"question {key!r} refused it: {path} {problem}",
+            "see the question's schema, and answer again",
+        )
 
 
 class JobError(LeaseholdError):
@@ -188,6 +205,32 @@ class AtCapacity(LeaseholdError):
             f"task {kind!r} runs {len(self.holders)} times at once and its cap is {cap} (jobs {named}{more}); "
             f"ask again in about {retry_after:g} s, raise the cap, or enqueue it"
         )
+
+
+class OverBudget(JobError):
+    """Raised in a handler by the spend that went over a limit; the amount is recorded. A handler that catches it and
+    returns has succeeded; otherwise the job ends as its `on_breach` says, and is not retried."""
+
+    def __init__(self, job_id: str, scope: str, name: str, unit: str, limit: int, spent: int) -> None:
+        self.scope = scope
+        self.name = name
+        self.unit = unit
+        self.limit = limit
+        self.spent = spent
+        whose, remedy = (
+            ("its budget", f"raise it with job.top_up({unit}=…), or `leasehold top-up {job_id} {unit}=…`")
+            if scope == "job"
+            else (f"the budget of group {name!r}", f"raise the group's limit for {unit}")
+        )
+        super().__init__(job_id, f"over budget: {spent:,} {unit} are spent, {whose} is {limit:,}; {remedy}")
+
+
+class QuestionExpired(JobError, TimeoutError):
+    """Raised in a handler by `ctx.ask`: the question's time-out has passed without an answer."""
+
+    def __init__(self, job_id: str, key: str) -> None:
+        self.key = key
+        super().__init__(job_id, f"question {key!r} of job {job_id} was not answered in time")
 
 
 class WaitTimedOut(LeaseholdError, TimeoutError):

@@ -171,9 +171,25 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Question:
+    """What a job asks. `answer` is encoded JSON; a secret one is shown to nobody but the job itself."""
+
     key: str
     text: str
     schema: str | None
     answer: str | None
     asked_at: datetime
     closed_at: datetime | None
+    secret: bool = False
+    expires_at: datetime | None = None
+    expired: bool = False
+    """Its time-out has passed without an answer."""
+    answered: bool = False
+
+    @property
+    def status(self) -> str:
+        """`open`, `answered`, `expired`, or `closed` by the end of its job."""
+        if self.answered:
+            return "answered"
+        if self.expired:
+            return "expired"
+        return "open" if self.closed_at is None else "closed"

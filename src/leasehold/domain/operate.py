@@ -133,13 +133,23 @@ def expire(job: Job, *, now: datetime) -> Move:
     raise Refused(job.id, "expire", job.state.value, "its time is not over")
 
 
-def answer(job: Job, *, now: datetime, actor: str | None = None) -> Move:
+def answer(job: Job, key: str, *, now: datetime, actor: str | None = None) -> Move:
     """A waiting job is due at once, in its old place; a paused one keeps the answer for its resume."""
     _check(job, Event.ANSWER)
     if job.state is State.PAUSED:
-        return Move(job, job, "answered", actor)
+        return Move(job, job, "answered", actor, key)
     after = replace(job, state=State.QUEUED, reason=None, available_at=min(job.available_at, now))
-    return Move(job, after, "answered", actor)
+    return Move(job, after, "answered", actor, key)
+
+
+def expire_question(job: Job, key: str, *, now: datetime) -> Move:
+    """A question's time-out has passed. Who waits for it goes on and is told by its `ctx.ask`; who does not is left
+    where it is, and is told when it comes to ask again."""
+    detail = f"question {key!r} was not answered in time"
+    if job.state is not State.WAITING:
+        return Move(job, job, "question_expired", None, detail)
+    after = replace(job, state=State.QUEUED, reason=None, available_at=min(job.available_at, now))
+    return Move(job, after, "question_expired", None, detail)
 
 
 def check_retry(job: Job) -> None:

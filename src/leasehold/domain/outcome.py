@@ -88,6 +88,9 @@ class Asked:
     key: str
     text: str
     schema: str | None = None
+    secret: bool = False
+    timeout: float | None = None
+    """Seconds until the question expires, from its first asking on."""
 
 
 @dataclass(frozen=True, slots=True)

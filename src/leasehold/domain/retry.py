@@ -30,6 +30,8 @@ class Policy:
     on_breach: OnBreach = "fail"
     queueing: bool = True
     """Whether the job may go back to a queue. Without one nobody would ever claim it there."""
+    budget: dict[str, int] | None = None
+    """What the job may spend, by unit. Nobody changes it: a policy that was read is shared."""
 
     def dump(self) -> str | None:
         """Only what differs from the defaults, so that a plain job carries nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.durations import Duration, seconds
+from leasehold.domain.outcome import Asked
 
 
 class Signal(Exception):
@@ -45,3 +46,12 @@ class Fail(Signal):
 class StopRequested(BaseException):
     """Raised by `ctx.raise_if_stopped()` in a blocking handler. Not an Exception, so that `except Exception` lets it
     through, as it does asyncio's CancelledError."""
+
+
+class Park(BaseException):
+    """Raised by `ctx.ask` to leave the handler until the answer is there. Not an Exception, so that a handler which
+    catches those does not keep its worker waiting."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        super().__init__(f"asks {asked.key!r}")

@@ -20,7 +20,8 @@ class State(StrEnum):
     """A worker holds the lease. Moved on by its settle, or by the reaper when the lease is missed.
     With no owner it is an orphan: its execution may live on, and a worker of its site adopts it."""
     WAITING = "waiting"
-    """Parked for an answer; holds no worker, keeps its lane. Moved on by the answer or an operator."""
+    """Parked for an answer; holds no worker, keeps its lane. Moved on by the answer, the question's time-out or an
+    operator."""
     PAUSED = "paused"
     """Interrupted and resumable; halts its lane. Moved on by resume or cancel."""
     FAILED = "failed"
@@ -93,7 +94,7 @@ TRANSITIONS: dict[tuple[State, Event], frozenset[State]] = {
     (State.PENDING, Event.PAUSE): frozenset({State.PAUSED}),
     (State.PENDING, Event.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
     (State.QUEUED, Event.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
-    (State.WAITING, Event.EXPIRE): frozenset({State.TIMED_OUT}),
+    (State.WAITING, Event.EXPIRE): frozenset({State.TIMED_OUT, State.QUEUED}),
     (State.QUEUED, Event.CLAIM): frozenset({State.RUNNING}),
     (State.QUEUED, Event.CANCEL): frozenset({State.CANCELLED}),
     (State.QUEUED, Event.PAUSE): frozenset({State.PAUSED}),

@@ -64,23 +64,34 @@ def complete(context: RunFacts, durable: Durable, result: Any) -> Iterator[SyncT
         events, stream = context._events, context._stream
         steps.patiently(lambda: events.write([stream]))
     batch = steps.take_batch()
+    steps.held_spends = batch.spends
     try:
         with ExitStack() as stack:
             tx = steps.open_transaction(stack)
             yield SyncTransaction(tx.connection)
             tx.save_steps(batch)
+            lines = tx.spend(context.attempt, batch.spends) if batch.spends else None
             tx.succeed(Success(encoded, None, context._unstored()))
             # Before the commit: the keeper must not take our own settle for a lost lease.
             context._completed = True
     except BaseException as error:
         sent, context._completed = context._completed, False
+        steps.held_spends = None
         if isinstance(error, LeaseLost):
+            if batch.spends:
+                steps.purse.give_up(batch.spends)
             durable.lost(context)
             raise StopRequested from error
         if not (sent and isinstance(error, DatabaseUnreachable) and _has_arrived(context, durable)):
+            if batch.spends:
+                spends, batch.spends = batch.spends, []
+                steps.purse.give_up(spends)
             steps.put_back(batch)
             raise
-        context._completed = True
+        context._completed, lines = True, None
+    steps.held_spends = None
+    if batch.spends:
+        steps.purse.wrote(batch.spends, lines)
     # The next of its lane, its follow-ups, or those that waited for it.
     durable.store.wake()
 

@@ -22,6 +22,7 @@ from leasehold.stores.contract import Relative, Store
 if TYPE_CHECKING:
     from leasehold.engine.complete import SyncTransaction, Transaction
     from leasehold.engine.durable import Durable
+    from leasehold.engine.purse import Purse
     from leasehold.engine.registry import Retry
     from leasehold.engine.steps import Durability, Steps
 
@@ -126,6 +127,18 @@ class RunFacts(Telling):
     def saved(self) -> Any:
         """What the last `checkpoint` of this job stored, as plain JSON; None if there was none."""
         return self._book().saved
+
+    def left(self, unit: str) -> int | None:
+        """What the job may still spend of this unit: the smaller rest of its own budget and its group's, never below
+        0; None without a limit. Others of the group may spend at the same time."""
+        return self._purse().left(unit)
+
+    def spent(self, unit: str) -> int:
+        """What the job has spent of this unit, in all its runs."""
+        return self._purse().spent(unit)
+
+    def _purse(self) -> Purse:
+        return self._book().purse
 
     def _ask_for(self, task: Bindable[P], args: Any, kwargs: Any) -> FollowUp:
         if self._follow_ups is None:
@@ -245,6 +258,36 @@ class Context(RunFacts, TellingOnLoop):
         has 5 seconds. What the handler returns afterwards is ignored."""
         return self._workshop().complete_async(self, result)
 
+    async def spend(self, *, key: str | None = None, **amounts: int) -> None:
+        """Record what was spent, by unit: `await ctx.spend(tokens=1200, key="call-3")`. It is recorded in any case,
+        once per key, also when the lease is lost; inside a step it is committed with the step. Then raises OverBudget
+        if the job or its group has spent more than it may, unless `on_breach="cap"`."""
+        await self._workshop().call(self._book().purse.spend, amounts, key)
+
+    @overload
+    async def ask(
+        self, key: str, text: str, schema: type[T], secret: bool = False, timeout: Duration | None = None
+    ) -> T: ...
+
+    @overload
+    async def ask(
+        self, key: str, text: str, schema: Any = None, secret: bool = False, timeout: Duration | None = None
+    ) -> Any: ...
+
+    async def ask(
+        self, key: str, text: str, schema: Any = None, secret: bool = False, timeout: Duration | None = None
+    ) -> Any:
+        """Ask a person, and get the answer. Until it is there the job waits without a worker: this leaves the
+        handler, and a later run of it comes here again, with what its steps have stored.
+
+        `schema`, a type or a JSON schema, is what the answer must fit. A `secret` answer is shown nowhere. When
+        nobody has answered within `timeout`, this raises QuestionExpired."""
+        ask = self._workshop().make_ask(key, text, schema, secret, timeout)
+        return await self._workshop().call(ask.find, self)
+
+    async def _load_budget(self) -> None:
+        await self._workshop().call(self._book().purse.load)
+
     async def _load_saved(self) -> None:
         await self._workshop().call(self._book().load_saved)
 
@@ -279,6 +322,31 @@ class SyncContext(RunFacts, TellingInThread):
     def release(self, name: str) -> None:
         """Give back what this run has acquired of a slot."""
         release(self, self._workshop(), name)
+
+    def _purse(self) -> Purse:
+        purse = self._book().purse
+        purse.load()
+        return purse
+
+    def spend(self, *, key: str | None = None, **amounts: int) -> None:
+        """As `Context.spend`, blocking."""
+        self._book().purse.spend(amounts, key)
+
+    @overload
+    def ask(
+        self, key: str, text: str, schema: type[T], secret: bool = False, timeout: Duration | None = None
+    ) -> T: ...
+
+    @overload
+    def ask(
+        self, key: str, text: str, schema: Any = None, secret: bool = False, timeout: Duration | None = None
+    ) -> Any: ...
+
+    def ask(
+        self, key: str, text: str, schema: Any = None, secret: bool = False, timeout: Duration | None = None
+    ) -> Any:
+        """As `Context.ask`: it does not block the thread until the answer is there, it leaves the handler."""
+        return self._workshop().make_ask(key, text, schema, secret, timeout).find(self)
 
     def complete(self, result: Any = None) -> AbstractContextManager[SyncTransaction]:
         """As `Context.complete`: `with ctx.complete(result) as tx:`, with `tx.execute` and `tx.connection`."""

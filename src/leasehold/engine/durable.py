@@ -13,8 +13,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from leasehold.domain.durations import Duration
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.signals import StopRequested
+from leasehold.engine.asking import Ask
 from leasehold.engine.complete import SyncTransaction, Transaction, complete, complete_async
 from leasehold.engine.registry import Retry, TaskDefinition
 from leasehold.engine.service import Service
@@ -102,6 +104,9 @@ class Durable:
         if book.has_batch:
             with contextlib.suppress(asyncio.CancelledError):  # it has ended; a stop comes too late
                 await self.call(self.finish, book)
+
+    def make_ask(self, key: str, text: str, schema: Any, secret: bool, timeout: Duration | None) -> Ask:
+        return Ask(key, text, schema, secret, timeout)
 
     def complete(self, context: RunFacts, result: Any) -> AbstractContextManager[SyncTransaction]:
         return complete(context, self, result)

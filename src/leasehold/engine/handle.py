@@ -10,9 +10,11 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from leasehold.domain import job as domain
+from leasehold.domain.budget import BudgetLine, Spending
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import JobNotSucceeded, WaitTimedOut
 from leasehold.domain.events import Event, LogTail, Progress
+from leasehold.domain.job import Question
 from leasehold.domain.payload import encode
 from leasehold.domain.states import State
 from leasehold.engine.explain import Explanation
@@ -244,6 +246,43 @@ class Job(Generic[R]):
 
     async def aretry(self, *, actor: str | None = None) -> Job[R]:
         return await asyncio.to_thread(self.retry, actor=actor)
+
+    # -- questions and budgets -------------------------------------------------------------------------------------
+    def questions(self) -> list[Question]:
+        """All it has asked. Secret answers are left out."""
+        return self._operations.questions(self.id)
+
+    def answer(self, key: str, value: Any, *, actor: str | None = None) -> Job[R]:
+        """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer for its resume.
+        Raises InvalidAnswer when the value does not fit what was asked."""
+        return self._now(self._operations.answer(self.id, key, value, actor=actor))
+
+    def budget(self) -> list[BudgetLine]:
+        """What it and its group may spend, and have spent, by unit."""
+        return self._operations.budget(self.id)
+
+    def spending(self) -> list[Spending]:
+        """Its ledger: every amount, with its key and the lease it was spent under."""
+        return self._operations.spending(self.id)
+
+    def top_up(self, *, actor: str | None = None, **amounts: int) -> list[BudgetLine]:
+        """Raise its limits: `job.top_up(tokens=50_000)`. A job that went over its budget can be resumed then."""
+        return self._operations.top_up(self.id, amounts, actor=actor)
+
+    async def aquestions(self) -> list[Question]:
+        return await asyncio.to_thread(self.questions)
+
+    async def aanswer(self, key: str, value: Any, *, actor: str | None = None) -> Job[R]:
+        return await asyncio.to_thread(self.answer, key, value, actor=actor)
+
+    async def abudget(self) -> list[BudgetLine]:
+        return await asyncio.to_thread(self.budget)
+
+    async def aspending(self) -> list[Spending]:
+        return await asyncio.to_thread(self.spending)
+
+    async def atop_up(self, *, actor: str | None = None, **amounts: int) -> list[BudgetLine]:
+        return await asyncio.to_thread(self._operations.top_up, self.id, amounts, actor=actor)
 
     def _now(self, row: domain.Job) -> Job[R]:
         self._row = row

@@ -15,7 +15,8 @@ from leasehold.domain.events import STALLED
 
 logger = logging.getLogger("leasehold.hooks")
 
-NAMES = (STALLED,)
+QUESTION = "question"
+NAMES = (STALLED, QUESTION)
 """What a hook may be registered for."""
 
 
@@ -33,6 +34,7 @@ class HookEvent:
 
 
 Hook = Callable[[HookEvent], object]
+OnlyIf = Callable[[], bool] | None
 
 
 class Hooks:
@@ -69,18 +71,19 @@ class HookCaller:
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
-        self._calls: queue.SimpleQueue[tuple[Hook, HookEvent] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Hook, HookEvent, OnlyIf] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Nothing to do before the first call."""
 
-    def call(self, event: HookEvent) -> None:
+    def call(self, event: HookEvent, only_if: OnlyIf = None) -> None:
+        """`only_if` is asked in the thread, where it may take its time."""
         for hook in self._hooks.of(event.name):
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="leasehold-hooks", daemon=True)
                 self._thread.start()
-            self._calls.put((hook, event))
+            self._calls.put((hook, event, only_if))
 
     def stop(self, seconds: float = 5.0) -> None:
         if self._thread is not None:
@@ -89,8 +92,9 @@ class HookCaller:
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
-            hook, event = call
+            hook, event, only_if = call
             try:
-                hook(event)
+                if only_if is None or only_if():
+                    hook(event)
             except Exception:
                 logger.exception("the hook %r for %r failed", getattr(hook, "__name__", hook), event.name)

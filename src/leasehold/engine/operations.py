@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from leasehold.domain.budget import BudgetLine, Spending, checked_amounts, checked_unit
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.events import LogTail, Progress, Seen
 from leasehold.domain.ids import checked_id
 from leasehold.domain.job import Job, Question
 from leasehold.domain.limits import checked_limit_name, checked_number, parse_rate
-from leasehold.domain.payload import check_text
+from leasehold.domain.payload import check_text, encode
 from leasehold.domain.states import State
 from leasehold.engine.doctor import examine
 from leasehold.engine.enqueue import new_id
@@ -24,6 +25,7 @@ from leasehold.stores.contract import (
     Finding,
     HistoryEntry,
     LaneHolder,
+    OpenQuestion,
     Page,
     Pause,
     RateRow,
@@ -91,8 +93,47 @@ class Operations:
     def logs(self, job_id: str) -> list[LogTail]:
         return self._store.logs(checked_id(job_id))
 
+    # -- questions and budgets -------------------------------------------------------------------------------------
     def questions(self, job_id: str) -> list[Question]:
+        """Secret answers are left out."""
         return self._store.questions(checked_id(job_id))
+
+    def open_questions(
+        self, *, group: str | None = None, queue: str | None = None, kind: str | None = None, limit: int = 100
+    ) -> list[OpenQuestion]:
+        """The inbox: open questions, the oldest first."""
+        return self._store.open_questions(group, queue, kind, limit)
+
+    def answer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job:
+        """The value is plain JSON; it must fit the question's schema."""
+        text = encode(value, "answer")
+        return self._woken(self._store.answer(checked_id(job_id), checked_name(key, "key"), text, actor))
+
+    def budget(self, job_id: str) -> list[BudgetLine]:
+        """What the job and its group may spend, and have spent."""
+        return self._store.budget(checked_id(job_id))
+
+    def spending(self, job_id: str) -> list[Spending]:
+        """The job's ledger."""
+        return self._store.spending(checked_id(job_id))
+
+    def top_up(
+        self, job_id: str, amounts: Mapping[str, int], *, actor: str | None = None
+    ) -> list[BudgetLine]:
+        """Raise the job's limits by these amounts."""
+        return self._store.top_up(checked_id(job_id), checked_amounts(amounts, "top_up"), actor)
+
+    def set_group_budget(self, group: str, limits: Mapping[str, int | None]) -> list[BudgetLine]:
+        """Set limits of a group, by unit; None takes one away."""
+        given = {unit: limit for unit, limit in limits.items() if limit is not None}
+        checked: dict[str, int | None] = {
+            **{checked_unit(unit): None for unit in limits},
+            **(checked_amounts(given, "budget") if given or not limits else {}),
+        }
+        return self._store.set_group_budget(checked_name(group, "group"), checked)
+
+    def group_budget(self, group: str) -> list[BudgetLine]:
+        return self._store.group_budget(checked_name(group, "group"))
 
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Sighting
+from leasehold.domain.states import State
 from leasehold.engine.service import Service
 from leasehold.stores.contract import Reaped, Store
 
@@ -51,7 +52,9 @@ class Reaper:
             logger.warning("job %s: lease of %s was lost; now %s", lost.id, lost.owner, told)
         if any(not lost.orphan for lost in reaped):
             self._store.wake()
-        self._store.expire()
+        if any(job.state is State.QUEUED for job in self._store.expire()):
+            # Its question was not answered in time; it goes on with that.
+            self._store.wake()
         return reaped
 
     def _braked(self, sightings: list[Sighting]) -> list[Sighting]:

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from typing_extensions import TypedDict
 
+from leasehold.domain.budget import checked_amounts
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidArguments, InvalidInput, InvalidTask, Unstorable
 from leasehold.domain.job import (
@@ -35,7 +36,7 @@ from leasehold.domain.job import (
 )
 from leasehold.domain.limits import Rate, Slot, checked_slots, default_rate, rate_template
 from leasehold.domain.payload import check_text, encode, is_surely_storable
-from leasehold.domain.retry import OnFailure, OnLost, Policy
+from leasehold.domain.retry import OnBreach, OnFailure, OnLost, Policy
 from leasehold.engine.cap import check_cap, check_without_queue
 from leasehold.engine.context import Context, RunFacts, SyncContext
 
@@ -90,6 +91,10 @@ class TaskSettings:
     on_drain: OnDrain = "release"
     stall_after: Duration | None = None
     """Told as stalled when nothing is heard of it for this long."""
+    budget: Mapping[str, int] | None = None
+    """What the job may spend in all its runs, by unit; whole numbers."""
+    on_breach: OnBreach = "fail"
+    """Over its budget, or its group's: fail, pause, or only a cap that `ctx.left` tells."""
     on_stall: OnStall = "report"
     """And then: nothing more, paused, or stopped as a failure that may be retried."""
     unique: str | None = None
@@ -119,6 +124,7 @@ class TaskSettings:
             ("on_lost", OnLost),
             ("on_drain", OnDrain),
             ("on_stall", OnStall),
+            ("on_breach", OnBreach),
             ("unique_for", UniqueFor),
             ("on_duplicate", OnDuplicate),
         ):
@@ -162,6 +168,8 @@ class TaskSettings:
             on_lost=self.on_lost if self.queueing else "fail",
             count_lost=self.count_lost,
             on_failure=self.on_failure,
+            on_breach=self.on_breach,
+            budget=None if self.budget is None else checked_amounts(self.budget, "budget"),
         )
 
     def changed(self, changes: Mapping[str, Any]) -> TaskSettings:
@@ -183,6 +191,8 @@ class _Options(TypedDict, total=False):
     on_lost: OnLost
     count_lost: bool
     on_drain: OnDrain
+    budget: Mapping[str, int] | None
+    on_breach: OnBreach
     stall_after: Duration | None
     on_stall: OnStall
     unique: str | None

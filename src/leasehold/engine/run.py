@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import traceback
 
-from leasehold.domain.errors import InvalidArguments, InvalidInput, Unstorable
-from leasehold.domain.outcome import Failure, Outcome, Snoozed, Stopped, Success
+from leasehold.domain.errors import InvalidArguments, InvalidInput, OverBudget, Unstorable
+from leasehold.domain.outcome import Breached, Failure, Outcome, Snoozed, Stopped, Success
 from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
+from leasehold.engine.asking import park_in
 from leasehold.engine.context import Context
+from leasehold.engine.purse import has_limits
 from leasehold.engine.registry import TaskDefinition
 from leasehold.engine.running import Running
 
@@ -17,6 +19,9 @@ async def run_async(run: Running) -> Outcome | None:
     """Run on the loop. None: the lease is lost, nothing may be written."""
     try:
         arguments = run.definition.call_arguments(run.grant.args, run.context)
+        if run.definition.context_parameter and isinstance(run.context, Context) and has_limits(run.context):
+            # So is `ctx.left`.
+            await run.context._load_budget()
         if run.grant.attempt > 1 and isinstance(run.context, Context) and run.definition.context_parameter:
             # `ctx.saved` is an attribute: an async handler must not wait for the database in it.
             await run.context._load_saved()
@@ -53,6 +58,8 @@ def _raised(run: Running, error: BaseException) -> Outcome | None:
         return run.outcome_when_stopped()
     if run.cause == "lost":
         return None
+    if (park := park_in(error)) is not None:
+        return park.asked
     return outcome_of(error, run.definition)
 
 
@@ -67,6 +74,8 @@ def outcome_of(error: BaseException, definition: TaskDefinition) -> Outcome:
             return Stopped(error.reason, pause=True)
         case Fail():
             return Failure(error.reason, final=True)
+        case OverBudget():
+            return Breached(str(error))
         case InvalidArguments():
             return Failure(f"its arguments no longer fit: {error}", final=True)
         case Unstorable():

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import AttemptTimedOut, DeadlinePassed, HandedBack, Outcome, Stopped
+from leasehold.domain.outcome import AttemptTimedOut, Breached, DeadlinePassed, HandedBack, Outcome, Stopped
+from leasehold.domain.retry import Policy
 from leasehold.domain.states import Flag
 from leasehold.engine.context import RunFacts
 from leasehold.engine.registry import TaskDefinition
@@ -68,12 +69,19 @@ class Running:
                 return AttemptTimedOut(f"stalled: {self.stall_text}")
             case "drain":
                 if self.definition.settings.on_drain == "pause":
-                    return Stopped("Job was interrupted by user", pause=True)
+                    return self._breached() or Stopped("Job was interrupted by user", pause=True)
                 return HandedBack("its worker was stopped")
             case "unrenewed":
                 return HandedBack("its lease could not be renewed")
             case _:
-                return Stopped()
+                return (self._breached() if self.flag is Flag.PAUSE else None) or Stopped()
+
+    def _breached(self) -> Breached | None:
+        """Interrupted by a pause while it is over its budget: a task that fails for that fails."""
+        over = None if self.context._steps is None else self.context._steps.over_budget()
+        if over is None or Policy.load(self.grant.policy).on_breach != "fail":
+            return None
+        return Breached(f"interrupted while {over}")
 
     @property
     def stall_text(self) -> str:

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import HandedBack, Outcome, Success
+from leasehold.domain.outcome import Asked, HandedBack, Outcome, Success
 from leasehold.domain.states import Flag
+from leasehold.engine.asking import QuestionTeller
 from leasehold.engine.context import Context, SyncContext
 from leasehold.engine.durable import Durable
 from leasehold.engine.events import EventWriter
@@ -61,6 +62,7 @@ class Runs:
         self.durable: Durable
         self.events: EventWriter
         self.stalls: StallWatch
+        self.teller: QuestionTeller
         """All set by the worker, which wires them together."""
         self.resources: Any = None
         self.clock_offset = 0.0
@@ -76,6 +78,8 @@ class Runs:
         self._collecting = False
         self._pace = UNHURRIED
         """Seconds that a plain job takes: at once as long as the longest, only slowly shorter again."""
+        self._asked: dict[Running, Asked] = {}
+        """Those that are about to park."""
         self.ended = self.fenced = self.lost = 0
 
     # -- start -----------------------------------------------------------------------------------------------------
@@ -211,6 +215,8 @@ class Runs:
     def _settle(self, run: Running, outcome: Outcome) -> None:
         # In this order: the keeper must not take our own settle for a lost lease.
         run.settled = True
+        if type(outcome) is Asked:
+            self._asked[run] = outcome
         self.settler.put(run, Ending(run.grant.id, run.grant.token, outcome))
 
     def _drop(self, run: Running) -> None:
@@ -236,9 +242,18 @@ class Runs:
                 run.grant.attempt,
                 run.grant.token,
             )
+        if self._asked:
+            self._tell_questions(accepted, fenced)
         self.ended += len(accepted)
         self.fenced += len(fenced)
         self._on_freed()
+
+    def _tell_questions(self, accepted: Sequence[Running], fenced: Sequence[Running]) -> None:
+        for run in fenced:
+            self._asked.pop(run, None)
+        for run in accepted:
+            if (asked := self._asked.pop(run, None)) is not None:
+                self.teller.tell(run, asked)
 
     def _free_unit(self, run: Running) -> None:
         if run.definition.is_async:

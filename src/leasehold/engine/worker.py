@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.engine.asking import QuestionTeller
 from leasehold.engine.durable import Durable
 from leasehold.engine.events import EventWriter
 from leasehold.engine.hooks import HookCaller, Hooks
@@ -124,6 +125,7 @@ class Worker:
         self.events = self.runs.events = EventWriter(self._store)
         self._hook_caller = HookCaller(self._hooks)
         self.runs.stalls = StallWatch(self.events, self._hook_caller, self.runs.stop)
+        self.runs.teller = QuestionTeller(self._store, self._hook_caller)
         self._log_capture = LogCapture(self.events)
         self.runs.settler = Settler(
             self._store, self.settings.owner, self._executor, self.runs.settled, self.events

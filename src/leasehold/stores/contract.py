@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
+from leasehold.domain.budget import BudgetLine, Spend, Spending
 from leasehold.domain.capacity import Holder
 from leasehold.domain.events import LogTail, Progress, RunNotes, Seen
 from leasehold.domain.job import Grant, Job, NewJob, OnParentFailure, Question, Renewal, Sighting
@@ -304,6 +305,23 @@ class Acquired:
     """Seconds until it is worth asking again; None: nobody knows."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A question as the inbox shows it. `schema` is encoded JSON."""
+
+    job_id: str
+    kind: str
+    queue: str
+    group_name: str | None
+    state: State
+    key: str
+    text: str
+    schema: str | None
+    secret: bool
+    asked_at: datetime
+    expires_at: datetime | None
+
+
 class Wakeups(Protocol):
     """Hints that there may be work. They only shorten a wait; nothing is lost with them."""
 
@@ -328,6 +346,8 @@ class Transaction(Protocol):
     def load_steps(self) -> dict[str, str]: ...
 
     def save_steps(self, steps: Mapping[str, str]) -> None: ...
+
+    def spend(self, attempt: int, spends: Sequence[Spend]) -> list[BudgetLine]: ...
 
     def succeed(self, outcome: Success) -> None:
         """End the run with this transaction, as `settle` would."""
@@ -402,6 +422,13 @@ class Store(Protocol):
         was written. The same again does no harm."""
         ...
 
+    def save_spent_steps(
+        self, job_id: str, token: int, attempt: int, steps: Mapping[str, str], spends: Sequence[Spend]
+    ) -> list[BudgetLine] | None:
+        """As `save_steps`, with what the steps have spent; the budgets then. None: the lease is lost, nothing was
+        written, neither steps nor spends."""
+        ...
+
     def load_checkpoint(self, job_id: str) -> str | None: ...
 
     def transaction(self, job_id: str, token: int, seconds: float) -> AbstractContextManager[Transaction]:
@@ -410,6 +437,30 @@ class Store(Protocol):
         block took more than `seconds`: then it is rolled back, and the row is free at that time whatever the block
         does."""
         ...
+
+    # -- budgets ---------------------------------------------------------------------------------------------------
+    def spend(self, job_id: str, token: int, attempt: int, spends: Sequence[Spend]) -> list[BudgetLine]:
+        """Record what a run has spent, always, also after its lease was lost; the token is only kept. A key that is
+        there already is passed over. The budgets of the job and its group then. Raises JobNotFound."""
+        ...
+
+    def budget(self, job_id: str) -> list[BudgetLine]:
+        """What the job and its group may spend and have spent, by unit. Raises JobNotFound."""
+        ...
+
+    def spending(self, job_id: str) -> list[Spending]:
+        """The job's ledger, in the order of time."""
+        ...
+
+    def top_up(self, job_id: str, amounts: Mapping[str, int], actor: str | None = None) -> list[BudgetLine]:
+        """Raise the job's limits by so much. Refused when the job is final; InvalidInput for a unit without a limit."""
+        ...
+
+    def set_group_budget(self, group: str, limits: Mapping[str, int | None]) -> list[BudgetLine]:
+        """Set these limits of a group; None takes one away. The others stay."""
+        ...
+
+    def group_budget(self, group: str) -> list[BudgetLine]: ...
 
     # -- tell ------------------------------------------------------------------------------------------------------
     def write_events(self, runs: Sequence[RunNotes]) -> list[tuple[str, int]]:
@@ -445,7 +496,7 @@ class Store(Protocol):
 
     def expire(self, limit: int = 500) -> list[Job]:
         """End jobs that do not run and whose time is over: past their deadline → timed_out; not started by their
-        `start_by` → cancelled."""
+        `start_by` → cancelled. Close questions whose time is over; who waits for one is queued."""
         ...
 
     def adopt(
@@ -478,7 +529,8 @@ class Store(Protocol):
         self, job_id: str, actor: str | None = None, args: str | None = None, fresh: bool = False
     ) -> Job:
         """A halted job goes on as the same job; a pause that was only asked for is withdrawn. With `fresh` its steps
-        and its checkpoint are forgotten. Refused with DuplicateJob when another job holds its unique key by now."""
+        and its checkpoint are forgotten. Refused while it is over its budget, unless that is only a cap; with
+        DuplicateJob when another job holds its unique key by now."""
         ...
 
     def resolve(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
@@ -488,7 +540,8 @@ class Store(Protocol):
     def release(self, job_id: str, actor: str | None = None) -> Job: ...
 
     def answer(self, job_id: str, key: str, answer: str, actor: str | None = None) -> Job:
-        """Answer an open question (encoded JSON). A waiting job is queued; a paused one keeps the answer."""
+        """Answer an open question (encoded JSON). A waiting job is queued; a paused one keeps the answer. An answer
+        that does not fit the question's schema raises InvalidAnswer, and the question stays open."""
         ...
 
     def retry(self, job_id: str, new_id: str, actor: str | None = None) -> Job:
@@ -573,7 +626,19 @@ class Store(Protocol):
 
     def history(self, job_id: str) -> list[HistoryEntry]: ...
 
-    def questions(self, job_id: str) -> list[Question]: ...
+    def questions(self, job_id: str) -> list[Question]:
+        """All it has asked, in the order of asking. Secret answers are left out."""
+        ...
+
+    def read_question(self, job_id: str, key: str) -> Question | None:
+        """For the job's own run: with the answer, though it be secret, and expired as the clock says now."""
+        ...
+
+    def open_questions(
+        self, group: str | None = None, queue: str | None = None, kind: str | None = None, limit: int = 100
+    ) -> list[OpenQuestion]:
+        """The inbox: open questions that an answer may meet, the oldest first."""
+        ...
 
     def group(self, name: str) -> Group | None: ...
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.ids import checked_id
-from leasehold.domain.job import Job, Question
+from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.stores.contract import (
     ALL,
@@ -63,10 +63,6 @@ class InspectVerbs(Verbs):
     def history(self, job_id: str) -> list[HistoryEntry]:
         rows = self._database.read(lambda session: session.rows("list_history", id=job_id))
         return [HistoryEntry(**row) for row in rows]
-
-    def questions(self, job_id: str) -> list[Question]:
-        rows = self._database.read(lambda session: session.rows("list_questions", id=job_id))
-        return [Question(**row) for row in rows]
 
     def group(self, name: str) -> Group | None:
         rows = self._database.read(lambda session: session.rows("get_group", name=name))

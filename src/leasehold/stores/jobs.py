@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leasehold.stores.budgets import BudgetVerbs
 from leasehold.stores.events import EventVerbs
 from leasehold.stores.inspection import InspectVerbs
 from leasehold.stores.operate import OperateVerbs
@@ -22,6 +23,7 @@ class JobStore(
     RecoverVerbs,
     OperateVerbs,
     InspectVerbs,
+    BudgetVerbs,
     PruneVerbs,
     WorkerVerbs,
     VitalVerbs,

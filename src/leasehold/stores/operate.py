@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -11,8 +10,8 @@ from leasehold.domain.errors import DuplicateJob, InvalidInput, JobNotFound, Ref
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.limits import Need, read_need
 from leasehold.domain.moves import Move
-from leasehold.domain.payload import check_text
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
+from leasehold.stores.budgets import refuse_over_budget
 from leasehold.stores.contract import Pause, Scope
 from leasehold.stores.database import Row, Session
 from leasehold.stores.enqueue import enqueue_in
@@ -44,6 +43,7 @@ class OperateVerbs(Verbs):
                 raise Refused(
                     job_id, "resume", job.state.value, "the steps of a run cannot be forgotten under it"
                 )
+            refuse_over_budget(session, job)
             after = _decide(
                 session,
                 job,
@@ -64,19 +64,6 @@ class OperateVerbs(Verbs):
 
     def release(self, job_id: str, actor: str | None = None) -> Job:
         return self._operate(job_id, lambda job, now: operate.release(job, now=now, actor=actor))
-
-    def answer(self, job_id: str, key: str, answer: str, actor: str | None = None) -> Job:
-        _check_json(answer, "answer")
-
-        def work(session: Session) -> Job:
-            job, now = _locked(session, job_id)
-            move = operate.answer(job, now=now, actor=actor)
-            if not session.rows("answer_question", id=job_id, key=key, answer=answer):
-                raise Refused(job_id, "answer", job.state.value, f"it has no open question {key!r}")
-            write(session, [move], now)
-            return move.job
-
-        return self._database.transact(work)
 
     def retry(self, job_id: str, new_id: str, actor: str | None = None) -> Job:
         def work(session: Session) -> Job:
@@ -126,6 +113,7 @@ class OperateVerbs(Verbs):
             if not found:
                 return None
             job, now = _locked(session, found[0]["id"])
+            refuse_over_budget(session, job)
             return _decide(session, job, now, lambda job, now: operate.resume(job, now=now, actor=actor))
 
         return self._database.transact(work)
@@ -136,13 +124,6 @@ class OperateVerbs(Verbs):
             return _decide(session, job, now, decide)
 
         return self._database.transact(work)
-
-
-def _check_json(text: str, field: str) -> None:
-    try:
-        json.loads(check_text(text, field))
-    except json.JSONDecodeError as error:
-        raise InvalidInput(field, f"is not JSON ({error})", "encode it first") from None
 
 
 def _locked(session: Session, job_id: str) -> tuple[Job, datetime]:

@@ -42,6 +42,8 @@ class PruneVerbs(Verbs):
                 session.run("prune_dependencies", ids=ids)
                 session.run("prune_follow_ups", ids=ids)
                 session.run("prune_holds", ids=ids)
+                session.run("prune_spending", ids=ids)
+                session.run("prune_budgets", ids=ids)
             return Pruned(len(ids), seen[-1]["id"] if len(seen) == limit else None)
 
         return self._database.transact(work)

@@ -18,13 +18,14 @@ from leasehold.domain.states import State
 from leasehold.stores.contract import Denied, Reaped
 from leasehold.stores.database import Records, Session
 from leasehold.stores.limits import LimitVerbs, lock_limits, why_not
+from leasehold.stores.questions import QuestionVerbs
 from leasehold.stores.rows import job_from_row
 from leasehold.stores.verbs import batches, lock, write
 
 NOTHING = Need()
 
 
-class RecoverVerbs(LimitVerbs):
+class RecoverVerbs(LimitVerbs, QuestionVerbs):
     def sight_expired(self, limit: int = 1000) -> list[Sighting]:
         rows = self._database.read(lambda session: session.rows("sight_expired", limit=limit))
         seen_at = self._database.clock.monotonic()
@@ -65,7 +66,7 @@ class RecoverVerbs(LimitVerbs):
                 write(session, moves, rows[0]["now"])
             return [move.job for move in moves]
 
-        return self._database.transact(work)
+        return self._database.transact(work) + self.expire_questions(limit)
 
     def adopt(
         self, owner: str, sites: Sequence[str], kinds: Sequence[str] | None = None, limit: int = 100

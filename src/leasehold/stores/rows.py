@@ -28,13 +28,28 @@ TIMES = frozenset(
         "until",
         "asked_at",
         "closed_at",
+        "expires_at",
         "seen_at",
         "next_at",
         "closed_until",
     }
 )
 FLAGS = frozenset(
-    {"limited", "halts_lane", "held", "shared", "blocked", "draining", "old", "awaited", "met", "closed"}
+    {
+        "limited",
+        "halts_lane",
+        "held",
+        "shared",
+        "blocked",
+        "draining",
+        "old",
+        "awaited",
+        "met",
+        "closed",
+        "secret",
+        "answered",
+        "expired",
+    }
 )
 
 _JOB_FIELDS = frozenset(f.name for f in fields(Job))

@@ -5,13 +5,15 @@ Every write is fenced by the token, as a settle is: what a run that has lost its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from leasehold.domain.budget import BudgetLine, Spend
 from leasehold.domain.errors import LeaseLost, TransactionTooLong
 from leasehold.domain.outcome import Success
 from leasehold.domain.states import State
+from leasehold.stores.budgets import record_spends
 from leasehold.stores.contract import Ending
 from leasehold.stores.database import Overdue, Records, Session
 from leasehold.stores.enqueue import gate_of, make_gates
@@ -37,6 +39,9 @@ class HandlerTransaction:
         if steps and not _save(self._session, self._job_id, self._token, steps):
             raise LeaseLost(self._job_id, self._token)
 
+    def spend(self, attempt: int, spends: Sequence[Spend]) -> list[BudgetLine]:
+        return record_spends(self._session, self._job_id, self._token, attempt, spends)
+
     def succeed(self, outcome: Success) -> None:
         """End the run with the transaction."""
         if outcome.follow_ups:
@@ -60,6 +65,16 @@ class StepVerbs(Verbs):
             if not session.tuples("save_checkpoint", id=job_id, token=token, state=state):
                 return False
             return not steps or _save(session, job_id, token, steps)
+
+        return self._database.transact(work)
+
+    def save_spent_steps(
+        self, job_id: str, token: int, attempt: int, steps: Mapping[str, str], spends: Sequence[Spend]
+    ) -> list[BudgetLine] | None:
+        def work(session: Session) -> list[BudgetLine] | None:
+            if steps and not _save(session, job_id, token, steps):
+                return None
+            return record_spends(session, job_id, token, attempt, spends)
 
         return self._database.transact(work)
 

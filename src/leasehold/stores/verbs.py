@@ -88,6 +88,8 @@ def _write_wave(session: Session, moves: Sequence[Move], now: datetime) -> set[s
                 key=move.asks.key,
                 text=move.asks.text,
                 schema=move.asks.schema,
+                secret=move.asks.secret,
+                seconds=move.asks.timeout,
             )
     # Watchers want to hear of endings, questions and stops; claims and adoptions would only wake them for nothing.
     return {m.job.group_name for m in moves if m.job.group_name is not None and _concerns_watchers(m)}

@@ -286,3 +286,38 @@ CREATE INDEX job_limited ON leasehold.job (gate) WHERE limited AND state = 'runn
 CREATE TABLE leasehold.cap (
     kind text PRIMARY KEY
 );
+
+-- The ledger: what was spent, under which key and which lease. The key makes a repeat harmless. No fence: money that a
+-- run has spent is spent, also after its lease was lost.
+CREATE TABLE leasehold.spending (
+    job_id  uuid NOT NULL,
+    key     text NOT NULL,
+    unit    text NOT NULL,
+    amount  bigint NOT NULL CONSTRAINT spending_not_negative CHECK (amount >= 0),
+    token   bigint NOT NULL,
+    attempt integer NOT NULL,
+    at      timestamptz NOT NULL,
+    PRIMARY KEY (job_id, key, unit)
+);
+
+-- Totals and limits of jobs and groups. A total moves in the transaction that writes its row of the ledger. A job's own
+-- limit stands here only once somebody has raised it; before that its policy tells it.
+CREATE TABLE leasehold.budget (
+    scope text NOT NULL CONSTRAINT budget_scope_known CHECK (scope IN ('job', 'group')),
+    name  text NOT NULL,
+    unit  text NOT NULL,
+    lim   bigint,
+    spent bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (scope, name, unit)
+) WITH (fillfactor = 80);
+
+-- A secret answer is shown to the job alone, and goes when the job has ended for good; `answered` outlives it.
+ALTER TABLE leasehold.question ADD COLUMN secret boolean NOT NULL DEFAULT false;
+ALTER TABLE leasehold.question ADD COLUMN answered boolean NOT NULL DEFAULT false;
+ALTER TABLE leasehold.question ADD COLUMN expires_at timestamptz;
+ALTER TABLE leasehold.question ADD COLUMN expired boolean NOT NULL DEFAULT false;
+UPDATE leasehold.question SET answered = true WHERE answer IS NOT NULL;
+
+-- Open ones only, which are few: those that run out, and the inbox in the order of asking.
+CREATE INDEX question_expiry ON leasehold.question (expires_at) WHERE closed_at IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX question_open ON leasehold.question (asked_at) WHERE closed_at IS NULL;

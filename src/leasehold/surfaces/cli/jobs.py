@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.budgets import show_lines
 from leasehold.surfaces.cli.load import open_app
 
 if TYPE_CHECKING:
@@ -92,9 +93,10 @@ def show(
         progress = app.operations.progress(job_id)
         logs = app.operations.logs(job_id)
         relatives = app.operations.relatives(job_id)
+        budget = app.operations.budget(job_id)
     if as_json:
         more = {"history": history, "questions": questions, "progress": progress, "logs": logs}
-        render.emit(_all_of(job) | more | {"relatives": relatives})
+        render.emit(_all_of(job) | more | {"relatives": relatives, "budget": budget})
         return
     render.fields(
         _told(job) | {"progress": None if progress is None else f"{progress}, {render.ago(progress.at)}"}
@@ -103,10 +105,13 @@ def show(
         print("\nrelatives")
         named = [(r.relation.replace("_", " "), r.id, r.kind, r.state) for r in relatives]
         render.table(("relation", "id", "task", "state"), named)
+    if budget:
+        print("\nbudget")
+        show_lines(budget)
     if questions:
         print("\nquestions")
-        rows = [(q.key, q.text, q.answer if q.closed_at else "open") for q in questions]
-        render.table(("key", "question", "answer"), rows)
+        rows = [(q.key, q.text, q.status, "(secret)" if q.secret else q.answer) for q in questions]
+        render.table(("key", "question", "state", "answer"), rows)
     if history:
         print("\nhistory")
         render.table(

@@ -12,7 +12,19 @@ import typer
 from typer.main import get_command
 
 from leasehold.domain.errors import LeaseholdError
-from leasehold.surfaces.cli import bench, database, demo, doctor, jobs, limits, queues, steer, work
+from leasehold.surfaces.cli import (
+    bench,
+    budgets,
+    database,
+    demo,
+    doctor,
+    jobs,
+    limits,
+    questions,
+    queues,
+    steer,
+    work,
+)
 from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
 
 _HELP = """Long background work that survives crashes, in your own database.
@@ -30,7 +42,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (work, demo, jobs, steer, queues, limits, database, doctor, bench):
+for module in (work, demo, jobs, steer, questions, budgets, queues, limits, database, doctor, bench):
     module.add_to(cli)
 
 

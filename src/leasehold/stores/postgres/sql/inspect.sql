@@ -41,7 +41,10 @@ SELECT at, event, from_state, to_state, token, attempt, actor, detail FROM lease
 WHERE job_id = :id ORDER BY id;
 
 -- name: list_questions
-SELECT key, text, schema, answer, asked_at, closed_at FROM leasehold.question WHERE job_id = :id ORDER BY asked_at, key;
+-- A secret answer is for the job alone.
+SELECT key, text, schema, CASE WHEN NOT secret THEN answer END AS answer, asked_at, closed_at, secret, expires_at, expired,
+    answered
+FROM leasehold.question WHERE job_id = :id ORDER BY asked_at, key;
 
 -- name: get_group
 SELECT name, state, reason, version FROM leasehold.job_group WHERE name = :name;

@@ -21,5 +21,5 @@ SELECT id FROM leasehold.job WHERE lane = :lane AND lane IS NOT NULL
     AND (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane)) ORDER BY state = 'waiting', id LIMIT 1;
 
 -- name: answer_question
-UPDATE leasehold.question SET answer = :answer::json, closed_at = :now
+UPDATE leasehold.question SET answer = :answer::json, answered = true, closed_at = :now
 WHERE job_id = :id AND key = :key AND closed_at IS NULL RETURNING key;

@@ -47,3 +47,10 @@ DELETE FROM leasehold.follow_up WHERE child_id = ANY(:ids::uuid[]) OR parent_id 
 
 -- name: prune_holds
 DELETE FROM leasehold.slot_hold WHERE job_id = ANY(:ids::uuid[]);
+
+-- name: prune_spending
+DELETE FROM leasehold.spending WHERE job_id = ANY(:ids::uuid[]);
+
+-- name: prune_budgets
+-- A group's total stays: it speaks of more jobs than these.
+DELETE FROM leasehold.budget WHERE scope = 'job' AND name = ANY(:ids::text[]);

@@ -28,8 +28,9 @@ tickets AS (
         ORDER BY j.lane_at, j.seq LIMIT 1) AS h ON true
     WHERE s.lane IS NOT NULL),
 questions AS ( -- only a job that has run before can have asked
-    UPDATE leasehold.question SET closed_at = :now
-    WHERE job_id = ANY(ARRAY(SELECT id FROM s WHERE attempt > 1)) AND closed_at IS NULL),
+    UPDATE leasehold.question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
+    WHERE job_id = ANY(ARRAY(SELECT id FROM s WHERE attempt > 1))
+      AND (closed_at IS NULL OR (secret AND answer IS NOT NULL))),
 groups AS (
     UPDATE leasehold.job_group SET version = version + 1 WHERE name = ANY(ARRAY(
         SELECT name FROM leasehold.job_group
@@ -73,9 +74,15 @@ UPDATE leasehold.job_group SET version = version + 1 WHERE name = ANY(ARRAY(
     SELECT name FROM leasehold.job_group WHERE name = ANY(:names::text[]) ORDER BY name FOR UPDATE));
 
 -- name: open_question
-INSERT INTO leasehold.question (job_id, key, text, schema, asked_at) VALUES (:id, :key, :text, :schema, :now)
-ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.schema, asked_at = excluded.asked_at,
-    closed_at = NULL, answer = NULL;
+-- Asked again while it is open, it is the same question: its time runs from the first asking on.
+INSERT INTO leasehold.question AS q (job_id, key, text, schema, secret, asked_at, expires_at)
+VALUES (:id, :key, :text, :schema, :secret, :now, :now + :seconds::double precision * interval '1 second')
+ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.schema, secret = excluded.secret,
+    asked_at = CASE WHEN q.closed_at IS NULL THEN q.asked_at ELSE excluded.asked_at END,
+    expires_at = CASE WHEN q.closed_at IS NULL THEN coalesce(q.expires_at, excluded.expires_at) ELSE excluded.expires_at END,
+    closed_at = NULL, answer = NULL, answered = false, expired = false;
 
 -- name: close_questions
-UPDATE leasehold.question SET closed_at = :now WHERE job_id = ANY(:ids::uuid[]) AND closed_at IS NULL;
+-- By the end of their job; what it was told in secret goes with it.
+UPDATE leasehold.question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
+WHERE job_id = ANY(:ids::uuid[]) AND (closed_at IS NULL OR (secret AND answer IS NOT NULL));

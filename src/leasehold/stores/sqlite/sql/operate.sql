@@ -21,5 +21,5 @@ SELECT id FROM job INDEXED BY job_lane_halt WHERE lane = :lane AND lane IS NOT N
     AND (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane)) ORDER BY state = 'waiting', id LIMIT 1;
 
 -- name: answer_question
-UPDATE question SET answer = :answer, closed_at = :now
+UPDATE question SET answer = :answer, answered = 1, closed_at = :now
 WHERE job_id = :id AND key = :key AND closed_at IS NULL RETURNING key;

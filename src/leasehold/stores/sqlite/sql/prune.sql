@@ -45,3 +45,10 @@ DELETE FROM follow_up WHERE child_id IN (SELECT value FROM json_each(:ids)) OR p
 
 -- name: prune_holds
 DELETE FROM slot_hold WHERE job_id IN (SELECT value FROM json_each(:ids));
+
+-- name: prune_spending
+DELETE FROM spending WHERE job_id IN (SELECT value FROM json_each(:ids));
+
+-- name: prune_budgets
+-- A group's total stays: it speaks of more jobs than these.
+DELETE FROM budget WHERE scope = 'job' AND name IN (SELECT value FROM json_each(:ids));

@@ -56,9 +56,15 @@ FROM json_each(:entries) AS r;
 UPDATE job_group SET version = version + 1 WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: open_question
-INSERT INTO question (job_id, key, text, schema, asked_at) VALUES (:id, :key, :text, :schema, :now)
-ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.schema, asked_at = excluded.asked_at,
-    closed_at = NULL, answer = NULL;
+-- Asked again while it is open, it is the same question: its time runs from the first asking on.
+INSERT INTO question (job_id, key, text, schema, secret, asked_at, expires_at)
+VALUES (:id, :key, :text, :schema, :secret, :now, :now + CAST(round(:seconds * 1e6) AS INTEGER))
+ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.schema, secret = excluded.secret,
+    asked_at = CASE WHEN closed_at IS NULL THEN asked_at ELSE excluded.asked_at END,
+    expires_at = CASE WHEN closed_at IS NULL THEN coalesce(expires_at, excluded.expires_at) ELSE excluded.expires_at END,
+    closed_at = NULL, answer = NULL, answered = 0, expired = 0;
 
 -- name: close_questions
-UPDATE question SET closed_at = :now WHERE job_id IN (SELECT value FROM json_each(:ids)) AND closed_at IS NULL;
+-- By the end of their job; what it was told in secret goes with it.
+UPDATE question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
+WHERE job_id IN (SELECT value FROM json_each(:ids)) AND (closed_at IS NULL OR (secret AND answer IS NOT NULL));

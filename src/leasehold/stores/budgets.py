@@ -1,0 +1,137 @@
+"""Budgets: a ledger without a fence, and totals that move in the same transaction as its rows.
+
+Who spends has spent, also after its lease was lost; so nothing here asks for the token, it is only recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+
+from leasehold.domain.budget import BudgetLine, Spend, Spending, first_over, halts, lines_of
+from leasehold.domain.errors import InvalidInput, JobNotFound, Refused
+from leasehold.domain.job import Job
+from leasehold.domain.moves import Move
+from leasehold.domain.retry import Policy
+from leasehold.domain.states import FINAL, HALTED
+from leasehold.stores.database import Records, Row, Session
+from leasehold.stores.verbs import Verbs, lock, write
+
+
+class BudgetVerbs(Verbs):
+    def spend(self, job_id: str, token: int, attempt: int, spends: Sequence[Spend]) -> list[BudgetLine]:
+        return self._database.transact(lambda session: record_spends(session, job_id, token, attempt, spends))
+
+    def budget(self, job_id: str) -> list[BudgetLine]:
+        def work(session: Session) -> list[BudgetLine]:
+            found = session.rows("find_spender", id=job_id)
+            if not found:
+                raise JobNotFound(job_id)
+            return _lines(session, found[0])
+
+        return self._database.read(work)
+
+    def spending(self, job_id: str) -> list[Spending]:
+        rows = self._database.read(lambda session: session.rows("list_spending", id=job_id))
+        return [Spending(**row) for row in rows]
+
+    def top_up(self, job_id: str, amounts: Mapping[str, int], actor: str | None = None) -> list[BudgetLine]:
+        def work(session: Session) -> list[BudgetLine]:
+            jobs, now = lock(session, [job_id])
+            if job_id not in jobs or now is None:
+                raise JobNotFound(job_id)
+            return _top_up(session, jobs[job_id], amounts, actor, now)
+
+        return self._database.transact(work)
+
+    def set_group_budget(self, group: str, limits: Mapping[str, int | None]) -> list[BudgetLine]:
+        def work(session: Session) -> list[BudgetLine]:
+            _set_limits(session, "group", group, limits)
+            return _group_lines(session, group)
+
+        return self._database.transact(work)
+
+    def group_budget(self, group: str) -> list[BudgetLine]:
+        return self._database.read(lambda session: _group_lines(session, group))
+
+
+def record_spends(
+    session: Session, job_id: str, token: int, attempt: int, spends: Sequence[Spend]
+) -> list[BudgetLine]:
+    """In a transaction that is open. Of a job that was pruned there is nothing left to record."""
+    found = session.rows("lock_spender", id=job_id)
+    if not found:
+        raise JobNotFound(job_id)
+    records = Records([asdict(spend) for spend in spends])
+    moved: dict[str, int] = {}
+    for unit, amount in session.tuples(
+        "insert_spending", id=job_id, token=token, attempt=attempt, spends=records
+    ):
+        moved[unit] = moved.get(unit, 0) + amount
+    group = found[0]["group_name"]
+    owners = [("group", group), ("job", job_id)] if group is not None else [("job", job_id)]
+    totals = [
+        {"scope": scope, "name": name, "unit": unit, "spent": moved[unit]}
+        for scope, name in owners
+        for unit in sorted(moved)
+    ]
+    if totals:
+        session.run("add_spent", totals=Records(totals))
+    return _lines(session, found[0])
+
+
+def refuse_over_budget(session: Session, job: Job) -> None:
+    """A resume that would only be breached again is refused, with what would change that."""
+    if job.state not in HALTED or not halts(job.policy):
+        return
+    if job.policy.budget is None and job.group_name is None:
+        return
+    rows = session.rows("read_budget", id=job.id, group=job.group_name)
+    line = first_over(lines_of(job.id, job.policy, job.group_name, rows))
+    if line is not None:
+        remedy = (
+            f"raise it first: top_up({line.unit}=…), more than {line.spent - (line.limit or 0):,}"
+            if line.scope == "job"
+            else f"raise the limit of group {line.name!r} first"
+        )
+        raise Refused(job.id, "resume", job.state.value, f"{line.told()}; {remedy}")
+
+
+def _top_up(
+    session: Session, job: Job, amounts: Mapping[str, int], actor: str | None, now: datetime
+) -> list[BudgetLine]:
+    if job.state in FINAL:
+        raise Refused(job.id, "top_up", job.state.value, "it spends nothing any more")
+    row = {"id": job.id, "policy": job.policy.dump(), "group_name": job.group_name}
+    lines = {line.unit: line for line in _lines(session, row) if line.scope == "job"}
+    limits: dict[str, int | None] = {}
+    for unit, amount in amounts.items():
+        limit = lines[unit].limit if unit in lines else None
+        if limit is None:
+            known = ", ".join(u for u, line in lines.items() if line.limit is not None) or "none"
+            raise InvalidInput(unit, f"job {job.id} has no limit for it", f"units with a limit: {known}")
+        limits[unit] = limit + amount
+    _set_limits(session, "job", job.id, limits)
+    told = ", ".join(f"{unit} +{amounts[unit]} to {limits[unit]}" for unit in sorted(amounts))
+    write(session, [Move(job, job, "topped_up", actor, told)], now)
+    return _lines(session, row)
+
+
+def _set_limits(session: Session, scope: str, name: str, limits: Mapping[str, int | None]) -> None:
+    records = Records([{"unit": unit, "lim": limit} for unit, limit in sorted(limits.items())])
+    session.run("set_limits", scope=scope, name=name, limits=records)
+
+
+def _lines(session: Session, job: Row) -> list[BudgetLine]:
+    rows = session.rows("read_budget", id=job["id"], group=job["group_name"])
+    return lines_of(job["id"], Policy.load(job["policy"]), job["group_name"], rows)
+
+
+def _group_lines(session: Session, group: str) -> list[BudgetLine]:
+    rows = session.rows("read_budget", id="", group=group)
+    return sorted((_group_line(row) for row in rows), key=lambda line: line.unit)
+
+
+def _group_line(row: Row) -> BudgetLine:
+    return BudgetLine("group", row["name"], row["unit"], row["lim"], row["spent"])

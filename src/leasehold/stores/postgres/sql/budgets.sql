@@ -1,0 +1,35 @@
+-- name: lock_spender
+-- Whose budgets count: the job's own and its group's. The lock only keeps the job from being pruned meanwhile; a renewal
+-- or a settle of it does not wait.
+SELECT id, policy, group_name FROM leasehold.job WHERE id = :id FOR KEY SHARE;
+
+-- name: find_spender
+SELECT id, policy, group_name FROM leasehold.job WHERE id = :id;
+
+-- name: insert_spending
+-- What comes back was not there before: a repeat of the same key moves no total.
+INSERT INTO leasehold.spending (job_id, key, unit, amount, token, attempt, at)
+SELECT :id, r.key, r.unit, r.amount, :token, :attempt, :now
+FROM json_to_recordset(:spends::json) AS r(key text, unit text, amount bigint)
+ON CONFLICT (job_id, key, unit) DO NOTHING RETURNING unit, amount;
+
+-- name: add_spent
+-- Totals are locked in one order, whoever comes: jobs of one group spend at the same time.
+INSERT INTO leasehold.budget AS b (scope, name, unit, spent)
+SELECT r.scope, r.name, r.unit, r.spent
+FROM json_to_recordset(:totals::json) AS r(scope text, name text, unit text, spent bigint)
+ORDER BY r.scope, r.name, r.unit
+ON CONFLICT (scope, name, unit) DO UPDATE SET spent = b.spent + excluded.spent;
+
+-- name: read_budget
+SELECT scope, name, unit, lim, spent FROM leasehold.budget WHERE scope = 'job' AND name = :id::text
+UNION ALL
+SELECT scope, name, unit, lim, spent FROM leasehold.budget WHERE scope = 'group' AND name = :group::text;
+
+-- name: set_limits
+INSERT INTO leasehold.budget (scope, name, unit, lim)
+SELECT :scope, :name, r.unit, r.lim FROM json_to_recordset(:limits::json) AS r(unit text, lim bigint) ORDER BY r.unit
+ON CONFLICT (scope, name, unit) DO UPDATE SET lim = excluded.lim;
+
+-- name: list_spending
+SELECT key, unit, amount, token, attempt, at FROM leasehold.spending WHERE job_id = :id ORDER BY at, key, unit;

@@ -1,0 +1,97 @@
+"""Questions: what jobs ask people, and what becomes of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from leasehold.domain import operate
+from leasehold.domain.errors import InvalidAnswer, InvalidInput, JobNotFound, Refused
+from leasehold.domain.job import Job, Question
+from leasehold.domain.json_schema import first_problem
+from leasehold.domain.payload import check_text
+from leasehold.domain.states import State
+from leasehold.stores.contract import OpenQuestion
+from leasehold.stores.database import Session
+from leasehold.stores.verbs import Verbs, lock, write
+
+LONGEST_LIST = 500
+
+
+class QuestionVerbs(Verbs):
+    def answer(self, job_id: str, key: str, answer: str, actor: str | None = None) -> Job:
+        value = _decoded(answer)
+
+        def work(session: Session) -> Job:
+            jobs, now = lock(session, [job_id])
+            if job_id not in jobs or now is None:
+                raise JobNotFound(job_id)
+            return _answer(session, jobs[job_id], key, answer, value, actor, now)
+
+        return self._database.transact(work)
+
+    def questions(self, job_id: str) -> list[Question]:
+        rows = self._database.read(lambda session: session.rows("list_questions", id=job_id))
+        return [Question(**row) for row in rows]
+
+    def read_question(self, job_id: str, key: str) -> Question | None:
+        rows = self._database.read(lambda session: session.rows("read_question", id=job_id, key=key))
+        return Question(**rows[0]) if rows else None
+
+    def open_questions(
+        self, group: str | None = None, queue: str | None = None, kind: str | None = None, limit: int = 100
+    ) -> list[OpenQuestion]:
+        if not 1 <= limit <= LONGEST_LIST:
+            raise InvalidInput("limit", f"{limit} is out of range", f"ask for 1 to {LONGEST_LIST} questions")
+        given = {"group": group, "queue": queue, "kind": kind}
+        asked = {name: value for name, value in given.items() if value is not None}
+        parts = [
+            "list_open_questions",
+            *(f"list_open_questions.where_{name}" for name in asked),
+            "list_open_questions.page",
+        ]
+        rows = self._database.read(lambda session: session.listing(parts, limit=limit, **asked))
+        return [OpenQuestion(**{**row, "state": State(row["state"])}) for row in rows]
+
+    def expire_questions(self, limit: int = 500) -> list[Job]:
+        """The look is a read of its own: a sweep that finds nothing writes nothing."""
+        rows = self._database.read(lambda session: session.tuples("find_expired_questions", limit=limit))
+        if not rows:
+            return []
+        return self._database.transact(lambda session: _expire(session, [row[0] for row in rows]))
+
+
+def _answer(
+    session: Session, job: Job, key: str, answer: str, value: Any, actor: str | None, now: datetime
+) -> Job:
+    move = operate.answer(job, key, now=now, actor=actor)
+    rows = session.rows("read_question", id=job.id, key=key)
+    question = Question(**rows[0]) if rows else None
+    if question is not None and question.expired:
+        raise Refused(job.id, "answer", job.state.value, f"question {key!r} has expired")
+    if question is None or question.closed_at is not None:
+        raise Refused(job.id, "answer", job.state.value, f"it has no open question {key!r}")
+    problem = None if question.schema is None else first_problem(value, json.loads(question.schema))
+    if problem is not None:
+        raise InvalidAnswer(key, *problem)
+    session.run("answer_question", id=job.id, key=key, answer=answer)
+    write(session, [move], now)
+    return move.job
+
+
+def _expire(session: Session, ids: list[str]) -> list[Job]:
+    jobs, now = lock(session, ids)
+    if now is None:
+        return []
+    latest = {row["job_id"]: row["key"] for row in session.rows("close_expired_questions", ids=sorted(jobs))}
+    moves = [operate.expire_question(jobs[job_id], key, now=now) for job_id, key in sorted(latest.items())]
+    write(session, moves, now)
+    return [move.job for move in moves if move.job is not move.before]
+
+
+def _decoded(answer: str) -> Any:
+    try:
+        return json.loads(check_text(answer, "answer"))
+    except json.JSONDecodeError as error:
+        raise InvalidInput("answer", f"is not JSON ({error})", "encode it first") from None

@@ -1,0 +1,60 @@
+"""`top-up`: let a job spend more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from leasehold.domain.budget import BudgetLine
+from leasehold.domain.errors import InvalidInput
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import open_app
+
+
+def add_to(cli: typer.Typer) -> None:
+    cli.command("top-up")(top_up)
+
+
+def top_up(
+    job_id: options.JobId,
+    amounts: Annotated[
+        list[str], typer.Argument(metavar="UNIT=AMOUNT", help="By how much the limit is raised: tokens=50000")
+    ],
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Raise the limits of a job's budget. One that went over it can be resumed then."""
+    wanted = dict(map(_amount, amounts))
+    with open_app(url, schema) as app:
+        lines = app.operations.top_up(job_id, wanted, actor="cli")
+    if as_json:
+        render.emit(lines)
+    else:
+        show_lines(lines)
+
+
+def show_lines(lines: Iterable[BudgetLine]) -> None:
+    render.table(
+        ("of", "unit", "spent", "limit", "left"),
+        [
+            (
+                line.scope if line.scope == "job" else f"group {line.name}",
+                line.unit,
+                f"{line.spent:,}",
+                "" if line.limit is None else f"{line.limit:,}",
+                "" if line.left is None else f"{line.left:,}",
+            )
+            for line in lines
+        ],
+    )
+
+
+def _amount(text: str) -> tuple[str, int]:
+    unit, _, amount = text.partition("=")
+    try:
+        return unit, int(amount.replace("_", "").replace(",", ""))
+    except ValueError:
+        raise InvalidInput("amount", f"{text!r} is not UNIT=AMOUNT", "write tokens=50000") from None

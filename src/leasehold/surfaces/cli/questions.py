@@ -1,0 +1,81 @@
+"""`questions` and `answer`: what jobs ask people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import open_app
+
+
+def add_to(cli: typer.Typer) -> None:
+    cli.command("questions")(list_questions)
+    cli.command("answer")(answer)
+
+
+def list_questions(
+    queue: options.Queue = None,
+    kind: options.Kind = None,
+    group: options.Group = None,
+    limit: Annotated[int, typer.Option(help="At most this many, up to 500.")] = 100,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """List open questions, the oldest first. With --json one object a line, with the schema of the answer."""
+    with open_app(url, schema) as app:
+        found = app.questions.list(group=group, queue=queue, kind=kind, limit=limit)
+    if as_json:
+        for one in found:
+            wanted = None if one.schema is None else json.loads(one.schema)
+            render.emit({**render.plain(one), "schema": wanted})
+        return
+    render.table(
+        ("id", "key", "task", "group", "asked", "expires", "question"),
+        [
+            (
+                q.job_id,
+                q.key,
+                q.kind,
+                q.group_name,
+                render.ago(q.asked_at),
+                render.ago(q.expires_at),
+                render.cut(q.text, 80),
+            )
+            for q in found
+        ],
+        empty="nobody asks anything",
+    )
+
+
+def answer(
+    job_id: options.JobId,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Which of the job's questions.")],
+    value: Annotated[
+        str,
+        typer.Argument(metavar="VALUE", help="JSON, else text; - reads it from standard input, for secrets."),
+    ],
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Answer a question; a job that waits for it goes on."""
+    with open_app(url, schema) as app:
+        job = app.operations.answer(job_id, key, _value(value), actor="cli")
+    if as_json:
+        render.emit({"id": job.id, "state": job.state})
+    else:
+        print(f"{job.id} {job.state}")
+
+
+def _value(text: str) -> Any:
+    if text == "-":
+        text = sys.stdin.read().removesuffix("\n")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
