@@ -30,6 +30,7 @@ TABLES = (
     "checkpoint",
     "dependency",
     "follow_up",
+    "stop_mark",
 )
 """What a test leaves behind. `gate` stays: stores remember which gates they have made."""
 

@@ -16,6 +16,7 @@
     │   ├── TransactionTooLong       a handler kept the job's row locked for too long
     │   ├── JobNotSucceeded          its result was asked for, and it ended otherwise
     │   └── StreamFull               it emits more than the database takes
+    ├── GroupOnHold                  its group takes no jobs until it is released
     ├── WaitTimedOut                 the job did not come to rest in time
     └── StoreError                   the database says no
         ├── DatabaseUnreachable
@@ -165,6 +166,19 @@ class StreamFull(JobError):
             job_id,
             f"job {job_id} has too many events waiting (up to {waiting:,}); call `await ctx.flush()` now and then",
         )
+
+
+class GroupOnHold(LeaseholdError):
+    """A stop has put the group on hold: nothing comes into it and nothing in it is set going again. Nothing was
+    changed."""
+
+    def __init__(self, group: str, reason: str | None = None, held_by: str | None = None) -> None:
+        self.group = group
+        self.reason = reason
+        self.held_by = held_by
+        by = f" by {held_by}" if held_by else ""
+        why = f" ({reason})" if reason else ""
+        super().__init__(f"group {group!r} is on hold{by}{why}; lift it with app.group({group!r}).release()")
 
 
 class WaitTimedOut(LeaseholdError, TimeoutError):

@@ -17,9 +17,12 @@ from leasehold.domain.errors import DuplicateJob, StoreError
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.lanes import Ticket
 from leasehold.domain.states import State
+from leasehold.domain.stop import StopMark
 from leasehold.stores.contract import Enqueued
 from leasehold.stores.database import Columns, Database, Records, Row, Session
 from leasehold.stores.dependencies import check_order, wait_for_parents
+from leasehold.stores.groups import touch_groups
+from leasehold.stores.stop_marks import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
 from leasehold.stores.verbs import Verbs, batches, lock, write_moves, write_tickets
 
 _TRIES = 3
@@ -71,13 +74,20 @@ def gate_id(queue: str, kind: str, slots: str | None = None, rate_key: str | Non
 
 
 def enqueue_in(
-    session: Session, jobs: Sequence[NewJob], tell: AbstractSet[str] = frozenset()
+    session: Session,
+    jobs: Sequence[NewJob],
+    tell: AbstractSet[str] = frozenset(),
+    marks: Marks | None = None,
 ) -> list[Enqueued]:
     """Enqueue inside an open transaction. Holders that give way do so first, so that the new jobs are stored in the
-    order given; groups are told last, once each, together with those that the caller wants told."""
+    order given; groups are told last, once each, together with those that the caller wants told. `marks` are those of
+    the runs whose follow-ups these are, if the caller knows them."""
     answers: dict[str, Enqueued] = {}
-    # Those that wait for others go in as held, until they are tied to them.
-    wanted = [replace(job, hold=True) if job.after else job for job in jobs]
+    asked_by_runs = [job for job in jobs if job.follow_up_of is not None]
+    if asked_by_runs and marks is None:
+        marks = find_marks_of_running(session, [job.follow_up_of or "" for job in asked_by_runs])
+    stopped = stopped_follow_ups(asked_by_runs, marks) if marks else {}
+    wanted = [_prepared(job, job.id in stopped) for job in jobs]
     made_for: set[str] = set()
     told = _replace_holders(session, wanted) | tell
     for _ in range(_TRIES):
@@ -87,7 +97,7 @@ def enqueue_in(
         answers |= {job_id: Enqueued(job_id, created=True) for job_id in inserted}
         made = [job for job in wanted if job.id in inserted]
         _file(session, made, inserted)
-        made_for |= {job.group for job in made if job.group is not None}
+        made_for |= {job.group for job in made if job.group is not None and job.id not in stopped}
         wanted = _settle_conflicts(session, [job for job in wanted if job.id not in inserted], answers)
         if not wanted:
             break
@@ -97,11 +107,31 @@ def enqueue_in(
     related = [job for job in jobs if job.after or job.follow_up_of is not None]
     if related:
         told |= _relate(session, related, answers)
+    if stopped:
+        made_stopped = {job_id: mark for job_id, mark in stopped.items() if answers[job_id].created}
+        filed = _cancel_stopped(session, made_stopped) - made_for
+        if filed:
+            session.run("file_groups", names=sorted(filed))
+        told -= filed
     if made_for:
-        session.run("touch_groups", names=sorted(made_for))
+        touch_groups(session, made_for)
     if told - made_for:
         session.run("bump_groups", names=sorted(told - made_for))
     return [answers[job.id] for job in jobs]
+
+
+def _prepared(job: NewJob, stopped: bool) -> NewJob:
+    """As it goes in. Those that wait for others are held until they are tied to them; those that a stop has met are held
+    until they are cancelled, and push nobody aside."""
+    if stopped:
+        return replace(job, hold=True, on_duplicate="return")
+    return replace(job, hold=True) if job.after else job
+
+
+def _cancel_stopped(session: Session, stopped: Mapping[str, StopMark]) -> set[str]:
+    """The groups they belong to, which must have a row and be told."""
+    moves, now = end_stopped(session, stopped)
+    return write_moves(session, moves, now) if now is not None else set()
 
 
 def _relate(session: Session, jobs: Sequence[NewJob], answers: Mapping[str, Enqueued]) -> set[str]:

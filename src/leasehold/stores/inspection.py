@@ -12,7 +12,6 @@ from leasehold.domain.states import State
 from leasehold.stores.contract import (
     ALL,
     Filter,
-    Group,
     HistoryEntry,
     Page,
     ParentResult,
@@ -67,10 +66,6 @@ class InspectVerbs(Verbs):
     def questions(self, job_id: str) -> list[Question]:
         rows = self._database.read(lambda session: session.rows("list_questions", id=job_id))
         return [Question(**row) for row in rows]
-
-    def group(self, name: str) -> Group | None:
-        rows = self._database.read(lambda session: session.rows("get_group", name=name))
-        return Group(**rows[0]) if rows else None
 
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         rows = self._database.read(lambda session: session.rows("list_relatives", id=job_id, limit=limit))

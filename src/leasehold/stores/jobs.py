@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from leasehold.stores.events import EventVerbs
+from leasehold.stores.groups import GroupVerbs
 from leasehold.stores.inspection import InspectVerbs
 from leasehold.stores.operate import OperateVerbs
 from leasehold.stores.prune import PruneVerbs
 from leasehold.stores.recover import RecoverVerbs
 from leasehold.stores.settle import SettleVerbs
 from leasehold.stores.steps import StepVerbs
+from leasehold.stores.stop import StopVerbs
 from leasehold.stores.vitals import VitalVerbs
 from leasehold.stores.workers import WorkerVerbs
 
@@ -19,6 +21,8 @@ class JobStore(
     EventVerbs,
     RecoverVerbs,
     OperateVerbs,
+    StopVerbs,
+    GroupVerbs,
     InspectVerbs,
     PruneVerbs,
     WorkerVerbs,

@@ -15,6 +15,7 @@ from leasehold.domain.states import HOLDS_UNIQUE_KEY, Event, State, allowed
 from leasehold.stores.contract import Pause, Scope
 from leasehold.stores.database import Row, Session
 from leasehold.stores.enqueue import enqueue_in
+from leasehold.stores.groups import refuse_held
 from leasehold.stores.verbs import Verbs, lock, write
 
 Decide = Callable[[Job, datetime], Move]
@@ -39,6 +40,7 @@ class OperateVerbs(Verbs):
     ) -> Job:
         def work(session: Session) -> Job:
             job, now = _locked(session, job_id)
+            _check_group(session, job)
             if fresh and job.state is State.RUNNING:
                 raise Refused(
                     job_id, "resume", job.state.value, "the steps of a run cannot be forgotten under it"
@@ -62,13 +64,19 @@ class OperateVerbs(Verbs):
         )
 
     def release(self, job_id: str, actor: str | None = None) -> Job:
-        return self._operate(job_id, lambda job, now: operate.release(job, now=now, actor=actor))
+        def work(session: Session) -> Job:
+            job, now = _locked(session, job_id)
+            _check_group(session, job)
+            return _decide(session, job, now, lambda job, now: operate.release(job, now=now, actor=actor))
+
+        return self._database.transact(work)
 
     def answer(self, job_id: str, key: str, answer: str, actor: str | None = None) -> Job:
         _check_json(answer, "answer")
 
         def work(session: Session) -> Job:
             job, now = _locked(session, job_id)
+            _check_group(session, job)
             move = operate.answer(job, now=now, actor=actor)
             if not session.rows("answer_question", id=job_id, key=key, answer=answer):
                 raise Refused(job_id, "answer", job.state.value, f"it has no open question {key!r}")
@@ -123,6 +131,7 @@ class OperateVerbs(Verbs):
             if not found:
                 return None
             job, now = _locked(session, found[0]["id"])
+            _check_group(session, job)
             return _decide(session, job, now, lambda job, now: operate.resume(job, now=now, actor=actor))
 
         return self._database.transact(work)
@@ -147,6 +156,12 @@ def _locked(session: Session, job_id: str) -> tuple[Job, datetime]:
     if job_id not in jobs or now is None:
         raise JobNotFound(job_id)
     return jobs[job_id], now
+
+
+def _check_group(session: Session, job: Job) -> None:
+    """Nothing in a group on hold is set going again."""
+    if job.group_name is not None:
+        refuse_held(session, [job.group_name])
 
 
 def _decide(session: Session, job: Job, now: datetime, decide: Decide) -> Job:

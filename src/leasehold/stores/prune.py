@@ -41,6 +41,7 @@ class PruneVerbs(Verbs):
                 session.run("prune_logs", ids=ids)
                 session.run("prune_dependencies", ids=ids)
                 session.run("prune_follow_ups", ids=ids)
+                session.run("clear_stop_marks", ids=ids)
             return Pruned(len(ids), seen[-1]["id"] if len(seen) == limit else None)
 
         return self._database.transact(work)

@@ -29,6 +29,7 @@ TIMES = frozenset(
         "asked_at",
         "closed_at",
         "seen_at",
+        "changed_at",
     }
 )
 FLAGS = frozenset({"limited", "halts_lane", "held", "shared", "blocked", "draining", "old", "awaited", "met"})

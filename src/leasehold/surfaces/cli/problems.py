@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from leasehold.domain.errors import (
+    GroupOnHold,
     InvalidInput,
     JobError,
     JobNotFound,
@@ -42,6 +43,7 @@ _CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (
     (JobNotFound, Exit.NOT_FOUND),
     (JobNotSucceeded, Exit.JOB_FAILED),
     (JobError, Exit.REFUSED),
+    (GroupOnHold, Exit.REFUSED),
     (WaitTimedOut, Exit.TIMED_OUT),
     (InvalidInput, Exit.USAGE),
     (StoreError, Exit.UNREACHABLE),
