@@ -23,6 +23,7 @@ if _TYPE_CHECKING:
         DriverMissing,
         DuplicateJob,
         DuplicateStep,
+        GroupOnHold,
         InvalidArguments,
         InvalidInput,
         InvalidTask,
@@ -42,12 +43,15 @@ if _TYPE_CHECKING:
         WaitTimedOut,
     )
     from leasehold.domain.events import Event, LogTail, Progress
+    from leasehold.domain.groups import GroupStatus
     from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
     from leasehold.domain.states import State
+    from leasehold.domain.stop import StopReport
     from leasehold.engine.bound import Bound
     from leasehold.engine.context import Context, SyncContext
     from leasehold.engine.flows import Chain, Dag
     from leasehold.engine.follow_ups import FollowUp
+    from leasehold.engine.groups import Group
     from leasehold.engine.handle import Job
     from leasehold.engine.hooks import HookEvent
     from leasehold.engine.registry import Retry
@@ -68,6 +72,7 @@ _HOMES = {
         "DriverMissing",
         "DuplicateJob",
         "DuplicateStep",
+        "GroupOnHold",
         "InvalidArguments",
         "InvalidInput",
         "InvalidTask",
@@ -91,6 +96,7 @@ _HOMES = {
         "LogTail",
         "Progress",
     ),
+    "leasehold.domain.groups": ("GroupStatus",),
     "leasehold.domain.signals": (
         "Fail",
         "Pause",
@@ -99,6 +105,7 @@ _HOMES = {
         "StopRequested",
     ),
     "leasehold.domain.states": ("State",),
+    "leasehold.domain.stop": ("StopReport",),
     "leasehold.engine.bound": ("Bound",),
     "leasehold.engine.context": (
         "Context",
@@ -109,6 +116,7 @@ _HOMES = {
         "Dag",
     ),
     "leasehold.engine.follow_ups": ("FollowUp",),
+    "leasehold.engine.groups": ("Group",),
     "leasehold.engine.handle": ("Job",),
     "leasehold.engine.hooks": ("HookEvent",),
     "leasehold.engine.registry": ("Retry",),
@@ -146,6 +154,9 @@ __all__ = [
     "Event",
     "Fail",
     "FollowUp",
+    "Group",
+    "GroupOnHold",
+    "GroupStatus",
     "Health",
     "HookEvent",
     "InvalidArguments",
@@ -168,6 +179,7 @@ __all__ = [
     "SchemaTooNew",
     "Snooze",
     "State",
+    "StopReport",
     "StopRequested",
     "StoreError",
     "StreamFull",

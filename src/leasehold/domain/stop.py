@@ -112,6 +112,8 @@ class StopReport:
 
 def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
     """A stop of everything has to be meant, and only a group can be held."""
+    if scope.kinds is not None and not scope.kinds:
+        raise InvalidInput("kinds", "is empty", "name at least one kind, or leave it out")
     criteria = scope.told()
     if not criteria:
         raise InvalidInput(
@@ -119,8 +121,6 @@ def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
         )
     if scope.everything and len(criteria) > 1:
         raise InvalidInput("everything", "stands beside a narrower scope", "give one of them")
-    if scope.kinds is not None and not scope.kinds:
-        raise InvalidInput("kinds", "is empty", "name at least one kind, or leave it out")
     if hold and not scope.whole_group:
         raise InvalidInput(
             "hold",

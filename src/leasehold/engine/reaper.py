@@ -51,7 +51,9 @@ class Reaper:
             logger.warning("job %s: lease of %s was lost; now %s", lost.id, lost.owner, told)
         if any(not lost.orphan for lost in reaped):
             self._store.wake()
-        self._store.expire()
+        expired = self._store.expire()
+        if reaped or any(job.group_name is not None for job in expired):
+            self._store.tell_watchers()
         return reaped
 
     def _braked(self, sightings: list[Sighting]) -> list[Sighting]:

@@ -448,9 +448,7 @@ class Store(Protocol):
         ...
 
     # -- stop, groups ----------------------------------------------------------------------------------------------
-    def find_stoppable(
-        self, scope: StopScope, before: str | None = None, running: bool = False
-    ) -> Stoppable:
+    def find_stoppable(self, scope: StopScope, before: str | None = None, running: bool = False) -> Stoppable:
         """Jobs in the scope that a stop would move, newest first; with `running` those that run, by the leases that
         are held. A read: what becomes of them is decided by `stop_jobs`."""
         ...
@@ -479,9 +477,7 @@ class Store(Protocol):
         """One read. Groups that do not exist are left out."""
         ...
 
-    def stop_group(
-        self, name: str, hold: bool, actor: str | None = None, reason: str | None = None
-    ) -> None:
+    def stop_group(self, name: str, hold: bool, actor: str | None = None, reason: str | None = None) -> None:
         """Record that the group was stopped. With `hold` nothing comes into it, and nothing in it is resumed, released,
         answered or retried, until it is released: GroupOnHold."""
         ...

@@ -121,8 +121,8 @@ def enqueue_in(
 
 
 def _prepared(job: NewJob, stopped: bool) -> NewJob:
-    """As it goes in. Those that wait for others are held until they are tied to them; those that a stop has met are held
-    until they are cancelled, and push nobody aside."""
+    """As it goes in. Those that wait for others are held until they are tied to them; those that a stop has met are
+    held until they are cancelled, and push nobody aside."""
     if stopped:
         return replace(job, hold=True, on_duplicate="return")
     return replace(job, hold=True) if job.after else job

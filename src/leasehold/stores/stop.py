@@ -23,9 +23,7 @@ HIGHEST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 class StopVerbs(Verbs):
-    def find_stoppable(
-        self, scope: StopScope, before: str | None = None, running: bool = False
-    ) -> Stoppable:
+    def find_stoppable(self, scope: StopScope, before: str | None = None, running: bool = False) -> Stoppable:
         return self._database.read(lambda session: _find(session, scope, before or HIGHEST_ID, running))
 
     def stop_jobs(
@@ -73,7 +71,11 @@ def _find(session: Session, scope: StopScope, before: str, running: bool) -> Sto
         window = session.tuples("stop_window", before=before, size=PAGE - 1)
         after = window[0][0] if window else None
         given["since"] = after or LOWEST_ID
-    parts = [way, *(f"find_stoppable.where_{name}" for name in asked if name != served), "find_stoppable.page"]
+    parts = [
+        way,
+        *(f"find_stoppable.where_{name}" for name in asked if name != served),
+        "find_stoppable.page",
+    ]
     rows = session.listing(parts, **given)
     jobs = [StoppedJob(row["id"], row["kind"], State(row["state"])) for row in rows]
     if way != "find_stoppable":

@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from leasehold.domain.errors import LeaseholdError
-from leasehold.surfaces.cli import bench, database, demo, doctor, jobs, queues, steer, work
+from leasehold.surfaces.cli import bench, database, demo, doctor, jobs, queues, steer, stop, work
 from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
 
 _HELP = """Long background work that survives crashes, in your own database.
@@ -30,7 +30,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (work, demo, jobs, steer, queues, database, doctor, bench):
+for module in (work, demo, jobs, steer, stop, queues, database, doctor, bench):
     module.add_to(cli)
 
 
