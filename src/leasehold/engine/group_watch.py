@@ -74,8 +74,9 @@ class GroupWatch:
             watched = self._watched.setdefault((name, kinds), _Watched(name, kinds))
             watched.waiters[future] = since
             known = watched.status
-            if known is not None and known.version < since:
-                known = watched.status = None  # the waiter knows better
+            if known is not None and (known.version < since or not known.live):
+                # The waiter knows better; or there was nobody to wait for, and so nobody has looked since.
+                known = watched.status = None
             if known is not None and _concerns(known, since):
                 self._answer(watched, [future], known)
             if self._thread is None:
