@@ -87,7 +87,11 @@ def enqueue_in(
     if asked_by_runs and marks is None:
         marks = find_marks_of_running(session, [job.follow_up_of or "" for job in asked_by_runs])
     stopped = stopped_follow_ups(asked_by_runs, marks) if marks else {}
-    wanted = [_prepared(job, job.id in stopped) for job in jobs]
+    # Those that wait for others go in as held, until they are tied to them.
+    wanted = [replace(job, hold=True) if job.after else job for job in jobs]
+    if stopped:
+        # Held until they are cancelled below; they push nobody aside.
+        wanted = [replace(j, hold=True, on_duplicate="return") if j.id in stopped else j for j in wanted]
     made_for: set[str] = set()
     told = _replace_holders(session, wanted) | tell
     for _ in range(_TRIES):
@@ -118,14 +122,6 @@ def enqueue_in(
     if told - made_for:
         session.run("bump_groups", names=sorted(told - made_for))
     return [answers[job.id] for job in jobs]
-
-
-def _prepared(job: NewJob, stopped: bool) -> NewJob:
-    """As it goes in. Those that wait for others are held until they are tied to them; those that a stop has met are
-    held until they are cancelled, and push nobody aside."""
-    if stopped:
-        return replace(job, hold=True, on_duplicate="return")
-    return replace(job, hold=True) if job.after else job
 
 
 def _cancel_stopped(session: Session, stopped: Mapping[str, StopMark]) -> set[str]:
