@@ -36,6 +36,7 @@ TABLES = (
     "cap",
     "spending",
     "budget",
+    "stop_mark",
 )
 """What a test leaves behind. `gate` stays: stores remember which gates they have made."""
 

@@ -26,6 +26,7 @@ if _TYPE_CHECKING:
         DriverMissing,
         DuplicateJob,
         DuplicateStep,
+        GroupOnHold,
         InvalidAnswer,
         InvalidArguments,
         InvalidInput,
@@ -48,14 +49,17 @@ if _TYPE_CHECKING:
         WaitTimedOut,
     )
     from leasehold.domain.events import Event, LogTail, Progress
+    from leasehold.domain.groups import GroupStatus
     from leasehold.domain.job import Question
     from leasehold.domain.limits import Rate, Slot
     from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
     from leasehold.domain.states import State
+    from leasehold.domain.stop import StopReport
     from leasehold.engine.bound import Bound
     from leasehold.engine.context import Context, SyncContext
     from leasehold.engine.flows import Chain, Dag
     from leasehold.engine.follow_ups import FollowUp
+    from leasehold.engine.groups import Group
     from leasehold.engine.handle import Job
     from leasehold.engine.hooks import HookEvent
     from leasehold.engine.registry import Retry
@@ -84,6 +88,7 @@ _HOMES = {
         "DuplicateJob",
         "DuplicateStep",
         "InvalidAnswer",
+        "GroupOnHold",
         "InvalidArguments",
         "InvalidInput",
         "InvalidTask",
@@ -114,6 +119,7 @@ _HOMES = {
         "Slot",
     ),
     "leasehold.domain.job": ("Question",),
+    "leasehold.domain.groups": ("GroupStatus",),
     "leasehold.domain.signals": (
         "Fail",
         "Pause",
@@ -122,6 +128,7 @@ _HOMES = {
         "StopRequested",
     ),
     "leasehold.domain.states": ("State",),
+    "leasehold.domain.stop": ("StopReport",),
     "leasehold.engine.bound": ("Bound",),
     "leasehold.engine.context": (
         "Context",
@@ -132,6 +139,7 @@ _HOMES = {
         "Dag",
     ),
     "leasehold.engine.follow_ups": ("FollowUp",),
+    "leasehold.engine.groups": ("Group",),
     "leasehold.engine.handle": ("Job",),
     "leasehold.engine.hooks": ("HookEvent",),
     "leasehold.engine.registry": ("Retry",),
@@ -173,6 +181,9 @@ __all__ = [
     "Event",
     "Fail",
     "FollowUp",
+    "Group",
+    "GroupOnHold",
+    "GroupStatus",
     "Health",
     "HookEvent",
     "InvalidAnswer",
@@ -203,6 +214,7 @@ __all__ = [
     "Snooze",
     "Spending",
     "State",
+    "StopReport",
     "StopRequested",
     "StoreError",
     "StreamFull",

@@ -18,12 +18,14 @@ from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput, UnknownTask
 from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.domain.states import State
+from leasehold.domain.stop import StopMode, StopReport
 from leasehold.engine.bound import Bound
 from leasehold.engine.cap import checked_cap
 from leasehold.engine.context import Context, SyncContext
 from leasehold.engine.enqueue import Blueprint, CallSettings, checked_parents
 from leasehold.engine.flows import Chain, Dag
 from leasehold.engine.follow_ups import Bindable
+from leasehold.engine.groups import Group, Kinds
 from leasehold.engine.handle import Job
 from leasehold.engine.hooks import Hook, Hooks, checked_names
 from leasehold.engine.inbox import Questions
@@ -83,7 +85,7 @@ class Leasehold:
         self._store: Store | None = None
         self._opening = threading.Lock()
         self._runner = Runner(lambda: self.store, self._make_runner)
-        self.operations = Operations(lambda: self.store)
+        self.operations = Operations(lambda: self.store, self._kinds, listen_url)
         """The operator's verbs, for the surfaces."""
         self.queues = Pausable(self, "queue")
         self.kinds = Pausable(self, "kind")
@@ -270,6 +272,49 @@ class Leasehold:
         filter = Filter(tuple(map(_state, wanted)), queue, kind, lane, group, tag)
         return self.operations.list_jobs(filter, limit, before)
 
+    def group(self, name: str) -> Group:
+        """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
+        return Group(name, self.operations)
+
+    def stop(
+        self,
+        *,
+        group: str | None = None,
+        queue: str | None = None,
+        kinds: Kinds = None,
+        lane: str | None = None,
+        tags: Kinds = None,
+        everything: bool = False,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+        wait: Duration = 30,
+        dry_run: bool = False,
+        hold: bool = False,
+        actor: str | None = None,
+    ) -> StopReport:
+        """Stop every job that matches all that is given (of the tags, all of them). What does not run is cancelled at
+        once. Running jobs: `graceful` lets them end without another try and waits for them up to `wait`; `immediate`
+        tells them to stop and returns; `full` tells them and waits. `dry_run` changes nothing. `hold=True`, for whole
+        groups, refuses new jobs until `app.group(name).release()`."""
+        return self.operations.stop(
+            group=group,
+            queue=queue,
+            kinds=kinds,
+            lane=lane,
+            tags=tags,
+            everything=everything,
+            mode=mode,
+            reason=reason,
+            wait=wait,
+            dry_run=dry_run,
+            hold=hold,
+            actor=actor,
+        )
+
+    async def astop(self, **asked: Any) -> StopReport:
+        """As `stop`."""
+        return await asyncio.to_thread(functools.partial(self.stop, **asked))
+
     def count(self) -> dict[State, int]:
         """Jobs by state, each counted up to 10,000."""
         return self.operations.count()
@@ -352,6 +397,9 @@ class Leasehold:
             raise
         return store
 
+    def _kinds(self) -> dict[str, str]:
+        return {name: task.settings.queue for name, task in self._tasks.items()}
+
     def _find(self, name: str) -> TaskDefinition:
         try:
             return self._tasks[name]
@@ -364,6 +412,8 @@ class Leasehold:
 
     def _enqueue(self, jobs: list[NewJob]) -> list[Job[Any]]:
         made = self.store.enqueue(jobs)
+        if any(one.created and job.group is not None for one, job in zip(made, jobs, strict=True)):
+            self.store.tell_watchers()
         return [Job(one.id, self.operations, self._tasks.get, created=one.created) for one in made]
 
 

@@ -20,6 +20,7 @@
     │   ├── OverBudget               it, or its group, has spent more than it may
     │   └── QuestionExpired          nobody has answered it in time
     ├── AtCapacity                   run_now found every place of the task taken; nothing was stored
+    ├── GroupOnHold                  its group takes no jobs until it is released
     ├── WaitTimedOut                 the job did not come to rest in time
     ├── AcquireTimedOut              a slot or a rate was not free in time
     └── StoreError                   the database says no
@@ -231,6 +232,19 @@ class QuestionExpired(JobError, TimeoutError):
     def __init__(self, job_id: str, key: str) -> None:
         self.key = key
         super().__init__(job_id, f"question {key!r} of job {job_id} was not answered in time")
+
+
+class GroupOnHold(LeaseholdError):
+    """A stop has put the group on hold: nothing comes into it and nothing in it is set going again. Nothing was
+    changed."""
+
+    def __init__(self, group: str, reason: str | None = None, held_by: str | None = None) -> None:
+        self.group = group
+        self.reason = reason
+        self.held_by = held_by
+        by = f" by {held_by}" if held_by else ""
+        why = f" ({reason})" if reason else ""
+        super().__init__(f"group {group!r} is on hold{by}{why}; lift it with app.group({group!r}).release()")
 
 
 class WaitTimedOut(LeaseholdError, TimeoutError):

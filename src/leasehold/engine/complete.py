@@ -94,6 +94,8 @@ def complete(context: RunFacts, durable: Durable, result: Any) -> Iterator[SyncT
         steps.purse.wrote(batch.spends, lines)
     # The next of its lane, its follow-ups, or those that waited for it.
     durable.store.wake()
+    if context.group is not None or context._follow_ups is not None:
+        durable.store.tell_watchers()
 
 
 def _has_arrived(context: RunFacts, durable: Durable) -> bool:

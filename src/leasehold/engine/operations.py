@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
@@ -10,16 +11,21 @@ from leasehold.domain.budget import BudgetLine, Spending, checked_amounts, check
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.events import LogTail, Progress, Seen
+from leasehold.domain.groups import GroupStatus
 from leasehold.domain.ids import checked_id
 from leasehold.domain.job import Job, Question
 from leasehold.domain.limits import checked_limit_name, checked_number, parse_rate
 from leasehold.domain.payload import check_text, encode
 from leasehold.domain.states import State
+from leasehold.domain.stop import StopMode, StopReport, StopScope
 from leasehold.engine.doctor import examine
 from leasehold.engine.enqueue import new_id
 from leasehold.engine.explain import Hold, explain
+from leasehold.engine.group_watch import GroupWatch
+from leasehold.engine.groups import GroupPoll, Kinds, checked_names
 from leasehold.engine.queues import COUNT_CAP, QueueRow, list_queues
 from leasehold.engine.registry import checked_name
+from leasehold.engine.stop import Watch, nobody, stop
 from leasehold.stores.contract import (
     Filter,
     Finding,
@@ -43,8 +49,17 @@ T = TypeVar("T")
 
 
 class Operations:
-    def __init__(self, find_store: Callable[[], Store]) -> None:
+    def __init__(
+        self,
+        find_store: Callable[[], Store],
+        find_kinds: Callable[[], Mapping[str, str]] = dict,
+        listen_url: str | None = None,
+    ) -> None:
         self._find_store = find_store
+        self._find_kinds = find_kinds
+        """The registered kinds, each with its own queue."""
+        self._listen_url = listen_url
+        self._group_watch: GroupWatch | None = None
 
     @property
     def _store(self) -> Store:
@@ -54,6 +69,12 @@ class Operations:
     def _woken(self, answer: T) -> T:
         """What was done may have freed a job, or a lane: tell the workers."""
         self._store.wake()
+        return self._told(answer)
+
+    def _told(self, answer: T) -> T:
+        """What was done to a job of a group is told to those who watch that group."""
+        if getattr(answer, "group_name", None) is not None:
+            self._store.tell_watchers()
         return answer
 
     # -- one job ---------------------------------------------------------------------------------------------------
@@ -64,7 +85,7 @@ class Operations:
         return self._woken(self._store.cancel(checked_id(job_id), actor, _reason(reason)))
 
     def pause(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
-        return self._store.pause(checked_id(job_id), actor, _reason(reason))
+        return self._told(self._store.pause(checked_id(job_id), actor, _reason(reason)))
 
     def resume(
         self, job_id: str, *, args: str | None = None, fresh: bool = False, actor: str | None = None
@@ -163,6 +184,77 @@ class Operations:
             after = pruned.next
             if after is None:
                 return
+
+    # -- groups, stop ----------------------------------------------------------------------------------------------
+    def group_status(
+        self, name: str, *, wait: Duration = 0, since: int | None = None, kinds: Kinds = None
+    ) -> GroupStatus:
+        return self._poll(name, wait, since, kinds).run()
+
+    async def agroup_status(
+        self, name: str, *, wait: Duration = 0, since: int | None = None, kinds: Kinds = None
+    ) -> GroupStatus:
+        return await self._poll(name, wait, since, kinds).run_async()
+
+    def release_group(self, name: str, *, actor: str | None = None) -> bool:
+        released = self._store.release_group(checked_name(name, "group"), actor)
+        self._store.tell_watchers()
+        return released
+
+    def stop(
+        self,
+        *,
+        group: str | None = None,
+        queue: str | None = None,
+        kinds: Kinds = None,
+        lane: str | None = None,
+        tags: Kinds = None,
+        everything: bool = False,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+        wait: Duration = 30,
+        dry_run: bool = False,
+        hold: bool = False,
+        actor: str | None = None,
+        watch: Watch = nobody,
+    ) -> StopReport:
+        """Stop all jobs that match; `watch` is called now and then with the report so far."""
+        scope = StopScope(
+            group=None if group is None else checked_name(group, "group"),
+            queue=None if queue is None else checked_name(queue, "queue"),
+            kinds=checked_names(kinds, "kinds"),
+            lane=None if lane is None else checked_name(lane, "lane"),
+            tags=checked_names(tags, "tags") or (),
+            everything=everything,
+        )
+        return stop(
+            self._store,
+            scope,
+            self._find_kinds() or {kind: queue for queue, kind in self._store.list_gates()},
+            mode=mode,
+            reason=reason,
+            wait=wait,
+            dry_run=dry_run,
+            hold=hold,
+            actor=actor,
+            watch=watch,
+        )
+
+    def _poll(self, name: str, wait: Duration, since: int | None, kinds: Kinds) -> GroupPoll:
+        return GroupPoll(
+            self._watch_of(self._store),
+            checked_name(name, "group"),
+            wait,
+            since,
+            checked_names(kinds, "kinds"),
+        )
+
+    def _watch_of(self, store: Store) -> GroupWatch:
+        """One for all waiters; another one for another store, and on the other side of a fork."""
+        watch = self._group_watch
+        if watch is None or watch.store is not store or watch.pid != os.getpid():
+            watch = self._group_watch = GroupWatch(store, self._listen_url)
+        return watch
 
     # -- queues, kinds, lanes --------------------------------------------------------------------------------------
     def pause_scope(

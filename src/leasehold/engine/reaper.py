@@ -52,9 +52,12 @@ class Reaper:
             logger.warning("job %s: lease of %s was lost; now %s", lost.id, lost.owner, told)
         if any(not lost.orphan for lost in reaped):
             self._store.wake()
-        if any(job.state is State.QUEUED for job in self._store.expire()):
+        expired = self._store.expire()
+        if any(job.state is State.QUEUED for job in expired):
             # Its question was not answered in time; it goes on with that.
             self._store.wake()
+        if reaped or any(job.group_name is not None for job in expired):
+            self._store.tell_watchers()
         return reaped
 
     def _braked(self, sightings: list[Sighting]) -> list[Sighting]:

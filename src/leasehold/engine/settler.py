@@ -117,6 +117,8 @@ class Settler:
             done |= self._arrived(batch)
         if settled.freed or any(_may_free_others(run, ending) for run, ending in batch):
             self._store.wake()
+        if settled.freed or any(run.grant.group_name is not None for run, _ in batch):
+            self._store.tell_watchers()
         accepted = [run for run, ending in batch if ending.id in done]
         return accepted, [run for run, ending in batch if ending.id not in done]
 

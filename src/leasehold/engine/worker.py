@@ -67,6 +67,8 @@ def tune_process() -> None:
 class NoWakeups:
     """Of a worker that claims nothing: no thread, and no connection to listen on."""
 
+    hears = False
+
     def wait(self, seconds: float) -> bool:
         time.sleep(seconds)
         return False

@@ -15,9 +15,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 from leasehold.domain.budget import BudgetLine, Spend, Spending
 from leasehold.domain.capacity import Holder
 from leasehold.domain.events import LogTail, Progress, RunNotes, Seen
+from leasehold.domain.groups import GroupState, GroupStatus
 from leasehold.domain.job import Grant, Job, NewJob, OnParentFailure, Question, Renewal, Sighting
 from leasehold.domain.outcome import Outcome, Success
 from leasehold.domain.states import State
+from leasehold.domain.stop import StopMode, StoppedJob, StopScope
 
 Scope = Literal["queue", "kind"]
 Verdict = Literal["ok", "warn", "bad"]
@@ -90,9 +92,21 @@ class Pause:
 @dataclass(frozen=True, slots=True)
 class Group:
     name: str
-    state: str
+    state: GroupState
     reason: str | None
     version: int
+    changed_by: str | None = None
+    """Who last stopped, held or released it."""
+    changed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stoppable:
+    """One look for a stop: the jobs in its scope, newest first."""
+
+    jobs: list[StoppedJob]
+    next: str | None
+    """Where the next look starts; None at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +345,11 @@ class Wakeups(Protocol):
 
     def stir(self) -> None:
         """There was work: more may follow soon."""
+        ...
+
+    @property
+    def hears(self) -> bool:
+        """Hints come through. False: only looking helps, until they do."""
         ...
 
     def close(self) -> None: ...
@@ -611,6 +630,53 @@ class Store(Protocol):
         """Give back what this run has acquired of the slot; how many units that was."""
         ...
 
+    # -- stop, groups ----------------------------------------------------------------------------------------------
+    def find_stoppable(self, scope: StopScope, before: str | None = None, running: bool = False) -> Stoppable:
+        """Jobs in the scope that a stop would move, newest first; with `running` those that run, by the leases that
+        are held. A read: what becomes of them is decided by `stop_jobs`."""
+        ...
+
+    def stop_jobs(
+        self,
+        ids: Sequence[str],
+        scope: StopScope,
+        mode: StopMode,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> list[StoppedJob]:
+        """Stop these jobs, in one short transaction: cancelled at once, or a flag for the running, whose follow-ups in
+        the scope will be created cancelled. Those that have ended are left out of the answer."""
+        ...
+
+    def still_running(self, ids: Sequence[str]) -> list[str]: ...
+
+    def group(self, name: str) -> Group | None: ...
+
+    def group_status(self, name: str, kinds: Sequence[str] | None = None) -> GroupStatus:
+        """Of all its jobs, or of these kinds. What it tells is at least as new as its version."""
+        ...
+
+    def group_versions(self, names: Sequence[str]) -> dict[str, int]:
+        """One read. Groups that do not exist are left out."""
+        ...
+
+    def stop_group(self, name: str, hold: bool, actor: str | None = None, reason: str | None = None) -> None:
+        """Record that the group was stopped. With `hold` nothing comes into it, and nothing in it is resumed, released,
+        answered or retried, until it is released: GroupOnHold."""
+        ...
+
+    def release_group(self, name: str, actor: str | None = None) -> bool:
+        """False: it was not on hold."""
+        ...
+
+    def tell_watchers(self) -> None:
+        """Tell those who wait for groups, in any process, that one may have changed. Workers are not woken."""
+        ...
+
+    def group_wakeups(self, listen_url: str | None = None) -> Wakeups:
+        """The waiting side of `tell_watchers`."""
+        ...
+
     # -- inspect ---------------------------------------------------------------------------------------------------
     def get(self, job_id: str) -> Job:
         """Raises JobNotFound."""
@@ -639,8 +705,6 @@ class Store(Protocol):
     ) -> list[OpenQuestion]:
         """The inbox: open questions that an answer may meet, the oldest first."""
         ...
-
-    def group(self, name: str) -> Group | None: ...
 
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         """What it waits for (unmet first), who waits for it, whose follow-up it is, which follow-ups it has."""

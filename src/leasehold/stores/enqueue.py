@@ -18,10 +18,13 @@ from leasehold.domain.job import Job, NewJob
 from leasehold.domain.lanes import Ticket
 from leasehold.domain.limits import slots_text
 from leasehold.domain.states import State
+from leasehold.domain.stop import StopMark
 from leasehold.stores.contract import Enqueued
 from leasehold.stores.database import Columns, Database, Records, Row, Session
 from leasehold.stores.dependencies import check_order, wait_for_parents
+from leasehold.stores.groups import touch_groups
 from leasehold.stores.limits import LimitVerbs, limit_problems, make_limits
+from leasehold.stores.stop_marks import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
 from leasehold.stores.verbs import batches, lock, write_moves, write_tickets
 
 _TRIES = 3
@@ -105,13 +108,24 @@ def gate_of(job: NewJob) -> int:
 
 
 def enqueue_in(
-    session: Session, jobs: Sequence[NewJob], tell: AbstractSet[str] = frozenset()
+    session: Session,
+    jobs: Sequence[NewJob],
+    tell: AbstractSet[str] = frozenset(),
+    marks: Marks | None = None,
 ) -> list[Enqueued]:
     """Enqueue inside an open transaction. Holders that give way do so first, so that the new jobs are stored in the
-    order given; groups are told last, once each, together with those that the caller wants told."""
+    order given; groups are told last, once each, together with those that the caller wants told. `marks` are those of
+    the runs whose follow-ups these are, if the caller knows them."""
     answers: dict[str, Enqueued] = {}
+    asked_by_runs = [job for job in jobs if job.follow_up_of is not None]
+    if asked_by_runs and marks is None:
+        marks = find_marks_of_running(session, [job.follow_up_of or "" for job in asked_by_runs])
+    stopped = stopped_follow_ups(asked_by_runs, marks) if marks else {}
     # Those that wait for others go in as held, until they are tied to them.
     wanted = [replace(job, hold=True) if job.after else job for job in jobs]
+    if stopped:
+        # Held until they are cancelled below; they push nobody aside.
+        wanted = [replace(j, hold=True, on_duplicate="return") if j.id in stopped else j for j in wanted]
     made_for: set[str] = set()
     told = _replace_holders(session, wanted) | tell
     for _ in range(_TRIES):
@@ -121,7 +135,7 @@ def enqueue_in(
         answers |= {job_id: Enqueued(job_id, created=True) for job_id in inserted}
         made = [job for job in wanted if job.id in inserted]
         _file(session, made, inserted)
-        made_for |= {job.group for job in made if job.group is not None}
+        made_for |= {job.group for job in made if job.group is not None and job.id not in stopped}
         wanted = _settle_conflicts(session, [job for job in wanted if job.id not in inserted], answers)
         if not wanted:
             break
@@ -131,11 +145,23 @@ def enqueue_in(
     related = [job for job in jobs if job.after or job.follow_up_of is not None]
     if related:
         told |= _relate(session, related, answers)
+    if stopped:
+        made_stopped = {job_id: mark for job_id, mark in stopped.items() if answers[job_id].created}
+        filed = _cancel_stopped(session, made_stopped) - made_for
+        if filed:
+            session.run("file_groups", names=sorted(filed))
+        told -= filed
     if made_for:
-        session.run("touch_groups", names=sorted(made_for))
+        touch_groups(session, made_for)
     if told - made_for:
         session.run("bump_groups", names=sorted(told - made_for))
     return [answers[job.id] for job in jobs]
+
+
+def _cancel_stopped(session: Session, stopped: Mapping[str, StopMark]) -> set[str]:
+    """The groups they belong to, which must have a row and be told."""
+    moves, now = end_stopped(session, stopped)
+    return write_moves(session, moves, now) if now is not None else set()
 
 
 def _relate(session: Session, jobs: Sequence[NewJob], answers: Mapping[str, Enqueued]) -> set[str]:

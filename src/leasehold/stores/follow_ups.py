@@ -6,20 +6,24 @@ cannot be stored must not undo the success, whose effects are done: it is left o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from leasehold.domain.job import Job, NewJob
+from leasehold.domain.stop import StopMark
 from leasehold.stores.database import Records, Session
 from leasehold.stores.enqueue import enqueue_in
+from leasehold.stores.groups import held_groups
 from leasehold.stores.limits import limit_problems
+from leasehold.stores.stop_marks import Marks, stopped_follow_ups
 
 
 def file_follow_ups(
-    session: Session, asked_by: Sequence[tuple[Job, NewJob]], groups: AbstractSet[str]
+    session: Session, asked_by: Sequence[tuple[Job, NewJob]], groups: AbstractSet[str], marks: Marks
 ) -> None:
-    """Make the follow-ups of jobs that have just succeeded, then tell all groups, once each."""
+    """Make the follow-ups of jobs that have just succeeded, then tell all groups, once each. `marks` are the stops that
+    have met those jobs."""
     if not asked_by:
         if groups:
             session.run("bump_groups", names=sorted(groups))
@@ -28,15 +32,26 @@ def file_follow_ups(
     follow_ups = [replace(job, follow_up_of=parent.id) for parent, job in asked_by]
     refused = _without_parents(session, follow_ups)
     refused |= {job_id: str(problem) for job_id, problem in limit_problems(session, follow_ups).items()}
+    refused |= _into_held_groups(session, follow_ups, stopped_follow_ups(follow_ups, marks))
     asked = [job for job in follow_ups if job.id not in refused]
     # A held key would raise, and take the success with it.
     mild = [replace(job, on_duplicate="return") if job.on_duplicate == "raise" else job for job in asked]
-    for job, made in zip(asked, enqueue_in(session, mild, groups), strict=True):
+    for job, made in zip(asked, enqueue_in(session, mild, groups, marks), strict=True):
         if made.id != job.id and job.on_duplicate == "raise":
             refused[job.id] = f"its unique key {job.unique_key!r} is held by job {made.id}"
     if refused:
         entries = [_entry(parent_of[j.id], j, refused[j.id]) for j in follow_ups if j.id in refused]
         session.run("insert_history", entries=Records(entries))
+
+
+def _into_held_groups(
+    session: Session, follow_ups: Sequence[NewJob], stopped: Mapping[str, StopMark]
+) -> dict[str, str]:
+    """A hold must not take the success with it either. What a stop has met comes in cancelled, hold or not."""
+    wanted = [job for job in follow_ups if job.group is not None and job.id not in stopped]
+    held = held_groups(session, [job.group or "" for job in wanted]) if wanted else []
+    names = {group.name for group in held}
+    return {job.id: f"its group {job.group!r} is on hold" for job in wanted if job.group in names}
 
 
 def _without_parents(session: Session, follow_ups: Sequence[NewJob]) -> dict[str, str]:

@@ -12,7 +12,6 @@ from leasehold.domain.states import State
 from leasehold.stores.contract import (
     ALL,
     Filter,
-    Group,
     HistoryEntry,
     Page,
     ParentResult,
@@ -63,10 +62,6 @@ class InspectVerbs(Verbs):
     def history(self, job_id: str) -> list[HistoryEntry]:
         rows = self._database.read(lambda session: session.rows("list_history", id=job_id))
         return [HistoryEntry(**row) for row in rows]
-
-    def group(self, name: str) -> Group | None:
-        rows = self._database.read(lambda session: session.rows("get_group", name=name))
-        return Group(**rows[0]) if rows else None
 
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         rows = self._database.read(lambda session: session.rows("list_relatives", id=job_id, limit=limit))

@@ -15,6 +15,7 @@ from leasehold.stores.budgets import refuse_over_budget
 from leasehold.stores.contract import Pause, Scope
 from leasehold.stores.database import Row, Session
 from leasehold.stores.enqueue import enqueue_in
+from leasehold.stores.groups import refuse_in_held_group
 from leasehold.stores.verbs import Verbs, lock, write
 
 Decide = Callable[[Job, datetime], Move]
@@ -39,6 +40,7 @@ class OperateVerbs(Verbs):
     ) -> Job:
         def work(session: Session) -> Job:
             job, now = _locked(session, job_id)
+            refuse_in_held_group(session, job)
             if fresh and job.state is State.RUNNING:
                 raise Refused(
                     job_id, "resume", job.state.value, "the steps of a run cannot be forgotten under it"
@@ -63,7 +65,12 @@ class OperateVerbs(Verbs):
         )
 
     def release(self, job_id: str, actor: str | None = None) -> Job:
-        return self._operate(job_id, lambda job, now: operate.release(job, now=now, actor=actor))
+        def work(session: Session) -> Job:
+            job, now = _locked(session, job_id)
+            refuse_in_held_group(session, job)
+            return _decide(session, job, now, lambda job, now: operate.release(job, now=now, actor=actor))
+
+        return self._database.transact(work)
 
     def retry(self, job_id: str, new_id: str, actor: str | None = None) -> Job:
         def work(session: Session) -> Job:
@@ -113,6 +120,7 @@ class OperateVerbs(Verbs):
             if not found:
                 return None
             job, now = _locked(session, found[0]["id"])
+            refuse_in_held_group(session, job)
             refuse_over_budget(session, job)
             return _decide(session, job, now, lambda job, now: operate.resume(job, now=now, actor=actor))
 

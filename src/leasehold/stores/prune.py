@@ -44,6 +44,7 @@ class PruneVerbs(Verbs):
                 session.run("prune_holds", ids=ids)
                 session.run("prune_spending", ids=ids)
                 session.run("prune_budgets", ids=ids)
+                session.run("clear_stop_marks", ids=ids)
             return Pruned(len(ids), seen[-1]["id"] if len(seen) == limit else None)
 
         return self._database.transact(work)

@@ -14,6 +14,7 @@ from leasehold.domain.payload import check_text
 from leasehold.domain.states import State
 from leasehold.stores.contract import OpenQuestion
 from leasehold.stores.database import Session
+from leasehold.stores.groups import refuse_in_held_group
 from leasehold.stores.verbs import Verbs, lock, write
 
 LONGEST_LIST = 500
@@ -27,6 +28,7 @@ class QuestionVerbs(Verbs):
             jobs, now = lock(session, [job_id])
             if job_id not in jobs or now is None:
                 raise JobNotFound(job_id)
+            refuse_in_held_group(session, jobs[job_id])
             return _answer(session, jobs[job_id], key, answer, value, actor, now)
 
         return self._database.transact(work)

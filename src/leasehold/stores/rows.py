@@ -31,6 +31,7 @@ TIMES = frozenset(
         "expires_at",
         "seen_at",
         "next_at",
+        "changed_at",
         "closed_until",
     }
 )

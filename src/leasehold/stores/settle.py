@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.job import Grant, Job, NewJob, Renewal
 from leasehold.domain.outcome import Asked, Failure, Outcome, Success
 from leasehold.domain.payload import check_text
@@ -16,6 +17,7 @@ from leasehold.stores.contract import Ending, Settled
 from leasehold.stores.database import Columns, Records, Session
 from leasehold.stores.enqueue import EnqueueVerbs
 from leasehold.stores.follow_ups import file_follow_ups
+from leasehold.stores.stop_marks import find_marks
 from leasehold.stores.verbs import batches, lock, write_moves
 
 
@@ -144,7 +146,11 @@ class SettleVerbs(EnqueueVerbs):
 
     def _settle_decided(self, endings: Sequence[Ending], limited: set[str] | None = None) -> set[str]:
         """The flag may have come a moment ago, so the decision is taken under the row's lock."""
-        jobs = self._database.transact(lambda session: settle_in(session, endings))
+        try:
+            jobs = self._database.transact(lambda session: settle_in(session, endings))
+        except GroupOnHold:
+            # The hold came between the look for it and the write; now it is seen, and costs only the follow-ups.
+            jobs = self._database.transact(lambda session: settle_in(session, endings))
         if limited is not None:
             limited.update(job.id for job in jobs if job.limited and job.state is not State.RUNNING)
         return {job.id for job in jobs}
@@ -161,8 +167,10 @@ def settle_in(session: Session, endings: Sequence[Ending]) -> list[Job]:
             moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
     if now is not None:
         asked = {ending.id: _follow_ups(ending) for ending in endings}
+        told = [m.job.id for m in moves if m.before.stop_requested is not None and asked[m.job.id]]
+        marks = find_marks(session, told)  # before the moves clear them
         groups = write_moves(session, moves, now)
-        file_follow_ups(session, [(m.job, new) for m in moves for new in asked[m.job.id]], groups)
+        file_follow_ups(session, [(m.job, new) for m in moves for new in asked[m.job.id]], groups, marks)
     return [move.job for move in moves]
 
 

@@ -80,6 +80,10 @@ def _write_wave(session: Session, moves: Sequence[Move], now: datetime) -> set[s
     closed = sorted(move.job.id for move in moves if move.closes_questions)
     if closed:
         session.run("close_questions", ids=closed)
+    withdrawn = sorted(m.job.id for m in moves if m.before.stop_requested and not m.job.stop_requested)
+    if withdrawn:
+        # What a stop said about this run is not about the next one.
+        session.run("clear_stop_marks", ids=withdrawn)
     for move in moves:
         if move.asks is not None:
             session.run(

@@ -26,6 +26,11 @@ def listen_here(label: str) -> threading.Event:
     return ear
 
 
+def groups_of(label: str) -> str:
+    """The label for those who wait for groups: what they want to hear of must not wake the workers."""
+    return f"{label} groups"
+
+
 def wake_here(label: str) -> None:
     with _ears_lock:
         ears = list(_ears.get(label, ()))

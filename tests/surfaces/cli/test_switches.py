@@ -17,10 +17,10 @@ def row(answer, queue: str) -> dict:
 @pytest.mark.parametrize(("scope", "name"), [("queues", "q1"), ("kinds", "work")])
 def test_a_queue_or_a_kind_is_paused_and_resumed(app, here, scope: str, name: str):
     app.enqueue("work", queue="q1")
-    assert here(scope, "pause", name, "--for", "1h", "--reason", "deploy").code == 0
+    assert here(scope, "pause", name, "--for", "1h", "--reason", "deploy", "--actor", "ann@desk").code == 0
     found = row(here("queues", "--json"), "q1")
     pause = found["queue_pause"] or found["kind_pause"]
-    assert (pause["name"], pause["paused_by"], pause["reason"]) == (name, "cli", "deploy")
+    assert (pause["name"], pause["paused_by"], pause["reason"]) == (name, "ann@desk", "deploy")
     assert pause["until"] > pause["paused_at"]
     assert "deploy" in here("queues").out
     assert app.store.claim("host:1:aa", ["q1"], 1) == []

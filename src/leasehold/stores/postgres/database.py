@@ -180,12 +180,23 @@ class PostgresDatabase:
         return isinstance(error, psycopg.Error) and _exceeds_a_limit(error)
 
     def notify(self) -> None:
+        self._notify(self.channel)
+
+    def notify_watchers(self) -> None:
+        self._notify(self.group_channel)
+
+    def _notify(self, channel: str) -> None:
         """Outside of any job's transaction: its commit waits for nobody's disk."""
-        self.single(lambda session: session.run_text("SELECT pg_notify(%s, '')", [self.channel]))
+        self.single(lambda session: session.run_text("SELECT pg_notify(%s, '')", [channel]))
 
     @property
     def channel(self) -> str:
         return f"leasehold_{self.schema}"
+
+    @property
+    def group_channel(self) -> str:
+        """The dot keeps it apart from every schema's own channel."""
+        return f"leasehold_{self.schema}.g"
 
     def close(self) -> None:
         if self._pid == os.getpid():

@@ -21,7 +21,7 @@ from leasehold.stores.postgres.vitals import examine
 from leasehold.stores.postgres.wakeup import PostgresWakeups
 from leasehold.stores.statements import read_migrations
 from leasehold.stores.verbs import batches
-from leasehold.stores.wakeups import Bell, wake_here
+from leasehold.stores.wakeups import Bell, groups_of, wake_here
 
 _MIGRATIONS = read_migrations("leasehold.stores.postgres")
 
@@ -50,6 +50,7 @@ class PostgresStore(JobStore):
         self._pooler = pooler
         self._postgres = PostgresDatabase(url, schema, clock, pooler=pooler, pool_size=pool_size)
         self._bell = Bell(self._postgres.notify)
+        self._group_bell = Bell(self._postgres.notify_watchers)
         super().__init__(self._postgres)
         self._seen_full: dict[tuple[object, ...], Seen] = {}
         """The last look of claims that came back full."""
@@ -98,6 +99,14 @@ class PostgresStore(JobStore):
 
     def wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
         return PostgresWakeups(listen_url or self._postgres.url, self._postgres.channel, self.label)
+
+    def tell_watchers(self) -> None:
+        wake_here(groups_of(self.label))
+        self._group_bell()
+
+    def group_wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
+        database = self._postgres
+        return PostgresWakeups(listen_url or database.url, database.group_channel, groups_of(self.label))
 
     # -- schema ----------------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:

@@ -22,6 +22,7 @@ class PostgresWakeups:
         self._channel = channel
         self._ear = listen_here(label)
         self._closed = threading.Event()
+        self._listening = False
         self._thread = threading.Thread(target=self._listen_for_ever, name="leasehold-listen", daemon=True)
         self._thread.start()
 
@@ -32,6 +33,10 @@ class PostgresWakeups:
 
     def stir(self) -> None:
         """A notification comes at once, busy or not."""
+
+    @property
+    def hears(self) -> bool:
+        return self._listening
 
     def close(self) -> None:
         self._closed.set()
@@ -44,6 +49,7 @@ class PostgresWakeups:
                 self._listen()
                 pause = 0.1
             except psycopg.Error as error:
+                self._listening = False
                 logger.info("not listening for wake-ups (%s); polling instead", str(error).strip())
                 self._closed.wait(pause)
                 pause = min(pause * 2, 5.0)
@@ -52,6 +58,7 @@ class PostgresWakeups:
         options = {"autocommit": True, "connect_timeout": 10, "keepalives_idle": 30}
         with psycopg.connect(self._url, application_name="leasehold listener", **options) as connection:  # type: ignore[arg-type]
             connection.execute(f'LISTEN "{self._channel}"')
+            self._listening = True
             # Whatever was missed while nobody listened is found by looking once.
             self._ear.set()
             heard_at = time.monotonic()

@@ -18,7 +18,7 @@ from leasehold.stores.sqlite.vitals import examine
 from leasehold.stores.sqlite.wakeup import SqliteWakeups
 from leasehold.stores.statements import read_migrations
 from leasehold.stores.verbs import batches, write_tickets
-from leasehold.stores.wakeups import wake_here
+from leasehold.stores.wakeups import groups_of, wake_here
 
 _MIGRATIONS = read_migrations("leasehold.stores.sqlite")
 
@@ -44,7 +44,14 @@ class SqliteStore(JobStore):
         wake_here(self.label)
 
     def wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
-        return SqliteWakeups(self._sqlite)
+        return SqliteWakeups(self._sqlite, self.label)
+
+    def tell_watchers(self) -> None:
+        """Other processes see the commit itself."""
+        wake_here(groups_of(self.label))
+
+    def group_wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
+        return SqliteWakeups(self._sqlite, groups_of(self.label))
 
     # -- schema ----------------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:

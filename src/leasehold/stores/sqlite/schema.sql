@@ -179,7 +179,7 @@ CREATE TABLE job_group (
     state   TEXT NOT NULL DEFAULT 'active',
     reason  TEXT,
     version INTEGER NOT NULL DEFAULT 1
-) WITHOUT ROWID;
+, changed_by TEXT, changed_at INTEGER) WITHOUT ROWID;
 
 CREATE TABLE log_tail (
     job_id  TEXT NOT NULL,
@@ -260,6 +260,15 @@ CREATE TABLE step (
     saved_at INTEGER NOT NULL,
     PRIMARY KEY (job_id, name)
 );
+
+CREATE TABLE stop_mark (
+    job_id TEXT NOT NULL,
+    scope  TEXT NOT NULL,
+    reason TEXT,
+    actor  TEXT,
+    at     INTEGER NOT NULL,
+    PRIMARY KEY (job_id, scope)
+) WITHOUT ROWID;
 
 CREATE TABLE stream (
     job_id   TEXT PRIMARY KEY,

@@ -15,9 +15,9 @@ signs of life are changes too."""
 
 
 class SqliteWakeups:
-    def __init__(self, database: SqliteDatabase) -> None:
+    def __init__(self, database: SqliteDatabase, label: str) -> None:
         self._connection = database.connect()
-        self._ear = listen_here(database.label)
+        self._ear = listen_here(label)
         self._version = self._data_version()
         self._stirred_at = float("-inf")
         self._closed = False
@@ -45,6 +45,10 @@ class SqliteWakeups:
 
     def stir(self) -> None:
         self._stirred_at = time.monotonic()
+
+    @property
+    def hears(self) -> bool:
+        return True
 
     def close(self) -> None:
         self._closed = True

@@ -23,6 +23,7 @@ from leasehold.surfaces.cli import (
     questions,
     queues,
     steer,
+    stop,
     work,
 )
 from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
@@ -42,7 +43,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (work, demo, jobs, steer, questions, budgets, queues, limits, database, doctor, bench):
+for module in (work, demo, jobs, steer, stop, questions, budgets, queues, limits, database, doctor, bench):
     module.add_to(cli)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from typing import Annotated
 
 import typer
@@ -22,6 +25,16 @@ AppName = Annotated[
 ]
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
 
+Actor = Annotated[
+    str | None,
+    typer.Option(
+        "--actor",
+        envvar="LEASEHOLD_ACTOR",
+        metavar="NAME",
+        help="Who does it, for the history; else user@host.",
+    ),
+]
+
 States = Annotated[
     list[str] | None, typer.Option("--state", "-s", help="In this state; may be repeated.", metavar="STATE")
 ]
@@ -32,3 +45,14 @@ Group = Annotated[str | None, typer.Option("--group", help="In this group.", met
 Tag = Annotated[str | None, typer.Option("--tag", help="With this tag.", metavar="NAME")]
 
 DEFAULT_SCHEMA = "leasehold"
+
+
+def acting(actor: str | None) -> str:
+    """Who stands in the history for what this command does."""
+    if actor:
+        return actor
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"

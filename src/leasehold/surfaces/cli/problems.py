@@ -15,6 +15,7 @@ from typing import Any
 from leasehold.domain.errors import (
     AcquireTimedOut,
     AtCapacity,
+    GroupOnHold,
     InvalidInput,
     JobError,
     JobNotFound,
@@ -46,6 +47,7 @@ _CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (
     (JobNotSucceeded, Exit.JOB_FAILED),
     (JobError, Exit.REFUSED),
     (AtCapacity, Exit.REFUSED),
+    (GroupOnHold, Exit.REFUSED),
     (WaitTimedOut, Exit.TIMED_OUT),
     (AcquireTimedOut, Exit.TIMED_OUT),
     (InvalidInput, Exit.USAGE),

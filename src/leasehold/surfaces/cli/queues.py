@@ -43,6 +43,7 @@ def _scope(name: str, help_: str, list_them: Any) -> typer.Typer:
         target: Name,
         for_: For = None,
         reason: Reason = None,
+        actor: options.Actor = None,
         url: options.Url = None,
         schema: options.Schema = options.DEFAULT_SCHEMA,
         as_json: options.AsJson = False,
@@ -50,7 +51,7 @@ def _scope(name: str, help_: str, list_them: Any) -> typer.Typer:
         """Start no new jobs; running ones go on."""
         with open_app(url, schema) as app:
             switch: Pausable = getattr(app, name)
-            paused = switch.pause(target, for_=for_, reason=reason, actor="cli")
+            paused = switch.pause(target, for_=for_, reason=reason, actor=options.acting(actor))
         if as_json:
             render.emit(paused)
         else:
@@ -157,13 +158,14 @@ def list_lanes(
 
 def resume_lane(
     lane: Name,
+    actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> int:
     """Resume the job that halts the lane. Exit code 4: nothing halts it."""
     with open_app(url, schema) as app:
-        job = app.operations.resume_lane(lane, actor="cli")
+        job = app.operations.resume_lane(lane, actor=options.acting(actor))
     if as_json:
         render.emit({"lane": lane, "id": job and job.id, "state": job and job.state})
     elif job is not None:

@@ -74,6 +74,7 @@ def _command(verb: Verb) -> Callable[..., int]:
         yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
         reason: Reason = None,
         fresh: Fresh = False,
+        actor: options.Actor = None,
         url: options.Url = None,
         schema: options.Schema = options.DEFAULT_SCHEMA,
         as_json: options.AsJson = False,
@@ -90,7 +91,8 @@ def _command(verb: Verb) -> Callable[..., int]:
             wanted = ids or list(_find(app, {**filter_, "state": tuple(state or verb.finds)}))
             if not ids and not _sure(verb, len(wanted), yes):
                 return Exit.OK
-            told: dict[str, Any] = {"reason": reason} if verb.takes_reason else {}
+            told: dict[str, Any] = {"actor": options.acting(actor)}
+            told |= {"reason": reason} if verb.takes_reason else {}
             return _apply(app, verb, wanted, told | ({"fresh": True} if fresh else {}), as_json)
 
     return steer
@@ -133,7 +135,7 @@ def _apply(app: Leasehold, verb: Verb, ids: list[str], told: dict[str, Any], as_
     tally = Tally()
     for job_id in _watched(ids, verb):
         try:
-            job = act(job_id, actor="cli", **told)
+            job = act(job_id, **told)
         except JobError as error:
             tally.refused.append(error)
             if as_json:

@@ -54,11 +54,13 @@ SELECT r.name, r.job_id FROM json_to_recordset(:tags::json) AS r(name text, job_
 ON CONFLICT DO NOTHING;
 
 -- name: touch_groups
--- Makes the group with its first job, and tells those who watch it that something has changed. In name order: two
+-- Makes the group with its first job, and tells those who watch it that something has changed. A group
+-- on hold is left out of the answer: nothing may come into it. In name order: two
 -- transactions that touch the same groups must not wait for each other in a circle.
-INSERT INTO leasehold.job_group (name)
+INSERT INTO leasehold.job_group AS g (name)
 SELECT name FROM unnest(:names::text[]) AS n(name) ORDER BY name
-ON CONFLICT (name) DO UPDATE SET version = leasehold.job_group.version + 1, state = 'active', reason = NULL;
+ON CONFLICT (name) DO UPDATE SET version = g.version + 1, state = 'active', reason = NULL WHERE g.state <> 'held'
+RETURNING name;
 
 -- name: find_key_holders
 -- Who holds these unique keys now. One probe of the unique index per key, whatever the statistics say.

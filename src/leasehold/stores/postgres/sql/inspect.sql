@@ -46,9 +46,6 @@ SELECT key, text, schema, CASE WHEN NOT secret THEN answer END AS answer, asked_
     answered
 FROM leasehold.question WHERE job_id = :id ORDER BY asked_at, key;
 
--- name: get_group
-SELECT name, state, reason, version FROM leasehold.job_group WHERE name = :name;
-
 -- name: count_lane_tickets
 -- For tests and the doctor: an unblocked lane with a due head must have one.
 SELECT count(*) AS tickets FROM leasehold.ticket WHERE lane = :lane;

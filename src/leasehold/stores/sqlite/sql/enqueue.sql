@@ -39,10 +39,12 @@ SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.job_id') FROM j
 ON CONFLICT DO NOTHING;
 
 -- name: touch_groups
--- Makes the group with its first job, and tells those who watch it that something has changed.
+-- Makes the group with its first job, and tells those who watch it that something has changed. A group
+-- on hold is left out of the answer: nothing may come into it.
 INSERT INTO job_group (name)
 SELECT n.value FROM json_each(:names) AS n WHERE true
-ON CONFLICT (name) DO UPDATE SET version = version + 1, state = 'active', reason = NULL;
+ON CONFLICT (name) DO UPDATE SET version = version + 1, state = 'active', reason = NULL WHERE state <> 'held'
+RETURNING name;
 
 -- name: find_key_holders
 -- Who holds these unique keys now. One probe of the unique index per key.

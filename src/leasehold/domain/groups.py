@@ -1,0 +1,101 @@
+"""A group as those who wait for it see it: how far it is, what came out, what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from leasehold.domain.states import LIVE, State
+
+GroupState = Literal["active", "stopped", "held"]
+"""`stopped` tells that somebody has stopped it; the next job reopens it. `held` refuses new jobs until released."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """What a job of the group has returned, as plain JSON."""
+
+    id: str
+    kind: str
+    result: Any
+    result_ref: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupError:
+    """A job of the group that has failed or timed out."""
+
+    id: str
+    kind: str
+    state: State
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatus:
+    """A group at one moment. Give `version` back as `since` to wait for what comes after it."""
+
+    name: str
+    state: GroupState
+    reason: str | None
+    """Why it was stopped or held."""
+    version: int
+    """Moves with every job that comes in or ends, every question, every stop. 0: there is no such group."""
+    changed: bool
+    """False: the wait was over before anything happened."""
+    total: int
+    succeeded: int
+    live: int
+    """Jobs that can still move by themselves: pending, queued, running, waiting."""
+    progress: float
+    """Succeeded of all, from 0 to 1."""
+    counts: Mapping[str, Mapping[State, int]]
+    """How many jobs of each kind are in each state."""
+    results: tuple[GroupResult, ...]
+    """Of the jobs that have succeeded, the latest first."""
+    errors: tuple[GroupError, ...]
+    """Of those that have failed or timed out, the latest first. They fail nobody else."""
+    cap: int
+    """At most so many results and errors are listed; `counts` tells how many there are."""
+    questions: int
+    """Open ones, that somebody has to answer."""
+
+    def __str__(self) -> str:
+        state = "" if self.state == "active" else f", {self.state}"
+        return f"{self.name}: {self.succeeded} of {self.total} succeeded, {self.live} to go{state}"
+
+
+def status_of(
+    name: str,
+    row: tuple[GroupState, str | None, int] | None,
+    counts: Mapping[str, Mapping[State, int]],
+    results: tuple[GroupResult, ...],
+    errors: tuple[GroupError, ...],
+    *,
+    cap: int,
+    questions: int,
+) -> GroupStatus:
+    """`row` is the group's own: state, reason, version. None: nobody has heard of it."""
+    state, reason, version = row or ("active", None, 0)
+    by_state: dict[State, int] = {}
+    for states in counts.values():
+        for found, number in states.items():
+            by_state[found] = by_state.get(found, 0) + number
+    total, succeeded = sum(by_state.values()), by_state.get(State.SUCCEEDED, 0)
+    return GroupStatus(
+        name=name,
+        state=state,
+        reason=reason,
+        version=version,
+        changed=True,
+        total=total,
+        succeeded=succeeded,
+        live=sum(by_state.get(found, 0) for found in LIVE),
+        progress=succeeded / total if total else 0.0,
+        counts=counts,
+        results=results,
+        errors=errors,
+        cap=cap,
+        questions=questions,
+    )

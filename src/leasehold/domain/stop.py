@@ -1,0 +1,152 @@
+"""Stop: which jobs it is about, what it does to each, and what it reports.
+
+    mode        pending, queued, waiting, paused      running                                 the call
+    graceful    cancelled at once                     flagged `finish`: ends, not retried     waits for them
+    immediate   cancelled at once                     flagged `cancel`                        returns
+    full        cancelled at once                     flagged `cancel`                        waits for them
+
+Jobs that have come to an end, well or badly, stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple, get_args
+
+from leasehold.domain import operate
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.job import Job, NewJob
+from leasehold.domain.moves import Move
+from leasehold.domain.states import State
+
+StopMode = Literal["graceful", "immediate", "full"]
+STOPPABLE = (State.PENDING, State.QUEUED, State.RUNNING, State.WAITING, State.PAUSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopScope:
+    """Which jobs. All that is given must match; of the tags, all of them."""
+
+    group: str | None = None
+    queue: str | None = None
+    kinds: tuple[str, ...] | None = None
+    lane: str | None = None
+    tags: tuple[str, ...] = ()
+    everything: bool = False
+
+    @property
+    def whole_group(self) -> bool:
+        return self.group is not None and self == StopScope(group=self.group)
+
+    def covers(self, job: NewJob) -> bool:
+        return (
+            (self.group is None or job.group == self.group)
+            and (self.queue is None or job.queue == self.queue)
+            and (self.kinds is None or job.kind in self.kinds)
+            and (self.lane is None or job.lane == self.lane)
+            and set(self.tags) <= set(job.tags)
+        )
+
+    def told(self) -> dict[str, object]:
+        """What was given, and nothing else."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, (), False)}
+
+    def dump(self) -> str:
+        return json.dumps(self.told(), sort_keys=True)
+
+    @classmethod
+    def load(cls, text: str) -> StopScope:
+        told = json.loads(text)
+        lists = {name: tuple(told[name]) for name in ("kinds", "tags") if name in told}
+        return cls(**(told | lists))
+
+
+class StopMark(NamedTuple):
+    """A stop that has reached a run: its follow-ups that fall under the scope shall not run."""
+
+    scope: StopScope
+    reason: str | None
+    actor: str | None
+
+
+class StoppedJob(NamedTuple):
+    """A job that a stop concerns, and the state it was found in."""
+
+    id: str
+    kind: str
+    state: State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReport:
+    """What a stop has done, or with `dry_run` would do."""
+
+    scope: Mapping[str, object]
+    mode: StopMode
+    reason: str | None
+    cancelled_counts: Mapping[str, Mapping[State, int]]
+    """By kind, and by the state that each job was in. `running` stands here in the modes immediate and full: these were
+    told to stop at once."""
+    flagged: Mapping[str, int]
+    """Running jobs by kind that were told to stop, or with graceful to finish without another try."""
+    still_running: Sequence[str]
+    """Of those, the ones that had not ended when the call returned."""
+    unaffected_kinds: Sequence[str]
+    """Known kinds that the stop has nothing to do with."""
+    held: bool
+    """The group takes no new jobs until it is released."""
+    dry_run: bool
+
+    @property
+    def cancelled(self) -> int:
+        return sum(number for states in self.cancelled_counts.values() for number in states.values())
+
+    def __str__(self) -> str:
+        done = "would be cancelled" if self.dry_run else "cancelled"
+        left = f", {len(self.still_running)} still running" if self.still_running else ""
+        return f"{self.cancelled} {done}, {sum(self.flagged.values())} told to stop{left}"
+
+
+def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
+    """A stop of everything has to be meant, and only a group can be held."""
+    if scope.kinds is not None and not scope.kinds:
+        raise InvalidInput("kinds", "is empty", "name at least one kind, or leave it out")
+    criteria = scope.told()
+    if not criteria:
+        raise InvalidInput(
+            "stop", "has no scope", "give group, queue, kinds, lane or tags, or everything=True"
+        )
+    if scope.everything and len(criteria) > 1:
+        raise InvalidInput("everything", "stands beside a narrower scope", "give one of them")
+    if hold and not scope.whole_group:
+        raise InvalidInput(
+            "hold",
+            "is only for whole groups",
+            "stop the group without other criteria, or pause the queue or the kind instead",
+        )
+    return scope
+
+
+def checked_mode(mode: object) -> StopMode:
+    known: tuple[StopMode, ...] = get_args(StopMode)
+    for one in known:
+        if mode == one:
+            return one
+    raise InvalidInput("mode", f"{mode!r} is not known", "use " + ", ".join(map(repr, known)))
+
+
+def decide(job: Job, mode: StopMode, *, now: datetime, actor: str | None, reason: str | None) -> Move | None:
+    """What the stop does to a job in its scope. None: it has ended before."""
+    if job.state not in STOPPABLE:
+        return None
+    if job.state is State.RUNNING and mode == "graceful":
+        return operate.finish(job, now=now, actor=actor, reason=reason)
+    return operate.cancel(job, now=now, actor=actor, reason=reason)
+
+
+def cancels(mode: StopMode, state: State) -> bool:
+    """Whether a job found in this state counts as cancelled."""
+    return state is not State.RUNNING or mode != "graceful"

@@ -1,0 +1,212 @@
+"""Those who wait for groups: one thread for all of them, one read per change, whatever their number.
+
+A waiter with a version puts a future here and reads nothing. The thread waits for hints, reads the versions of all
+watched groups in one statement, and only where one has moved the status of that group, once for all who wait for it.
+It is started by the first waiter and ends a moment after the last, so that clients that come back at once with the
+version they were given find it still looking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field, replace
+
+from leasehold.domain.groups import GroupStatus
+from leasehold.stores.contract import Store, Wakeups
+
+logger = logging.getLogger("leasehold.groups")
+
+LISTENING, LOOKING = 1.0, 0.25
+"""Seconds between two looks at the versions when no hint comes: with hints coming through, and without."""
+LINGER = 1.0
+"""Seconds that a group stays watched, and the thread alive, without a waiter."""
+FRESH = 1.0
+"""Seconds: claims move no version, so whoever has waited in vain gets a status not older than this."""
+EASE = 2.0
+"""A group whose status takes long to read is read at most for a third of the time."""
+
+Key = tuple[str, tuple[str, ...] | None]
+Answer = Future[GroupStatus]
+
+
+@dataclass(eq=False)
+class _Watched:
+    """A group, or some kinds of it, and those who wait for it to change."""
+
+    name: str
+    kinds: tuple[str, ...] | None
+    status: GroupStatus | None = None
+    """None: not read yet, or known to be old."""
+    read_at: float = 0.0
+    not_before: float = 0.0
+    owed: bool = False
+    """It has moved, and is read as soon as `not_before` allows it."""
+    left_at: float = 0.0
+    """When the last waiter left."""
+    waiters: dict[Answer, int] = field(default_factory=dict)
+    """Each with the version that it knows."""
+    reading: threading.Lock = field(default_factory=threading.Lock)
+
+
+class GroupWatch:
+    """Of one store in one process."""
+
+    def __init__(self, store: Store, listen_url: str | None = None) -> None:
+        self.store = store
+        self.pid = os.getpid()
+        self._listen_url = listen_url
+        self._lock = threading.Lock()
+        self._watched: dict[Key, _Watched] = {}
+        self._thread: threading.Thread | None = None
+
+    # -- the waiters' side -----------------------------------------------------------------------------------------
+    def expect(self, name: str, kinds: tuple[str, ...] | None, since: int) -> tuple[Answer, bool]:
+        """A future that gets the group's status as soon as its version is another one, or nothing of it is live; and
+        whether the waiter must call `look_first`, because nobody has looked yet. Does not block."""
+        future: Answer = Future()
+        with self._lock:
+            watched = self._watched.setdefault((name, kinds), _Watched(name, kinds))
+            watched.waiters[future] = since
+            known = watched.status
+            if known is not None and (known.version < since or not known.live):
+                # The waiter knows better; or there was nobody to wait for, and so nobody has looked since.
+                known = watched.status = None
+            if known is not None and _concerns(known, since):
+                self._answer(watched, [future], known)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="leasehold-groups", daemon=True)
+                self._thread.start()
+            return future, known is None
+
+    def look_first(self, name: str, kinds: tuple[str, ...] | None) -> None:
+        """Read the group's status for all who have come by now; one of them reads, the others wait for it."""
+        with self._lock:
+            watched = self._watched.setdefault((name, kinds), _Watched(name, kinds))
+        with watched.reading:
+            if watched.status is None:
+                self._read(watched)
+        self._tell(watched)
+
+    def leave(self, name: str, kinds: tuple[str, ...] | None, future: Answer) -> GroupStatus:
+        """The wait is over and nothing has changed: how it stands now."""
+        with self._lock:
+            watched = self._watched.setdefault((name, kinds), _Watched(name, kinds))
+            since = watched.waiters.get(future)
+            self._forget(watched, future)
+        if since is None and future.done() and not future.cancelled():
+            return future.result()  # it came at the last moment
+        with watched.reading:
+            status = watched.status
+            if status is None or time.monotonic() - watched.read_at > FRESH:
+                status = self._read(watched)
+        return replace(status, changed=since is not None and status.version != since)
+
+    def drop(self, name: str, kinds: tuple[str, ...] | None, future: Answer) -> None:
+        """The waiter has lost interest."""
+        with self._lock:
+            watched = self._watched.get((name, kinds))
+            if watched is not None:
+                self._forget(watched, future)
+
+    # -- the thread's side -----------------------------------------------------------------------------------------
+    def _run(self) -> None:
+        wakeups = None
+        try:
+            wakeups = self.store.group_wakeups(self._listen_url)
+            while self._look(wakeups):
+                wakeups.wait(self._patience(wakeups))
+        except Exception as error:
+            self._fail(error)
+        finally:
+            if wakeups is not None:
+                wakeups.close()
+
+    def _patience(self, wakeups: Wakeups) -> float:
+        now = time.monotonic()
+        with self._lock:
+            owed = [watched.not_before - now for watched in self._watched.values() if watched.owed]
+        return max(0.0, min([LISTENING if wakeups.hears else LOOKING, *owed]))
+
+    def _look(self, wakeups: Wakeups) -> bool:
+        """Read the versions, and what has moved. False: nobody is left, the thread ends."""
+        now = time.monotonic()
+        with self._lock:
+            for key, watched in list(self._watched.items()):
+                if not watched.waiters and now - watched.left_at > LINGER:
+                    del self._watched[key]
+            if not self._watched:
+                self._thread = None
+                return False
+            wanted = list(self._watched.values())
+        versions = self.store.group_versions(sorted({watched.name for watched in wanted}))
+        for watched in wanted:
+            if self._has_moved(watched, versions.get(watched.name, 0)):
+                wakeups.stir()
+                with watched.reading:
+                    self._read(watched)
+                self._tell(watched)
+        return True
+
+    def _has_moved(self, watched: _Watched, version: int) -> bool:
+        """Whether it is to be read now."""
+        with self._lock:
+            known = watched.status
+            watched.owed = False
+            if known is None or known.version == version:
+                return False  # nobody has looked yet, and who comes will; or nothing is new
+            if not watched.waiters:
+                watched.status = None
+                return False
+            watched.owed = time.monotonic() < watched.not_before
+            return not watched.owed
+
+    def _read(self, watched: _Watched) -> GroupStatus:
+        began = time.monotonic()
+        status = watched.status = self.store.group_status(watched.name, watched.kinds)
+        watched.read_at = time.monotonic()
+        watched.not_before = watched.read_at + EASE * (watched.read_at - began)
+        return status
+
+    def _tell(self, watched: _Watched) -> None:
+        with self._lock:
+            status = watched.status
+            if status is not None:
+                concerned = [f for f, since in watched.waiters.items() if _concerns(status, since)]
+                self._answer(watched, concerned, status)
+
+    def _answer(self, watched: _Watched, futures: list[Answer], status: GroupStatus) -> None:
+        for future in futures:
+            since = watched.waiters[future]
+            self._forget(watched, future)
+            seen = replace(status, changed=status.version != since)
+            _settle(future, lambda one, seen=seen: one.set_result(seen))  # type: ignore[misc]
+
+    def _forget(self, watched: _Watched, future: Answer) -> None:
+        if watched.waiters.pop(future, None) is not None and not watched.waiters:
+            watched.left_at = time.monotonic()
+
+    def _fail(self, error: Exception) -> None:
+        """The database is away: whoever waits is told, and may wait again."""
+        with self._lock:
+            self._thread = None
+            futures = [future for watched in self._watched.values() for future in watched.waiters]
+            self._watched.clear()
+        if not futures:
+            logger.debug("not watching groups any more: %s", error)
+        for future in futures:
+            _settle(future, lambda one: one.set_exception(error))
+
+
+def _concerns(status: GroupStatus, since: int) -> bool:
+    return status.version != since or not status.live
+
+
+def _settle(future: Answer, how: Callable[[Answer], None]) -> None:
+    with contextlib.suppress(InvalidStateError):  # the waiter has just given up
+        how(future)

@@ -1,0 +1,100 @@
+"""Groups: their status in a few indexed reads, their versions in one, and the hold on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from leasehold.domain.errors import GroupOnHold
+from leasehold.domain.groups import GroupError, GroupResult, GroupStatus, status_of
+from leasehold.domain.job import Job
+from leasehold.domain.states import State
+from leasehold.stores.contract import Group
+from leasehold.stores.database import Session
+from leasehold.stores.verbs import Verbs
+
+CAP = 100
+LONGEST_ERROR = 2000
+
+
+class GroupVerbs(Verbs):
+    def group(self, name: str) -> Group | None:
+        rows = self._database.read(lambda session: session.rows("get_group", name=name))
+        return Group(**rows[0]) if rows else None
+
+    def group_versions(self, names: Sequence[str]) -> dict[str, int]:
+        if not names:
+            return {}
+        return dict(self._database.read(lambda s: s.tuples("group_versions", names=sorted(names))))
+
+    def group_status(self, name: str, kinds: Sequence[str] | None = None) -> GroupStatus:
+        return self._database.read(lambda session: _status(session, name, kinds))
+
+    def stop_group(self, name: str, hold: bool, actor: str | None = None, reason: str | None = None) -> None:
+        statement = "hold_group" if hold else "stop_group"
+        self._database.single(lambda s: s.run(statement, name=name, actor=actor, reason=reason))
+
+    def release_group(self, name: str, actor: str | None = None) -> bool:
+        return bool(self._database.single(lambda s: s.tuples("release_group", name=name, actor=actor)))
+
+
+def _status(session: Session, name: str, kinds: Sequence[str] | None) -> GroupStatus:
+    # The version first: what is read after it is at least as new, so a later change is never taken for seen.
+    rows = session.rows("get_group", name=name)
+    which: dict[str, Any] = {"name": name, "kinds": None if kinds is None else list(kinds)}
+    counts: dict[str, dict[State, int]] = {}
+    for row in session.rows("count_group", **which):
+        counts.setdefault(row["kind"], {})[State(row["state"])] = row["jobs"]
+    states = {state for by_state in counts.values() for state in by_state}
+    results: list[dict[str, Any]] = []
+    errors: list[dict[str, Any]] = []
+    questions = 0
+    if State.SUCCEEDED in states:
+        results = session.rows("list_group_results", limit=CAP, **which)
+    if State.FAILED in states or State.TIMED_OUT in states:
+        errors = session.rows("list_group_errors", limit=CAP, length=LONGEST_ERROR, **which)
+    if State.WAITING in states or State.PAUSED in states:
+        questions = session.rows("count_group_questions", **which)[0]["questions"]
+    return status_of(
+        name,
+        (rows[0]["state"], rows[0]["reason"], rows[0]["version"]) if rows else None,
+        counts,
+        tuple(_result(row) for row in results),
+        tuple(GroupError(row["id"], row["kind"], State(row["state"]), row["error"]) for row in errors),
+        cap=CAP,
+        questions=questions,
+    )
+
+
+def _result(row: dict[str, Any]) -> GroupResult:
+    result = row["result"]
+    return GroupResult(
+        row["id"], row["kind"], None if result is None else json.loads(result), row["result_ref"]
+    )
+
+
+def touch_groups(session: Session, names: Iterable[str]) -> None:
+    """Jobs have come into these groups: make them, reopen them, tell their watchers. One statement; raises
+    GroupOnHold, and with it nothing of the transaction stays."""
+    wanted = sorted(names)
+    opened = {row[0] for row in session.tuples("touch_groups", names=wanted)}
+    if len(opened) < len(wanted):
+        refuse_held(session, [name for name in wanted if name not in opened])
+
+
+def refuse_held(session: Session, names: Sequence[str]) -> None:
+    """Raises GroupOnHold if one of them is. They stay locked: a hold comes before or after this transaction."""
+    for group in held_groups(session, names):
+        raise GroupOnHold(group.name, group.reason, group.changed_by)
+
+
+def refuse_in_held_group(session: Session, job: Job) -> None:
+    """Nothing in a group on hold is set going again."""
+    if job.group_name is not None:
+        refuse_held(session, [job.group_name])
+
+
+def held_groups(session: Session, names: Sequence[str]) -> list[Group]:
+    rows = session.rows("lock_groups", names=sorted(set(names)))
+    return [Group(**row) for row in rows if row["state"] == "held"]

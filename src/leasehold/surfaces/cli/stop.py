@@ -1,0 +1,188 @@
+"""`stop`: end all work of a scope, with a report; `group`: how far a group is, and its hold."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import open_app
+from leasehold.surfaces.cli.problems import Exit
+
+if TYPE_CHECKING:
+    from leasehold.domain.groups import GroupStatus
+    from leasehold.domain.stop import StopReport
+
+Mode = Annotated[
+    str,
+    typer.Option(
+        metavar="MODE",
+        help="graceful: running jobs end, without another try; immediate: they are told to stop; "
+        "full: told to stop, and waited for.",
+    ),
+]
+Wait = Annotated[str, typer.Option(metavar="DURATION", help="How long to wait.")]
+LISTED = 20
+"""Results and errors that are printed; --json prints all that were read."""
+
+
+def add_to(cli: typer.Typer) -> None:
+    cli.command()(stop)
+    cli.command()(group)
+
+
+def stop(
+    group: options.Group = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", "-k", metavar="NAME", help="Of this task; may be repeated.")
+    ] = None,
+    queue: options.Queue = None,
+    lane: options.Lane = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="NAME", help="With this tag; with all, if repeated.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Everything in the store.")] = False,
+    mode: Mode = "graceful",
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Kept with every job.")] = None,
+    wait: Wait = "30s",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what would happen; change nothing.")
+    ] = False,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Refuse new jobs in the group until `group NAME --release`.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    actor: options.Actor = None,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> int:
+    """Stop all jobs that match. Exit code 5: some still run after --wait."""
+    with open_app(url, schema) as app:
+        if all_ and not dry_run and not yes:
+            _ask(app.store.label)
+        report = app.operations.stop(
+            group=group,
+            queue=queue,
+            kinds=kind or None,
+            lane=lane,
+            tags=tag or None,
+            everything=all_,
+            mode=mode,  # type: ignore[arg-type]  # checked by the stop itself, with a remedy
+            reason=reason,
+            wait=wait,
+            dry_run=dry_run,
+            hold=hold,
+            actor=options.acting(actor),
+            watch=_Waiting(),
+        )
+    if as_json:
+        render.emit(report)
+    else:
+        _print(report)
+    timed_out = report.still_running and report.mode != "immediate" and not report.dry_run
+    return Exit.TIMED_OUT if timed_out else Exit.OK
+
+
+def _ask(label: str) -> None:
+    if not render.on_terminal():
+        raise InvalidInput("--yes", f"is needed to stop everything in {label}", "nobody is here to be asked")
+    typer.confirm(f"stop everything in {label}?", err=True, abort=True)
+
+
+class _Waiting:
+    """Tells the person at the terminal how many are still waited for, when that changes."""
+
+    def __init__(self) -> None:
+        self._told = -1
+
+    def __call__(self, report: StopReport) -> None:
+        left = len(report.still_running)
+        if left != self._told:
+            self._told = left
+            render.note(f"waiting for {left:,} running job(s)")
+
+
+def _print(report: StopReport) -> None:
+    rows = [
+        (kind, state.value, f"{number:,}")
+        for kind, states in report.cancelled_counts.items()
+        for state, number in states.items()
+    ]
+    finishing = report.flagged if report.mode == "graceful" else {}
+    rows += [(kind, "running", f"{number:,} to finish") for kind, number in finishing.items()]
+    would = "would be " if report.dry_run else ""
+    render.table(("task", "was", f"{would}cancelled"), rows, empty="nothing to stop")
+    if report.still_running:
+        print(f"still running: {', '.join(report.still_running[:LISTED])}")
+    if report.unaffected_kinds:
+        print(f"unaffected: {render.clean(', '.join(report.unaffected_kinds))}")
+    if report.held and not report.dry_run:
+        print("the group is on hold")
+
+
+def group(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    wait: Wait = "0s",
+    since: Annotated[
+        int | None, typer.Option(metavar="VERSION", help="Wait until the version is another one.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", "-k", metavar="NAME", help="Only this task; may be repeated."),
+    ] = None,
+    release: Annotated[bool, typer.Option("--release", help="Lift the hold of a stop.")] = False,
+    actor: options.Actor = None,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> int:
+    """Show how far a group is, or with --wait and --since the next change. Exit code 5: nothing changed in time;
+    with --release, 4: it was not on hold."""
+    with open_app(url, schema) as app:
+        if release:
+            return _release(app.group(name).release(actor=options.acting(actor)), name, as_json)
+        status = app.operations.group_status(name, wait=wait, since=since, kinds=kind or None)
+    if as_json:
+        render.emit(status)
+    else:
+        _show(status)
+    return Exit.OK if status.changed or since is None else Exit.TIMED_OUT
+
+
+def _release(released: bool, name: str, as_json: bool) -> int:
+    if as_json:
+        render.emit({"name": name, "was_held": released})
+    elif released:
+        print(f"{name} is released")
+    else:
+        print(f"error: {name!r} is not on hold", file=sys.stderr)
+    return Exit.OK if released else Exit.REFUSED
+
+
+def _show(status: GroupStatus) -> None:
+    state = status.state if status.reason is None else f"{status.state}: {status.reason}"
+    facts: dict[str, Any] = {
+        "group": status.name,
+        "state": state,
+        "version": status.version,
+        "progress": f"{status.succeeded:,} of {status.total:,} ({status.progress:.0%})",
+        "live": status.live,
+        "questions": status.questions or None,
+    }
+    render.fields(facts)
+    if status.counts:
+        print()
+        rows = [(kind, _counted(states)) for kind, states in status.counts.items()]
+        render.table(("task", "jobs"), rows)
+    if status.errors:
+        print("\nerrors")
+        failed = [(e.id, e.kind, e.state, render.cut(e.error, 80)) for e in status.errors[:LISTED]]
+        render.table(("id", "task", "state", "error"), failed)
+
+
+def _counted(states: Any) -> str:
+    return ", ".join(f"{number:,} {state}" for state, number in states.items())

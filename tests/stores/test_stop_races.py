@@ -1,0 +1,105 @@
+"""Stop against producers, workers and follow-ups at the same time: nothing in the scope escapes."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from leasehold.domain.errors import GroupOnHold
+from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.states import State
+from leasehold.domain.stop import StopScope
+from leasehold.engine.stop import stop
+from leasehold.stores.contract import Ending
+from tests.backends import Backend, new_job
+
+PRODUCERS = WORKERS = 2
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("mode", ["graceful", "immediate"])
+def test_after_a_stop_with_a_hold_nothing_of_the_group_is_left_to_run(backend: Backend, mode: str):
+    """Producers enqueue until they are refused, workers claim, settle with follow-ups or fail, and the stop comes in
+    the middle. Whoever was flagged may end; nobody starts anew."""
+    first = backend.open()
+    first.enqueue([new_job(group="g") for _ in range(300)])
+    refused: list[int] = []
+    settled: list[str] = []
+    busy = threading.Barrier(PRODUCERS + WORKERS + 1)
+    over = threading.Event()
+    troubles: list[BaseException] = []
+
+    def produce() -> None:
+        store = backend.open()
+        busy.wait(20)
+        made = 0
+        try:
+            while not over.is_set():
+                store.enqueue([new_job(group="g") for _ in range(5)])
+                made += 5
+        except GroupOnHold:
+            refused.append(made)
+
+    def work() -> None:
+        store = backend.open()
+        busy.wait(20)
+        owner = threading.current_thread().name
+        while not over.is_set():
+            grants = store.claim(owner, ["default"], 5)
+            for number, grant in enumerate(grants):
+                at_once = new_job(group="g", follow_up_of=grant.id)
+                with contextlib.suppress(GroupOnHold):  # the group was held before this run was flagged
+                    store.enqueue([at_once])
+                follow_up = new_job(group="g")
+                outcome = Success("1", None, (follow_up,)) if number % 2 else Failure("broken")
+                settled.extend(store.settle([Ending(grant.id, grant.token, outcome)]).accepted)
+
+    def guarded(task: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                task()
+            except BaseException as error:
+                troubles.append(error)
+                raise
+
+        return run
+
+    threads = [threading.Thread(target=guarded(produce)) for _ in range(PRODUCERS)]
+    threads += [threading.Thread(target=guarded(work), name=f"worker-{n}") for n in range(WORKERS)]
+    for thread in threads:
+        thread.start()
+    busy.wait(20)
+    seen = first.group_versions(["g"])["g"]
+    while first.group_versions(["g"])["g"] < seen + 20:
+        assert not troubles, troubles
+    report = stop(
+        first,
+        StopScope(group="g"),
+        {},
+        mode=mode,  # type: ignore[arg-type]
+        reason="enough",
+        wait=30,
+        dry_run=False,
+        hold=True,
+        actor=None,
+    )
+    live = [
+        state for state in first.group_status("g").counts["work"] if state in (State.QUEUED, State.PENDING)
+    ]
+    over.set()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert not troubles, troubles
+    assert live == [], "when the stop has returned nothing is left that could start"
+    assert len(refused) == PRODUCERS, "every producer was refused in the end"
+    status = first.group_status("g")
+    assert status.live == 0
+    assert status.counts["work"].keys() <= {State.SUCCEEDED, State.CANCELLED}
+    assert report.cancelled > 0
+    assert settled
+    assert backend.query("SELECT count(*) FROM leasehold.job WHERE stop_requested IS NOT NULL") == [(0,)]
+    print(f"\n{backend.name}, {mode}: {dict(status.counts['work'])}, {sum(refused)} enqueued, {report}")

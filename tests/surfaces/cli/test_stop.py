@@ -1,0 +1,99 @@
+"""`stop` and `group` from the command line, and who stands in the history for what was typed."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+
+from leasehold.domain.outcome import Success
+from leasehold.stores.contract import Ending
+from tests.surfaces.cli.conftest import eventually
+
+
+def test_a_dry_run_tells_what_a_stop_would_do(app, here):
+    job = app.enqueue("work", group="task-42")
+    answer = here("stop", "--group", "task-42", "--mode", "immediate", "--dry-run")
+    assert answer.code == 0
+    assert answer.out.splitlines() == ["task  was     would be cancelled", "work  queued  1"]
+    assert job.refresh().state == "queued"
+
+
+def test_a_stop_reports_as_json(app, here):
+    one = app.enqueue("work", group="g", tags=("x",))
+    other = app.enqueue("in_lane", {"lane": "l"}, group="g")
+    report = here("stop", "--group", "g", "--kind", "work", "--tag", "x", "--reason", "enough", "--json").json
+    assert report["scope"] == {"group": "g", "kinds": ["work"], "tags": ["x"]}
+    assert report["cancelled_counts"] == {"work": {"queued": 1}}
+    assert report["still_running"] == []
+    assert (one.refresh().state, one.reason, other.refresh().state) == ("cancelled", "enough", "queued")
+    for scope in (["--lane", "l"], ["--queue", "default"], ["--kind", "in_lane"]):
+        assert here("stop", *scope, "--dry-run", "--json").json["cancelled_counts"] == {
+            "in_lane": {"queued": 1}
+        }
+
+
+def test_a_stop_that_is_not_over_in_time_exits_with_5(app, here):
+    job = app.enqueue("work", group="g")
+    grant = app.store.claim_by_id(job.id, "worker-1")
+    answer = here("stop", "--group", "g", "--wait", "0s")
+    assert answer.code == 5
+    assert f"still running: {job.id}" in answer.out
+    assert "1 to finish" in answer.out
+    app.store.settle([Ending(job.id, grant.token, Success("1"))])
+    assert here("stop", "--group", "g").code == 0
+
+
+def test_a_stop_of_everything_has_to_be_meant(app, here):
+    job = app.enqueue("work")
+    assert here("stop").code == 2
+    assert here("stop", "--mode", "sideways", "--group", "g").code == 2
+    assert here("stop", "--queue", "default", "--hold").code == 2
+    refused = here("stop", "--all")
+    assert (refused.code, job.refresh().state) == (2, "queued")
+    assert "--yes" in refused.err
+    assert here("stop", "--all", "--yes").code == 0
+    assert job.refresh().state == "cancelled"
+
+
+def test_a_hold_refuses_with_4_until_it_is_released(app, here):
+    job = app.enqueue("work", group="g")
+    assert "on hold" in here("stop", "--group", "g", "--hold", "--reason", "maintenance").out
+    answer = here("retry", job.id)
+    assert answer.code == 4
+    assert "maintenance" in answer.err
+    assert here("group", "g", "--release").out == "g is released\n"
+    assert here("group", "g", "--release").code == 4
+    assert here("retry", job.id).code == 0
+
+
+def test_a_group_is_shown_and_waited_for(app, here, cli):
+    job = app.enqueue("work", group="g")
+    shown = here("group", "g")
+    assert shown.code == 0
+    assert "0 of 1 (0%)" in shown.out
+    assert "1 queued" in shown.out
+    facts = here("group", "g", "--json").json
+    assert (facts["version"], facts["live"], facts["counts"]) == (1, 1, {"work": {"queued": 1}})
+    assert here("group", "g", "--wait", "20ms", "--since", "1").code == 5
+    waiting = cli.start("group", "g", "--wait", "60s", "--since", "1", "--json")
+    job.cancel()
+    out, err = waiting.communicate(timeout=60)
+    assert (waiting.returncode, err) == (0, "")
+    assert '"live": 0' in out
+    assert here("group", "nobody").code == 0
+
+
+def test_who_did_it_stands_in_the_history(app, here):
+    job = app.enqueue("work", group="g")
+    here("pause", job.id)
+    here("resume", job.id, "--actor", "ann")
+    here("stop", "--group", "g", "--actor", "bob", "--reason", "enough")
+    me = f"{getpass.getuser()}@{socket.gethostname()}"
+    assert [(h.event, h.actor, h.detail) for h in job.history()] == [
+        ("paused", me, None),
+        ("resumed", "ann", None),
+        ("cancelled", "bob", "enough"),
+    ]
+    told = eventually(lambda: here("show", job.id).out)
+    assert "bob" in told
+    assert me in told
