@@ -73,7 +73,7 @@ def test_after_a_stop_with_a_hold_nothing_of_the_group_is_left_to_run(backend: B
         thread.start()
     busy.wait(20)
     seen = first.group_versions(["g"])["g"]
-    while first.group_versions(["g"])["g"] < seen + 20:
+    while first.group_versions(["g"])["g"] < seen + 20 or len(settled) < 10:  # all are at it
         assert not troubles, troubles
     report = stop(
         first,
@@ -98,8 +98,8 @@ def test_after_a_stop_with_a_hold_nothing_of_the_group_is_left_to_run(backend: B
     assert len(refused) == PRODUCERS, "every producer was refused in the end"
     status = first.group_status("g")
     assert status.live == 0
-    assert status.counts["work"].keys() <= {State.SUCCEEDED, State.CANCELLED}
+    # Failed: those that had no try left when they failed.
+    assert status.counts["work"].keys() <= {State.SUCCEEDED, State.CANCELLED, State.FAILED}
     assert report.cancelled > 0
-    assert settled
     assert backend.query("SELECT count(*) FROM leasehold.job WHERE stop_requested IS NOT NULL") == [(0,)]
     print(f"\n{backend.name}, {mode}: {dict(status.counts['work'])}, {sum(refused)} enqueued, {report}")
