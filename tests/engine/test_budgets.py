@@ -556,3 +556,14 @@ def test_a_ledger_goes_with_its_job(app, backend):
     assert app.prune(0) == 1
     assert backend.query("SELECT count(*) FROM leasehold.spending") == [(0,)]
     assert backend.query("SELECT scope, spent FROM leasehold.budget") == [("group", 1)]
+
+
+def test_a_groups_budget_is_set_and_told_by_its_handle(backend):
+    with Leasehold(backend.url, schema=backend.schema) as app:
+        group = app.group("task-42")
+        assert group.budget() == []
+        assert [(line.scope, line.unit, line.limit, line.spent) for line in group.budget(tokens=100)] == [
+            ("group", "tokens", 100, 0)
+        ]
+        assert group.budget() == group.budget(tokens=100)
+        assert [line.limit for line in group.budget(tokens=None)] == [None]

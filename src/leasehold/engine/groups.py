@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from leasehold.domain.budget import BudgetLine
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.groups import GroupStatus
@@ -86,6 +87,16 @@ class Group:
 
     async def arelease(self, *, actor: str | None = None) -> bool:
         return await asyncio.to_thread(self.release, actor=actor)
+
+    def budget(self, **limits: int | None) -> list[BudgetLine]:
+        """Set what its jobs may spend together, by unit: `group.budget(tokens=1_000_000)`; None lifts a limit. Without
+        limits: only tell how it stands."""
+        if not limits:
+            return self._operations.group_budget(self.name)
+        return self._operations.set_group_budget(self.name, limits)
+
+    async def abudget(self, **limits: int | None) -> list[BudgetLine]:
+        return await asyncio.to_thread(lambda: self.budget(**limits))
 
     def jobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:
         """One page of its jobs, newest first. Ask for the next with `before=page.next`."""
