@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Literal
+from datetime import datetime
 
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.job import Job
-from leasehold.domain.states import State
+from leasehold.domain.states import FINAL, State
+from leasehold.engine.explain_limits import limit_holds
+from leasehold.engine.holds import Hold, by, first_line, instant, span, why
 from leasehold.stores.contract import Pause, Relative, Store, WorkerCard
+
+__all__ = ["Explanation", "Hold", "explain"]
 
 MOST_PARENTS = 5
 """Named one by one; the others are counted."""
-
-Cause = Literal[
-    "resting",
-    "running",
-    "orphan",
-    "pending",
-    "parent",
-    "waiting",
-    "not_due",
-    "queue_paused",
-    "kind_paused",
-    "lane_blocked",
-    "lane_order",
-    "no_worker",
-    "no_handler",
-    "nothing",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """One thing that holds a job. `cause` is for programs, `detail` and `remedy` are for people."""
-
-    cause: Cause
-    detail: str
-    remedy: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.detail}; {self.remedy}" if self.remedy else self.detail
+MOST_AHEAD = 1000
+"""Jobs before it that are counted."""
 
 
 class Explanation(list[Hold]):
@@ -52,64 +27,112 @@ class Explanation(list[Hold]):
 
 
 def explain(store: Store, job_id: str) -> list[Hold]:
-    """At most eight indexed reads, each its own: what it says may be a moment old."""
+    """A bounded number of indexed reads, each its own: what it says may be a moment old."""
     job, now = store.get(job_id), store.now()
     match job.state:
         case State.PENDING:
-            holds = [*_pending(store, job), *_not_due(job, now)]
+            holds = [*_pending(store, job), *_not_due(job, now), *_group(store, job)]
         case State.QUEUED:
             holds = _not_due(job, now)
         case State.WAITING:
-            return [_waiting(store, job)]
+            return [_waiting(store, job, now), *_group(store, job)]
         case State.RUNNING:
-            return [_running(store, job, now)]
+            return _running(store, job, now)
         case _:
-            return [_resting(job, now)]
+            return [_resting(store, job, now), *_over_budget(store, job), *_group(store, job)]
     holds += _paused(job, store.list_pauses(), now)
     holds += _lane(store, job)
-    holds += _workers(job, store.list_workers())
-    return holds or [Hold("nothing", "nothing holds it: a free worker takes it at once")]
+    holds += limit_holds(store.limits_of(job.gate), now)
+    cards = store.list_workers()
+    holds += _workers(job, cards)
+    return holds or [_turn(store, job, cards)]
 
 
 # -- its own state -----------------------------------------------------------------------------------------------------
-def _resting(job: Job, now: datetime) -> Hold:
-    ago = "" if job.finished_at is None else f" {_span(now - job.finished_at)} ago"
-    why = f": {_first_line(job.error or job.reason)}" if job.error or job.reason else ""
-    match job.state:
-        case State.SUCCEEDED:
-            return Hold("resting", f"it succeeded{ago}", "retry makes a new job like it")
-        case State.CANCELLED:
-            return Hold("resting", f"it was cancelled{ago}{why}", "retry makes a new job like it")
-        case State.PAUSED:
-            return Hold("resting", f"it is paused{why}", "resume it")
+def _resting(store: Store, job: Job, now: datetime) -> Hold:
+    ago = "" if job.finished_at is None else f" {span(now - job.finished_at)} ago"
+    told = why(job.error or job.reason)
+    if job.state is State.SUCCEEDED:
+        return Hold("resting", f"it succeeded{ago}", "retry makes a new job like it")
+    if job.state is State.CANCELLED:
+        detail = f"it was cancelled{ago}{_asked_by(store, job, 'cancel')}{told}"
+        return Hold("resting", detail, "retry makes a new job like it")
+    if job.state is State.PAUSED:
+        return Hold("resting", f"it is paused{_asked_by(store, job, 'pause')}{told}", "resume it")
     ended = "timed out" if job.state is State.TIMED_OUT else "failed"
+    if not job.policy.queueing:
+        return Hold("resting", f"it {ended}{ago}{told}", "it is not queued: call app.run_now again")
     if job.halts_lane:
-        detail = f"it {ended}{ago} and halts lane {job.lane!r}{why}"
+        detail = f"it {ended}{ago} and halts lane {job.lane!r}{told}"
         return Hold("resting", detail, "resume it, or resolve it to let the lane go on")
-    return Hold("resting", f"it {ended}{ago}{why}", "resume it")
+    return Hold("resting", f"it {ended}{ago}{told}", "resume it")
 
 
-def _running(store: Store, job: Job, now: datetime) -> Hold:
+def _asked_by(store: Store, job: Job, verb: str) -> str:
+    """Who asked for it, as the history tells; a job may also have come to it by itself."""
+    return by(
+        store.last_actor(job.id, [f"{verb}_requested", f"{verb}led" if verb == "cancel" else f"{verb}d"])
+    )
+
+
+def _over_budget(store: Store, job: Job) -> list[Hold]:
+    """A breach ends a run for good: resume is refused until the budget is larger."""
+    if job.state in FINAL or job.policy.on_breach == "cap":
+        return []
+    return [
+        Hold(
+            "budget",
+            f"it is over budget: {line.told()}",
+            f"job.top_up({line.unit}=…), then resume it"
+            if line.scope == "job"
+            else f"app.group({line.name!r}).budget({line.unit}=…), then resume it",
+        )
+        for line in store.budget(job.id)
+        if line.over
+    ]
+
+
+def _group(store: Store, job: Job) -> list[Hold]:
+    """Nothing in a group on hold is released, answered, resumed or run anew."""
+    group = None if job.group_name is None or job.state in FINAL else store.group(job.group_name)
+    if group is None or group.state != "held":
+        return []
+    detail = f"group {group.name!r} is on hold{by(group.changed_by)}{why(group.reason)}"
+    return [Hold("group_held", detail, f"lift it: app.group({group.name!r}).release()")]
+
+
+def _running(store: Store, job: Job, now: datetime) -> list[Hold]:
     asked = f"; {job.stop_requested.value} is asked for" if job.stop_requested else ""
     if job.lease_owner is None or job.lease_expires_at is None:
-        site = f" at {job.execution_site}" if job.execution_site else ""
-        return Hold(
-            "orphan",
-            f"its worker is gone, its execution{site} may live on{asked}",
-            "a worker of that site adopts it",
-        )
+        return _orphan(store, job, asked)
     progress = store.progress(job.id)
     if progress is not None:
-        asked = f"; last progress {_span(now - progress.at)} ago ({_first_line(str(progress))}){asked}"
+        asked = f"; last progress {span(now - progress.at)} ago ({first_line(str(progress))}){asked}"
     left = job.lease_expires_at - now
-    since = "" if job.started_at is None else f" since {_span(now - job.started_at)}"
+    since = "" if job.started_at is None else f" since {span(now - job.started_at)}"
+    where = f"it runs on {job.lease_owner}{since}"
     if left.total_seconds() < 0:
-        return Hold(
-            "running",
-            f"it runs on {job.lease_owner}{since}, but the lease ran out {_span(-left)} ago{asked}",
-            "a live worker takes it over after two looks; start one if there is none",
-        )
-    return Hold("running", f"it runs on {job.lease_owner}{since}; the lease holds {_span(left)} more{asked}")
+        return [
+            Hold(
+                "running",
+                f"{where}, but the lease ran out {span(-left)} ago{asked}",
+                "a live worker takes it over after two looks; start one if there is none",
+            )
+        ]
+    return [Hold("running", f"{where}; the lease holds {span(left)} more{asked}")]
+
+
+def _orphan(store: Store, job: Job, asked: str) -> list[Hold]:
+    site = f" at {job.execution_site}" if job.execution_site else ""
+    detail = f"its worker is gone, its execution{site} may live on{asked}"
+    hold = Hold("orphan", detail, "a worker of that site adopts it")
+    serving = [
+        card for card in store.list_workers() if not card.draining and job.execution_site in card.sites
+    ]
+    if serving:
+        return [hold]
+    told = f"no live worker serves the site {job.execution_site!r}"
+    return [hold, Hold("no_site", told, "start one where its execution lives")]
 
 
 def _pending(store: Store, job: Job) -> list[Hold]:
@@ -139,12 +162,15 @@ def _parent(parent: Relative) -> Hold:
     )
 
 
-def _waiting(store: Store, job: Job) -> Hold:
+def _waiting(store: Store, job: Job, now: datetime) -> Hold:
     asked = [question for question in store.questions(job.id) if question.closed_at is None]
     if not asked:
         return Hold("waiting", "it waits for an answer", "answer it")
-    told = "; ".join(f"{question.key}: {_first_line(question.text)}" for question in asked)
-    return Hold("waiting", f"it waits for an answer to {told}", f"answer {asked[0].key!r}")
+    told = "; ".join(f"{question.key}: {first_line(question.text)}" for question in asked)
+    ends = min((question.expires_at for question in asked if question.expires_at is not None), default=None)
+    until = "" if ends is None else f"; it goes on without one in {span(ends - now)}"
+    remedy = f"answer {asked[0].key!r}: leasehold answer {job.id} {asked[0].key} VALUE"
+    return Hold("waiting", f"it waits for an answer to {told}{until}", remedy)
 
 
 def _not_due(job: Job, now: datetime) -> list[Hold]:
@@ -152,10 +178,10 @@ def _not_due(job: Job, now: datetime) -> list[Hold]:
         return []
     why = "it was delayed"
     if job.attempt:
-        told = f": {_first_line(job.error)}" if job.error else ""
+        told = f": {first_line(job.error)}" if job.error else ""
         why = f"attempt {job.attempt} ended without success{told}"
-    left = _span(job.available_at - now)
-    return [Hold("not_due", f"it is not due for {left}, until {_instant(job.available_at)}; {why}", "wait")]
+    left = span(job.available_at - now)
+    return [Hold("not_due", f"it is not due for {left}, until {instant(job.available_at)}; {why}", "wait")]
 
 
 # -- what stands in its way --------------------------------------------------------------------------------------------
@@ -165,12 +191,10 @@ def _paused(job: Job, pauses: list[Pause], now: datetime) -> list[Hold]:
 
 
 def _pause(pause: Pause) -> Hold:
-    by = f" by {pause.paused_by}" if pause.paused_by else ""
-    why = f": {_first_line(pause.reason)}" if pause.reason else ""
-    until = f" until {_instant(pause.until)}" if pause.until else ""
+    until = f" until {instant(pause.until)}" if pause.until else ""
     return Hold(
         "queue_paused" if pause.scope == "queue" else "kind_paused",
-        f"{pause.scope} {pause.name!r} is paused{until}{by}{why}",
+        f"{pause.scope} {pause.name!r} is paused{until}{by(pause.paused_by)}{why(pause.reason)}",
         f"resume the {pause.scope} {pause.name!r}",
     )
 
@@ -184,7 +208,8 @@ def _lane(store: Store, job: Job) -> list[Hold]:
             return [_blocked(job.lane, store.get(blocker))]
         if head is not None and head != job.id:
             before = store.get(head)
-            detail = f"job {head} ({before.kind}, {before.state.value}) is before it in lane {job.lane!r}"
+            place = _many(store.count_ahead(job, MOST_AHEAD), "job")
+            detail = f"{place} before it in lane {job.lane!r}; first is {head} ({before.kind}, {before.state.value})"
             return [Hold("lane_order", detail, f"see why {head} does not run, or cancel it")]
     except JobNotFound:
         pass  # gone since we looked: it is in nobody's way any more
@@ -197,13 +222,13 @@ def _blocked(lane: str, blocker: Job) -> Hold:
         return Hold(
             "lane_blocked", f"{told} runs in lane {lane!r}", "one at a time: wait for it, or cancel it"
         )
-    why = f": {_first_line(blocker.error or blocker.reason)}" if blocker.error or blocker.reason else ""
     remedy = {
         State.WAITING: f"answer its question: see why {blocker.id}",
         State.PAUSED: f"resume or cancel {blocker.id}",
     }.get(blocker.state, f"resume {blocker.id}, or resolve it to let the lane go on without it")
     word = blocker.state.value.replace("_", " ")
-    return Hold("lane_blocked", f"lane {lane!r} stands still behind {told}, {word}{why}", remedy)
+    reason = why(blocker.error or blocker.reason)
+    return Hold("lane_blocked", f"lane {lane!r} stands still behind {told}, {word}{reason}", remedy)
 
 
 def _workers(job: Job, cards: list[WorkerCard]) -> list[Hold]:
@@ -229,18 +254,23 @@ def _workers(job: Job, cards: list[WorkerCard]) -> list[Hold]:
     return []
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
-def _instant(when: datetime) -> str:
-    return when.isoformat(timespec="seconds")
+def _turn(store: Store, job: Job, cards: list[WorkerCard]) -> Hold:
+    """Nothing keeps it but those who come first."""
+    serving = [
+        card for card in cards if not card.draining and job.queue in card.queues and job.kind in card.kinds
+    ]
+    places = sum(card.concurrency for card in serving)
+    taken = sum(card.running for card in serving)
+    ahead = store.count_ahead(job, MOST_AHEAD) if job.lane is None else 0
+    full = f"{taken} of the {places} places of its {len(serving)} worker(s) are taken"
+    if ahead:
+        detail = f"{_many(ahead, 'due job')} before it in queue {job.queue!r}; {full}"
+        return Hold("position", detail, "wait, add a worker, or give it a higher priority")
+    if taken >= places > 0:
+        return Hold("busy", f"it is next; {full}", "wait, or add a worker")
+    return Hold("nothing", "nothing holds it: a free worker takes it at once")
 
 
-def _span(span: timedelta) -> str:
-    seconds = max(0.0, span.total_seconds())
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= 2 * size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
+def _many(count: int, what: str) -> str:
+    more = "or more " if count >= MOST_AHEAD else ""
+    return f"{count:,} {more}{what}{'s are' if count != 1 else ' is'}"

@@ -692,6 +692,15 @@ class Store(Protocol):
 
     def history(self, job_id: str) -> list[HistoryEntry]: ...
 
+    def last_actor(self, job_id: str, events: Sequence[str]) -> str | None:
+        """Who did the last of these, by the job's history."""
+        ...
+
+    def count_ahead(self, job: Job, cap: int = 1000) -> int:
+        """How many due jobs a claim from its queue would take before this one, or how many are before it in its lane.
+        Of each kind of jobs the first `cap` are looked at."""
+        ...
+
     def questions(self, job_id: str) -> list[Question]:
         """All it has asked, in the order of asking. Secret answers are left out."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from leasehold.domain.errors import InvalidInput, JobNotFound
@@ -18,6 +19,7 @@ from leasehold.stores.contract import (
     Relative,
     Summary,
 )
+from leasehold.stores.database import Session
 from leasehold.stores.rows import job_from_row
 from leasehold.stores.verbs import Verbs
 
@@ -62,6 +64,32 @@ class InspectVerbs(Verbs):
     def history(self, job_id: str) -> list[HistoryEntry]:
         rows = self._database.read(lambda session: session.rows("list_history", id=job_id))
         return [HistoryEntry(**row) for row in rows]
+
+    def last_actor(self, job_id: str, events: Sequence[str]) -> str | None:
+        rows = self._database.read(
+            lambda session: session.tuples("find_last_actor", id=job_id, events=list(events))
+        )
+        return rows[0][0] if rows else None
+
+    def count_ahead(self, job: Job, cap: int = 1000) -> int:
+        def work(session: Session) -> int:
+            if job.lane is not None:
+                rows = session.tuples(
+                    "count_ahead_in_lane", lane=job.lane, lane_at=job.lane_at, seq=job.seq, cap=cap
+                )
+            else:
+                rows = session.tuples(
+                    "count_ahead",
+                    queue=job.queue,
+                    gate=job.gate,
+                    priority=job.priority,
+                    available_at=job.available_at,
+                    seq=job.seq,
+                    cap=cap,
+                )
+            return min(cap, int(rows[0][0]))
+
+        return self._database.read(work)
 
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         rows = self._database.read(lambda session: session.rows("list_relatives", id=job_id, limit=limit))

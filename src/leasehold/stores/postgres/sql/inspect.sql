@@ -40,6 +40,28 @@ SELECT count(*) AS jobs FROM (SELECT 1 FROM leasehold.job AS j WHERE j.state = :
 SELECT at, event, from_state, to_state, token, attempt, actor, detail FROM leasehold.history
 WHERE job_id = :id ORDER BY id;
 
+-- name: find_last_actor
+SELECT actor FROM leasehold.history WHERE job_id = :id AND event = ANY(:events::text[]) ORDER BY id DESC LIMIT 1;
+
+-- name: count_ahead
+-- Due jobs of the queue that a claim would take before this one. Of every gate a limited number of rows is read, due or
+-- not, so a crowd of delayed jobs costs no more. Other gates with limits, and paused ones, are in nobody's way.
+SELECT count(*) FROM leasehold.gate AS g, LATERAL (
+    SELECT j.priority, j.available_at, j.seq FROM leasehold.job AS j
+    WHERE j.gate = g.id AND j.lane IS NULL AND j.state = 'queued' AND j.priority >= :priority
+    ORDER BY j.priority DESC, j.available_at, j.seq LIMIT :cap) AS b
+WHERE g.queue = :queue AND (g.id = :gate OR (g.slots IS NULL AND g.rate_key IS NULL))
+  AND NOT EXISTS (SELECT FROM leasehold.pause AS p
+                  WHERE p.scope = 'kind' AND p.name = g.kind AND (p.until IS NULL OR p.until > :now))
+  AND b.available_at <= :now
+  AND (b.priority > :priority OR (b.available_at, b.seq) < (:available_at::timestamptz, :seq::bigint));
+
+-- name: count_ahead_in_lane
+SELECT count(*) FROM (
+    SELECT 1 FROM leasehold.job AS j WHERE j.lane = :lane AND j.lane IS NOT NULL AND j.state = 'queued'
+      AND (j.lane_at, j.seq) < (:lane_at::timestamptz, :seq::bigint)
+    ORDER BY j.lane_at, j.seq LIMIT :cap) AS b;
+
 -- name: list_questions
 -- A secret answer is for the job alone.
 SELECT key, text, schema, CASE WHEN NOT secret THEN answer END AS answer, asked_at, closed_at, secret, expires_at, expired,
