@@ -25,7 +25,7 @@ LIFE = {
         "take",
         "settle_succeeded",
     ],
-    "postgres": ["insert_jobs", "look", "claim_plain", "settle_succeeded"],
+    "postgres": ["insert_plain", "look", "claim_plain", "settle_succeeded"],
 }
 """Of a plain job, whose gate is known and the only one."""
 
