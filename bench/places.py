@@ -19,7 +19,8 @@ from leasehold import Leasehold
 from leasehold.domain.job import NewJob
 from leasehold.domain.outcome import Success
 from leasehold.engine.enqueue import new_ids
-from leasehold.stores.contract import Ending, Store
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
 from tests.plans import postgres, sqlite
 from tests.servers import PostgresServer
 

@@ -25,8 +25,8 @@ import psycopg
 
 from bench.backgrounds import ALL, BACKGROUNDS, BATCH, CROWDED, NOTHING, OWNER, QUEUE
 from leasehold.domain.outcome import Success
+from leasehold.stores.answers import Ending
 from leasehold.stores.claim import Look
-from leasehold.stores.contract import Ending
 from leasehold.stores.postgres.jobs import PostgresStore
 from tests.backends import new_job
 from tests.plans import postgres, sqlite

@@ -64,7 +64,7 @@ if _TYPE_CHECKING:
     from leasehold.engine.hooks import HookEvent
     from leasehold.engine.registry import Retry
     from leasehold.engine.worker import Health, Worker
-    from leasehold.stores.contract import OpenQuestion
+    from leasehold.stores.answers import OpenQuestion
 
 __version__ = "0.1.0"
 
@@ -147,7 +147,7 @@ _HOMES = {
         "Health",
         "Worker",
     ),
-    "leasehold.stores.contract": ("OpenQuestion",),
+    "leasehold.stores.answers": ("OpenQuestion",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

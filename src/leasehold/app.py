@@ -35,7 +35,8 @@ from leasehold.engine.registry import CallOptions, TaskDefinition, TaskOptions, 
 from leasehold.engine.run_now import Runner, runner_settings
 from leasehold.engine.settings import WorkerSettings, split_names
 from leasehold.engine.worker import Lifespan, Worker
-from leasehold.stores.contract import Filter, Page, Pause, Scope, Store
+from leasehold.stores.answers import Filter, Page, Pause, Scope
+from leasehold.stores.contract import Store
 from leasehold.stores.database import Clock
 from leasehold.stores.open import open_store, resolve_url
 from leasehold.stores.scratch import scratch_place

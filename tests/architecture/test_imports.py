@@ -16,7 +16,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "domain": ("domain",),
     "stores": ("stores", "domain"),
     "runners": ("runners", "domain"),
-    "engine": ("engine", "stores.contract", "domain"),
+    "engine": ("engine", "stores.contract", "stores.answers", "domain"),
     "app": ("engine", "stores", "runners", "domain"),
     "surfaces": ("app", "engine.operations", "engine.events", "domain"),
     "testing": ("app", "engine", "stores", "domain"),

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from leasehold import InvalidArguments, JobNotSucceeded, Refused, State, WaitTimedOut
 from leasehold.domain.outcome import Failure, Success
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 
 
 class Report(BaseModel):

@@ -7,7 +7,8 @@ from typing import Any
 from leasehold.domain.job import Grant, Job, Sighting
 from leasehold.domain.outcome import Asked, DeadlinePassed, Failure, Outcome, Stopped, Success
 from leasehold.domain.states import State
-from leasehold.stores.contract import Denied, Ending, Store
+from leasehold.stores.answers import Denied, Ending
+from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import put
 

@@ -22,7 +22,8 @@ from leasehold.domain.outcome import (
 )
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import State
-from leasehold.stores.contract import Ending, Store
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
 from tests.contract.lives import claim_ids, claim_one, end, granted, in_state, lose, run

@@ -9,7 +9,7 @@ import pytest
 from leasehold.domain.outcome import Asked, Failure, Snoozed, Success
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import State
-from leasehold.stores.contract import Enqueued
+from leasehold.stores.answers import Enqueued
 from tests.backends import new_job, put
 from tests.contract.lives import claim_one, claim_until_found, end, in_state, is_fenced, run
 

@@ -9,7 +9,8 @@ import pytest
 from leasehold.domain.job import NewJob
 from leasehold.domain.outcome import Failure, HandedBack, Snoozed, Stopped, Success
 from leasehold.domain.states import State
-from leasehold.stores.contract import Ending, Filter, Store
+from leasehold.stores.answers import Ending, Filter
+from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
 from tests.contract.lives import claim_ids, end, is_fenced, lose, run

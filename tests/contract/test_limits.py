@@ -14,7 +14,7 @@ from leasehold.domain.job import Grant
 from leasehold.domain.limits import DefaultLimit
 from leasehold.domain.outcome import Asked, Detached, Failure, HandedBack, Snoozed, Stopped, Success
 from leasehold.domain.states import State
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 from tests.backends import new_job, put
 from tests.contract.lives import OWNER, claim_ids, claim_one, denied, end, granted, lose, run, sight
 

@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.outcome import Success
-from leasehold.stores.contract import Pause
+from leasehold.stores.answers import Pause
 from tests.backends import put
 from tests.contract.lives import claim_ids, claim_one, end
 

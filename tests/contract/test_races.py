@@ -12,7 +12,8 @@ from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Detached, Failure, HandedBack, Snoozed, Stopped, Success
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import Flag, State
-from leasehold.stores.contract import Ending, Enqueued, Store
+from leasehold.stores.answers import Ending, Enqueued
+from leasehold.stores.contract import Store
 from leasehold.testing import START, ManualClock
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import (

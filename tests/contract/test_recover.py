@@ -10,7 +10,7 @@ import pytest
 from leasehold.domain.outcome import Detached, HandedBack, Success
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import Flag, State
-from leasehold.stores.contract import Reaped
+from leasehold.stores.answers import Reaped
 from tests.backends import put
 from tests.contract.lives import (
     OWNER,

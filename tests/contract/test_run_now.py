@@ -12,7 +12,7 @@ from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Asked, HandedBack, Snoozed, Stopped, Success
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import State
-from leasehold.stores.contract import Enqueued, Full
+from leasehold.stores.answers import Enqueued, Full
 from tests.backends import new_job, put
 from tests.contract.lives import OWNER, claim_ids, claim_one, end, orphan
 

@@ -24,7 +24,8 @@ from leasehold.domain.outcome import (
 )
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import State
-from leasehold.stores.contract import Ending, Store
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import new_job, put
 from tests.contract.lives import (

@@ -12,7 +12,7 @@ import pytest
 from leasehold.domain.errors import LeaseLost, Refused, TransactionTooLong
 from leasehold.domain.outcome import Failure, HandedBack, Success
 from leasehold.domain.states import State
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 from tests.backends import put
 from tests.contract.lives import claim_one, end, lose, run
 

@@ -13,7 +13,8 @@ from leasehold.domain.outcome import Asked, Failure, Stopped, Success
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopScope
 from leasehold.engine import stop as engine
-from leasehold.stores.contract import Ending, Store
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_id, new_job, put
 from tests.contract.lives import claim_ids, end, in_state, lose, orphan, run

@@ -20,7 +20,8 @@ from leasehold.domain.outcome import (
 )
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import TRANSITIONS, Event, State
-from leasehold.stores.contract import Ending, Store
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_id
 from tests.contract.lives import SITE, in_state, lose, orphan, run, run_external, sight

@@ -10,7 +10,8 @@ from leasehold.domain.job import Grant, Job
 from leasehold.domain.outcome import Asked, Breached, Detached, Failure, Stopped, Success
 from leasehold.domain.retry import Policy
 from leasehold.engine.explain import Hold, explain
-from leasehold.stores.contract import Ending, Store, WorkerCard
+from leasehold.stores.answers import Ending, WorkerCard
+from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import new_id, put
 

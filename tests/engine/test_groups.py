@@ -15,7 +15,8 @@ import pytest
 from leasehold import DatabaseUnreachable, GroupOnHold, GroupStatus, InvalidInput, Leasehold, State
 from leasehold.domain.outcome import Success
 from leasehold.engine import group_watch
-from leasehold.stores.contract import Ending, Store
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
 from tests.backends import Backend, new_job
 
 LONG = 60.0

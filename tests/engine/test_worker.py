@@ -22,7 +22,7 @@ from leasehold import (
     SyncContext,
 )
 from leasehold.domain.outcome import HandedBack, Success
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 from tests.backends import Backend
 
 

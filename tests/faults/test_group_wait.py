@@ -14,7 +14,7 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.domain.outcome import Success
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 from tests.backends import Backend, new_job
 from tests.faults.harness import ROOT
 

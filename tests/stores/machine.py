@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from leasehold.domain import outcome as o
 from leasehold.domain.ids import make_id
 from leasehold.domain.job import NewJob, Sighting
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 from tests.stores import strategies as of
 from tests.stores.draws import Draw, booleans, builds, integers, just, lists, one_of, sampled_from
 from tests.stores.trio import AMPLE, Trace, Trio

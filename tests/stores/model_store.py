@@ -13,7 +13,7 @@ from typing import Any
 
 from leasehold.domain import outcome as o
 from leasehold.domain.job import NewJob, Sighting
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 from leasehold.testing import ManualClock
 from tests.stores.model_job import ENDED, FINAL, LIVE, STATES, ModelJob, ModelQuestion, ripe
 from tests.stores.model_settle import end

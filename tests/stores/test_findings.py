@@ -9,7 +9,8 @@ import pytest
 
 from leasehold.domain.outcome import Asked, Failure, Success
 from leasehold.domain.retry import Policy
-from leasehold.stores.contract import Ending, Store
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
 

@@ -7,7 +7,8 @@ import traceback
 from collections.abc import Callable
 
 from leasehold.domain.outcome import Success
-from leasehold.stores.contract import Ending, Store
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
 from tests.backends import Backend, new_job, put
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from leasehold.domain.outcome import Success
-from leasehold.stores.contract import Ending, Store
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
 from leasehold.stores.postgres.database import PostgresSession
 from leasehold.stores.sqlite.database import SqliteSession
 from tests.backends import new_job, put

@@ -17,7 +17,8 @@ from leasehold.engine.events import EventWriter
 from leasehold.engine.follow_ups import Bindable, FollowUp, FollowUps
 from leasehold.engine.parents import parents_of, results_of
 from leasehold.engine.telling import Telling, TellingInThread, TellingOnLoop
-from leasehold.stores.contract import Relative, Store
+from leasehold.stores.answers import Relative
+from leasehold.stores.contract import Store
 
 if TYPE_CHECKING:
     from leasehold.engine.complete import SyncTransaction, Transaction

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from leasehold.domain.states import State
 from leasehold.engine.queues import list_queues
-from leasehold.stores.contract import Finding, Store
+from leasehold.stores.answers import Finding
+from leasehold.stores.contract import Store
 
 SKEW, TOO_MUCH_SKEW = 2.0, 30.0
 LONG_EXPIRED = 120.0

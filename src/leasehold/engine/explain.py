@@ -9,7 +9,8 @@ from leasehold.domain.job import Job
 from leasehold.domain.states import FINAL, State
 from leasehold.engine.explain_limits import limit_holds
 from leasehold.engine.holds import Hold, by, first_line, instant, span, why
-from leasehold.stores.contract import Pause, Relative, Store, WorkerCard
+from leasehold.stores.answers import Pause, Relative, WorkerCard
+from leasehold.stores.contract import Store
 
 __all__ = ["Explanation", "Hold", "explain"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from leasehold.engine.holds import Hold, by, instant, span, why
-from leasehold.stores.contract import GateLimits, RateRow, SlotNeed
+from leasehold.stores.answers import GateLimits, RateRow, SlotNeed
 
 MOST_HOLDERS = 3
 """Named one by one; the others are counted."""

@@ -15,7 +15,7 @@ from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport
 from leasehold.engine.group_watch import GroupWatch
 from leasehold.engine.registry import checked_name
-from leasehold.stores.contract import Filter, Page
+from leasehold.stores.answers import Filter, Page
 
 if TYPE_CHECKING:
     from leasehold.engine.operations import Operations

@@ -21,7 +21,7 @@ from leasehold.engine.explain import Explanation
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import TaskDefinition
 from leasehold.engine.watch import Watch
-from leasehold.stores.contract import HistoryEntry, Relative
+from leasehold.stores.answers import HistoryEntry, Relative
 
 R = TypeVar("R")
 FindTask = Callable[[str], TaskDefinition | None]

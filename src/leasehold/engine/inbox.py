@@ -8,7 +8,7 @@ from typing import Any
 
 from leasehold.engine.handle import FindTask, Job
 from leasehold.engine.operations import Operations
-from leasehold.stores.contract import OpenQuestion
+from leasehold.stores.answers import OpenQuestion
 
 
 class Questions:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from leasehold.domain.durations import Duration
 from leasehold.engine.operations import Operations
-from leasehold.stores.contract import RateRow, SlotRow
+from leasehold.stores.answers import RateRow, SlotRow
 
 
 class Slots:

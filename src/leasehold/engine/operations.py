@@ -26,7 +26,7 @@ from leasehold.engine.groups import GroupPoll, Kinds, checked_names
 from leasehold.engine.queues import COUNT_CAP, QueueRow, list_queues
 from leasehold.engine.registry import checked_name
 from leasehold.engine.stop import Watch, nobody, stop
-from leasehold.stores.contract import (
+from leasehold.stores.answers import (
     Filter,
     Finding,
     HistoryEntry,
@@ -38,9 +38,9 @@ from leasehold.stores.contract import (
     Relative,
     Scope,
     SlotRow,
-    Store,
     WorkerCard,
 )
+from leasehold.stores.contract import Store
 
 __all__ = ["COUNT_CAP", "Finding", "Hold", "Operations", "QueueRow"]
 

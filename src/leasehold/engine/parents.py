@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.stores.contract import Relative, Store
+from leasehold.stores.answers import Relative
+from leasehold.stores.contract import Store
 
 MOST_PARENTS = 1_000_000
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from leasehold.domain.states import State
-from leasehold.stores.contract import Pause, Store
+from leasehold.stores.answers import Pause
+from leasehold.stores.contract import Store
 
 COUNT_CAP = 10_000
 

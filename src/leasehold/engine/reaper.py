@@ -10,7 +10,8 @@ from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Sighting
 from leasehold.domain.states import State
 from leasehold.engine.service import Service
-from leasehold.stores.contract import Reaped, Store
+from leasehold.stores.answers import Reaped
+from leasehold.stores.contract import Store
 
 logger = logging.getLogger("leasehold.worker")
 

@@ -19,7 +19,8 @@ from leasehold.domain.errors import AtCapacity, DatabaseUnreachable
 from leasehold.domain.job import Grant, NewJob
 from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.worker import Worker
-from leasehold.stores.contract import Enqueued, Full, Store
+from leasehold.stores.answers import Enqueued, Full
+from leasehold.stores.contract import Store
 
 MOST_AT_ONCE = 1000
 """Runs on the loop, and in threads. The caps decide; this only bounds what nobody has thought of."""

@@ -27,7 +27,7 @@ from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.settler import Settler
 from leasehold.engine.stall import StallWatch
 from leasehold.engine.threads import HandlerThreads
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 
 logger = logging.getLogger("leasehold.worker")
 

@@ -16,7 +16,8 @@ from leasehold.domain.errors import StoreError
 from leasehold.domain.outcome import Success
 from leasehold.engine.events import EventWriter
 from leasehold.engine.running import Running
-from leasehold.stores.contract import Ending, Store
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
 
 logger = logging.getLogger("leasehold.worker")
 

@@ -31,7 +31,8 @@ from leasehold.engine.service import Service
 from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.settler import Settler
 from leasehold.engine.stall import StallWatch
-from leasehold.stores.contract import Store, Wakeups, WorkerCard
+from leasehold.stores.answers import WorkerCard
+from leasehold.stores.contract import Store, Wakeups
 
 logger = logging.getLogger("leasehold.worker")
 

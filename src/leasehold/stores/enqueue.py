@@ -19,7 +19,7 @@ from leasehold.domain.lanes import Ticket
 from leasehold.domain.limits import slots_text
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMark
-from leasehold.stores.contract import Enqueued
+from leasehold.stores.answers import Enqueued
 from leasehold.stores.database import Columns, Database, Records, Row, Session
 from leasehold.stores.dependencies import check_order, wait_for_parents
 from leasehold.stores.groups import touch_groups

@@ -10,7 +10,7 @@ from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.groups import GroupError, GroupResult, GroupStatus, status_of
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
-from leasehold.stores.contract import Group
+from leasehold.stores.answers import Group
 from leasehold.stores.database import Session
 from leasehold.stores.verbs import Verbs
 

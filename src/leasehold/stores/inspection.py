@@ -10,15 +10,7 @@ from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.ids import checked_id
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
-from leasehold.stores.contract import (
-    ALL,
-    Filter,
-    HistoryEntry,
-    Page,
-    ParentResult,
-    Relative,
-    Summary,
-)
+from leasehold.stores.answers import ALL, Filter, HistoryEntry, Page, ParentResult, Relative, Summary
 from leasehold.stores.database import Session
 from leasehold.stores.rows import job_from_row
 from leasehold.stores.verbs import Verbs

@@ -11,8 +11,8 @@ from leasehold.domain.job import Job, NewJob
 from leasehold.domain.limits import Need, read_need
 from leasehold.domain.moves import Move
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
+from leasehold.stores.answers import Pause, Scope
 from leasehold.stores.budgets import refuse_over_budget
-from leasehold.stores.contract import Pause, Scope
 from leasehold.stores.database import Row, Session
 from leasehold.stores.enqueue import enqueue_in
 from leasehold.stores.groups import refuse_in_held_group

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.ids import LOWEST_ID, make_id
-from leasehold.stores.contract import Pruned
+from leasehold.stores.answers import Pruned
 from leasehold.stores.database import Session
 from leasehold.stores.verbs import Verbs
 

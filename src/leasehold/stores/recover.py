@@ -15,7 +15,7 @@ from leasehold.domain.moves import Move
 from leasehold.domain.outcome import Lost
 from leasehold.domain.settle import settle
 from leasehold.domain.states import State
-from leasehold.stores.contract import Denied, Reaped
+from leasehold.stores.answers import Denied, Reaped
 from leasehold.stores.database import Records, Session
 from leasehold.stores.limits import LimitVerbs, lock_limits, why_not
 from leasehold.stores.questions import QuestionVerbs

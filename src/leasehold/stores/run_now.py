@@ -6,7 +6,7 @@ from leasehold.domain.capacity import Holder, retry_hint
 from leasehold.domain.errors import Refused
 from leasehold.domain.job import Grant, NewJob
 from leasehold.domain.limits import Need
-from leasehold.stores.contract import Denied, Enqueued, Full
+from leasehold.stores.answers import Denied, Enqueued, Full
 from leasehold.stores.database import Row, Session
 from leasehold.stores.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.limits import lock_limits

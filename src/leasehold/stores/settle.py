@@ -13,7 +13,7 @@ from leasehold.domain.outcome import Asked, Failure, Outcome, Success
 from leasehold.domain.payload import check_text
 from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import Flag, State
-from leasehold.stores.contract import Ending, Settled
+from leasehold.stores.answers import Ending, Settled
 from leasehold.stores.database import Columns, Records, Session
 from leasehold.stores.enqueue import EnqueueVerbs
 from leasehold.stores.follow_ups import file_follow_ups

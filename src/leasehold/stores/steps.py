@@ -13,8 +13,8 @@ from leasehold.domain.budget import BudgetLine, Spend
 from leasehold.domain.errors import LeaseLost, TransactionTooLong
 from leasehold.domain.outcome import Success
 from leasehold.domain.states import State
+from leasehold.stores.answers import Ending
 from leasehold.stores.budgets import record_spends
-from leasehold.stores.contract import Ending
 from leasehold.stores.database import Overdue, Records, Session
 from leasehold.stores.enqueue import gate_of, make_gates
 from leasehold.stores.limits import make_limits

@@ -13,7 +13,7 @@ from leasehold.domain.ids import LOWEST_ID
 from leasehold.domain.moves import Move
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StoppedJob, StopScope, decide
-from leasehold.stores.contract import Stoppable
+from leasehold.stores.answers import Stoppable
 from leasehold.stores.database import Session
 from leasehold.stores.verbs import Verbs, lock, write
 

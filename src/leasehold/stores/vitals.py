@@ -7,7 +7,7 @@ from datetime import datetime
 from importlib.resources import files
 
 from leasehold.domain.states import State
-from leasehold.stores.contract import QueueCount
+from leasehold.stores.answers import QueueCount
 from leasehold.stores.verbs import Verbs
 
 _NAMED = re.compile(

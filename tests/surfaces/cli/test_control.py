@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.domain.budget import Spend
 from leasehold.domain.outcome import Asked, Breached, Success
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 from tests.backends import new_id
 
 

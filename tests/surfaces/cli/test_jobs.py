@@ -6,7 +6,7 @@ import asyncio
 
 from leasehold import SyncContext
 from leasehold.domain.outcome import Failure
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 
 
 def fail(app, job, error: str = "boom") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold.domain.outcome import Failure
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 from leasehold.surfaces.cli import render
 from tests.backends import new_id
 

@@ -6,7 +6,7 @@ import getpass
 import socket
 
 from leasehold.domain.outcome import Success
-from leasehold.stores.contract import Ending
+from leasehold.stores.answers import Ending
 from tests.surfaces.cli.conftest import eventually
 
 

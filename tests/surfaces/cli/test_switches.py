@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from leasehold.stores.contract import WorkerCard
+from leasehold.stores.answers import WorkerCard
 from leasehold.stores.statements import read_migrations
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from psycopg.errors import DataError, UniqueViolation
 
 from leasehold.domain.job import Grant, NewJob
+from leasehold.stores.answers import Enqueued, Finding
 from leasehold.stores.claim import Look, LookedAt, Source, claim_by_looks, take_by
-from leasehold.stores.contract import Enqueued, Finding
 from leasehold.stores.database import Clock
 from leasehold.stores.enqueue import is_plain
 from leasehold.stores.jobs import JobStore

@@ -7,8 +7,8 @@ from typing import Any
 
 from leasehold.domain.job import HIGHEST_PRIORITY, Grant, NewJob
 from leasehold.domain.lanes import ANY_GATE, Ticket
+from leasehold.stores.answers import Enqueued, Finding
 from leasehold.stores.claim import SEES_TICKETS, Look, LookedAt, Source, claim_by_looks
-from leasehold.stores.contract import Enqueued, Finding
 from leasehold.stores.database import Clock, Columns, Session
 from leasehold.stores.jobs import JobStore
 from leasehold.stores.limits import AT_ONCE
