@@ -6,7 +6,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-WORKERS ?= 3
+WORKERS ?= 4
 ARGS ?=
 
 BIN = $(VENV)/bin

@@ -163,7 +163,15 @@ print(app.run_now(late, 7).id)
 @pytest.mark.parametrize("program", [ENDS, FORKS], ids=["a program that ends", "both sides of a fork"])
 def test_runs_are_finished_before_the_interpreter_is(backend, program):
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM + program, backend.url, backend.schema],
+        [
+            sys.executable,
+            "-W",
+            "ignore::DeprecationWarning",
+            "-c",
+            PROGRAM + program,
+            backend.url,
+            backend.schema,
+        ],
         capture_output=True,
         text=True,
         timeout=60,
