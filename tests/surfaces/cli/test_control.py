@@ -10,6 +10,7 @@ import pytest
 from leasehold.domain.budget import Spend
 from leasehold.domain.outcome import Asked, Breached, Success
 from leasehold.stores.answers import Ending
+from leasehold.surfaces.cli.options import acting
 from tests.backends import new_id
 
 
@@ -44,7 +45,7 @@ def test_an_answer_is_json_or_else_text(app, here, ask):
     assert here("answer", one.id, "q", '{"n": 3}').out.split() == [one.id, "queued"]
     assert here("answer", other.id, "q", "just words", "--json").json == {"id": other.id, "state": "queued"}
     assert [job.questions()[0].answer for job in (one, other)] == ['{"n":3}', '"just words"']
-    assert [e.actor for e in one.history() if e.event == "answered"] == ["cli"]
+    assert [e.actor for e in one.history() if e.event == "answered"] == [acting(None)]
 
 
 def test_a_secret_is_read_from_standard_input_and_not_shown(app, here, ask, monkeypatch):

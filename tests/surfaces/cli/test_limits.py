@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leasehold import Slot
+from leasehold.surfaces.cli.options import acting
 
 
 def test_slots_are_set_and_listed_with_their_holders(app, here):
@@ -29,9 +30,9 @@ def test_rates_are_set_closed_and_opened(app, here):
     assert here("rates").out.split()[-4:] == ["api", "60/min", "3", "now"]
     assert here("rates", "close", "api", "--for", "2m", "--reason", "429").code == 0
     (row,) = here("rates", "--json").lines
-    assert (row["closed"], row["closed_by"], row["closed_reason"]) == (True, "cli", "429")
+    assert (row["closed"], row["closed_by"], row["closed_reason"]) == (True, acting(None), "429")
     assert 100 < row["next_in"] <= 120
-    assert "closed by cli until" in here("rates").out
+    assert f"closed by {acting(None)} until" in here("rates").out
     assert here("rates", "open", "api", "--json").json == {"key": "api", "was_closed": True}
     assert here("rates", "open", "api").out == "rate api was not closed\n"
 

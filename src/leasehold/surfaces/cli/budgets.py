@@ -22,6 +22,7 @@ def top_up(
     amounts: Annotated[
         list[str], typer.Argument(metavar="UNIT=AMOUNT", help="By how much the limit is raised: tokens=50000")
     ],
+    actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
@@ -29,7 +30,7 @@ def top_up(
     """Raise the limits of a job's budget. One that went over it can be resumed then."""
     wanted = dict(map(_amount, amounts))
     with open_app(url, schema) as app:
-        lines = app.operations.top_up(job_id, wanted, actor="cli")
+        lines = app.operations.top_up(job_id, wanted, actor=options.acting(actor))
     if as_json:
         render.emit(lines)
     else:

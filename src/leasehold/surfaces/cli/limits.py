@@ -150,13 +150,14 @@ def close_rate(
         str | None, typer.Option("--for", help="Open by itself after this long.", metavar="DURATION")
     ] = None,
     reason: Annotated[str | None, typer.Option(help="Shown to whoever asks why.", metavar="TEXT")] = None,
+    actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
     """Start no job of KEY, on any worker; running ones go on."""
     with open_app(url, schema) as app:
-        app.operations.close_rate(key, for_=for_, reason=reason, actor="cli")
+        app.operations.close_rate(key, for_=for_, reason=reason, actor=options.acting(actor))
     if as_json:
         render.emit({"key": key, "closed": True})
     else:

@@ -59,13 +59,14 @@ def answer(
         str,
         typer.Argument(metavar="VALUE", help="JSON, else text; - reads it from standard input, for secrets."),
     ],
+    actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
     """Answer a question; a job that waits for it goes on."""
     with open_app(url, schema) as app:
-        job = app.operations.answer(job_id, key, _value(value), actor="cli")
+        job = app.operations.answer(job_id, key, _value(value), actor=options.acting(actor))
     if as_json:
         render.emit({"id": job.id, "state": job.state})
     else:
