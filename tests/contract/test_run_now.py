@@ -214,3 +214,14 @@ def test_fifty_calls_at_once_never_get_more_than_the_cap(backend):
     assert all(len(answer.holders) == cap for answer in refused)
     assert {h.job_id for answer in refused for h in answer.holders} == {grant.id for grant in granted}
     assert backend.query("SELECT count(*) FROM leasehold.job") == [(cap,)]
+
+
+def test_a_full_slot_or_a_spent_rate_refuses_run_now_and_nothing_is_stored(store, clock):
+    store.set_slot("browser", 1)
+    store.set_rate("api", "1/min", 60.0, 1)
+    for need, told in (({"slots": (("browser", 1),)}, "browser"), ({"rate": "api"}, "api")):
+        start(store, cap=9, **need)
+        refused = new_job(**need)
+        with pytest.raises(Refused, match=told):
+            store.run_now(refused, OWNER, 9)
+        assert [job.id for job in store.list_jobs().jobs if job.id == refused.id] == []

@@ -18,6 +18,9 @@ MOST_PARENTS = 5
 """Named one by one; the others are counted."""
 MOST_AHEAD = 1000
 """Jobs before it that are counted."""
+CANCELS = ("cancelled", "cancel_requested")
+PAUSES = ("paused", "pause_requested")
+"""What the history calls them: who did the last of these is told. A job may also have come to rest by itself."""
 
 
 class Explanation(list[Hold]):
@@ -56,10 +59,10 @@ def _resting(store: Store, job: Job, now: datetime) -> Hold:
     if job.state is State.SUCCEEDED:
         return Hold("resting", f"it succeeded{ago}", "retry makes a new job like it")
     if job.state is State.CANCELLED:
-        detail = f"it was cancelled{ago}{_asked_by(store, job, 'cancel')}{told}"
+        detail = f"it was cancelled{ago}{by(store.last_actor(job.id, CANCELS))}{told}"
         return Hold("resting", detail, "retry makes a new job like it")
     if job.state is State.PAUSED:
-        return Hold("resting", f"it is paused{_asked_by(store, job, 'pause')}{told}", "resume it")
+        return Hold("resting", f"it is paused{by(store.last_actor(job.id, PAUSES))}{told}", "resume it")
     ended = "timed out" if job.state is State.TIMED_OUT else "failed"
     if not job.policy.queueing:
         return Hold("resting", f"it {ended}{ago}{told}", "it is not queued: call app.run_now again")
@@ -67,13 +70,6 @@ def _resting(store: Store, job: Job, now: datetime) -> Hold:
         detail = f"it {ended}{ago} and halts lane {job.lane!r}{told}"
         return Hold("resting", detail, "resume it, or resolve it to let the lane go on")
     return Hold("resting", f"it {ended}{ago}{told}", "resume it")
-
-
-def _asked_by(store: Store, job: Job, verb: str) -> str:
-    """Who asked for it, as the history tells; a job may also have come to it by itself."""
-    return by(
-        store.last_actor(job.id, [f"{verb}_requested", f"{verb}led" if verb == "cancel" else f"{verb}d"])
-    )
 
 
 def _over_budget(store: Store, job: Job) -> list[Hold]:
