@@ -1,4 +1,4 @@
-"""SQLite: one writer connection behind a lock, a reader per thread, times as whole microseconds."""
+"""SQLite: a writer connection behind a lock, a reader for each read that is under way, times as whole microseconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -93,14 +93,21 @@ class SqliteDatabase:
         self.path = path
         self.clock: Clock = clock or SystemClock()
         self.label = f"sqlite:///{path}"
-        self._lock = threading.Lock()
-        self._threads = threading.local()
-        self._readers: list[sqlite3.Connection] = []
-        self._pid = os.getpid()
         self._closed = False
-        self._writer = self._connect(create=True)
+        self._begin_process(create=True)
+
+    def _begin_process(self, create: bool) -> None:
+        """The connections of this process. Closing one while another thread is inside it takes the whole process down,
+        so the writer is closed under its lock, and a reader only by whoever has taken it out of `_idle`."""
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._returning = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._writer = self._connect(create)
+        weakref.finalize(self, _close_forgotten, self._writer, self._lock, self._idle, self._pid)
 
     def transact(self, work: Callable[[SqliteSession], T]) -> T:
+        self._survive_fork()  # before the lock: another thread of the parent may have held it
         with self._lock:
             self._check_open()
             connection = self._writer
@@ -136,14 +143,16 @@ class SqliteDatabase:
 
     def read(self, work: Callable[[SqliteSession], T]) -> T:
         self._check_open()
-        connection = getattr(self._threads, "reader", None)
-        if connection is None:
-            connection = self._threads.reader = self._connect(create=False)
-            self._readers.append(connection)
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect(create=False)
         try:
             return work(SqliteSession(connection, self.clock))
         except sqlite3.OperationalError as error:
             raise self._translated(error) from error
+        finally:
+            self._return(connection)
 
     def refuses_data(self, error: Exception) -> bool:
         if isinstance(error, sqlite3.IntegrityError):
@@ -153,11 +162,13 @@ class SqliteDatabase:
         )
 
     def close(self) -> None:
-        self._closed = True
-        for connection in (self._writer, *self._readers):
-            connection.close()
-        self._readers.clear()
-        self._threads = threading.local()
+        """Reads that are under way end, and close their connections themselves."""
+        with self._returning:
+            self._closed = True
+        if self._pid == os.getpid():  # else they are the parent's
+            with self._lock:
+                self._writer.close()
+            _close_all(self._idle)
 
     def schema_version(self) -> int:
         """0 when there is no schema yet."""
@@ -197,15 +208,20 @@ class SqliteDatabase:
         """A connection for somebody who keeps it."""
         return self._connect(create=False)
 
+    def _return(self, connection: sqlite3.Connection) -> None:
+        with self._returning:
+            if not self._closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
     def _connect(self, create: bool) -> sqlite3.Connection:
         if create and self.path != ":memory:":
             try:
                 Path(self.path).parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise DatabaseUnreachable(self.label, str(error)) from error
-        connection = self._open_file(sqlite3.connect)
-        weakref.finalize(self, _close_own, connection, os.getpid())
-        return connection
+        return self._open_file(sqlite3.connect)
 
     def _open_file(self, connect: Callable[..., C]) -> C:
         """Whoever asks must close it."""
@@ -235,24 +251,33 @@ class SqliteDatabase:
     def _survive_fork(self) -> None:
         """A connection must not be used on both sides of a fork: the child opens its own and leaves the inherited
         ones alone (closing them would drop the parent's file locks)."""
-        if self._pid == os.getpid():
-            return
-        _inherited.append((self._writer, self._readers))
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._threads = threading.local()
-        self._readers = []
-        self._writer = self._connect(create=False)
+        if self._pid != os.getpid():
+            _inherited.append((self._writer, self._idle))
+            self._begin_process(create=False)
 
 
 _inherited: list[object] = []
 
 
-def _close_own(connection: sqlite3.Connection, pid: int) -> None:
-    """When the database is forgotten without a close. Not in a forked child: closing there would drop the parent's
-    file locks."""
-    if pid == os.getpid():
-        connection.close()
+def _close_forgotten(
+    writer: sqlite3.Connection, lock: threading.Lock, idle: list[sqlite3.Connection], pid: int
+) -> None:
+    """When the database is forgotten without a close, or the process ends, perhaps with a daemon thread at work. Not
+    in a forked child: closing there would drop the parent's file locks."""
+    if pid != os.getpid():
+        return
+    _close_all(idle)
+    if lock.acquire(timeout=BUSY_SECONDS):
+        try:
+            writer.close()
+        finally:
+            lock.release()
+
+
+def _close_all(idle: list[sqlite3.Connection]) -> None:
+    with suppress(IndexError):
+        while True:
+            idle.pop().close()
 
 
 def _now(clock: Clock) -> int:
