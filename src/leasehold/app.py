@@ -8,12 +8,13 @@ import functools
 import importlib
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from importlib import metadata
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
 
+from leasehold.domain.alike import AlikeJobs
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput, UnknownTask
 from leasehold.domain.job import NewJob, OnParentFailure
@@ -411,11 +412,13 @@ class Leasehold:
         made = self._runner.run(job, cap)
         return Job(made.id, self.operations, self._tasks.get, created=made.created)
 
-    def _enqueue(self, jobs: list[NewJob]) -> list[Job[Any]]:
+    def _enqueue(self, jobs: Sequence[NewJob]) -> list[Job[Any]]:
         made = self.store.enqueue(jobs)
-        if any(one.created and job.group is not None for one, job in zip(made, jobs, strict=True)):
+        grouped = [jobs.first] if isinstance(jobs, AlikeJobs) else jobs
+        if any(job.group is not None for job in grouped) and any(one.created for one in made):
             self.store.tell_watchers()
-        return [Job(one.id, self.operations, self._tasks.get, created=one.created) for one in made]
+        operations, find = self.operations, self._tasks.get
+        return [Job(one.id, operations, find, created=one.created) for one in made]
 
 
 class Register:

@@ -21,6 +21,7 @@ DIALECT_ONLY: dict[str, str] = {
     "copy_plain": "COPY",
     "read_clock": "COPY takes no expressions",
     "look": _NO_LATERAL,
+    "claim_idle": _NO_LATERAL,
     "look_limited": _NO_LATERAL,
     "claim_plain": _NO_LATERAL,
     "claim_lanes": _NO_LATERAL,

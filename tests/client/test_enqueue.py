@@ -245,6 +245,23 @@ def test_a_type_checker_sees_wrong_arguments_and_settings(tmp_path):
     assert wrong == ["9", "10", "11"], told
 
 
+@pytest.mark.parametrize("place", [0, 1, 99, 150, 199])
+def test_one_wrong_call_among_many_is_named_and_nothing_is_stored(backend, place):
+    """On the database's own clock: by then PostgreSQL may have been sent the calls before it."""
+    with Leasehold(backend.url, schema=backend.schema) as app:
+
+        @app.task
+        def note(number: int) -> None: ...
+
+        calls = [{"number": n} for n in range(200)]
+        calls[place] = {"number": "many"}
+        with pytest.raises(ValueError, match="number: task 'note' refused"):
+            note.enqueue_many(calls)
+        assert not any(app.count().values())
+        assert len(note.enqueue_many([{"number": n} for n in range(200)])) == 200
+        assert app.count()[State.QUEUED] == 200
+
+
 def test_many_calls_come_back_word_for_word_and_in_their_order(backend):
     """On the database's own clock, as users run it: PostgreSQL takes many plain jobs by COPY."""
     texts = ['tab\t, break\n, return\r, \\ and "quotes"', "ümlaut ✂", "\\N", "", "\\."]

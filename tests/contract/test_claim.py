@@ -223,3 +223,61 @@ def test_a_succeeded_job_is_never_claimed_again(store, clock):
     end(store, grant, Success())
     clock.advance(10_000)
     assert claim_ids(store) == []
+
+
+# -- a worker that found nothing asks again in another way; what it gets must be the same ----------------------------
+
+
+@pytest.fixture
+def idle(store):
+    """A store whose last claim came back empty."""
+    put(store, kind="a")
+    claim_one(store)
+    assert claim_ids(store) == []
+    return store
+
+
+def test_an_idle_worker_gets_due_jobs_best_first_and_no_more_than_it_asks_for(idle, clock):
+    later = put(idle, delay=10.0)
+    low = put(idle, priority=-5)
+    first = put(idle)
+    clock.advance(1)
+    second = put(idle)
+    high = put(idle, priority=7)
+    assert claim_ids(idle, limit=3) == [high.id, first.id, second.id]
+    assert claim_ids(idle) == [low.id]
+    assert claim_ids(idle) == []
+    clock.advance(10)
+    assert claim_ids(idle) == [later.id]
+
+
+def test_an_idle_workers_grant_carries_what_the_others_do(idle):
+    job = put(idle, kind="mail", group="g", deadline=60.0, policy=Policy(max_attempts=7))
+    (grant,) = idle.claim(OWNER, ["default"], 5)
+    after = idle.get(job.id)
+    assert (after.state, after.lease_owner, after.lease_token, after.attempt) == (State.RUNNING, OWNER, 1, 1)
+    assert (grant.id, grant.token, grant.kind, grant.group_name) == (job.id, 1, "mail", "g")
+    assert (grant.policy, grant.deadline_at) == ('{"max_attempts": 7}', job.deadline_at)
+
+
+def test_an_idle_worker_leaves_paused_queues_and_other_kinds_alone(idle):
+    mail, note = put(idle, kind="mail"), put(idle, kind="note")
+    idle.pause_scope("queue", "default")
+    assert claim_ids(idle) == []
+    idle.resume_scope("queue", "default")
+    assert claim_ids(idle, kinds=["note"]) == [note.id]
+    assert claim_ids(idle, kinds=["note"]) == []
+    assert claim_ids(idle, kinds=["note"]) == []
+    assert claim_ids(idle) == [mail.id]
+
+
+def test_an_idle_worker_finds_lanes_limits_and_many_kinds_in_their_order(idle, clock):
+    behind = put(idle)
+    idle.set_slot("browser", 1)
+    limited = put(idle, priority=1, slots=(("browser", 1),))
+    in_lane = put(idle, priority=2, lane="l")
+    assert claim_ids(idle) == [in_lane.id, limited.id, behind.id]
+    clock.advance(60)
+    assert claim_ids(idle) == []
+    kinds = [put(idle, kind=f"kind-{n}").id for n in range(9)]
+    assert claim_ids(idle) == kinds

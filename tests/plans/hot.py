@@ -34,6 +34,7 @@ POSTGRES_INDEXES = {
     "read_rates": set(),
     "list_slot_holders": {"job_limited", "job_pkey"},
     "sweep_holds": {"job_pkey"},
+    "claim_idle": {"job_claim", "ticket_claim"},
     "claim_plain": {"job_claim"},
     "claim_lanes": {"ticket_claim", "job_lane", "job_lane_held", "job_lane_halt"},
     "find_lane_head": {"job_lane", "job_lane_held", "job_lane_halt"},
@@ -127,6 +128,7 @@ def postgres_calls(work: Work) -> list[Call]:
     lanes = {"gates": [GATE, ANY_GATE], "priorities": [0, 0], "open": [GATE]}
     return [
         look(),
+        claim_idle(),
         Call("look_limited", {"gates": [GATE]}),
         Call("claim_plain", {"owner": OWNER, "limit": BATCH, **plain}),
         Call("claim_lanes", {"owner": OWNER, "limit": BATCH, **lanes}),
@@ -151,6 +153,10 @@ def sqlite_calls(work: Work) -> list[Call]:
 
 def look() -> Call:
     return Call("look", {"queues": [QUEUE], "kinds": None})
+
+
+def claim_idle() -> Call:
+    return Call("claim_idle", {"owner": OWNER, "queues": [QUEUE], "kinds": None, "limit": BATCH})
 
 
 def renew(ids: list[str]) -> Call:

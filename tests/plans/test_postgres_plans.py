@@ -12,7 +12,17 @@ from dataclasses import dataclass
 import pytest
 
 from bench.backgrounds import ALL, BATCH, NAMES, NOTHING, OWNER, load_many_gates
-from tests.plans.hot import KNOWN, POSTGRES_INDEXES, Call, find_work, look, postgres_calls, renew, settle
+from tests.plans.hot import (
+    KNOWN,
+    POSTGRES_INDEXES,
+    Call,
+    claim_idle,
+    find_work,
+    look,
+    postgres_calls,
+    renew,
+    settle,
+)
 from tests.plans.postgres import LOCK_BY_ID, MODES, Mode, Plan, Scene
 
 FEW, MANY = 1_000, 100_000
@@ -61,7 +71,7 @@ def test_no_background_leads_a_hot_statement_astray(
         assert [wrong for plan in plans for wrong in plan.too_many_rows()] == []
 
     with subtests.test("a batch costs a bounded number of pages, and a look a few"):
-        bounds = {"look": LOOK_PAGES}
+        bounds = {"look": LOOK_PAGES, "claim_idle": LOOK_PAGES}
         dear = [plan for plan in plans if plan.pages > bounds.get(plan.statement, BATCH_PAGES)]
         assert {str(plan): plan.pages for plan in dear} == {}
 
@@ -100,10 +110,10 @@ def test_a_claim_from_many_kinds_locks_at_most_twice_what_it_takes(
 def _tell(url: str, schema: str, background: str) -> Told:
     """Everything at once: statistics are stale only until they are fresh."""
     few = _scene(url, f"{schema}_few", background, FEW)
-    idle_few = [few.explain(look(), mode) for mode in MODES]
+    idle_few = [few.explain(call, mode) for call in (look(), claim_idle()) for mode in MODES]
     few.close()
     scene = _scene(url, schema, background, OF_EACH if background == ALL else MANY)
-    idle_many = [scene.explain(look(), mode) for mode in MODES]
+    idle_many = [scene.explain(call, mode) for call in (look(), claim_idle()) for mode in MODES]
     scene.load_work()
     work = find_work(scene.database, scene.query)
     calls = [(call, mode) for call in postgres_calls(work) for mode in MODES]

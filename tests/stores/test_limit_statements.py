@@ -10,6 +10,7 @@ from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
 from leasehold.stores.postgres.database import PostgresSession
+from leasehold.stores.postgres.jobs import LOOKS_LAST
 from leasehold.stores.sqlite.database import SqliteSession
 from tests.backends import new_job, put
 
@@ -36,8 +37,9 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the statements, as they are run."""
     names: list[str] = []
     for session in (SqliteSession, PostgresSession):
-        for method in ("rows", "tuples", "run"):
-            monkeypatch.setattr(session, method, _telling(getattr(session, method), names))
+        for method in ("rows", "tuples", "run", "quick"):
+            if hasattr(session, method):
+                monkeypatch.setattr(session, method, _telling(getattr(session, method), names))
     return names
 
 
@@ -61,6 +63,31 @@ def test_a_plain_life_has_the_statements_that_it_had_without_limits(store, backe
     said.clear()
     live(store, "plain-life")
     assert said == LIFE[backend.name]
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_an_idle_worker_looks_and_takes_in_one_statement_until_it_meets_more_than_plain_jobs(
+    store, said, clock
+):
+    """On SQLite a statement is no round trip."""
+
+    def statements() -> list[str]:
+        said.clear()
+        grants = store.claim("w", ["idle-life"], 5)
+        store.settle([Ending(grant.id, grant.token, Success()) for grant in grants])
+        return [name for name in said if name.startswith(("look", "claim"))]
+
+    put(store, queue="idle-life")
+    assert statements() == ["look", "claim_plain"]
+    assert statements() == ["look"]
+    assert statements() == ["claim_idle"]
+    put(store, queue="idle-life")
+    assert statements() == ["claim_idle"]
+    put(store, queue="idle-life", lane="a")
+    assert statements()[:3] == ["claim_idle", "look", "claim_lanes"]
+    assert "claim_idle" not in statements()
+    clock.advance(LOOKS_LAST)
+    assert statements() == ["claim_idle"]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,22 @@ from leasehold.domain.errors import InvalidInput
 LOWEST_ID = "00000000-0000-0000-0000-000000000000"
 
 
+_VARIANTS = dict(zip("0123456789abcdef", "8888" + "9999" + "aaaa" + "bbbb", strict=True))
+
+
 def make_id(milliseconds: int, randomness: bytes) -> str:
     """A UUIDv7 from a wall-clock time and ten random bytes. The random part is full: ids cannot be guessed."""
+    return make_ids(milliseconds, randomness)[0]
+
+
+def make_ids(milliseconds: int, randomness: bytes) -> list[str]:
+    """One for each ten random bytes."""
     time, rest = f"{milliseconds & (1 << 48) - 1:012x}", randomness.hex()
-    variant = "89ab"[randomness[2] >> 6]
-    return f"{time[:8]}-{time[8:]}-7{rest[1:4]}-{variant}{rest[5:8]}-{rest[8:]}"
+    begin = f"{time[:8]}-{time[8:]}-7"
+    return [
+        f"{begin}{rest[n + 1 : n + 4]}-{_VARIANTS[rest[n + 4]]}{rest[n + 5 : n + 8]}-{rest[n + 8 : n + 20]}"
+        for n in range(0, len(rest), 20)
+    ]
 
 
 def checked_id(text: object, field: str = "id") -> str:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from leasehold.domain.alike import AlikeJobs
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.ids import checked_id, make_id
+from leasehold.domain.ids import checked_id, make_ids
 from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.domain.limits import DefaultLimit, checked_slots, default_rate, rate_template
 from leasehold.domain.payload import encode
@@ -23,6 +24,9 @@ from leasehold.engine.registry import (
     priority_number,
 )
 
+MANY = 50
+"""Calls at once from which on what they have in common is said once."""
+
 
 def new_id() -> str:
     return new_ids(1)[0]
@@ -30,9 +34,7 @@ def new_id() -> str:
 
 def new_ids(count: int) -> list[str]:
     """Made together, and not in advance: a reserve of randomness would be shared by the two sides of a fork."""
-    now = time.time_ns() // 1_000_000
-    randomness = os.urandom(10 * count)
-    return [make_id(now, randomness[n : n + 10]) for n in range(0, 10 * count, 10)]
+    return make_ids(time.time_ns() // 1_000_000, os.urandom(10 * count))
 
 
 class HasId(Protocol):
@@ -109,11 +111,13 @@ class Blueprint:
         if self._rate is None and self._limits:
             self._common["limits"] = self._limits
 
-    def make(self, calls: Sequence[Mapping[str, Any]]) -> list[NewJob]:
+    def make(self, calls: Sequence[Mapping[str, Any]]) -> Sequence[NewJob]:
         """A job for each of these arguments."""
         ids = new_ids(len(calls))
         if self._lane is None and self._unique is None and self._rate is None:
             encoded = self._definition.encode_arguments
+            if len(calls) >= MANY:
+                return AlikeJobs(self._common, ids, calls, encoded)
             return [
                 NewJob(id=job_id, args=encoded(arguments), **self._common)
                 for job_id, arguments in zip(ids, calls, strict=True)

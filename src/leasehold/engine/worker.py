@@ -74,6 +74,9 @@ class NoWakeups:
         time.sleep(seconds)
         return False
 
+    def call(self, on_hint: Callable[[], None]) -> bool:
+        return True
+
     def stir(self) -> None: ...
 
     def close(self) -> None: ...
@@ -148,7 +151,8 @@ class Worker:
         self._reaper = Reaper(self._store, self.settings.sweep)
         self._pruner = None if self.settings.keep is None else Pruner(self._store, self.settings.keep)
         self._presence = Service("presence", self._tell)
-        self._ear = Service("wake-ups", lambda: self._hear(loop))
+        called = self._wakeups.call(lambda: self._wake(loop))
+        self._ear = None if called else Service("wake-ups", lambda: self._hear(loop))
         for role in self._roles():
             role.start()
         self._coroutines = [
@@ -199,7 +203,7 @@ class Worker:
             self.events,
             self._hook_caller,
         ]
-        if self.settings.claims:
+        if self._ear is not None:
             roles.append(self._ear)
         if self.settings.capture_logs:
             roles.append(self._log_capture)
@@ -226,9 +230,12 @@ class Worker:
 
     def _hear(self, loop: asyncio.AbstractEventLoop) -> float:
         if self._wakeups.wait(1.0):
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._intake.wake)
+            self._wake(loop)
         return 0.0
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has just ended
+            loop.call_soon_threadsafe(self._intake.wake)
 
     def _tell(self) -> float:
         """Say who we are, for `why`; and look whether the claim loop still goes round."""

@@ -19,8 +19,7 @@ Scope = Literal["queue", "kind"]
 Verdict = Literal["ok", "warn", "bad"]
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueued:
+class Enqueued(NamedTuple):
     """`id` is the new job's, or the one that was there already."""
 
     id: str

@@ -6,7 +6,7 @@ wholly when the call returns, or not at all when it raises.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
@@ -53,6 +53,11 @@ class Wakeups(Protocol):
 
     def wait(self, seconds: float) -> bool:
         """Block until something may have changed, at most this long. True: look now."""
+        ...
+
+    def call(self, on_hint: Callable[[], None]) -> bool:
+        """Whether each hint will be told to this function as it comes, from the thread that brings it. `wait` then
+        hears of none. False: somebody has to wait."""
         ...
 
     def stir(self) -> None:

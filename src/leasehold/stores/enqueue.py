@@ -283,13 +283,13 @@ _SHAPE = (
     "rate",
 )
 """What the jobs of one insert have in common: those of one call differ in their ids, arguments, lanes and keys only."""
-shape_of = attrgetter(*_SHAPE)
+_shape_of = attrgetter(*_SHAPE)
 
 
 def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserted]:
     """Jobs that are alike and stand together go in one statement, so that seq follows the order given."""
     inserted: dict[str, Inserted] = {}
-    for _, alike in groupby(jobs, shape_of):
+    for _, alike in groupby(jobs, _shape_of):
         inserted |= dict(session.tuples("insert_jobs", **parameters_for(list(alike))))
     return inserted
 

@@ -14,13 +14,39 @@ logger = logging.getLogger("leasehold.wakeups")
 GAP = 0.01
 """Seconds between two rings to other processes: every NOTIFY commit takes a lock of the whole PostgreSQL instance."""
 
-_ears: dict[str, weakref.WeakSet[threading.Event]] = {}
+
+class Ear(threading.Event):
+    """Set when there may be something to do; or, once it has somebody to call, it calls instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._on_hint: Callable[[], None] | None = None
+
+    def call(self, on_hint: Callable[[], None]) -> None:
+        self._on_hint = on_hint
+        if self.is_set():
+            self.clear()
+            on_hint()
+
+    def set(self) -> None:
+        if self._on_hint is None:
+            super().set()
+        else:
+            self._on_hint()
+
+    def close(self) -> None:
+        """Nobody is called any more, and who waits is let go."""
+        self._on_hint = None
+        super().set()
+
+
+_ears: dict[str, weakref.WeakSet[Ear]] = {}
 _ears_lock = threading.Lock()
 
 
-def listen_here(label: str) -> threading.Event:
-    """An event that is set when somebody in this process wakes the store of that label."""
-    ear = threading.Event()
+def listen_here(label: str) -> Ear:
+    """Hears when somebody in this process wakes the store of that label."""
+    ear = Ear()
     with _ears_lock:
         _ears.setdefault(label, weakref.WeakSet()).add(ear)
     return ear

@@ -13,10 +13,10 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 from leasehold.domain.errors import (
     DatabaseTooOld,
@@ -38,8 +38,7 @@ try:
 except ImportError as missing:
     raise DriverMissing("psycopg", "postgres") from missing
 
-if TYPE_CHECKING:
-    from psycopg import Connection
+from leasehold.stores.postgres.quick import QuickConnection
 
 T = TypeVar("T")
 
@@ -53,7 +52,7 @@ _STATEMENTS = read_statements("leasehold.stores.postgres")
 
 
 class PostgresSession:
-    def __init__(self, connection: Connection[Any], statements: dict[str, str], clock: Clock) -> None:
+    def __init__(self, connection: QuickConnection, statements: dict[str, str], clock: Clock) -> None:
         self._connection = connection
         self._statements = statements
         self._clock = clock
@@ -68,13 +67,18 @@ class PostgresSession:
     def run(self, statement: str, /, **parameters: Any) -> None:
         self._connection.execute(self._statements[statement], self._bound(parameters))
 
-    def copy(self, statement: str, text: str) -> None:
-        """Send rows to a COPY, as text."""
+    def quick(self, statement: str, /, **parameters: Any) -> int:
+        """Run it without a cursor; the number of rows it answers with."""
+        return self._connection.run_quickly(statement, self._statements[statement], self._bound(parameters))
+
+    def copy(self, statement: str, texts: Iterable[str]) -> None:
+        """Send rows to a COPY, as texts of whole rows."""
         with (
             self._connection.cursor() as cursor,
             cursor.copy(self._statements[statement].rstrip(" ;\n")) as rows,
         ):
-            rows.write(text)
+            for text in texts:
+                rows.write(text)
 
     def listing(self, names: Sequence[str], /, **parameters: Any) -> list[Row]:
         return self._rows(" ".join(self._statements[name] for name in names), parameters)
@@ -128,7 +132,7 @@ class PostgresDatabase:
         self._pool = self._open_pool()
 
     def transact(self, work: Callable[[PostgresSession], T]) -> T:
-        def in_transaction(connection: Connection[Any]) -> T:
+        def in_transaction(connection: QuickConnection) -> T:
             with connection.transaction():
                 return work(PostgresSession(connection, self._statements, self.clock))
 
@@ -143,7 +147,7 @@ class PostgresDatabase:
         return self.single(work)
 
     @contextmanager
-    def lend(self, seconds: float) -> Iterator[tuple[PostgresSession, Connection[Any]]]:
+    def lend(self, seconds: float) -> Iterator[tuple[PostgresSession, QuickConnection]]:
         self._survive_fork()
         began = None
         try:
@@ -230,7 +234,7 @@ class PostgresDatabase:
         """Run a migration inside the transaction of `session`."""
         session._connection.execute(qualified(text, self.schema).encode())
 
-    def _repeat(self, work: Callable[[Connection[Any]], T]) -> T:
+    def _repeat(self, work: Callable[[QuickConnection], T]) -> T:
         """What the database asks to be repeated is repeated: the transaction has left nothing behind."""
         self._survive_fork()
         tries = 0
@@ -248,7 +252,7 @@ class PostgresDatabase:
                     raise
                 time.sleep(random.uniform(0.0, 0.01) * tries)
 
-    def _open_pool(self) -> ConnectionPool[Connection[Any]]:
+    def _open_pool(self) -> ConnectionPool[QuickConnection]:
         # Asked once by itself: the pool would retry in the background and say nothing about the reason.
         try:
             with psycopg.connect(self.url, connect_timeout=CONNECT_SECONDS) as probe:
@@ -258,7 +262,7 @@ class PostgresDatabase:
             raise DatabaseUnreachable(self.label, str(error).strip()) from error
         except psycopg.ProgrammingError:
             raise _bad_url() from None
-        pool: ConnectionPool[Connection[Any]] = ConnectionPool(
+        pool: ConnectionPool[QuickConnection] = ConnectionPool(
             self.url,
             min_size=1,
             max_size=self._pool_size,
@@ -273,6 +277,7 @@ class PostgresDatabase:
                 # A transaction-mode pooler hands each transaction to another backend: nothing prepared survives.
                 "prepare_threshold": None if self._pooler else 5,
             },
+            connection_class=QuickConnection,
             configure=_configure,
         )
         # A pool that nobody closes keeps the interpreter from ending: its threads are waited for one by one.
@@ -297,13 +302,13 @@ class PostgresDatabase:
 _inherited: list[object] = []
 
 
-def _close_own(pool: ConnectionPool[Connection[Any]], pid: int) -> None:
+def _close_own(pool: ConnectionPool[QuickConnection], pid: int) -> None:
     """Not in a forked child: the connections are the parent's."""
     if pid == os.getpid():
         pool.close()
 
 
-def _configure(connection: Connection[Any]) -> None:
+def _configure(connection: QuickConnection) -> None:
     """UUIDs and JSON stay text: nobody looks inside them on the way, and parsing them shows in the profile."""
     for type_name in ("uuid", "json"):
         connection.adapters.register_loader(type_name, TextLoader)
@@ -312,7 +317,9 @@ def _configure(connection: Connection[Any]) -> None:
 def _dialect(text: str, schema: str, own_clock: bool) -> str:
     def placeholder(match: re.Match[str]) -> str:
         name, column = match.groups(default="")
-        return "statement_timestamp()" if name == "now" and own_clock else f"%({name}{column})s"
+        if name == "now":
+            return "statement_timestamp()" if own_clock else "%(now)s::timestamptz"
+        return f"%({name}{column})s"
 
     return qualified(PARAMETER.sub(placeholder, text.replace("%", "%%")), schema)
 

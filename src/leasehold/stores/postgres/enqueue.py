@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from leasehold.domain.alike import AlikeJobs
 from leasehold.domain.job import NewJob
-from leasehold.stores.enqueue import gate_id, is_plain, shape_of
+from leasehold.stores.enqueue import gate_id
 from leasehold.stores.postgres.database import PostgresSession
 
-WORTH_COPYING = 50
+AT_ONCE = 100
+"""Rows sent to a COPY while the next are prepared: the server works meanwhile."""
 
 
 def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> bool:
     """Whether it was made. With a channel, those who listen to it are told by the same commit."""
-    rows = session.tuples(
+    made = session.quick(
         "insert_plain",
         id=job.id,
         kind=job.kind,
@@ -27,20 +27,13 @@ def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> 
         ring=channel is not None,
         channel=channel or "",
     )
-    return bool(rows)
+    return bool(made)
 
 
-def may_be_copied(jobs: Sequence[NewJob]) -> bool:
-    """Many plain jobs of one call: they differ in ids and arguments only, and are due now."""
-    if len(jobs) < WORTH_COPYING or not is_plain(jobs[0]) or jobs[0].delay:
-        return False
-    shape = shape_of(jobs[0])
-    return all(shape_of(job) == shape and is_plain(job) for job in jobs)
-
-
-def copy_plain(session: PostgresSession, jobs: Sequence[NewJob]) -> None:
+def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
+    """Plain jobs that are due now. All of them or, if one cannot be stored, none."""
     now = session.tuples("read_clock")[0][0]
-    job = jobs[0]
+    job = jobs.first
     common = (
         job.kind,
         job.queue,
@@ -53,7 +46,11 @@ def copy_plain(session: PostgresSession, jobs: Sequence[NewJob]) -> None:
         str(job.lease_seconds),
     )
     alike = "\t".join(map(_field, common))
-    session.copy("copy_plain", "".join([f"{job.id}\t{alike}\t{_field(job.args)}\n" for job in jobs]))
+    pieces = (zip(ids, args, strict=True) for ids, args in jobs.pieces(AT_ONCE))
+    session.copy(
+        "copy_plain",
+        ("".join([f"{job_id}\t{alike}\t{_field(args)}\n" for job_id, args in piece]) for piece in pieces),
+    )
 
 
 def _field(text: str | None) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from psycopg.errors import DataError, UniqueViolation
 
+from leasehold.domain.alike import AlikeJobs
 from leasehold.domain.job import Grant, NewJob
 from leasehold.stores.answers import Enqueued, Finding
 from leasehold.stores.claim import Look, LookedAt, Source, claim_by_looks, take_by
@@ -16,7 +18,7 @@ from leasehold.stores.jobs import JobStore
 from leasehold.stores.limits import AT_ONCE
 from leasehold.stores.migrate import check_version, missing
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession, qualified
-from leasehold.stores.postgres.enqueue import copy_plain, insert_plain, may_be_copied
+from leasehold.stores.postgres.enqueue import copy_plain, insert_plain
 from leasehold.stores.postgres.vitals import examine
 from leasehold.stores.postgres.wakeup import PostgresWakeups
 from leasehold.stores.statements import read_migrations
@@ -30,6 +32,9 @@ LARGE = 100
 LOOK_LASTS = 0.1
 """While large claims come back full, a look serves for so many seconds: it costs a claim a fifth of its time. A pause,
 or a job of a higher priority, is seen that much later by a worker that is busy."""
+
+LOOKS_LAST = 5.0
+"""Seconds for which an idle worker looks first, after it has met lanes or limits."""
 
 
 class Seen(NamedTuple):
@@ -54,6 +59,8 @@ class PostgresStore(JobStore):
         super().__init__(self._postgres)
         self._seen_full: dict[tuple[object, ...], Seen] = {}
         """The last look of claims that came back full."""
+        self._idle: dict[tuple[object, ...], float] = {}
+        """Claims that came back empty, and from when on the same may be asked in one statement."""
 
     def another(self) -> PostgresStore:
         database = self._postgres
@@ -63,7 +70,9 @@ class PostgresStore(JobStore):
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if len(jobs) == 1 and is_plain(jobs[0]):
             return [self._enqueue_plain(jobs[0])]
-        made = self._copy(jobs) or super().enqueue(jobs)
+        made = self._copy(jobs) if isinstance(jobs, AlikeJobs) else None
+        if made is None:
+            made = super().enqueue(jobs)
         if any(one.created for one in made):
             self.wake()
         return made
@@ -80,17 +89,17 @@ class PostgresStore(JobStore):
                 self._bell.owe()
         return Enqueued(job.id, created=created)
 
-    def _copy(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
-        """None: they are too few or too special, or the database would not take them this way."""
-        if self._postgres.clock.now() is not None or not may_be_copied(jobs):
+    def _copy(self, jobs: AlikeJobs) -> list[Enqueued] | None:
+        """None: they are too special, or the database would not take them this way."""
+        if self._postgres.clock.now() is not None or not is_plain(jobs.first) or jobs.first.delay:
             return None
-        self._make_gates(jobs[:1])
+        self._make_gates([jobs.first])
         try:
-            self._postgres.transact(lambda session: copy_plain(session, jobs))
+            self._postgres.single(lambda session: copy_plain(session, jobs))
         except (UniqueViolation, DataError):
             # A repeat after a lost reply, or a value that cannot be stored: the careful way tells which.
             return None
-        return [Enqueued(job.id, created=True) for job in jobs]
+        return [Enqueued(job_id, created=True) for job_id in jobs.ids]
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
     def wake(self) -> None:
@@ -162,6 +171,14 @@ class PostgresStore(JobStore):
             return self._take_behind_limits(owner, source, groups, room, waits)
 
         key = (tuple(queues), None if kinds is None else tuple(kinds))
+        if self._idle.get(key, math.inf) <= self._now():
+            taken = self._look_and_take(owner, queues, kinds, limit)
+            if taken is not None:
+                if len(taken) == limit:
+                    self._idle.pop(key, None)
+                self._expect_opening(queues, kinds, waits)
+                return taken
+            self._idle[key] = self._now() + LOOKS_LAST
         grants: list[Grant] = []
         seen = self._seen_full.get(key)
         if seen is not None and limit >= LARGE and self._now() - seen.at < LOOK_LASTS:
@@ -173,8 +190,25 @@ class PostgresStore(JobStore):
                 self._seen_full.pop(key, None)
             else:
                 self._seen_full[key] = Seen(look.at, look.look.without_limits())
+            if not grants:
+                self._idle.setdefault(key, -math.inf)
         self._expect_opening(queues, kinds, waits)
         return grants
+
+    def _look_and_take(
+        self, owner: str, queues: Sequence[str], kinds: Sequence[str] | None, limit: int
+    ) -> list[Grant] | None:
+        """None: there is more than plain jobs, which takes a look first."""
+        rows = self._postgres.single(
+            lambda session: session.tuples(
+                "claim_idle",
+                owner=owner,
+                queues=list(queues),
+                kinds=None if kinds is None else list(kinds),
+                limit=limit,
+            )
+        )
+        return None if rows and rows[-1][0] is None else [Grant(*row) for row in rows]
 
     def _now(self) -> float:
         return self._postgres.clock.monotonic()

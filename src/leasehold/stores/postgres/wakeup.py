@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 import psycopg
 
@@ -31,6 +32,10 @@ class PostgresWakeups:
         self._ear.clear()
         return heard
 
+    def call(self, on_hint: Callable[[], None]) -> bool:
+        self._ear.call(on_hint)
+        return True
+
     def stir(self) -> None:
         """A notification comes at once, busy or not."""
 
@@ -40,7 +45,7 @@ class PostgresWakeups:
 
     def close(self) -> None:
         self._closed.set()
-        self._ear.set()
+        self._ear.close()
 
     def _listen_for_ever(self) -> None:
         pause = 0.1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from leasehold.stores.sqlite.database import SqliteDatabase
 from leasehold.stores.wakeups import listen_here
@@ -42,6 +43,10 @@ class SqliteWakeups:
                 return True
             if time.monotonic() >= deadline:
                 return False
+
+    def call(self, on_hint: Callable[[], None]) -> bool:
+        """Other processes' commits tell nobody: they are seen by looking."""
+        return False
 
     def stir(self) -> None:
         self._stirred_at = time.monotonic()

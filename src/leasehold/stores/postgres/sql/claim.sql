@@ -57,6 +57,55 @@ lane AS (
 SELECT 'plain' AS source, gate, priority, available_at FROM plain WHERE available_at <= :now
 UNION ALL SELECT 'lane', gate, priority, available_at FROM lane WHERE available_at <= :now;
 
+-- name: claim_idle
+-- Look and take in one statement, for a worker that has found nothing a moment ago: what it waits for then starts a round
+-- trip earlier. Only plain jobs, and few groups of them: beside lanes, or gates with limits, whose turn it is takes a look
+-- of its own, and for many groups the shares of claim_plain. Then nothing is taken, and the row without an id says so.
+WITH RECURSIVE listed AS MATERIALIZED (
+    SELECT g.id, g.slots IS NULL AND g.rate_key IS NULL AS plain FROM leasehold.gate AS g
+    WHERE g.queue = ANY(:queues::text[]) AND (:kinds::text[] IS NULL OR g.kind = ANY(:kinds::text[]))
+      AND NOT EXISTS (SELECT FROM leasehold.pause AS p
+                      WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.kind))
+                        AND (p.until IS NULL OR p.until > :now))),
+found AS (
+    SELECT o.id AS gate, h.priority, h.available_at
+    FROM listed AS o, LATERAL (SELECT j.priority, j.available_at FROM leasehold.job AS j
+        WHERE j.gate = o.id AND j.lane IS NULL AND j.state = 'queued'
+        ORDER BY j.priority DESC, j.available_at LIMIT 1) AS h
+    WHERE o.plain
+    UNION ALL
+    SELECT r.gate, h.priority, h.available_at
+    FROM found AS r, LATERAL (SELECT j.priority, j.available_at FROM leasehold.job AS j
+        WHERE j.gate = r.gate AND j.lane IS NULL AND j.state = 'queued' AND j.priority < r.priority
+        ORDER BY j.priority DESC, j.available_at LIMIT 1) AS h),
+due AS MATERIALIZED (SELECT gate, priority FROM found WHERE available_at <= :now),
+beyond AS MATERIALIZED (
+    SELECT (SELECT count(*) FROM due) > 4 OR EXISTS (SELECT FROM listed WHERE NOT plain)
+        OR EXISTS (SELECT FROM (SELECT id FROM listed UNION ALL SELECT 0) AS o, LATERAL (
+            SELECT FROM leasehold.ticket AS t WHERE t.gate = o.id LIMIT 1) AS h) AS yes),
+taken AS (
+    UPDATE leasehold.job AS j SET state = 'running', reason = NULL, lease_owner = :owner,
+        lease_token = j.lease_token + 1, attempt = j.attempt + 1,
+        lease_expires_at = :now + j.lease_seconds * interval '1 second',
+        started_at = :now, first_started_at = coalesce(j.first_started_at, :now)
+    WHERE j.ctid = ANY(ARRAY(
+        SELECT c.ctid FROM due AS g, LATERAL (
+            SELECT q.ctid, q.available_at, q.seq FROM leasehold.job AS q
+            WHERE q.gate = g.gate AND q.priority = g.priority AND q.lane IS NULL AND q.state = 'queued'
+              AND q.available_at <= :now
+            ORDER BY q.available_at, q.seq LIMIT :limit FOR UPDATE SKIP LOCKED) AS c
+        WHERE NOT (SELECT yes FROM beyond)
+        ORDER BY g.priority DESC, c.available_at, c.seq LIMIT :limit))
+    RETURNING j.id, j.lease_token, j.attempt, j.kind, j.queue, j.args, j.lease_seconds, j.policy, j.lane, j.group_name,
+        j.failures, j.crashes, j.stop_requested, j.deadline_at, j.trace, j.execution_site, j.execution_name,
+        j.execution_started_at, j.priority, j.available_at, j.seq)
+(SELECT id, lease_token, attempt, kind, queue, args, lease_seconds, policy, lane, group_name, failures, crashes,
+    stop_requested, deadline_at, trace, execution_site, execution_name, execution_started_at
+FROM taken ORDER BY priority DESC, available_at, seq)
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM beyond WHERE yes;
+
 -- name: claim_plain
 -- SKIP LOCKED inside each group, so that claimers spread instead of queueing; the order across groups is the queue's
 -- own: priority, due time, seq. A group is asked for no more rows than it has among the first ones of all: asked for
