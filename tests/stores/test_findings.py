@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from leasehold.domain.errors import DuplicateJob
 from leasehold.domain.outcome import Asked, Failure, Success
 from leasehold.domain.retry import Policy
+from leasehold.domain.states import State
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
@@ -210,3 +212,15 @@ def test_a_lane_ranks_by_its_next_job_whatever_the_rank_of_the_one_that_left(
     put(store, lane="b")
     put(store)
     assert [grant.id for grant in store.claim("w", ["default"], 1)] == [after.id]
+
+
+def test_a_connection_that_has_rolled_back_still_stores_single_jobs(backend: Backend) -> None:
+    """After a rollback psycopg throws away every prepared statement of the connection, ours too."""
+    store = backend.open()
+    put(store)
+    for _ in range(10):  # often enough for the driver to prepare something of its own
+        store.count()
+    with pytest.raises(DuplicateJob):
+        store.enqueue([new_job(unique_key="k", on_duplicate="raise") for _ in range(2)])
+    put(store)
+    assert store.count()[State.QUEUED] == 2

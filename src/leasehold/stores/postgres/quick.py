@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import generators
-from psycopg.errors import error_from_result
+from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
@@ -30,8 +30,17 @@ class QuickConnection(psycopg.Connection[Any]):
         self._quick: dict[str, _Prepared] = {}
 
     def run_quickly(self, name: str, text: str, values: Mapping[str, Any]) -> int:
-        """The number of rows it answers with."""
-        prepared = self._quick.get(name) or self._prepare(name, text)
+        """The number of rows it answers with. Not for use inside a transaction."""
+        known = self._quick.get(name)
+        if known is not None:
+            try:
+                return self._run(known, values)
+            except InvalidSqlStatementName:
+                # The driver has thrown away what was prepared, as it does after a rollback. Nothing was run.
+                pass
+        return self._run(self._prepare(name, text), values)
+
+    def _run(self, prepared: _Prepared, values: Mapping[str, Any]) -> int:
         sent = [_as_text(values[parameter]) for parameter in prepared.parameters]
         if prepared.name:
             self.pgconn.send_query_prepared(prepared.name, sent)
