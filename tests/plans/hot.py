@@ -21,6 +21,8 @@ ROWS = 10 * BATCH
 """A batch of 500 may meet this many rows in any step of its plan: dead versions count, the background does not. A
 join of two batches without an index or a hash would meet 250,000."""
 
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
 Query = Callable[[str], list[tuple[Any, ...]]]
 """Looks at the tables behind the store's back; they are called leasehold.job and so on."""
 
@@ -124,8 +126,8 @@ def find_work(database: Database, query: Query) -> Work:
 
 
 def postgres_calls(work: Work) -> list[Call]:
-    plain = {"gates": [GATE], "priorities": [0]}
-    lanes = {"gates": [GATE, ANY_GATE], "priorities": [0, 0], "open": [GATE]}
+    plain = {"gates": [GATE], "priorities": [0], "dues": [LONG_AGO]}
+    lanes = {"gates": [GATE, ANY_GATE], "priorities": [0, 0], "dues": [LONG_AGO] * 2, "open": [GATE]}
     return [
         look(),
         claim_idle(),

@@ -8,12 +8,17 @@ Loading is what takes the time, so each background is one test with a subtest pe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import pytest
 
-from bench.backgrounds import ALL, BATCH, NAMES, NOTHING, OWNER, load_many_gates
+from bench.backgrounds import ALL, BATCH, GATE, KIND, NAMES, NOTHING, OWNER, QUEUE, load_many_gates
+from leasehold.domain.outcome import Success
+from leasehold.stores.answers import Ending
+from tests.backends import new_job
 from tests.plans.hot import (
     KNOWN,
+    LONG_AGO,
     POSTGRES_INDEXES,
     Call,
     claim_idle,
@@ -98,7 +103,13 @@ def test_a_claim_from_many_kinds_locks_at_most_twice_what_it_takes(
     scene = Scene(postgres_url, postgres_schema)
     gates = load_many_gates(scene.run, scene.dialect, 20)
     scene.analyse()
-    groups = {"owner": OWNER, "gates": gates, "priorities": [0] * len(gates), "limit": BATCH}
+    groups = {
+        "owner": OWNER,
+        "gates": gates,
+        "priorities": [0] * len(gates),
+        "dues": [LONG_AGO] * len(gates),
+        "limit": BATCH,
+    }
     plain = scene.explain(Call("claim_plain", groups), mode)
     lanes = scene.explain(Call("claim_lanes", {**groups, "open": gates}), mode)
     scene.close()
@@ -130,3 +141,32 @@ def _scene(url: str, schema: str, background: str, rows: int) -> Scene:
     scene = Scene(url, schema)
     scene.load(background, rows)
     return scene
+
+
+def test_a_claim_does_not_walk_past_what_was_claimed_since_the_last_vacuum(
+    postgres_url: str, postgres_schema: str
+):
+    """Their index entries are dead but still there. Claims begin where the look has found the first that is not."""
+    scene = Scene(postgres_url, postgres_schema)
+    scene.run("ALTER TABLE leasehold.job SET (autovacuum_enabled = false)")
+
+    def pages(due: datetime) -> int:
+        groups = {"gates": [GATE], "priorities": [0], "dues": [due]}
+        return scene.explain(Call("claim_plain", {"owner": OWNER, "limit": 10, **groups}), MODES[0]).pages
+
+    def head() -> datetime:
+        rows = scene.query(
+            "SELECT available_at FROM leasehold.job WHERE state = 'queued' ORDER BY seq LIMIT 1"
+        )
+        return rows[0][0]
+
+    for _ in range(10):
+        scene.store.enqueue([new_job(kind=KIND, queue=QUEUE) for _ in range(500)])
+    fresh = pages(head())
+    for _ in range(9):
+        grants = scene.store.claim(OWNER, [QUEUE], 500)
+        scene.store.settle([Ending(grant.id, grant.token, Success()) for grant in grants])
+    from_the_start, from_the_head = pages(LONG_AGO), pages(head())
+    scene.close()
+    assert from_the_head <= fresh + 10
+    assert from_the_start > from_the_head + 10, "or this test shows nothing"

@@ -29,16 +29,18 @@ _MIGRATIONS = read_migrations("leasehold.stores.postgres")
 
 
 LARGE = 100
-LOOK_LASTS = 0.1
+LOOK_LASTS, LOOK_LASTS_AT_MOST = 0.1, 1.0
 """While large claims come back full, a look serves for so many seconds: it costs a claim a fifth of its time. A pause,
 or a job of a higher priority, is seen that much later by a worker that is busy."""
+LOOK_SHARE = 0.05
+"""Of the time, for looks: one that had to walk past many dead index entries, before a vacuum, serves for longer."""
 
 LOOKS_LAST = 5.0
 """Seconds for which an idle worker looks first, after it has met lanes or limits."""
 
 
 class Seen(NamedTuple):
-    at: float
+    until: float
     look: Look
 
 
@@ -181,15 +183,17 @@ class PostgresStore(JobStore):
             self._idle[key] = self._now() + LOOKS_LAST
         grants: list[Grant] = []
         seen = self._seen_full.get(key)
-        if seen is not None and limit >= LARGE and self._now() - seen.at < LOOK_LASTS:
+        if seen is not None and limit >= LARGE and self._now() < seen.until:
             grants = take_by(seen.look, limit, take)
         if len(grants) < limit:
-            look = Seen(self._now(), look_again())
-            grants += claim_by_looks(limit - len(grants), look_again, take, look.look)
+            began = self._now()
+            look = look_again()
+            lasts = min(max(LOOK_LASTS, (self._now() - began) / LOOK_SHARE), LOOK_LASTS_AT_MOST)
+            grants += claim_by_looks(limit - len(grants), look_again, take, look)
             if len(grants) < limit:
                 self._seen_full.pop(key, None)
             else:
-                self._seen_full[key] = Seen(look.at, look.look.without_limits())
+                self._seen_full[key] = Seen(began + lasts, look.without_limits())
             if not grants:
                 self._idle.setdefault(key, -math.inf)
         self._expect_opening(queues, kinds, waits)
@@ -274,6 +278,7 @@ def _take(
         "owner": owner,
         "gates": [group.gate for group in groups],
         "priorities": [group.priority for group in groups],
+        "dues": [group.due for group in groups],
         "limit": room,
     }
     if source in ("lane", "limited lane"):

@@ -78,7 +78,7 @@ found AS (
     FROM found AS r, LATERAL (SELECT j.priority, j.available_at FROM leasehold.job AS j
         WHERE j.gate = r.gate AND j.lane IS NULL AND j.state = 'queued' AND j.priority < r.priority
         ORDER BY j.priority DESC, j.available_at LIMIT 1) AS h),
-due AS MATERIALIZED (SELECT gate, priority FROM found WHERE available_at <= :now),
+due AS MATERIALIZED (SELECT gate, priority, available_at AS due FROM found WHERE available_at <= :now),
 beyond AS MATERIALIZED (
     SELECT (SELECT count(*) FROM due) > 4 OR EXISTS (SELECT FROM listed WHERE NOT plain)
         OR EXISTS (SELECT FROM (SELECT id FROM listed UNION ALL SELECT 0) AS o, LATERAL (
@@ -92,7 +92,7 @@ taken AS (
         SELECT c.ctid FROM due AS g, LATERAL (
             SELECT q.ctid, q.available_at, q.seq FROM leasehold.job AS q
             WHERE q.gate = g.gate AND q.priority = g.priority AND q.lane IS NULL AND q.state = 'queued'
-              AND q.available_at <= :now
+              AND q.available_at BETWEEN g.due AND :now
             ORDER BY q.available_at, q.seq LIMIT :limit FOR UPDATE SKIP LOCKED) AS c
         WHERE NOT (SELECT yes FROM beyond)
         ORDER BY g.priority DESC, c.available_at, c.seq LIMIT :limit))
@@ -110,22 +110,24 @@ FROM beyond WHERE yes;
 -- SKIP LOCKED inside each group, so that claimers spread instead of queueing; the order across groups is the queue's
 -- own: priority, due time, seq. A group is asked for no more rows than it has among the first ones of all: asked for
 -- :limit each, many groups would lock many times what is taken, and hide it from the other claimers. Twice :limit,
--- so that a group that others are just emptying does not leave the claim short.
+-- so that a group that others are just emptying does not leave the claim short. A group begins where the look has found
+-- its head: what was claimed before leaves dead entries in the index until the next vacuum, and every claim would walk
+-- past all of them again.
 WITH share AS MATERIALIZED (
-    SELECT g.gate, g.priority, :limit AS most
-    FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority)
+    SELECT g.gate, g.priority, g.due, :limit AS most
+    FROM unnest(:gates::bigint[], :priorities::smallint[], :dues::timestamptz[]) AS g(gate, priority, due)
     WHERE cardinality(:gates::bigint[]) <= 4
     UNION ALL
-    SELECT f.gate, f.priority, count(*) AS most FROM (
-        SELECT g.gate, g.priority
-        FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority), LATERAL (
+    SELECT f.gate, f.priority, f.due, count(*) AS most FROM (
+        SELECT g.gate, g.priority, g.due
+        FROM unnest(:gates::bigint[], :priorities::smallint[], :dues::timestamptz[]) AS g(gate, priority, due), LATERAL (
             SELECT q.available_at, q.seq FROM leasehold.job AS q
             WHERE q.gate = g.gate AND q.priority = g.priority AND q.lane IS NULL AND q.state = 'queued'
-              AND q.available_at <= :now
+              AND q.available_at BETWEEN g.due AND :now
             ORDER BY q.available_at, q.seq LIMIT :limit) AS c
         WHERE cardinality(:gates::bigint[]) > 4
         ORDER BY g.priority DESC, c.available_at, c.seq LIMIT :limit * 2) AS f
-    GROUP BY f.gate, f.priority),
+    GROUP BY f.gate, f.priority, f.due),
 taken AS (
     UPDATE leasehold.job AS j SET state = 'running', reason = NULL, lease_owner = :owner,
         lease_token = j.lease_token + 1, attempt = j.attempt + 1,
@@ -135,7 +137,7 @@ taken AS (
         SELECT c.ctid FROM share AS g, LATERAL (
             SELECT q.ctid, q.available_at, q.seq FROM leasehold.job AS q
             WHERE q.gate = g.gate AND q.priority = g.priority AND q.lane IS NULL AND q.state = 'queued'
-              AND q.available_at <= :now
+              AND q.available_at BETWEEN g.due AND :now
             ORDER BY q.available_at, q.seq LIMIT g.most FOR UPDATE SKIP LOCKED) AS c
         ORDER BY g.priority DESC, c.available_at, c.seq LIMIT :limit))
     RETURNING j.id, j.lease_token, j.attempt, j.kind, j.queue, j.args, j.lease_seconds, j.policy, j.lane, j.group_name,
@@ -152,24 +154,24 @@ FROM taken ORDER BY priority DESC, available_at, seq;
 -- of the lane. The CTEs meet by ctid and lane arrays, not by joins: statistics of `ticket` are always wrong. How many
 -- tickets a group is asked for: see claim_plain.
 WITH share AS MATERIALIZED (
-    SELECT g.gate, g.priority, greatest(:limit, 200) AS most
-    FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority)
+    SELECT g.gate, g.priority, g.due, greatest(:limit, 200) AS most
+    FROM unnest(:gates::bigint[], :priorities::smallint[], :dues::timestamptz[]) AS g(gate, priority, due)
     WHERE cardinality(:gates::bigint[]) <= 4
     UNION ALL
-    SELECT f.gate, f.priority, count(*) AS most FROM (
-        SELECT g.gate, g.priority
-        FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority), LATERAL (
+    SELECT f.gate, f.priority, f.due, count(*) AS most FROM (
+        SELECT g.gate, g.priority, g.due
+        FROM unnest(:gates::bigint[], :priorities::smallint[], :dues::timestamptz[]) AS g(gate, priority, due), LATERAL (
             SELECT k.available_at FROM leasehold.ticket AS k
-            WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at <= :now
+            WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at BETWEEN g.due AND :now
             ORDER BY k.available_at LIMIT greatest(:limit, 200)) AS c
         WHERE cardinality(:gates::bigint[]) > 4
         ORDER BY g.priority DESC, c.available_at LIMIT greatest(:limit, 200) * 2) AS f
-    GROUP BY f.gate, f.priority),
+    GROUP BY f.gate, f.priority, f.due),
 t AS MATERIALIZED (
     SELECT c.tid, c.lane, c.priority
     FROM share AS g, LATERAL (
         SELECT k.ctid AS tid, k.lane, k.priority, k.available_at FROM leasehold.ticket AS k
-        WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at <= :now
+        WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at BETWEEN g.due AND :now
         ORDER BY k.available_at LIMIT g.most FOR UPDATE SKIP LOCKED) AS c
     ORDER BY c.priority DESC, c.available_at LIMIT greatest(:limit, 200)),
 l AS MATERIALIZED (
