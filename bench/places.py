@@ -27,6 +27,7 @@ from tests.servers import PostgresServer
 ROOT = Path(__file__).resolve().parents[1]
 BULK = 1000
 CLAIM = 500
+FINISHED_AT_ONCE = 100_000
 
 
 class Place:
@@ -45,8 +46,22 @@ class Place:
     def load(self, background: str, rows: int) -> None:
         self.scene.load(background, rows)
 
+    def finish(self, jobs: int) -> None:
+        """So many finished ones that have really been enqueued, claimed and settled. Rows that are loaded at once leave
+        a little room on every page, as no such life does: the next jobs would go there, each to a page of its own, and
+        after a checkpoint each such page is logged whole."""
+        for start in range(0, jobs, FINISHED_AT_ONCE):
+            some = min(FINISHED_AT_ONCE, jobs - start)
+            self._enqueue(some)
+            self.drain_bare(some)
+
     def fill(self, jobs: int, *, kind: str = KIND, lanes: int = 0) -> float:
         """Store jobs; the seconds it took."""
+        seconds = self._enqueue(jobs, kind=kind, lanes=lanes)
+        self._settle_down()
+        return seconds
+
+    def _enqueue(self, jobs: int, *, kind: str = KIND, lanes: int = 0) -> float:
         ids = new_ids(jobs)
         made = [
             NewJob(id=job_id, kind=kind, queue=QUEUE, args="{}", lane=f"lane-{n % lanes}" if lanes else None)
@@ -55,9 +70,7 @@ class Place:
         began = time.perf_counter()
         for start in range(0, jobs, BULK):
             self.store.enqueue(made[start : start + BULK])
-        seconds = time.perf_counter() - began
-        self._settle_down()
-        return seconds
+        return time.perf_counter() - began
 
     def drain(self, jobs: int, **options: Any) -> dict[str, Any]:
         """By a worker process; what it tells of itself, with the rate and the start-up."""

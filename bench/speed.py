@@ -155,12 +155,16 @@ def _growth(table: Table, store: str, make: Callable[[str], Place], rows: int) -
     """An empty store and the crowded ones take turns."""
     places = {crowd: make(crowd) for crowd in ("nothing", *CROWDS)}
     for crowd, place in places.items():
-        place.load(crowd, rows)
+        if crowd == "finished":
+            place.finish(rows)
+        else:
+            place.load(crowd, rows)
     rates: dict[str, list[float]] = {crowd: [] for crowd in places}
-    for _ in range(ROUNDS):
-        for crowd, place in places.items():
-            place.fill(JOBS)
-            rates[crowd].append(place.drain(JOBS)["rate"])
+    for number in range(ROUNDS):
+        turns = list(places)
+        for crowd in turns[number:] + turns[:number]:  # nobody is always behind the same one
+            places[crowd].fill(JOBS)
+            rates[crowd].append(places[crowd].drain(JOBS)["rate"])
     for crowd in CROWDS:
         table.ratio(f"{store}: drain with {rows:,} {crowd} / empty", rates[crowd], rates["nothing"], 0.9)
     for place in places.values():
