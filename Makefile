@@ -48,7 +48,7 @@ docs: $(DEV) ## are generated texts current, and does every link in the document
 
 clean: ## remove what builds and test runs leave behind; virtual environments stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests tools bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # What a user gets: the core dependencies only.
 $(CORE): pyproject.toml constraints.txt | interpreter

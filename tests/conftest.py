@@ -19,6 +19,8 @@ from tests.servers import PostgresServer, why_unavailable
 settings.register_profile("leasehold", deadline=None)
 settings.load_profile("leasehold")
 
+FAULTS = Path(__file__).parent / "faults"
+
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------
 
@@ -154,6 +156,22 @@ def _postgres_backend(postgres_url: str) -> Backend:
     backend.open().upgrade()
     backend.close_opened()
     return backend
+
+
+# --- Order ----------------------------------------------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that mostly wait, for leases and killed processes, are spread among those that compute. One after the other
+    they would leave the machine idle for half of the time."""
+    waiting = [item for item in items if FAULTS in item.path.parents]
+    computing = [item for item in items if FAULTS not in item.path.parents]
+    items[:] = _spread(waiting, computing)
+
+
+def _spread(few: list[pytest.Item], many: list[pytest.Item]) -> list[pytest.Item]:
+    placed = [((number + 0.5) / len(some), item) for some in (few, many) for number, item in enumerate(some)]
+    return [item for _, item in sorted(placed, key=lambda place: place[0])]
 
 
 # --- CI skips nothing -----------------------------------------------------------------------------------------------
