@@ -6,9 +6,10 @@ import asyncio
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from leasehold import DuplicateJob, InvalidTask, Leasehold, Retry, State
 from leasehold.engine.enqueue import CallSettings
@@ -19,6 +20,17 @@ from leasehold.testing import START
 class Page(BaseModel):
     url: str
     depth: int = 1
+
+
+checked: list[int] = []
+
+
+def check(number: int) -> int:
+    checked.append(number)
+    return number
+
+
+Checked = Annotated[int, AfterValidator(check)]
 
 
 def test_a_task_is_still_the_plain_function(app):
@@ -260,6 +272,57 @@ def test_one_wrong_call_among_many_is_named_and_nothing_is_stored(backend, place
         assert not any(app.count().values())
         assert len(note.enqueue_many([{"number": n} for n in range(200)])) == 200
         assert app.count()[State.QUEUED] == 200
+
+
+def test_the_same_many_calls_twice_make_them_once(backend):
+    """A repeat after a lost reply, which PostgreSQL refuses as a COPY."""
+    with Leasehold(backend.url, schema=backend.schema) as app:
+
+        @app.task
+        def note(number: int) -> None: ...
+
+        jobs = note._blueprint.make([{"number": n} for n in range(200)])
+        assert [one.created for one in app.store.enqueue(jobs)] == [True] * 200
+        assert [one.created for one in app.store.enqueue(jobs)] == [False] * 200
+        assert app.count()[State.QUEUED] == 200
+
+
+def test_many_calls_whose_checks_take_long_are_checked_before_they_are_sent(backend, monkeypatch):
+    """The server ends a statement that hangs for too long."""
+    if backend.name == "postgres":
+        from leasehold.stores.postgres import enqueue
+
+        monkeypatch.setattr(enqueue, "PATIENCE", 0.0)
+        real = enqueue.PostgresSession.copy
+        seen = []
+
+        def copy(self, statement, texts):
+            seen.append(len(checked))
+            return real(self, statement, texts)
+
+        monkeypatch.setattr(enqueue.PostgresSession, "copy", copy)
+    checked.clear()
+    with Leasehold(backend.url, schema=backend.schema) as app:
+
+        @app.task
+        def note(number: Checked) -> None: ...
+
+        note.enqueue_many([{"number": n} for n in range(300)])
+        assert app.count()[State.QUEUED] == 300
+    assert backend.name == "sqlite" or seen == [300]
+
+
+@pytest.mark.parametrize("encoding", ["latin1", "utf8"])
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_a_connection_of_another_encoding_keeps_every_letter(backend, encoding):
+    with Leasehold(f"{backend.url}&client_encoding={encoding}", schema=backend.schema) as app:
+
+        @app.task
+        def note(text: str) -> None: ...
+
+        one = note.enqueue("ümlaut")
+        many = note.enqueue_many([{"text": "ümlaut"}] * 60)
+        assert {app.get(job.id).args["text"] for job in (one, *many)} == {"ümlaut"}
 
 
 def test_many_calls_come_back_word_for_word_and_in_their_order(backend):

@@ -228,56 +228,78 @@ def test_a_succeeded_job_is_never_claimed_again(store, clock):
 # -- a worker that found nothing asks again in another way; what it gets must be the same ----------------------------
 
 
+class Idle:
+    """A queue whose last claim came back empty. Its own: gates stay, and those with limits are asked in another way."""
+
+    def __init__(self, store, queue):
+        self.store, self.queue = store, queue
+        self.put()
+        assert len(self.claim()) == 1
+        assert self.claim() == []
+
+    def put(self, **fields):
+        return put(self.store, queue=self.queue, **fields)
+
+    def claim(self, limit=10, **asked):
+        return claim_ids(self.store, limit, queue=self.queue, **asked)
+
+
 @pytest.fixture
-def idle(store):
-    """A store whose last claim came back empty."""
-    put(store, kind="a")
-    claim_one(store)
-    assert claim_ids(store) == []
-    return store
+def idle(store, request):
+    return Idle(store, request.node.originalname[-60:])
 
 
 def test_an_idle_worker_gets_due_jobs_best_first_and_no_more_than_it_asks_for(idle, clock):
-    later = put(idle, delay=10.0)
-    low = put(idle, priority=-5)
-    first = put(idle)
+    later = idle.put(delay=10.0)
+    low = idle.put(priority=-5)
+    first = idle.put()
     clock.advance(1)
-    second = put(idle)
-    high = put(idle, priority=7)
-    assert claim_ids(idle, limit=3) == [high.id, first.id, second.id]
-    assert claim_ids(idle) == [low.id]
-    assert claim_ids(idle) == []
+    second = idle.put()
+    high = idle.put(priority=7)
+    assert idle.claim(limit=3) == [high.id, first.id, second.id]
+    assert idle.claim() == [low.id]
+    assert idle.claim() == []
     clock.advance(10)
-    assert claim_ids(idle) == [later.id]
+    assert idle.claim() == [later.id]
 
 
-def test_an_idle_workers_grant_carries_what_the_others_do(idle):
-    job = put(idle, kind="mail", group="g", deadline=60.0, policy=Policy(max_attempts=7))
-    (grant,) = idle.claim(OWNER, ["default"], 5)
-    after = idle.get(job.id)
+def test_an_idle_workers_grant_carries_what_the_others_do(idle, store):
+    job = idle.put(kind="mail", group="g", deadline=60.0, policy=Policy(max_attempts=7))
+    (grant,) = store.claim(OWNER, [idle.queue], 5)
+    after = store.get(job.id)
     assert (after.state, after.lease_owner, after.lease_token, after.attempt) == (State.RUNNING, OWNER, 1, 1)
     assert (grant.id, grant.token, grant.kind, grant.group_name) == (job.id, 1, "mail", "g")
     assert (grant.policy, grant.deadline_at) == ('{"max_attempts": 7}', job.deadline_at)
 
 
-def test_an_idle_worker_leaves_paused_queues_and_other_kinds_alone(idle):
-    mail, note = put(idle, kind="mail"), put(idle, kind="note")
-    idle.pause_scope("queue", "default")
-    assert claim_ids(idle) == []
-    idle.resume_scope("queue", "default")
-    assert claim_ids(idle, kinds=["note"]) == [note.id]
-    assert claim_ids(idle, kinds=["note"]) == []
-    assert claim_ids(idle, kinds=["note"]) == []
-    assert claim_ids(idle) == [mail.id]
+def test_an_idle_worker_leaves_paused_queues_and_other_kinds_alone(idle, store):
+    mail, note = idle.put(kind="mail"), idle.put(kind="note")
+    store.pause_scope("queue", idle.queue)
+    assert idle.claim() == []
+    store.resume_scope("queue", idle.queue)
+    assert idle.claim(kinds=["note"]) == [note.id]
+    assert idle.claim(kinds=["note"]) == []
+    assert idle.claim(kinds=["note"]) == []
+    assert idle.claim() == [mail.id]
 
 
-def test_an_idle_worker_finds_lanes_limits_and_many_kinds_in_their_order(idle, clock):
-    behind = put(idle)
-    idle.set_slot("browser", 1)
-    limited = put(idle, priority=1, slots=(("browser", 1),))
-    in_lane = put(idle, priority=2, lane="l")
-    assert claim_ids(idle) == [in_lane.id, limited.id, behind.id]
+def test_an_idle_worker_finds_jobs_of_lanes_in_their_order(idle, clock):
+    behind = idle.put()
+    head = idle.put(priority=2, lane="l")
+    idle.put(priority=9, lane="l")
+    assert idle.claim() == [head.id, behind.id]
     clock.advance(60)
-    assert claim_ids(idle) == []
-    kinds = [put(idle, kind=f"kind-{n}").id for n in range(9)]
-    assert claim_ids(idle) == kinds
+    assert idle.claim() == []
+
+
+def test_an_idle_worker_finds_jobs_with_limits_in_their_order(idle, store):
+    behind = idle.put()
+    store.set_slot("browser", 1)
+    limited = idle.put(priority=1, slots=(("browser", 1),))
+    idle.put(priority=1, slots=(("browser", 1),))
+    assert idle.claim() == [limited.id, behind.id]
+
+
+def test_an_idle_worker_finds_jobs_of_many_kinds_in_their_order(idle):
+    kinds = [idle.put(kind=f"kind-{n}").id for n in range(9)]
+    assert idle.claim() == kinds

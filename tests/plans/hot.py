@@ -127,7 +127,7 @@ def find_work(database: Database, query: Query) -> Work:
 
 def postgres_calls(work: Work) -> list[Call]:
     plain = {"gates": [GATE], "priorities": [0], "dues": [LONG_AGO]}
-    lanes = {"gates": [GATE, ANY_GATE], "priorities": [0, 0], "dues": [LONG_AGO] * 2, "open": [GATE]}
+    lanes = {"gates": [GATE, ANY_GATE], "priorities": [0, 0], "open": [GATE]}
     return [
         look(),
         claim_idle(),

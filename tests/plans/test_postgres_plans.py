@@ -107,10 +107,9 @@ def test_a_claim_from_many_kinds_locks_at_most_twice_what_it_takes(
         "owner": OWNER,
         "gates": gates,
         "priorities": [0] * len(gates),
-        "dues": [LONG_AGO] * len(gates),
         "limit": BATCH,
     }
-    plain = scene.explain(Call("claim_plain", groups), mode)
+    plain = scene.explain(Call("claim_plain", {**groups, "dues": [LONG_AGO] * len(gates)}), mode)
     lanes = scene.explain(Call("claim_lanes", {**groups, "open": gates}), mode)
     scene.close()
     for plan, table in ((plain, "job"), (lanes, "ticket")):
@@ -141,6 +140,23 @@ def _scene(url: str, schema: str, background: str, rows: int) -> Scene:
     scene = Scene(url, schema)
     scene.load(background, rows)
     return scene
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_idle_claim_that_takes_a_batch_keeps_to_its_indexes(
+    mode: Mode, postgres_url: str, postgres_schema: str
+):
+    """Beside lanes it takes nothing, and the backgrounds have lanes."""
+    scene = Scene(postgres_url, postgres_schema)
+    scene.load("finished", FEW)
+    scene.store.enqueue([new_job(kind=KIND, queue=QUEUE) for _ in range(2 * BATCH)])
+    scene.run("DELETE FROM leasehold.ticket")
+    plan = scene.explain(claim_idle(), mode)
+    scene.close()
+    assert plan.root.rows == BATCH
+    assert plan.pages < BATCH_PAGES
+    assert plan.locked("job") <= 2 * BATCH
+    assert plan.other_indexes() == []
 
 
 def test_a_claim_does_not_walk_past_what_was_claimed_since_the_last_vacuum(

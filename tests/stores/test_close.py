@@ -13,6 +13,9 @@ import pytest
 from leasehold.domain.errors import DatabaseUnreachable
 from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store
+from leasehold.stores.sqlite.database import SqliteSession
+from leasehold.stores.sqlite.jobs import SqliteStore
+from leasehold.stores.wakeups import listen_here, wake_here
 from tests.backends import Backend, put
 from tests.stores.test_fork import in_child
 
@@ -77,3 +80,33 @@ def test_threads_that_come_and_go_leave_no_connections_behind(tmp_path: Path) ->
         thread.join()
     assert len(os.listdir("/proc/self/fd")) <= held + 3, "a file, its log, and the log's index"
     store.close()
+
+
+def test_closing_inside_a_transaction_waits_for_nobody(tmp_path: Path) -> None:
+    """As a signal handler does that closes the app in the middle of a call. What is under way is committed."""
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+    store.upgrade()
+    assert isinstance(store, SqliteStore)
+    database = store._sqlite
+
+    def work(session: SqliteSession) -> None:
+        session.run("record_migration", version=999)
+        store.close()
+
+    assert in_child(lambda: database.transact(work)) == 0  # a hang there ends with the test's time
+    assert database.schema_version() == 999
+    store.close()
+
+
+def test_a_forked_child_does_not_call_into_its_parents_loop() -> None:
+    called: list[int] = []
+    ear = listen_here("a store of this test")
+    ear.call(lambda: called.append(os.getpid()))
+
+    def wake() -> None:
+        wake_here("a store of this test")
+        assert called == []
+
+    assert in_child(wake) == 0
+    wake_here("a store of this test")
+    assert called == [os.getpid()]

@@ -216,7 +216,7 @@ def test_a_lane_ranks_by_its_next_job_whatever_the_rank_of_the_one_that_left(
 
 def test_a_connection_that_has_rolled_back_still_stores_single_jobs(backend: Backend) -> None:
     """After a rollback psycopg throws away every prepared statement of the connection, ours too."""
-    store = backend.open()
+    store = backend.open().another()  # with a single connection
     put(store)
     for _ in range(10):  # often enough for the driver to prepare something of its own
         store.count()
@@ -225,3 +225,4 @@ def test_a_connection_that_has_rolled_back_still_stores_single_jobs(backend: Bac
     store.count()  # it does so before the next statement of its own
     put(store)
     assert store.count()[State.QUEUED] == 2
+    store.close()

@@ -122,7 +122,8 @@ class Trio:
             expected = refusal.answer
         for side in self.sides:
             answer = _answer(side.store, verb, args, named)
-            assert _comparable(verb, answer) == _comparable(verb, expected), f"{verb} on {side.name}"
+            found, right = _comparable(verb, answer), _comparable(verb, expected)
+            assert found == right, f"{verb} on {side.name}: {found} instead of {right}"
         return expected
 
     def _determined(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
@@ -32,6 +33,14 @@ class AlikeJobs(Sequence[NewJob]):
         """Ids and encoded arguments, so many at a time. The first that cannot be stored raises."""
         for start in range(0, len(self), size):
             yield self.ids[start : start + size], self._args_of(start, start + size)
+
+    def encode_first(self, number: int, seconds: float) -> None:
+        """Encode so many now; and all of them if by the time it took they would need longer than this: checks are the
+        user's code, and may be slow."""
+        began = time.monotonic()
+        self._args_of(0, number)
+        if (time.monotonic() - began) * len(self) / number > seconds:
+            self._args_of(0, len(self))
 
     def _args_of(self, start: int, stop: int) -> list[str]:
         known = len(self._args)

@@ -21,6 +21,7 @@ class Ear(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self._on_hint: Callable[[], None] | None = None
+        self._pid = os.getpid()
 
     def call(self, on_hint: Callable[[], None]) -> None:
         self._on_hint = on_hint
@@ -29,10 +30,12 @@ class Ear(threading.Event):
             on_hint()
 
     def set(self) -> None:
-        if self._on_hint is None:
+        on_hint = self._on_hint
+        # A forked child must not call into its parent's event loop.
+        if on_hint is None or self._pid != os.getpid():
             super().set()
         else:
-            self._on_hint()
+            on_hint()
 
     def close(self) -> None:
         """Nobody is called any more, and who waits is let go."""

@@ -25,6 +25,7 @@ from leasehold.domain.errors import (
     InvalidInput,
 )
 from leasehold.stores.database import Clock, Columns, Overdue, Records, Row, SystemClock
+from leasehold.stores.forks import after_fork
 from leasehold.stores.names import checked_schema
 from leasehold.stores.statements import PARAMETER, read_statements
 
@@ -294,9 +295,11 @@ class PostgresDatabase:
         inherited one alone."""
         if self._pid == os.getpid():
             return
-        _inherited.append(self._pool)
-        self._pid = os.getpid()
-        self._pool = self._open_pool()
+        with after_fork:
+            if self._pid != os.getpid():
+                _inherited.append(self._pool)
+                self._pool = self._open_pool()
+                self._pid = os.getpid()  # last: it says that the pool is this process's
 
 
 _inherited: list[object] = []

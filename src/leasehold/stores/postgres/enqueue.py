@@ -9,6 +9,8 @@ from leasehold.stores.postgres.database import PostgresSession
 
 AT_ONCE = 100
 """Rows sent to a COPY while the next are prepared: the server works meanwhile."""
+PATIENCE = 1.0
+"""Seconds that encoding may take while the COPY is open; the server ends a statement that hangs for long."""
 
 
 def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> bool:
@@ -32,6 +34,7 @@ def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> 
 
 def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
     """Plain jobs that are due now. All of them or, if one cannot be stored, none."""
+    jobs.encode_first(AT_ONCE, PATIENCE)
     now = session.tuples("read_clock")[0][0]
     job = jobs.first
     common = (

@@ -188,12 +188,13 @@ class PostgresStore(JobStore):
         if len(grants) < limit:
             began = self._now()
             look = look_again()
-            lasts = min(max(LOOK_LASTS, (self._now() - began) / LOOK_SHARE), LOOK_LASTS_AT_MOST)
+            looked = self._now()
+            lasts = min(max(LOOK_LASTS, (looked - began) / LOOK_SHARE), LOOK_LASTS_AT_MOST)
             grants += claim_by_looks(limit - len(grants), look_again, take, look)
             if len(grants) < limit:
                 self._seen_full.pop(key, None)
             else:
-                self._seen_full[key] = Seen(began + lasts, look.without_limits())
+                self._seen_full[key] = Seen(looked + lasts, look.without_limits())
             if not grants:
                 self._idle.setdefault(key, -math.inf)
         self._expect_opening(queues, kinds, waits)
@@ -278,11 +279,10 @@ def _take(
         "owner": owner,
         "gates": [group.gate for group in groups],
         "priorities": [group.priority for group in groups],
-        "dues": [group.due for group in groups],
         "limit": room,
     }
     if source in ("lane", "limited lane"):
         rows = session.tuples("claim_lanes", open=open_gates, **asked)
     else:
-        rows = session.tuples("claim_plain", **asked)
+        rows = session.tuples("claim_plain", dues=[group.due for group in groups], **asked)
     return [Grant(*row) for row in rows]

@@ -41,7 +41,8 @@ class QuickConnection(psycopg.Connection[Any]):
         return self._run(self._prepare(name, text), values)
 
     def _run(self, prepared: _Prepared, values: Mapping[str, Any]) -> int:
-        sent = [_as_text(values[parameter]) for parameter in prepared.parameters]
+        encoding = self.info.encoding
+        sent = [_as_text(values[parameter], encoding) for parameter in prepared.parameters]
         if prepared.name:
             self.pgconn.send_query_prepared(prepared.name, sent)
         else:
@@ -54,14 +55,16 @@ class QuickConnection(psycopg.Connection[Any]):
         def number(match: re.Match[str]) -> str:
             return f"${numbers.setdefault(match[1], len(numbers) + 1)}"
 
-        numbered = _PLACEHOLDER.sub(number, text).replace("%%", "%").encode()
+        numbered = _PLACEHOLDER.sub(number, text).replace("%%", "%").encode(self.info.encoding)
         # Behind a pooler nothing that is prepared survives.
         known_as = b"" if self.prepare_threshold is None else f"leasehold_{name}".encode()
+        # Known before the server has it: interrupted in between, the next run finds out. The other way round it would
+        # be prepared a second time, and refused.
+        prepared = self._quick[name] = _Prepared(known_as, numbered, tuple(numbers))
         if known_as:
             self.pgconn.send_prepare(known_as, numbered)
             self._answer()
-        self._quick[name] = _Prepared(known_as, numbered, tuple(numbers))
-        return self._quick[name]
+        return prepared
 
     def _answer(self) -> PGresult:
         result: PGresult = self.wait(generators.execute(self.pgconn))[-1]
@@ -70,7 +73,10 @@ class QuickConnection(psycopg.Connection[Any]):
         return result
 
 
-def _as_text(value: Any) -> bytes | None:
+def _as_text(value: Any, encoding: str) -> bytes | None:
     if value is None:
         return None
-    return (value.isoformat() if isinstance(value, datetime) else str(value)).encode()
+    text = (value.isoformat() if isinstance(value, datetime) else str(value)).encode(encoding)
+    if b"\0" in text:  # the protocol would end the value there
+        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    return text

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable
 from leasehold.stores.database import Clock, Columns, Records, Row, SystemClock
+from leasehold.stores.forks import after_fork
 from leasehold.stores.rows import FLAGS, TIMES
 from leasehold.stores.sqlite.lending import LentConnection
 from leasehold.stores.statements import parameters, read_statements
@@ -99,27 +100,31 @@ class SqliteDatabase:
     def _begin_process(self, create: bool) -> None:
         """The connections of this process. Closing one while another thread is inside it takes the whole process down,
         so the writer is closed under its lock, and a reader only by whoever has taken it out of `_idle`."""
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._returning = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._writer = self._connect(create)
-        weakref.finalize(self, _close_forgotten, self._writer, self._lock, self._idle, self._pid)
+        weakref.finalize(self, _close_forgotten, self._writer, self._lock, self._idle, os.getpid())
+        self._pid = os.getpid()  # last: it says that the others are this process's
 
     def transact(self, work: Callable[[SqliteSession], T]) -> T:
-        self._survive_fork()  # before the lock: another thread of the parent may have held it
-        with self._lock:
-            self._check_open()
-            connection = self._writer
-            self._begin(connection)
-            try:
-                answer = work(SqliteSession(connection, self.clock))
-                connection.execute("COMMIT")
-            except BaseException as error:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise self._translated(error) from error
-            return answer
+        self._check_open()  # before the lock: another thread of the parent may have held it when it was forked
+        try:
+            with self._lock:
+                self._check_open()
+                connection = self._writer
+                self._begin(connection)
+                try:
+                    answer = work(SqliteSession(connection, self.clock))
+                    connection.execute("COMMIT")
+                except BaseException as error:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise self._translated(error) from error
+                return answer
+        finally:
+            if self._closed:
+                self._close_writer()
 
     def single(self, work: Callable[[SqliteSession], T]) -> T:
         return self.transact(work)
@@ -162,13 +167,22 @@ class SqliteDatabase:
         )
 
     def close(self) -> None:
-        """Reads that are under way end, and close their connections themselves."""
+        """Waits for nobody: whoever is inside a connection ends what is under way, and closes it."""
+        if self._pid != os.getpid():
+            self._closed = True  # the connections are the parent's
+            return
         with self._returning:
             self._closed = True
-        if self._pid == os.getpid():  # else they are the parent's
-            with self._lock:
+        self._close_writer()
+        _close_all(self._idle)
+
+    def _close_writer(self) -> None:
+        """Unless somebody is inside: then he does it when he leaves, for by now he sees that we are closed."""
+        if self._lock.acquire(blocking=False):
+            try:
                 self._writer.close()
-            _close_all(self._idle)
+            finally:
+                self._lock.release()
 
     def schema_version(self) -> int:
         """0 when there is no schema yet."""
@@ -202,6 +216,7 @@ class SqliteDatabase:
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise self._translated(error) from error
+                self._check_open()
                 time.sleep(random.uniform(0.001, 0.02))
 
     def connect(self) -> sqlite3.Connection:
@@ -251,9 +266,12 @@ class SqliteDatabase:
     def _survive_fork(self) -> None:
         """A connection must not be used on both sides of a fork: the child opens its own and leaves the inherited
         ones alone (closing them would drop the parent's file locks)."""
-        if self._pid != os.getpid():
-            _inherited.append((self._writer, self._idle))
-            self._begin_process(create=False)
+        if self._pid == os.getpid():
+            return
+        with after_fork:
+            if self._pid != os.getpid():
+                _inherited.append((self._writer, self._idle))
+                self._begin_process(create=False)
 
 
 _inherited: list[object] = []

@@ -152,26 +152,27 @@ FROM taken ORDER BY priority DESC, available_at, seq;
 -- or not due (each of these has written, or will write, a ticket of its own), filed anew when the head belongs to
 -- another gate or rank, and kept when the head's row is locked by somebody else. The head or nobody: never the second
 -- of the lane. The CTEs meet by ctid and lane arrays, not by joins: statistics of `ticket` are always wrong. How many
--- tickets a group is asked for: see claim_plain.
+-- tickets a group is asked for: see claim_plain. Not from the head on, as there: tickets that are filed anew by a claim of a
+-- higher rank, a moment ago, may be older than what the look has seen.
 WITH share AS MATERIALIZED (
-    SELECT g.gate, g.priority, g.due, greatest(:limit, 200) AS most
-    FROM unnest(:gates::bigint[], :priorities::smallint[], :dues::timestamptz[]) AS g(gate, priority, due)
+    SELECT g.gate, g.priority, greatest(:limit, 200) AS most
+    FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority)
     WHERE cardinality(:gates::bigint[]) <= 4
     UNION ALL
-    SELECT f.gate, f.priority, f.due, count(*) AS most FROM (
-        SELECT g.gate, g.priority, g.due
-        FROM unnest(:gates::bigint[], :priorities::smallint[], :dues::timestamptz[]) AS g(gate, priority, due), LATERAL (
+    SELECT f.gate, f.priority, count(*) AS most FROM (
+        SELECT g.gate, g.priority
+        FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority), LATERAL (
             SELECT k.available_at FROM leasehold.ticket AS k
-            WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at BETWEEN g.due AND :now
+            WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at <= :now
             ORDER BY k.available_at LIMIT greatest(:limit, 200)) AS c
         WHERE cardinality(:gates::bigint[]) > 4
         ORDER BY g.priority DESC, c.available_at LIMIT greatest(:limit, 200) * 2) AS f
-    GROUP BY f.gate, f.priority, f.due),
+    GROUP BY f.gate, f.priority),
 t AS MATERIALIZED (
     SELECT c.tid, c.lane, c.priority
     FROM share AS g, LATERAL (
         SELECT k.ctid AS tid, k.lane, k.priority, k.available_at FROM leasehold.ticket AS k
-        WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at BETWEEN g.due AND :now
+        WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at <= :now
         ORDER BY k.available_at LIMIT g.most FOR UPDATE SKIP LOCKED) AS c
     ORDER BY c.priority DESC, c.available_at LIMIT greatest(:limit, 200)),
 l AS MATERIALIZED (
