@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
@@ -34,13 +33,9 @@ class AlikeJobs(Sequence[NewJob]):
         for start in range(0, len(self), size):
             yield self.ids[start : start + size], self._args_of(start, start + size)
 
-    def encode_first(self, number: int, seconds: float) -> None:
-        """Encode so many now; and all of them if by the time it took they would need longer than this: checks are the
-        user's code, and may be slow."""
-        began = time.monotonic()
+    def encode(self, number: int) -> None:
+        """Check and encode the first ones now."""
         self._args_of(0, number)
-        if (time.monotonic() - began) * len(self) / number > seconds:
-            self._args_of(0, len(self))
 
     def _args_of(self, start: int, stop: int) -> list[str]:
         known = len(self._args)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from leasehold.domain.alike import AlikeJobs
 from leasehold.domain.job import NewJob
 from leasehold.stores.enqueue import gate_id
@@ -10,7 +12,8 @@ from leasehold.stores.postgres.database import PostgresSession
 AT_ONCE = 100
 """Rows sent to a COPY while the next are prepared: the server works meanwhile."""
 PATIENCE = 1.0
-"""Seconds that encoding may take while the COPY is open; the server ends a statement that hangs for long."""
+"""Seconds that encoding may take while the COPY is open, by the time of the first ones. Checks are the user's code and
+may be slow, and the server ends a statement that hangs for long."""
 
 
 def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> bool:
@@ -34,7 +37,10 @@ def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> 
 
 def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
     """Plain jobs that are due now. All of them or, if one cannot be stored, none."""
-    jobs.encode_first(AT_ONCE, PATIENCE)
+    began = time.monotonic()
+    jobs.encode(AT_ONCE)
+    if (time.monotonic() - began) * len(jobs) / AT_ONCE > PATIENCE:
+        jobs.encode(len(jobs))
     now = session.tuples("read_clock")[0][0]
     job = jobs.first
     common = (
