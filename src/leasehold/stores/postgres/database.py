@@ -40,6 +40,7 @@ except ImportError as missing:
     raise DriverMissing("psycopg", "postgres") from missing
 
 from leasehold.stores.postgres.quick import QuickConnection
+from leasehold.stores.postgres.warm import Warm
 
 T = TypeVar("T")
 
@@ -131,6 +132,7 @@ class PostgresDatabase:
         self._lendable = threading.Semaphore(max(1, pool_size // 2))
         self._pid = os.getpid()
         self._pool = self._open_pool()
+        self._connections = Warm(self._pool)
 
     def transact(self, work: Callable[[PostgresSession], T]) -> T:
         def in_transaction(connection: QuickConnection) -> T:
@@ -205,6 +207,7 @@ class PostgresDatabase:
 
     def close(self) -> None:
         if self._pid == os.getpid():
+            self._connections.close()
             self._pool.close()
 
     def schema_version(self) -> int:
@@ -241,7 +244,7 @@ class PostgresDatabase:
         tries = 0
         while True:
             try:
-                with self._pool.connection() as connection:
+                with self._connections.lent() as connection:
                     return work(connection)
             except (PoolTimeout, PoolClosed) as error:
                 raise DatabaseUnreachable(self.label, str(error)) from error
@@ -297,8 +300,9 @@ class PostgresDatabase:
             return
         with after_fork:
             if self._pid != os.getpid():
-                _inherited.append(self._pool)
+                _inherited.append((self._pool, self._connections))
                 self._pool = self._open_pool()
+                self._connections = Warm(self._pool)
                 self._pid = os.getpid()  # last: it says that the pool is this process's
 
 
