@@ -112,7 +112,7 @@ FROM beyond WHERE yes;
 -- :limit each, many groups would lock many times what is taken, and hide it from the other claimers. Twice :limit,
 -- so that a group that others are just emptying does not leave the claim short. A group begins where the look has found
 -- its head: what was claimed before leaves dead entries in the index until the next vacuum, and every claim would walk
--- past all of them again.
+-- past all of them again. claim_idle takes in the same way: who changes one changes both.
 WITH share AS MATERIALIZED (
     SELECT g.gate, g.priority, g.due, :limit AS most
     FROM unnest(:gates::bigint[], :priorities::smallint[], :dues::timestamptz[]) AS g(gate, priority, due)
