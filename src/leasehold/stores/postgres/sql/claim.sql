@@ -3,9 +3,10 @@
 -- scan: one probe per priority in use, so delayed rows of a higher priority are skipped, not walked, and rows behind
 -- a paused queue or kind are not read at all. Gates with limits are only listed: whether they are open has to be
 -- counted first. Sources: 'gate' (an open gate, no work implied), 'limited' (a gate with limits), 'plain', 'lane'.
-WITH RECURSIVE listed AS MATERIALIZED (
-    SELECT g.id, g.slots IS NULL AND g.rate_key IS NULL AS plain FROM leasehold.gate AS g
-    WHERE g.queue = ANY(:queues::text[]) AND (:kinds::text[] IS NULL OR g.kind = ANY(:kinds::text[]))
+WITH RECURSIVE given AS MATERIALIZED (SELECT :queues::text[] AS queues, :kinds::text[] AS kinds),
+listed AS MATERIALIZED (
+    SELECT g.id, g.slots IS NULL AND g.rate_key IS NULL AS plain FROM given, leasehold.gate AS g
+    WHERE g.queue = ANY(given.queues) AND (given.kinds IS NULL OR g.kind = ANY(given.kinds))
       AND NOT EXISTS (SELECT FROM leasehold.pause AS p
                       WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.kind))
                         AND (p.until IS NULL OR p.until > :now))),
@@ -35,7 +36,7 @@ UNION ALL SELECT 'lane', gate, priority, available_at FROM lane WHERE available_
 
 -- name: look_limited
 -- The same over gates with limits that were found open: groups of due work behind them.
-WITH RECURSIVE open AS MATERIALIZED (SELECT id FROM unnest(:gates::bigint[]) AS g(id)),
+WITH RECURSIVE open AS MATERIALIZED (SELECT id FROM unnest((SELECT :gates::bigint[])) AS g(id)),
 plain AS (
     SELECT o.id AS gate, h.priority, h.available_at
     FROM open AS o, LATERAL (SELECT j.priority, j.available_at FROM leasehold.job AS j
@@ -61,9 +62,10 @@ UNION ALL SELECT 'lane', gate, priority, available_at FROM lane WHERE available_
 -- Look and take in one statement, for a worker that has found nothing a moment ago: what it waits for then starts a round
 -- trip earlier. Only plain jobs, and few groups of them: beside lanes, or gates with limits, whose turn it is takes a look
 -- of its own, and for many groups the shares of claim_plain. Then nothing is taken, and the row without an id says so.
-WITH RECURSIVE listed AS MATERIALIZED (
-    SELECT g.id, g.slots IS NULL AND g.rate_key IS NULL AS plain FROM leasehold.gate AS g
-    WHERE g.queue = ANY(:queues::text[]) AND (:kinds::text[] IS NULL OR g.kind = ANY(:kinds::text[]))
+WITH RECURSIVE given AS MATERIALIZED (SELECT :queues::text[] AS queues, :kinds::text[] AS kinds, :limit::integer AS room),
+listed AS MATERIALIZED (
+    SELECT g.id, g.slots IS NULL AND g.rate_key IS NULL AS plain FROM given, leasehold.gate AS g
+    WHERE g.queue = ANY(given.queues) AND (given.kinds IS NULL OR g.kind = ANY(given.kinds))
       AND NOT EXISTS (SELECT FROM leasehold.pause AS p
                       WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.kind))
                         AND (p.until IS NULL OR p.until > :now))),
@@ -93,9 +95,9 @@ taken AS (
             SELECT q.ctid, q.available_at, q.seq FROM leasehold.job AS q
             WHERE q.gate = g.gate AND q.priority = g.priority AND q.lane IS NULL AND q.state = 'queued'
               AND q.available_at BETWEEN g.due AND :now
-            ORDER BY q.available_at, q.seq LIMIT :limit FOR UPDATE SKIP LOCKED) AS c
+            ORDER BY q.available_at, q.seq LIMIT (SELECT room FROM given) FOR UPDATE SKIP LOCKED) AS c
         WHERE NOT (SELECT yes FROM beyond)
-        ORDER BY g.priority DESC, c.available_at, c.seq LIMIT :limit))
+        ORDER BY g.priority DESC, c.available_at, c.seq LIMIT (SELECT room FROM given)))
     RETURNING j.id, j.lease_token, j.attempt, j.kind, j.queue, j.args, j.lease_seconds, j.policy, j.lane, j.group_name,
         j.failures, j.crashes, j.stop_requested, j.deadline_at, j.trace, j.execution_site, j.execution_name,
         j.execution_started_at, j.priority, j.available_at, j.seq)
@@ -113,20 +115,23 @@ FROM beyond WHERE yes;
 -- so that a group that others are just emptying does not leave the claim short. A group begins where the look has found
 -- its head: what was claimed before leaves dead entries in the index until the next vacuum, and every claim would walk
 -- past all of them again. claim_idle takes in the same way: who changes one changes both.
-WITH share AS MATERIALIZED (
-    SELECT g.gate, g.priority, g.due, :limit AS most
-    FROM unnest(:gates::bigint[], :priorities::smallint[], :dues::timestamptz[]) AS g(gate, priority, due)
-    WHERE cardinality(:gates::bigint[]) <= 4
+-- `given`: a planner that knew the values would find its plan for just these the best, and make a new one for every claim.
+WITH given AS MATERIALIZED (
+    SELECT :gates::bigint[] AS gates, :priorities::smallint[] AS priorities, :dues::timestamptz[] AS dues, :limit::integer AS room),
+share AS MATERIALIZED (
+    SELECT g.gate, g.priority, g.due, given.room AS most
+    FROM given, unnest(given.gates, given.priorities, given.dues) AS g(gate, priority, due)
+    WHERE cardinality(given.gates) <= 4
     UNION ALL
     SELECT f.gate, f.priority, f.due, count(*) AS most FROM (
         SELECT g.gate, g.priority, g.due
-        FROM unnest(:gates::bigint[], :priorities::smallint[], :dues::timestamptz[]) AS g(gate, priority, due), LATERAL (
+        FROM given, unnest(given.gates, given.priorities, given.dues) AS g(gate, priority, due), LATERAL (
             SELECT q.available_at, q.seq FROM leasehold.job AS q
             WHERE q.gate = g.gate AND q.priority = g.priority AND q.lane IS NULL AND q.state = 'queued'
               AND q.available_at BETWEEN g.due AND :now
-            ORDER BY q.available_at, q.seq LIMIT :limit) AS c
-        WHERE cardinality(:gates::bigint[]) > 4
-        ORDER BY g.priority DESC, c.available_at, c.seq LIMIT :limit * 2) AS f
+            ORDER BY q.available_at, q.seq LIMIT given.room) AS c
+        WHERE cardinality(given.gates) > 4
+        ORDER BY g.priority DESC, c.available_at, c.seq LIMIT (SELECT room * 2 FROM given)) AS f
     GROUP BY f.gate, f.priority, f.due),
 taken AS (
     UPDATE leasehold.job AS j SET state = 'running', reason = NULL, lease_owner = :owner,
@@ -139,7 +144,7 @@ taken AS (
             WHERE q.gate = g.gate AND q.priority = g.priority AND q.lane IS NULL AND q.state = 'queued'
               AND q.available_at BETWEEN g.due AND :now
             ORDER BY q.available_at, q.seq LIMIT g.most FOR UPDATE SKIP LOCKED) AS c
-        ORDER BY g.priority DESC, c.available_at, c.seq LIMIT :limit))
+        ORDER BY g.priority DESC, c.available_at, c.seq LIMIT (SELECT room FROM given)))
     RETURNING j.id, j.lease_token, j.attempt, j.kind, j.queue, j.args, j.lease_seconds, j.policy, j.lane, j.group_name,
         j.failures, j.crashes, j.stop_requested, j.deadline_at, j.trace, j.execution_site, j.execution_name,
         j.execution_started_at, j.priority, j.available_at, j.seq)
@@ -154,19 +159,22 @@ FROM taken ORDER BY priority DESC, available_at, seq;
 -- of the lane. The CTEs meet by ctid and lane arrays, not by joins: statistics of `ticket` are always wrong. How many
 -- tickets a group is asked for: see claim_plain. Not from the head on, as there: tickets that are filed anew by a claim of a
 -- higher rank, a moment ago, may be older than what the look has seen.
-WITH share AS MATERIALIZED (
-    SELECT g.gate, g.priority, greatest(:limit, 200) AS most
-    FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority)
-    WHERE cardinality(:gates::bigint[]) <= 4
+WITH given AS MATERIALIZED (
+    SELECT :gates::bigint[] AS gates, :priorities::smallint[] AS priorities, :open::bigint[] AS open, :limit::integer AS room,
+        greatest(:limit::integer, 200) AS asked, (SELECT min(p) FROM unnest(:priorities::smallint[]) AS p) AS floor),
+share AS MATERIALIZED (
+    SELECT g.gate, g.priority, given.asked AS most
+    FROM given, unnest(given.gates, given.priorities) AS g(gate, priority)
+    WHERE cardinality(given.gates) <= 4
     UNION ALL
     SELECT f.gate, f.priority, count(*) AS most FROM (
         SELECT g.gate, g.priority
-        FROM unnest(:gates::bigint[], :priorities::smallint[]) AS g(gate, priority), LATERAL (
+        FROM given, unnest(given.gates, given.priorities) AS g(gate, priority), LATERAL (
             SELECT k.available_at FROM leasehold.ticket AS k
             WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at <= :now
-            ORDER BY k.available_at LIMIT greatest(:limit, 200)) AS c
-        WHERE cardinality(:gates::bigint[]) > 4
-        ORDER BY g.priority DESC, c.available_at LIMIT greatest(:limit, 200) * 2) AS f
+            ORDER BY k.available_at LIMIT given.asked) AS c
+        WHERE cardinality(given.gates) > 4
+        ORDER BY g.priority DESC, c.available_at LIMIT (SELECT asked * 2 FROM given)) AS f
     GROUP BY f.gate, f.priority),
 t AS MATERIALIZED (
     SELECT c.tid, c.lane, c.priority
@@ -174,11 +182,11 @@ t AS MATERIALIZED (
         SELECT k.ctid AS tid, k.lane, k.priority, k.available_at FROM leasehold.ticket AS k
         WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at <= :now
         ORDER BY k.available_at LIMIT g.most FOR UPDATE SKIP LOCKED) AS c
-    ORDER BY c.priority DESC, c.available_at LIMIT greatest(:limit, 200)),
+    ORDER BY c.priority DESC, c.available_at LIMIT (SELECT asked FROM given)),
 l AS MATERIALIZED (
-    SELECT t.lane, t.tids, (SELECT min(p) FROM unnest(:priorities::smallint[]) AS p) AS floor,
+    SELECT t.lane, t.tids, given.floor, given.open,
         h.jid, h.token, h.gate, h.priority, h.due, h.available_at, h.seq, coalesce(b1.yes, b2.yes, false) AS blocked
-    FROM (SELECT lane, array_agg(tid) AS tids FROM t GROUP BY lane) AS t
+    FROM given, (SELECT lane, array_agg(tid) AS tids FROM t GROUP BY lane) AS t
     LEFT JOIN LATERAL (
         SELECT j.ctid AS jid, j.lease_token AS token, j.gate, j.priority, j.available_at <= :now AS due,
             j.available_at, j.seq
@@ -193,8 +201,8 @@ l AS MATERIALIZED (
         LIMIT 1) AS b2 ON true),
 fit AS MATERIALIZED (
     SELECT lane, jid, token FROM l
-    WHERE due AND NOT blocked AND gate = ANY(:open::bigint[]) AND priority >= floor
-    ORDER BY priority DESC, available_at, seq LIMIT :limit),
+    WHERE due AND NOT blocked AND gate = ANY(open) AND priority >= floor
+    ORDER BY priority DESC, available_at, seq LIMIT (SELECT room FROM given)),
 k AS MATERIALIZED (
     -- Still the row that was seen: claimed, halted, resolved and resumed meanwhile, it would be queued again, but no
     -- longer first.
@@ -213,11 +221,11 @@ u AS (
 filed AS (
     INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
     SELECT gate, priority, available_at, lane FROM l
-    WHERE due AND NOT blocked AND NOT (gate = ANY(:open::bigint[]) AND priority >= floor)),
+    WHERE due AND NOT blocked AND NOT (gate = ANY(open) AND priority >= floor)),
 dropped AS (
     DELETE FROM leasehold.ticket AS k USING unnest(ARRAY(
         SELECT unnest(tids) FROM l
-        WHERE due IS NOT TRUE OR blocked OR NOT (gate = ANY(:open::bigint[]) AND priority >= floor)
+        WHERE due IS NOT TRUE OR blocked OR NOT (gate = ANY(open) AND priority >= floor)
            OR lane IN (SELECT lane FROM u))) AS done(tid)
     WHERE k.ctid = done.tid)
 SELECT id, lease_token, attempt, kind, queue, args, lease_seconds, policy, lane, group_name, failures, crashes,

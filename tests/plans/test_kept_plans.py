@@ -1,0 +1,75 @@
+"""PostgreSQL keeps the plans of prepared statements: those of hot ones it should keep, and none for too long."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.backgrounds import BATCH, KIND, OWNER, QUEUE
+from leasehold.domain.outcome import Success
+from leasehold.stores.answers import Ending
+from leasehold.stores.postgres import quick
+from leasehold.stores.postgres.database import PostgresSession
+from tests.backends import new_job
+from tests.plans.hot import find_work, postgres_calls
+from tests.plans.postgres import Scene
+
+OFTEN = 20
+"""The driver prepares a statement at its sixth run, and the server considers a plan for all values five runs later."""
+ROUNDS = 60
+MANY = 20_000
+
+
+@pytest.mark.parametrize(
+    "statement", ["look", "look_limited", "claim_idle", "claim_plain", "claim_lanes", "settle_succeeded"]
+)
+def test_a_hot_statement_is_not_planned_for_every_batch(
+    statement: str, postgres_url: str, postgres_schema: str
+):
+    scene = Scene(postgres_url, postgres_schema)
+    scene.load_work()
+    scene.analyse()
+    (call,) = [c for c in postgres_calls(find_work(scene.database, scene.query)) if c.statement == statement]
+
+    def count_plans(session: PostgresSession) -> list[tuple[int, int]]:
+        for _ in range(OFTEN):
+            session.tuples(call.statement, **call.parameters)
+        return session._connection.execute(
+            "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE generic_plans + custom_plans > 5"
+        ).fetchall()
+
+    told = scene.database.single(count_plans)
+    scene.close()
+    assert told == [(OFTEN - 5 - 5, 5)]
+
+
+def test_a_plan_made_for_a_small_table_is_not_kept_for_a_large_one(
+    postgres_url: str, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(quick, "PLANS_LAST", 0.0)
+    scene = Scene(postgres_url, postgres_schema)
+
+    def settle_some() -> int:
+        grants = scene.store.claim(OWNER, [QUEUE], BATCH, [KIND])
+        scene.store.settle([Ending(grant.id, grant.token, Success("null")) for grant in grants])
+        return len(grants)
+
+    def rows_read_without_index() -> int:
+        scene.database.single(lambda session: session.run_text("SELECT pg_stat_force_next_flush()"))
+        told = scene.query(
+            "SELECT seq_tup_read FROM pg_stat_user_tables"
+            f" WHERE schemaname = '{scene.database.schema}' AND relname = 'job'"
+        )
+        return int(told[0][0])
+
+    for n in range(ROUNDS):
+        scene.store.enqueue([new_job(kind=KIND, queue=QUEUE)])
+        assert settle_some() == 1
+        if n == 3:
+            scene.analyse()
+    scene.store.enqueue([new_job(kind=KIND, queue=QUEUE) for _ in range(MANY)])
+    before = rows_read_without_index()
+    for _ in range(4):
+        assert settle_some() == BATCH
+    read = rows_read_without_index() - before
+    scene.close()
+    assert read < MANY
