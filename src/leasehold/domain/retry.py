@@ -35,6 +35,8 @@ class Policy:
 
     def dump(self) -> str | None:
         """Only what differs from the defaults, so that a plain job carries nothing."""
+        if self == DEFAULT_POLICY:
+            return None
         odd = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         return json.dumps(odd, sort_keys=True) if odd else None
 

@@ -13,6 +13,8 @@ logger = logging.getLogger("leasehold.wakeups")
 
 GAP = 0.01
 """Seconds between two rings to other processes: every NOTIFY commit takes a lock of the whole PostgreSQL instance."""
+SILENCE = 0.8 * GAP
+"""Seconds after which the next who stores something rings himself: a stream of jobs then needs no thread."""
 
 
 class Ear(threading.Event):
@@ -68,7 +70,8 @@ def wake_here(label: str) -> None:
 
 
 class Bell:
-    """Rings at once if it has been silent for GAP, else once more when GAP is over: many callers, few rings."""
+    """Rings at once if it has been silent for a while, else once more when GAP is over: many callers, few rings.
+    Whoever comes by shortly before that rings for all; only if nobody does, a thread has to."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -78,6 +81,7 @@ class Bell:
         self._lock = threading.Lock()
         self._last = float("-inf")
         self._owed = False
+        self._watched = False
         self._pid = os.getpid()
 
     def __call__(self) -> None:
@@ -86,32 +90,43 @@ class Bell:
         else:
             self.owe()
 
-    def owe(self) -> None:
-        """Ring once more when GAP is over."""
-        with self._lock:
-            if not self._owed:
-                self._owed = True
-                wait = max(0.0, self._last + GAP - time.monotonic())
-                timer = threading.Timer(wait, self._pay)
-                timer.daemon = True
-                timer.start()
-
     def due(self) -> bool:
-        """Whether it would ring at once; if so, the caller has taken the turn and rings in his own way."""
+        """Whether it would ring at once; if so, the caller has taken the turn and rings in his own way, also for those
+        who are owed a ring. One who then could not must `owe` it."""
         if self._pid != os.getpid():
             self._forget()
         with self._lock:
             now = time.monotonic()
-            if now < self._last + GAP:
+            if now < self._last + SILENCE:
                 return False
             self._last = now
+            self._owed = False
         return True
 
-    def _pay(self) -> None:
+    def owe(self) -> None:
+        """Ring once more when GAP is over."""
         with self._lock:
-            self._owed = False
-            self._last = time.monotonic()
-        self._try()
+            self._owed = True
+            if not self._watched:
+                self._watched = True
+                threading.Thread(target=self._pay, name="leasehold bell", daemon=True).start()
+
+    def _pay(self) -> None:
+        """As long as rings are owed, and by then nobody else has rung."""
+        while True:
+            with self._lock:
+                if not self._owed:
+                    self._watched = False
+                    return
+                now = time.monotonic()
+                wait = self._last + GAP - now
+                if wait <= 0:
+                    self._last = now
+                    self._owed = False
+            if wait > 0:
+                time.sleep(wait)
+            else:
+                self._try()
 
     def _try(self) -> None:
         try:

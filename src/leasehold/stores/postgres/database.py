@@ -244,7 +244,7 @@ class PostgresDatabase:
         tries = 0
         while True:
             try:
-                with self._connections.lent() as connection, connection.with_fresh_plans():
+                with self._connections.lent() as connection:
                     return work(connection)
             except (PoolTimeout, PoolClosed) as error:
                 raise DatabaseUnreachable(self.label, str(error)) from error

@@ -82,13 +82,16 @@ class PostgresStore(JobStore):
     def _enqueue_plain(self, job: NewJob) -> Enqueued:
         self._make_gates([job])
         ring = self._bell.due()
-        created = self._postgres.single(
-            lambda session: insert_plain(session, job, self._postgres.channel if ring else None)
-        )
+        created = False
+        try:
+            created = self._postgres.single(
+                lambda session: insert_plain(session, job, self._postgres.channel if ring else None)
+            )
+        finally:
+            if created != ring:  # stored and not told, or a turn that was taken for nothing
+                self._bell.owe()
         if created:
             wake_here(self.label)
-            if not ring:
-                self._bell.owe()
         return Enqueued(job.id, created=created)
 
     def _copy(self, jobs: AlikeJobs) -> list[Enqueued] | None:

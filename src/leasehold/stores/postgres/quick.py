@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -35,20 +34,20 @@ class QuickConnection(psycopg.Connection[Any]):
         super().__init__(*args, **kwargs)
         self._quick: dict[str, _Prepared] = {}
         self._used = 0.0
+        self._since = 0.0
 
-    @contextmanager
-    def with_fresh_plans(self) -> Iterator[None]:
+    def begin_use(self) -> None:
         """The server keeps the plan of a prepared statement until the next ANALYZE. One that was made when the table
-        had a few rows reads all of a large one, for every batch. By time of use, not by the clock: what has become
-        slow is planned anew at once, an idle connection hardly ever, and a busy one loses less than a hundredth."""
+        had a few rows reads all of a large one, for every batch. So plans are made anew, by time of use and not by the
+        clock: what has become slow at once, on an idle connection hardly ever, and a busy one loses less than a
+        hundredth."""
         if self._used > PLANS_LAST and self.prepare_threshold is not None:
             self.execute("DISCARD PLANS", prepare=False)
             self._used = 0.0
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self._used += time.monotonic() - began
+        self._since = time.monotonic()
+
+    def end_use(self) -> None:
+        self._used += time.monotonic() - self._since
 
     def run_quickly(self, name: str, text: str, values: Mapping[str, Any]) -> int:
         """The number of rows it answers with. Not for use inside a transaction."""

@@ -1,0 +1,81 @@
+"""The bell: many callers, few rings, and none is owed for ever."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from leasehold.stores import wakeups
+from leasehold.stores.wakeups import Bell
+
+PATIENCE = 10.0
+
+
+class Rings:
+    def __init__(self) -> None:
+        self.count = threading.Semaphore(0)
+
+    def __call__(self) -> None:
+        self.count.release()
+
+    def hear(self) -> bool:
+        return self.count.acquire(timeout=PATIENCE)
+
+
+def payers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "leasehold bell"]
+
+
+def wait_for_payers() -> None:
+    for thread in payers():
+        thread.join(PATIENCE)
+
+
+def test_the_first_caller_is_heard_at_once_and_later_ones_together(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wakeups, "GAP", 1.0)
+    monkeypatch.setattr(wakeups, "SILENCE", 1.0)
+    rings = Rings()
+    bell = Bell(rings)
+    for _ in range(100):
+        bell()
+    assert len(payers()) <= 1
+    assert rings.hear()
+    assert rings.hear()
+    wait_for_payers()
+    assert not rings.count.acquire(blocking=False)
+
+
+def test_whoever_takes_the_turn_rings_for_those_who_are_owed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wakeups, "SILENCE", 0.0)
+    rings = Rings()
+    bell = Bell(rings)
+    assert bell.due()
+    bell.owe()
+    assert bell.due()  # by another, in a commit of his own
+    wait_for_payers()
+    assert not rings.count.acquire(blocking=False)
+
+
+def test_a_turn_that_was_taken_and_not_used_is_given_back():
+    rings = Rings()
+    bell = Bell(rings)
+    assert bell.due()
+    bell.owe()
+    assert rings.hear()
+
+
+def test_a_ring_that_fails_does_not_end_the_bell():
+    heard = threading.Event()
+    failed: list[int] = []
+
+    def ring() -> None:
+        if not failed:
+            failed.append(1)
+            raise OSError("the server is away")
+        heard.set()
+
+    bell = Bell(ring)
+    bell()
+    bell()
+    assert heard.wait(PATIENCE)
