@@ -70,8 +70,11 @@ class PostgresSession:
         self._connection.execute(self._statements[statement], self._bound(parameters))
 
     def quick(self, statement: str, /, **parameters: Any) -> int:
-        """Run it without a cursor; the number of rows it answers with."""
-        return self._connection.run_quickly(statement, self._statements[statement], self._bound(parameters))
+        """Run it without a cursor, with plain values; the number of rows it answers with."""
+        now = self._clock.now()
+        if now is not None:
+            parameters["now"] = now
+        return self._connection.run_quickly(statement, self._statements[statement], parameters)
 
     def copy(self, statement: str, texts: Iterable[str]) -> None:
         """Send rows to a COPY, as texts of whole rows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 
 from leasehold.domain.alike import AlikeJobs
 from leasehold.domain.job import NewJob
@@ -18,21 +19,26 @@ may be slow, and the server ends a statement that hangs for long."""
 
 def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> bool:
     """Whether it was made. With a channel, those who listen to it are told by the same commit."""
-    made = session.quick(
-        "insert_plain",
-        id=job.id,
-        kind=job.kind,
-        queue=job.queue,
-        gate=gate_id(job.queue, job.kind),
-        priority=job.priority,
-        args=job.args,
-        policy=job.policy.dump(),
-        delay=job.delay,
-        lease_seconds=job.lease_seconds,
-        ring=channel is not None,
-        channel=channel or "",
-    )
+    common = _common(job.kind, job.queue, job.priority, job.policy.dump(), job.delay, job.lease_seconds)
+    ring = "false" if channel is None else "true"
+    made = session.quick("insert_plain", id=job.id, args=job.args, ring=ring, channel=channel or "", **common)
     return bool(made)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _common(
+    kind: str, queue: str, priority: int, policy: str | None, delay: float, lease_seconds: float
+) -> dict[str, str | None]:
+    """What jobs of one task are sent with, as text: made once."""
+    return {
+        "kind": kind,
+        "queue": queue,
+        "gate": str(gate_id(queue, kind)),
+        "priority": str(priority),
+        "policy": policy,
+        "delay": str(delay),
+        "lease_seconds": str(lease_seconds),
+    }
 
 
 def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:

@@ -96,7 +96,9 @@ class QuickConnection(psycopg.Connection[Any]):
 def _as_text(value: Any, encoding: str) -> bytes | None:
     if value is None:
         return None
-    text = (value.isoformat() if isinstance(value, datetime) else str(value)).encode(encoding)
-    if b"\0" in text:  # the protocol would end the value there
+    if not isinstance(value, str):
+        value = value.isoformat() if isinstance(value, datetime) else str(value)
+    if "\0" in value:  # the protocol would end the value there
         raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    text: bytes = value.encode(encoding)
     return text
