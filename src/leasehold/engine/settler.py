@@ -23,6 +23,10 @@ logger = logging.getLogger("leasehold.worker")
 
 Entry = tuple[Running, Ending]
 
+LARGE = 200
+"""So many endings go out beside the batch that is under way; fewer do better to wait for it, and for more."""
+AT_ONCE = 2
+
 
 class Settler:
     def __init__(
@@ -39,6 +43,8 @@ class Settler:
         self._executor = executor
         self._on_settled = on_settled
         self._waiting: list[Entry] = []
+        self._under_way = 0
+        """Batches."""
         self._more = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -56,13 +62,27 @@ class Settler:
         await self._empty.wait()
 
     async def run(self) -> None:
-        while True:
-            await self._more.wait()
-            self._more.clear()
-            batch, self._waiting = self._waiting, []
-            if batch:
-                await self._settle(batch)
-            if not self._waiting:
+        async with asyncio.TaskGroup() as batches:
+            while True:
+                await self._more.wait()
+                self._more.clear()
+                if self._may_send():
+                    batch, self._waiting = self._waiting, []
+                    self._under_way += 1
+                    batches.create_task(self._send(batch))
+
+    def _may_send(self) -> bool:
+        if not self._under_way:
+            return bool(self._waiting)
+        return self._under_way < AT_ONCE and len(self._waiting) >= LARGE
+
+    async def _send(self, batch: list[Entry]) -> None:
+        try:
+            await self._settle(batch)
+        finally:
+            self._under_way -= 1
+            self._more.set()
+            if not self._waiting and not self._under_way:
                 self._empty.set()
 
     async def _settle(self, batch: list[Entry]) -> None:

@@ -1,0 +1,56 @@
+"""How endings go out: in batches, two of them at most at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from leasehold import Leasehold, State
+from leasehold.engine.settler import AT_ONCE
+from leasehold.stores.answers import Ending, Settled
+from tests.backends import Backend
+from tests.engine.test_worker import burst
+
+PATIENCE = 20.0
+
+
+@pytest.fixture
+def app(backend: Backend) -> Iterator[Leasehold]:
+    with Leasehold(backend.url, schema=backend.schema) as app:
+        yield app
+
+
+def test_many_endings_do_not_wait_for_a_slow_batch_and_a_third_one_does(
+    app: Leasehold, monkeypatch: pytest.MonkeyPatch
+):
+    @app.task
+    async def work(n: int) -> int:
+        return n
+
+    settle, lock, second = app.store.settle, threading.Lock(), threading.Event()
+    under_way: list[int] = []
+    seen: list[int] = []
+
+    def slow(endings: Sequence[Ending]) -> Settled:
+        with lock:
+            under_way.append(len(endings))
+            seen.append(len(under_way))
+            first = len(seen) == 1
+        if first:
+            assert second.wait(PATIENCE), "no second batch while the first one was under way"
+        else:
+            second.set()
+        try:
+            return settle(endings)
+        finally:
+            with lock:
+                under_way.pop()
+
+    monkeypatch.setattr(app.store, "settle", slow)
+    jobs = work.enqueue_many([{"n": n} for n in range(2_000)])
+    burst(app, concurrency=1_000)
+    assert max(seen) == AT_ONCE
+    assert [job.result(timeout=0) for job in jobs[:3]] == [0, 1, 2]
+    assert app.count()[State.SUCCEEDED] == len(jobs)
