@@ -68,7 +68,7 @@ async def produce(mod, command, args):
 def main():
     path, command, *args = sys.argv[1:]
     spec = importlib.util.spec_from_file_location("adapter", path)
-    mod = importlib.util.module_from_spec(spec)
+    mod = sys.modules["adapter"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(mod)
     if command == "meta":
         keys = ("BACKEND", "SETTINGS", "UNFINISHED", "HISTORY", "JOBS", "SLEEPERS", "CONCURRENCY", "VERSION")

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """run.py [--quick] [--only a,b] [--reps N] [--growth] [--adapters folder]: measure every adapter in one run, print one table.
 
-The systems take turns: each step is measured once of every system before the next round of it begins, and each round
-begins with another system. So a slow minute of the machine falls on all of them."""
+The systems take turns: each step is measured once of every system before the next round of it begins, in another order each
+time. So a slow minute of the machine falls on all of them."""
 import argparse
 import json
 import os
 import pathlib
+import random
 import shutil
 import sqlite3
 import statistics
@@ -215,7 +216,7 @@ class Peer:
         psql("ALTER DATABASE bench RENAME TO hist;")
 
     def growth(self):
-        """Drains with many other rows, in turns with drains without: (rates with, rates without)."""
+        """Drains with many other rows against drains without, in turns."""
         self.history()
         rows = [(self.drain(1, "hist"), self.drain(1)) for _ in range(self.cfg.reps)]
         psql("DROP DATABASE IF EXISTS hist WITH (FORCE);")
@@ -234,10 +235,12 @@ class Peer:
         log(f"  {self.name} {step}:", self.errors.get(step) or json.dumps({k: round(v, 2) for k, v in self.rows[step][-1].items() if v is not None}))
 
     def results(self):
-        if "prepare" in self.errors or not self.rows.get("drain1"):
-            return {"error": next(iter(self.errors.values()), "nothing was measured")}
-        med = lambda step, key: statistics.median(r[key] for r in self.rows[step]) if self.rows.get(step) else None
-        one, last = self.rows["drain1"], lambda step: (self.rows.get(step) or [None])[-1]
+        for step in ("prepare", "drain1"):
+            if step in self.errors:
+                return {"error": self.errors[step]}
+        rows = {step: rows for step, rows in self.rows.items() if step not in self.errors}  # all rounds of it, or none
+        med = lambda step, key: statistics.median(r[key] for r in rows[step]) if rows.get(step) else None
+        one, last = rows["drain1"], lambda step: (rows.get(step) or [None])[-1]
         growth = last("growth")
         return {"settings": self.meta.get("SETTINGS", ""), "version": self.meta.get("VERSION", ""),
                 "backend": self.meta["BACKEND"], "jobs": self.jobs, "enqueue": med("enqueue", "rate"),
@@ -245,7 +248,7 @@ class Peer:
                 "handlers": med("drain1", "handlers"), "startup": med("drain1", "startup"), "rss": med("drain1", "rss"),
                 "left": max(r["left"] for r in one), "duplicates": max(r["duplicates"] for r in one),
                 "drain2": med("drain2", "rate"), "sleepers": last("sleepers"),
-                "latency": {"p50": med("latency", "p50"), "p99": med("latency", "p99")} if self.rows.get("latency") else None,
+                "latency": {"p50": med("latency", "p50"), "p99": med("latency", "p99")} if rows.get("latency") else None,
                 **({"growth": growth["rate"], "growth_handlers": growth["handlers"]} if growth else {}),
                 "rounds": self.rows, "errors": self.errors}
 
@@ -261,8 +264,7 @@ def measure(peers, cfg):
     for step, once in STEPS.items():
         for n in range(cfg.reps):
             log(f"{step}, round {n + 1} of {cfg.reps}")
-            start = n % len(peers) if peers else 0
-            for peer in peers[start:] + peers[:start]:
+            for peer in random.sample(peers, len(peers)):
                 peer.turn(step, once)
     for peer in peers:  # of one system each: a million rows, or a ratio within it
         if peer.meta.get("HISTORY") and cfg.history:
@@ -318,11 +320,21 @@ def bars(results):
     return "\n".join(["| what | measured | figure | bar | |", "|---|--:|--:|--:|---|", *rows])
 
 
+def troubles(results):
+    """What a reader of the tables must know besides: steps that failed, jobs left behind, jobs run twice."""
+    told = [f"{name}: {r['error'][-200:]}" for name, r in results.items() if "error" in r]
+    told += [f"{name}, {step}: {why[-200:]}" for name, r in results.items() for step, why in r.get("errors", {}).items()]
+    told += [f"{name}: {r[key]} {word}" for name, r in results.items()
+             for key, word in (("left", "unfinished after a drain"), ("duplicates", "more runs than jobs")) if r.get(key)]
+    return "\n".join(f"- {one}" for one in told)
+
+
 def report(results, reps):
     versions = "; ".join(r["version"] for r in results.values() if r.get("version"))
     return (f"# Against other queues, measured\n\n`bench/peers/run.py` on {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC: one run, one "
             f"machine of {os.cpu_count()} cores shared by database, worker and producer; PostgreSQL with stock settings (fsync on). No-op "
-            f"jobs; medians of {reps}, the systems in turns; load average {os.getloadavg()[0]:.1f} at the end. {versions}.\n\n{bars(results)}\n\n{table(results)}\n")
+            f"jobs; medians of {reps}, the systems in turns; load average {os.getloadavg()[0]:.1f} at the end. {versions}.\n\n{bars(results)}\n\n{table(results)}\n"
+            + (f"\n{troubles(results)}\n" if troubles(results) else ""))
 
 
 def main():
@@ -354,6 +366,7 @@ def main():
         pathlib.Path(args.out).write_text(json.dumps(results, indent=1))
         print(table(results))
         print(bars(results))
+        print(troubles(results))
         if args.report:
             pathlib.Path(args.report).write_text(report(results, cfg.reps))
 

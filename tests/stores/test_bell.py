@@ -35,11 +35,11 @@ def wait_for_payers() -> None:
 def test_the_first_caller_is_heard_at_once_and_later_ones_together(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wakeups, "GAP", 1.0)
     monkeypatch.setattr(wakeups, "SILENCE", 1.0)
-    rings = Rings()
+    rings, others = Rings(), payers()
     bell = Bell(rings)
     for _ in range(100):
         bell()
-    assert len(payers()) <= 1
+    assert len([thread for thread in payers() if thread not in others]) == 1
     assert rings.hear()
     assert rings.hear()
     wait_for_payers()
@@ -47,6 +47,7 @@ def test_the_first_caller_is_heard_at_once_and_later_ones_together(monkeypatch: 
 
 
 def test_whoever_takes_the_turn_rings_for_those_who_are_owed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wakeups, "GAP", 1.0)
     monkeypatch.setattr(wakeups, "SILENCE", 0.0)
     rings = Rings()
     bell = Bell(rings)

@@ -38,7 +38,7 @@ class Policy:
         if self == DEFAULT_POLICY:
             return None
         odd = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
-        return json.dumps(odd, sort_keys=True) if odd else None
+        return json.dumps(odd, sort_keys=True)
 
     @staticmethod
     def load(text: str | None) -> Policy:

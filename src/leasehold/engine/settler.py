@@ -7,6 +7,7 @@ the row itself tells which: user code is never run again because of one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -43,12 +44,15 @@ class Settler:
         self._executor = executor
         self._on_settled = on_settled
         self._waiting: list[Entry] = []
-        self._under_way = 0
-        """Batches."""
+        self._batches_under_way = 0
+        self._batches_in_doubt = 0
         self._more = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
-        self.in_trouble = False
+
+    @property
+    def in_trouble(self) -> bool:
+        return self._batches_in_doubt > 0
 
     def put(self, run: Running, ending: Ending) -> None:
         self._waiting.append((run, ending))
@@ -68,54 +72,58 @@ class Settler:
                 self._more.clear()
                 if self._may_send():
                     batch, self._waiting = self._waiting, []
-                    self._under_way += 1
+                    self._batches_under_way += 1
                     batches.create_task(self._send(batch))
 
     def _may_send(self) -> bool:
-        if not self._under_way:
+        if not self._batches_under_way:
             return bool(self._waiting)
-        return self._under_way < AT_ONCE and len(self._waiting) >= LARGE
+        return self._batches_under_way < AT_ONCE and len(self._waiting) >= LARGE
 
     async def _send(self, batch: list[Entry]) -> None:
         try:
             await self._settle(batch)
+        except Exception:
+            logger.exception("%d ending(s) were not heard of: a bug; their leases will run out", len(batch))
         finally:
-            self._under_way -= 1
+            self._batches_under_way -= 1
             self._more.set()
-            if not self._waiting and not self._under_way:
+            if not self._waiting and not self._batches_under_way:
                 self._empty.set()
 
     async def _settle(self, batch: list[Entry]) -> None:
+        try:
+            accepted, fenced = await self._written(batch)
+        except Exception:
+            # Not the database's fault: one job's ending must not hold up the others'.
+            if len(batch) > 1:
+                logger.exception("settling %d jobs failed; trying them one by one", len(batch))
+                for entry in batch:
+                    await self._settle([entry])
+                return
+            logger.exception("job %s could not be settled; its lease will run out", batch[0][1].id)
+            accepted, fenced = [], [batch[0][0]]
+        self._on_settled(accepted, fenced)
+
+    async def _written(self, batch: list[Entry]) -> tuple[list[Running], list[Running]]:
+        """Those that the database has taken and those whose lease was lost: asked until it answers."""
         loop = asyncio.get_running_loop()
-        doubtful = False
+        try:
+            return await loop.run_in_executor(self._executor, self._write, batch, False)
+        except StoreError as error:
+            logger.warning("%d result(s) are kept until the database takes them: %s", len(batch), error)
+        self._batches_in_doubt += 1
         pause = 0.1
-        while True:
-            try:
-                accepted, fenced = await loop.run_in_executor(self._executor, self._write, batch, doubtful)
-            except StoreError as error:
-                if not doubtful:
-                    logger.warning(
-                        "%d result(s) are kept until the database takes them: %s", len(batch), error
-                    )
-                doubtful = self.in_trouble = True
+        try:
+            while True:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, 5.0)
-                continue
-            except Exception:
-                # Not the database's fault: one job's ending must not hold up the others'.
-                if len(batch) > 1:
-                    logger.exception("settling %d jobs failed; trying them one by one", len(batch))
-                    for entry in batch:
-                        await self._settle([entry])
-                    return
-                logger.exception("job %s could not be settled; its lease will run out", batch[0][1].id)
-                self._on_settled([], [batch[0][0]])
-                return
-            if doubtful:
-                logger.info("the database is back; %d result(s) taken", len(accepted))
-                self.in_trouble = False
-            self._on_settled(accepted, fenced)
-            return
+                with contextlib.suppress(StoreError):
+                    accepted, fenced = await loop.run_in_executor(self._executor, self._write, batch, True)
+                    logger.info("the database is back; %d result(s) taken", len(accepted))
+                    return accepted, fenced
+        finally:
+            self._batches_in_doubt -= 1
 
     def _arrived(self, batch: list[Entry]) -> set[str]:
         """What the rows say of an earlier try. Where a later run has written over it, it cannot be told, and nothing

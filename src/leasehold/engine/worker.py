@@ -9,7 +9,6 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from leasehold.engine.service import Service
 from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.settler import Settler
 from leasehold.engine.stall import StallWatch
+from leasehold.engine.store_threads import StoreThreads
 from leasehold.stores.answers import WorkerCard
 from leasehold.stores.contract import Store, Wakeups
 
@@ -126,7 +126,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._finished = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._executor = ThreadPoolExecutor(2, thread_name_prefix="leasehold-store")
+        self._executor = StoreThreads()
         self.runs = Runs(self._tasks, self.settings, self._freed, self._abandoned)
         self.events = self.runs.events = EventWriter(self._store)
         self._hook_caller = HookCaller(self._hooks)

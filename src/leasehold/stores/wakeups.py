@@ -12,9 +12,11 @@ from collections.abc import Callable
 logger = logging.getLogger("leasehold.wakeups")
 
 GAP = 0.01
-"""Seconds between two rings to other processes: every NOTIFY commit takes a lock of the whole PostgreSQL instance."""
+"""Seconds after which a ring that is owed is paid. Rings to other processes are few, for every NOTIFY commit takes a
+lock of the whole PostgreSQL instance."""
 SILENCE = 0.8 * GAP
-"""Seconds after which the next who stores something rings himself: a stream of jobs then needs no thread."""
+"""Seconds after which the next who stores something rings himself: in a stream of jobs the ring then
+needs no statement of its own."""
 
 
 class Ear(threading.Event):
@@ -92,7 +94,7 @@ class Bell:
 
     def due(self) -> bool:
         """Whether it would ring at once; if so, the caller has taken the turn and rings in his own way, also for those
-        who are owed a ring. One who then could not must `owe` it."""
+        who are owed a ring. One who then has nothing to tell should `owe` it."""
         if self._pid != os.getpid():
             self._forget()
         with self._lock:
@@ -107,9 +109,13 @@ class Bell:
         """Ring once more when GAP is over."""
         with self._lock:
             self._owed = True
-            if not self._watched:
-                self._watched = True
-                threading.Thread(target=self._pay, name="leasehold bell", daemon=True).start()
+            if self._watched:
+                return
+            self._watched = True
+        try:
+            threading.Thread(target=self._pay, name="leasehold bell", daemon=True).start()
+        except RuntimeError:  # no more threads, or the interpreter is ending: then whoever comes next rings
+            self._watched = False
 
     def _pay(self) -> None:
         """As long as rings are owed, and by then nobody else has rung."""

@@ -157,7 +157,12 @@ class PostgresDatabase:
         self._survive_fork()
         began = None
         try:
-            with self._lendable, self._pool.connection() as connection, connection.transaction():
+            with (
+                self._lendable,
+                self._pool.connection() as connection,
+                connection.in_use(),
+                connection.transaction(),
+            ):
                 began = time.monotonic()
                 # The server ends what hangs, in a statement or between two. Local to the transaction, so that a
                 # pooler may stand in between.

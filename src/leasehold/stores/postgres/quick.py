@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -34,9 +35,9 @@ class QuickConnection(psycopg.Connection[Any]):
         super().__init__(*args, **kwargs)
         self._quick: dict[str, _Prepared] = {}
         self._used = 0.0
-        self._since = 0.0
 
-    def begin_use(self) -> None:
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
         """The server keeps the plan of a prepared statement until the next ANALYZE. One that was made when the table
         had a few rows reads all of a large one, for every batch. So plans are made anew, by time of use and not by the
         clock: what has become slow at once, on an idle connection hardly ever, and a busy one loses less than a
@@ -44,10 +45,11 @@ class QuickConnection(psycopg.Connection[Any]):
         if self._used > PLANS_LAST and self.prepare_threshold is not None:
             self.execute("DISCARD PLANS", prepare=False)
             self._used = 0.0
-        self._since = time.monotonic()
-
-    def end_use(self) -> None:
-        self._used += time.monotonic() - self._since
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._used += time.monotonic() - began
 
     def run_quickly(self, name: str, text: str, values: Mapping[str, Any]) -> int:
         """The number of rows it answers with. Not for use inside a transaction."""

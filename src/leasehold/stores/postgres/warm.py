@@ -28,10 +28,9 @@ class Warm:
     def lent(self) -> Iterator[QuickConnection]:
         connection = self._take()
         try:
-            connection.begin_use()
-            yield connection
+            with connection.in_use():
+                yield connection
         finally:
-            connection.end_use()
             self._give_back(connection)
 
     def _take(self) -> QuickConnection:

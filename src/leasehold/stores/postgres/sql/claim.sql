@@ -184,7 +184,7 @@ t AS MATERIALIZED (
         ORDER BY k.available_at LIMIT g.most FOR UPDATE SKIP LOCKED) AS c
     ORDER BY c.priority DESC, c.available_at LIMIT (SELECT asked FROM given)),
 l AS MATERIALIZED (
-    SELECT t.lane, t.tids, given.floor, given.open,
+    SELECT t.lane, t.tids, given.floor,
         h.jid, h.token, h.gate, h.priority, h.due, h.available_at, h.seq, coalesce(b1.yes, b2.yes, false) AS blocked
     FROM given, (SELECT lane, array_agg(tid) AS tids FROM t GROUP BY lane) AS t
     LEFT JOIN LATERAL (
@@ -201,7 +201,7 @@ l AS MATERIALIZED (
         LIMIT 1) AS b2 ON true),
 fit AS MATERIALIZED (
     SELECT lane, jid, token FROM l
-    WHERE due AND NOT blocked AND gate = ANY(open) AND priority >= floor
+    WHERE due AND NOT blocked AND gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor
     ORDER BY priority DESC, available_at, seq LIMIT (SELECT room FROM given)),
 k AS MATERIALIZED (
     -- Still the row that was seen: claimed, halted, resolved and resumed meanwhile, it would be queued again, but no
@@ -221,11 +221,11 @@ u AS (
 filed AS (
     INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
     SELECT gate, priority, available_at, lane FROM l
-    WHERE due AND NOT blocked AND NOT (gate = ANY(open) AND priority >= floor)),
+    WHERE due AND NOT blocked AND NOT (gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor)),
 dropped AS (
     DELETE FROM leasehold.ticket AS k USING unnest(ARRAY(
         SELECT unnest(tids) FROM l
-        WHERE due IS NOT TRUE OR blocked OR NOT (gate = ANY(open) AND priority >= floor)
+        WHERE due IS NOT TRUE OR blocked OR NOT (gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor)
            OR lane IN (SELECT lane FROM u))) AS done(tid)
     WHERE k.ctid = done.tid)
 SELECT id, lease_token, attempt, kind, queue, args, lease_seconds, policy, lane, group_name, failures, crashes,
