@@ -130,7 +130,7 @@ def sqlite_place(folder: Path, name: str) -> Place:
 
 def run_worker(**options: Any) -> dict[str, Any]:
     command = [sys.executable, "-m", "bench.worker_main", json.dumps(options)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -139,9 +139,12 @@ def run_worker(**options: Any) -> dict[str, Any]:
 
 def start_worker(**options: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "bench.worker_main", json.dumps(options)]
-    # Compiled once, as everywhere else: without it a third of the start-up is the compiler's.
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True)
+
+
+def _environment() -> dict[str, str]:
+    """Modules are compiled once, as everywhere else: without that a third of a start-up is the compiler's."""
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 
 
 def server_version(url: str) -> str:
