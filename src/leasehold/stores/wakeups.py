@@ -84,6 +84,7 @@ class Bell:
         self._last = float("-inf")
         self._owed = False
         self._watched = False
+        self._never = threading.Event()
         self._pid = os.getpid()
 
     def __call__(self) -> None:
@@ -130,7 +131,7 @@ class Bell:
                     self._last = now
                     self._owed = False
             if wait > 0:
-                time.sleep(wait)
+                self._never.wait(wait)
             else:
                 self._try()
 
