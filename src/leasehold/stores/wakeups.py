@@ -85,6 +85,7 @@ class Bell:
         self._owed = False
         self._watched = False
         self._never = threading.Event()
+        """Never set: to wait for it is to sleep, whatever a program or a test has made of time.sleep."""
         self._pid = os.getpid()
 
     def __call__(self) -> None:
