@@ -18,7 +18,7 @@ from tests.plans.hot import POSTGRES_INDEXES, ROWS, Call
 
 Mode = Literal["custom", "generic"]
 MODES: tuple[Mode, ...] = ("custom", "generic")
-LOCK_BY_ID = ("renew", "settle_succeeded", "update_jobs")
+LOCK_BY_ID = ("settle_succeeded", "update_jobs")
 """Statements that lock the rows they update as these come: they must come by id, or they deadlock with each other."""
 
 FEW_PAGES = 40

@@ -25,7 +25,6 @@ from tests.plans.hot import (
     find_work,
     look,
     postgres_calls,
-    renew,
     settle,
 )
 from tests.plans.postgres import LOCK_BY_ID, MODES, Mode, Plan, Scene
@@ -46,7 +45,6 @@ class Told:
     """With stale statistics, then with fresh ones."""
     idle_few: list[Plan]
     idle_many: list[Plan]
-    renewed: list[str]
     settled: list[str]
 
 
@@ -85,9 +83,8 @@ def test_no_background_leads_a_hot_statement_astray(
             assert many.pages <= few.pages + DEEPER
             assert many.pages < LOOK_PAGES
 
-    with subtests.test("renew and settle lock jobs by id, whatever order they are given"):
-        assert len(told.renewed) == len(told.settled) == BATCH
-        assert told.renewed == sorted(told.renewed)
+    with subtests.test("a settle locks jobs by id, whatever order they are given"):
+        assert len(told.settled) == BATCH
         assert told.settled == sorted(told.settled)
 
     with subtests.test("plans that update jobs are led by ids in order"):
@@ -130,10 +127,9 @@ def _tell(url: str, schema: str, background: str) -> Told:
     plans = [scene.explain(call, mode) for call, mode in calls]
     scene.analyse()
     plans += [scene.explain(call, mode) for call, mode in calls]
-    renewed = scene.first_column(renew(work.running[::-1]))
     settled = scene.first_column(settle(work.running[::-1]))
     scene.close()
-    return Told(plans, idle_few, idle_many, renewed, settled)
+    return Told(plans, idle_few, idle_many, settled)
 
 
 def _scene(url: str, schema: str, background: str, rows: int) -> Scene:

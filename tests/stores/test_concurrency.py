@@ -68,6 +68,7 @@ def note_what_is_repeated(monkeypatch: pytest.MonkeyPatch) -> Counter[str | None
 
     def noting(error: psycopg.Error) -> bool:
         met[error.sqlstate] += 1
+        print(error.sqlstate, error, error.diag.context)
         return judge(error)
 
     monkeypatch.setattr(database, "_worth_repeating", noting)

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from leasehold.domain.errors import DatabaseUnreachable
+from leasehold.domain.errors import DatabaseUnreachable, JobNotFound
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
-from tests.backends import Backend
+from tests.backends import Backend, new_id, new_job
+from tests.servers import PostgresServer
 
 pytestmark = pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 
@@ -63,3 +64,20 @@ def test_a_closed_database_serves_nobody_and_leaves_no_connection(backend: Backe
     while backend.query(left, pid) != [(0,)]:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_refused_call_leaves_no_error_in_the_log_of_the_server(
+    backend: Backend, postgres_server: PostgresServer
+) -> None:
+    """The driver throws away what is prepared after a rollback; the next single job must know."""
+    store = backend.open()
+    store.enqueue([new_job()])
+    before = postgres_server.log.stat().st_size
+    for _ in range(8):  # the driver prepares after five runs, and has then something to throw away
+        store.claim("w", ["default"], 1)
+    with pytest.raises(JobNotFound):
+        store.cancel(new_id())
+    store.enqueue([new_job()])
+    with postgres_server.log.open(encoding="utf-8") as log:
+        log.seek(before)
+        assert "ERROR" not in log.read()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import generators
+from psycopg.abc import PQGen
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
@@ -58,9 +59,15 @@ class QuickConnection(psycopg.Connection[Any]):
             try:
                 return self._run(known, values)
             except InvalidSqlStatementName:
-                # The driver has thrown away what was prepared, as it does after a rollback. Nothing was run.
-                pass
+                pass  # somebody has thrown away what was prepared; nothing was run
         return self._run(self._prepare(name, text), values)
+
+    def _deallocate(self, name: bytes | None) -> PQGen[None]:
+        """The driver throws away all that was prepared after a rollback. Unheard, every refused call would leave an
+        error in the server's log."""
+        if name is None:
+            self._quick.clear()
+        return super()._deallocate(name)
 
     def _run(self, prepared: _Prepared, values: Mapping[str, Any]) -> int:
         encoding = self.info.encoding

@@ -8,9 +8,12 @@ WITH v AS MATERIALIZED (
     SELECT r.id, r.token, r.result, r.result_ref
     FROM (SELECT * FROM unnest(:settled.ids::uuid[], :settled.tokens::bigint[], :settled.results::text[],
               :settled.references::text[])
-          -- No row, but a thousand by the planner's reckoning: so it hashes the jobs and goes through v, in the order of
-          -- v. Taken for ten rows, v itself may be hashed, and then jobs are locked as they lie on the disk.
-          UNION ALL SELECT NULL, NULL, NULL, NULL FROM generate_series(1, (SELECT 0))) AS r(id, token, result, result_ref)
+          -- No row, but a hundred thousand by the planner's reckoning: so it goes through v, in the order of v, and looks
+          -- for the jobs. Taken for few rows, v itself is looked up in, and jobs are locked as they lie on the disk. A
+          -- thousand were too few for a large table that was vacuumed when it was empty: every plan was as dear as
+          -- reading it. (renew locks beforehand; here that would be a tenth of the statement.)
+          UNION ALL SELECT NULL, NULL, NULL, NULL FROM generate_series(1, (SELECT 0)), json_array_elements('[]')
+         ) AS r(id, token, result, result_ref)
     ORDER BY r.id),
 s AS (
     UPDATE leasehold.job AS j SET state = 'succeeded', reason = NULL, result = v.result::json, result_ref = v.result_ref,
