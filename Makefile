@@ -16,6 +16,9 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # dies is not replaced: xdist 3.8 with loadgroup then waits for ever, and a crash is a failed run anyway.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --max-worker-restart=0
 
+# Compiled modules are kept: the tests start hundreds of processes, and each would compile the package anew.
+export PYTHONDONTWRITEBYTECODE =
+
 CORE = $(VENV)/.leasehold-core
 DEV = $(VENV)/.leasehold-dev
 

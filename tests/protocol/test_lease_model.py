@@ -114,6 +114,10 @@ HARMLESS_IN = {
 }
 
 
+# In one process, which then walks every setup once and not twice.
+WALKS = pytest.mark.xdist_group("walks")
+
+
 @cache
 def walk(name: str) -> tuple[Exploration, frozenset[tuple[str, str]]]:
     """What was found, and which cells of the settle table were used on the way."""
@@ -125,6 +129,7 @@ def walk_without(guard: str, name: str) -> Exploration:
     return explore(LeaseModel(replace(BY_NAME[name], without=frozenset({guard}))))
 
 
+@WALKS
 @pytest.mark.parametrize("name", [setup.name for setup in SETUPS])
 def test_every_promise_holds_and_every_job_can_come_to_rest(
     name: str, record_property: Callable[[str, object], None]
@@ -160,6 +165,7 @@ def test_a_guard_called_redundant_is_missed_by_no_promise(guard: str) -> None:
     assert found.sound, f"not redundant after all ({REDUNDANT_GUARDS[guard]}): {found}"
 
 
+@WALKS
 def test_every_verb_and_every_cell_of_the_settle_table_is_taken_somewhere_and_no_verb_is_unlisted() -> None:
     """Together, because every walk of every setup is needed for either."""
     walks = [walk(setup.name) for setup in SETUPS]
