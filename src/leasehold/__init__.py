@@ -15,7 +15,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from leasehold.app import Leasehold, Task
+    from leasehold.app import Leasehold
     from leasehold.domain.budget import BudgetLine, Spending
     from leasehold.domain.errors import (
         AcquireTimedOut,
@@ -63,6 +63,7 @@ if _TYPE_CHECKING:
     from leasehold.engine.handle import Job
     from leasehold.engine.hooks import HookEvent
     from leasehold.engine.registry import Retry
+    from leasehold.engine.task import Task
     from leasehold.engine.worker import Health, Worker
     from leasehold.stores.answers import OpenQuestion
 
@@ -70,10 +71,7 @@ __version__ = "0.1.0"
 
 # Names are looked up when they are used: `leasehold --help` needs none of what stands behind them.
 _HOMES = {
-    "leasehold.app": (
-        "Leasehold",
-        "Task",
-    ),
+    "leasehold.app": ("Leasehold",),
     "leasehold.domain.budget": (
         "BudgetLine",
         "Spending",
@@ -143,6 +141,7 @@ _HOMES = {
     "leasehold.engine.handle": ("Job",),
     "leasehold.engine.hooks": ("HookEvent",),
     "leasehold.engine.registry": ("Retry",),
+    "leasehold.engine.task": ("Task",),
     "leasehold.engine.worker": (
         "Health",
         "Worker",

@@ -9,21 +9,16 @@ import importlib
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
-from datetime import datetime
 from importlib import metadata
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
+from typing import Any, Concatenate, Unpack, overload
 
 from leasehold.domain.alike import AlikeJobs
 from leasehold.domain.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput, UnknownTask
-from leasehold.domain.job import NewJob, OnParentFailure
+from leasehold.domain.job import NewJob
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport
-from leasehold.engine.bound import Bound
-from leasehold.engine.cap import checked_cap
 from leasehold.engine.context import Context, SyncContext
-from leasehold.engine.enqueue import Blueprint, CallSettings, checked_parents
 from leasehold.engine.flows import Chain, Dag
 from leasehold.engine.follow_ups import Bindable
 from leasehold.engine.groups import Group, Kinds
@@ -34,25 +29,15 @@ from leasehold.engine.limits import Rates, Slots
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import CallOptions, TaskDefinition, TaskOptions, TaskSettings
 from leasehold.engine.run_now import Runner, runner_settings
+from leasehold.engine.scopes import Lanes, Pausable
 from leasehold.engine.settings import WorkerSettings, split_names
+from leasehold.engine.task import OF_TASK, C, F, P, R, Register, Task
 from leasehold.engine.worker import Lifespan, Worker
-from leasehold.stores.answers import Filter, Page, Pause, Scope
+from leasehold.stores.answers import Filter, Page
 from leasehold.stores.contract import Store
 from leasehold.stores.database import Clock
 from leasehold.stores.open import open_store, resolve_url
 from leasehold.stores.scratch import scratch_place
-
-F = ParamSpec("F")
-"""What the function takes: its context, if it has one, and the task's arguments."""
-P = ParamSpec("P")
-"""The task's arguments."""
-C = TypeVar("C")
-R = TypeVar("R")
-
-_CALL_ONLY = frozenset(f.name for f in fields(CallSettings))
-_OF_TASK = frozenset(f.name for f in fields(TaskSettings))
-_TASK_ONLY = frozenset({"queueing"})
-_OF_PARENTS = get_args(OnParentFailure)
 
 
 class Leasehold:
@@ -89,9 +74,9 @@ class Leasehold:
         self._runner = Runner(lambda: self.store, self._make_runner)
         self.operations = Operations(lambda: self.store, self._kinds, listen_url)
         """The operator's verbs, for the surfaces."""
-        self.queues = Pausable(self, "queue")
-        self.kinds = Pausable(self, "kind")
-        self.lanes = Lanes(self)
+        self.queues = Pausable(self.operations, "queue")
+        self.kinds = Pausable(self.operations, "kind")
+        self.lanes = Lanes(self.operations, self._tasks.get)
         self.slots = Slots(self.operations)
         self.rates = Rates(self.operations)
         self.questions = Questions(lambda: self.operations, self._tasks.get)
@@ -120,16 +105,16 @@ class Leasehold:
 
     def task(self, *function: Any, name: str | None = None, **settings: Any) -> Any:
         """Register a function as a task, with or without settings (see `TaskOptions` for their names)."""
-        register = Register(self, name, settings)
+        register = Register(self._register, name, settings)
         return register(*function) if function else register
 
     def _register(
         self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
     ) -> Task[..., ..., Any, Any]:
-        unknown = sorted(settings.keys() - _OF_TASK)
+        unknown = sorted(settings.keys() - OF_TASK)
         if unknown:
             raise InvalidInput(
-                unknown[0], "is not a setting of a task", f"known: {', '.join(sorted(_OF_TASK))}"
+                unknown[0], "is not a setting of a task", f"known: {', '.join(sorted(OF_TASK))}"
             )
         definition = TaskDefinition(function, name, TaskSettings(**settings))
         known = self._tasks.get(definition.name)
@@ -138,14 +123,14 @@ class Leasehold:
                 "task", f"{definition.name!r} is registered already", "give one of them another name"
             )
         self._tasks[definition.name] = definition
-        return Task(self, definition)
+        return self._task(definition)
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
     ) -> Job[Any]:
         """Enqueue a registered task by its name. `settings` are those of `.using()`."""
-        return Task(self, self._find(name)).using(**settings).enqueue_args(args or {})
+        return self._task(self._find(name)).using(**settings).enqueue_args(args or {})
 
     async def aenqueue(
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
@@ -172,7 +157,7 @@ class Leasehold:
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
     ) -> Job[Any]:
         """As `run_now`, for a registered task by its name. `settings` are those of `.using()`."""
-        return Task(self, self._find(name)).using(**settings).run_now_args(args or {})
+        return self._task(self._find(name)).using(**settings).run_now_args(args or {})
 
     async def arun_now_by_name(
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
@@ -408,6 +393,9 @@ class Leasehold:
         except KeyError:
             raise UnknownTask(name, list(self._tasks)) from None
 
+    def _task(self, definition: TaskDefinition) -> Task[..., ..., Any, Any]:
+        return Task(definition, self._enqueue, self._run_now)
+
     def _run_now(self, job: NewJob, cap: int) -> Job[Any]:
         made = self._runner.run(job, cap)
         return Job(made.id, self.operations, self._tasks.get, created=made.created)
@@ -419,157 +407,6 @@ class Leasehold:
             self.store.tell_watchers()
         operations, find = self.operations, self._tasks.get
         return [Job(one.id, operations, find, created=one.created) for one in made]
-
-
-class Register:
-    """`@app.task(…)`: the decorator that registers a function with these settings."""
-
-    def __init__(self, app: Leasehold, name: str | None, settings: Mapping[str, Any]) -> None:
-        self._app = app
-        self._name = name
-        self._settings = settings
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
-    ) -> Task[Concatenate[Context, P], P, Coroutine[Any, Any, R], R]: ...
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[SyncContext, P], R]
-    ) -> Task[Concatenate[SyncContext, P], P, R, R]: ...
-
-    @overload
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]]
-    ) -> Task[P, P, Coroutine[Any, Any, R], R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, P, R, R]: ...
-
-    def __call__(self, function: Any) -> Any:
-        return self._app._register(function, self._name, self._settings)
-
-
-class Task(Generic[F, P, C, R]):
-    """A registered task. Still the plain function when called; `enqueue` takes the task's own arguments and nothing
-    else, `using` says how."""
-
-    def __init__(
-        self,
-        app: Leasehold,
-        definition: TaskDefinition,
-        settings: TaskSettings | None = None,
-        call: CallSettings | None = None,
-    ) -> None:
-        self._app = app
-        self._definition = definition
-        self._settings = settings or definition.settings
-        self._call = call or CallSettings()
-        functools.update_wrapper(self, definition.function)
-
-    @property
-    def name(self) -> str:
-        return self._definition.name
-
-    @functools.cached_property
-    def _blueprint(self) -> Blueprint:
-        return Blueprint(self._definition, self._settings, self._call)
-
-    def __call__(self, *args: F.args, **kwargs: F.kwargs) -> C:
-        answer: C = self._definition.function(*args, **kwargs)
-        return answer
-
-    def using(self, **settings: Unpack[CallOptions]) -> Task[F, P, C, R]:
-        """The same task with other settings for the calls that follow: delay, at, hold, group, trace, after, and
-        those of `@app.task` (priority, queue, lane, unique, tags, retry, …)."""
-        known = (_OF_TASK | _CALL_ONLY) - _TASK_ONLY
-        unknown = sorted(settings.keys() - known)
-        if unknown:
-            listed = ", ".join(sorted(known))
-            raise InvalidInput(unknown[0], "is not a setting of a call", f"known: {listed}")
-        # `on_failure` stands in both: its values tell whose failure is meant.
-        of_task = _OF_TASK - {"on_failure"} if settings.get("on_failure") in _OF_PARENTS else _OF_TASK
-        call = {name: value for name, value in settings.items() if name not in of_task}
-        own = {name: value for name, value in settings.items() if name in of_task}
-        if "after" in call:
-            call["after"] = checked_parents(settings["after"])
-        changed = self._definition.check_settings(self._settings.changed(own)) if own else self._settings
-        return Task(self._app, self._definition, changed, _merged(self._call, call))
-
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
-        """The call with these arguments, to be made later: in a chain, in a DAG, as a follow-up."""
-        arguments = self._definition.bind(args, kwargs)
-        return Bound(self._definition, self._settings, self._call, arguments, self._app._enqueue)
-
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Store a job; it is durable when this returns."""
-        return self.enqueue_args(self._definition.bind(args, kwargs))
-
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        return await asyncio.to_thread(self.enqueue, *args, **kwargs)
-
-    def enqueue_args(self, args: Mapping[str, Any]) -> Job[R]:
-        """As `enqueue`, with the arguments as a mapping."""
-        return self._app._enqueue(self._blueprint.make([args]))[0]
-
-    def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
-        """Store many jobs in one transaction: all or none."""
-        return self._app._enqueue(self._blueprint.make(list(args)))
-
-    async def aenqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
-        return await asyncio.to_thread(self.enqueue_many, args)
-
-    def run_now_args(self, args: Mapping[str, Any]) -> Job[R]:
-        """As `app.run_now`, with the arguments as a mapping."""
-        cap = checked_cap(self.name, self._settings, self._call)
-        (job,) = Blueprint(self._definition, self._settings, self._call, at_once=True).make([args])
-        return self._app._run_now(job, cap)
-
-
-class Pausable:
-    """`app.queues` and `app.kinds`: no claims from a queue, or of a kind, until it is resumed."""
-
-    def __init__(self, app: Leasehold, scope: Scope) -> None:
-        self._app = app
-        self._scope = scope
-
-    def pause(
-        self,
-        name: str,
-        *,
-        reason: str | None = None,
-        for_: Duration | None = None,
-        until: datetime | None = None,
-        actor: str | None = None,
-    ) -> Pause:
-        """Running jobs go on; no new ones start."""
-        return self._app.operations.pause_scope(
-            self._scope, name, reason=reason, for_=for_, until=until, actor=actor
-        )
-
-    def resume(self, name: str) -> bool:
-        """False: it was not paused."""
-        return self._app.operations.resume_scope(self._scope, name)
-
-    def paused(self) -> list[Pause]:
-        return [pause for pause in self._app.operations.list_pauses() if pause.scope == self._scope]
-
-
-class Lanes:
-    """`app.lanes`."""
-
-    def __init__(self, app: Leasehold) -> None:
-        self._app = app
-
-    def resume(self, name: str, *, actor: str | None = None) -> Job[Any] | None:
-        """Resume the job that halts the lane. None: nothing halts it."""
-        row = self._app.operations.resume_lane(name, actor=actor)
-        return None if row is None else Job(row.id, self._app.operations, self._app._tasks.get, row)
-
-
-def _merged(call: CallSettings, changes: dict[str, Any]) -> CallSettings:
-    return CallSettings(**{f.name: changes.get(f.name, getattr(call, f.name)) for f in fields(CallSettings)})
 
 
 def _state(name: State | str) -> State:

@@ -124,7 +124,7 @@ class Plan:
     def unordered_locks(self) -> list[str]:
         """What leads the join below an UPDATE of jobs must be in the order of ids."""
         updates = [n for n in self.nodes if n.kind == "ModifyTable" and n.table == "job"]
-        return [f"{self}: led by {lead}" for lead in map(_lead, updates) if not _is_by_id(lead)]
+        return [f"{self}: led by {lead}" for lead in map(lead_of, updates) if not is_by_id(lead)]
 
     def __str__(self) -> str:
         return f"{self.statement} ({self.mode})"
@@ -148,14 +148,14 @@ _INDEXES = {
 }
 
 
-def _lead(update: Node) -> Node:
+def lead_of(update: Node) -> Node:
     (node,) = update.inputs
     while node.inputs and node.kind != "Bitmap Heap Scan":
         node = node.inputs[0]
     return node
 
 
-def _is_by_id(node: Node) -> bool:
+def is_by_id(node: Node) -> bool:
     # v is sorted by id in the statement itself.
     return node.fields.get("CTE Name") == "v" or (node.kind == "Index Scan" and node.index == "job_pkey")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from leasehold.domain.outcome import Failure, Success
 from leasehold.stores.postgres import database
-from tests.backends import Backend
+from tests.backends import Backend, new_job
 from tests.stores.crowd import Crowd, Ledger
 
 SECONDS = 20.0
@@ -30,6 +31,29 @@ IN_ORDER = (
 def test_a_crowd_on_the_same_rows_loses_nothing_and_never_deadlocks(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    check_a_crowd(backend, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("rows", [1, 3, 10, 100])
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_a_crowd_never_deadlocks_though_the_planner_believes_in_few_rows(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """As after a large table was pruned and vacuumed: see decision 20."""
+    scatter(backend)
+    over = threading.Event()
+    misleading = threading.Thread(target=keep_misleading, args=(backend, rows, over))
+    misleading.start()
+    try:
+        check_a_crowd(backend, monkeypatch)
+    finally:
+        over.set()
+        misleading.join()
+        backend.query("ALTER TABLE leasehold.job RESET (autovacuum_enabled)")
+
+
+def check_a_crowd(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     repeated = note_what_is_repeated(monkeypatch)
     crowd = Crowd(backend.open, SECONDS)
     before = deadlocks(backend)
@@ -48,6 +72,23 @@ def test_a_crowd_on_the_same_rows_loses_nothing_and_never_deadlocks(
     backend.close_opened()
     assert deadlocks(backend) == before
     assert repeated["40P01"] == 0, "the store repeats a deadlock, but there shall be none to repeat"
+
+
+def scatter(backend: Backend) -> None:
+    """Free places all over the table: new rows then lie in no order."""
+    store = backend.open()
+    store.enqueue([new_job() for _ in range(5_000)])
+    backend.query("ALTER TABLE leasehold.job SET (autovacuum_enabled = false)")
+    backend.query("DELETE FROM leasehold.job WHERE random() < 0.9")
+    backend.query("VACUUM leasehold.job")
+    backend.query("UPDATE leasehold.job SET priority = priority")
+    backend.query("DELETE FROM leasehold.job")
+    backend.query("VACUUM (TRUNCATE false) leasehold.job")
+
+
+def keep_misleading(backend: Backend, rows: int, over: threading.Event) -> None:
+    while not over.wait(0.2):
+        backend.mislead_planner(rows)
 
 
 def read_jobs(backend: Backend) -> list[dict[str, Any]]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import generators
 from psycopg.abc import PQGen
-from psycopg.errors import InvalidSqlStatementName, error_from_result
+from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName, error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
@@ -92,7 +92,8 @@ class QuickConnection(psycopg.Connection[Any]):
         prepared = self._quick[name] = _Prepared(known_as, numbered, tuple(numbers))
         if known_as:
             self.pgconn.send_prepare(known_as, numbered)
-            self._answer()
+            with suppress(DuplicatePreparedStatement):  # forgotten here, but never thrown away there
+                self._answer()
         return prepared
 
     def _answer(self) -> PGresult:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
 from leasehold.surfaces.cli.problems import Exit
-
-if TYPE_CHECKING:
-    from leasehold.app import Pausable
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 For = Annotated[
@@ -50,7 +47,7 @@ def _scope(name: str, help_: str, list_them: Any) -> typer.Typer:
     ) -> None:
         """Start no new jobs; running ones go on."""
         with open_app(url, schema) as app:
-            switch: Pausable = getattr(app, name)
+            switch = app.queues if name == "queues" else app.kinds
             paused = switch.pause(target, for_=for_, reason=reason, actor=options.acting(actor))
         if as_json:
             render.emit(paused)
@@ -67,7 +64,7 @@ def _scope(name: str, help_: str, list_them: Any) -> typer.Typer:
     ) -> None:
         """Start jobs again."""
         with open_app(url, schema) as app:
-            switch: Pausable = getattr(app, name)
+            switch = app.queues if name == "queues" else app.kinds
             was_paused = switch.resume(target)
         if as_json:
             render.emit({"name": target, "was_paused": was_paused})

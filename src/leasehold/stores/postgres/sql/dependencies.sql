@@ -1,6 +1,8 @@
 -- name: lock_parents
--- In id order, and without their payloads: a fan-in may have thousands.
-SELECT j.id, j.kind, j.state, j.reason, :now AS now FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.id FOR UPDATE;
+-- In id order, and without their payloads: a fan-in may have thousands. A parent that just spends is passed: its group's
+-- total may be ours already, inside `complete`, and then each would wait for the other.
+SELECT j.id, j.kind, j.state, j.reason, :now AS now FROM leasehold.job AS j
+WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.id FOR NO KEY UPDATE;
 
 -- name: mark_awaited
 -- Under the parents' locks: whoever ends one of them from now on judges its children too.

@@ -97,9 +97,12 @@ RETURNING units;
 DELETE FROM leasehold.slot_hold WHERE name = :name AND job_id = :id AND attempt = :attempt RETURNING units;
 
 -- name: sweep_holds
--- Of runs that have ended. They do not count; they only lie about.
-DELETE FROM leasehold.slot_hold AS h WHERE h.name = :name AND NOT EXISTS (
-    SELECT FROM leasehold.job AS j WHERE j.id = h.job_id AND j.attempt = h.attempt AND j.state = 'running');
+-- Of runs that have ended. They do not count; they only lie about. What is locked is just being removed by the pruner, and
+-- waiting for it, in whatever order rows come, could be a deadlock.
+DELETE FROM leasehold.slot_hold WHERE ctid = ANY(ARRAY(
+    SELECT h.ctid FROM leasehold.slot_hold AS h WHERE h.name = :name AND NOT EXISTS (
+        SELECT FROM leasehold.job AS j WHERE j.id = h.job_id AND j.attempt = h.attempt AND j.state = 'running')
+    FOR UPDATE OF h SKIP LOCKED));
 
 -- name: find_slots
 SELECT name, lim FROM leasehold.slot WHERE name = ANY(:names::text[]);
