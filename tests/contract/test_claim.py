@@ -171,6 +171,14 @@ def test_jobs_of_one_moment_are_claimed_in_the_order_of_arrival_whatever_their_i
     assert claim_ids(store) == [job.id for job in jobs]
 
 
+def test_a_full_claim_of_a_few_does_not_hide_what_comes_next_from_a_claim_of_many(store):
+    """Only claims of many that come back full, one after the other, may go by what was seen a moment ago."""
+    put(store)
+    assert len(store.claim("w", ["default"], 1)) == 1
+    low, high = put(store).id, put(store, priority=5).id
+    assert claim_ids(store, limit=500) == [high, low]
+
+
 def test_many_delayed_jobs_of_a_higher_priority_do_not_stand_in_the_way(store):
     store.enqueue([new_job(priority=50, delay=100.0) for _ in range(50)])
     job = put(store)

@@ -60,7 +60,7 @@ class PostgresStore(JobStore):
         self._group_bell = Bell(self._postgres.notify_watchers)
         super().__init__(self._postgres)
         self._seen_full: dict[tuple[object, ...], Seen] = {}
-        """The last look of claims that came back full."""
+        """The last look of large claims that came back full. One job for one free place says nothing about the next."""
         self._idle: dict[tuple[object, ...], float] = {}
         """Claims that came back empty, and from when on the same may be asked in one statement."""
 
@@ -196,7 +196,7 @@ class PostgresStore(JobStore):
             grants += claim_by_looks(limit - len(grants), look_again, take, look)
             if len(grants) < limit:
                 self._seen_full.pop(key, None)
-            else:
+            elif limit >= LARGE:
                 self._seen_full[key] = Seen(looked + lasts, look.without_limits())
             if not grants:
                 self._idle.setdefault(key, -math.inf)
