@@ -17,7 +17,7 @@ from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Failure, Success
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
-from tests.backends import Backend, new_job
+from tests.backends import Backend, new_id, new_job
 from tests.plans.postgres import Node, is_by_id, lead_of
 
 JOBS = 40
@@ -101,6 +101,30 @@ def test_a_job_that_just_spends_keeps_nobody_waiting(verb: Verb, postgres_url: s
     caller.join(30)
     backend.close_opened()
     assert not waits
+
+
+def test_a_sweep_of_slots_waits_for_nobody(postgres_url: str, postgres_schema: str):
+    """The pruner removes the same rows, in an order of its own."""
+    backend = Backend("postgres", postgres_url, postgres_schema)
+    store = backend.open()
+    store.upgrade()
+    for number in range(2):
+        backend.query("INSERT INTO leasehold.slot_hold VALUES ('browser', ?::uuid, ?, 1)", new_id(), number)
+
+    def sweep() -> None:
+        store._postgres.single(lambda session: session.run("sweep_holds", name="browser"))
+
+    caller = threading.Thread(target=sweep)
+    with psycopg.connect(postgres_url) as held:
+        held.execute(f"SELECT FROM {postgres_schema}.slot_hold WHERE attempt = 0 FOR UPDATE".encode())
+        caller.start()
+        caller.join(10)
+        waits = caller.is_alive()
+    caller.join(30)
+    left = backend.query("SELECT attempt FROM leasehold.slot_hold")
+    backend.close_opened()
+    assert not waits
+    assert left == [(0,)]
 
 
 def _scene(backend: Backend) -> tuple[Store, list[Grant]]:

@@ -66,6 +66,15 @@ def test_a_closed_database_serves_nobody_and_leaves_no_connection(backend: Backe
         time.sleep(0.01)
 
 
+def test_what_was_prepared_and_forgotten_here_is_used_there(backend: Backend) -> None:
+    """As when the driver was kept from throwing it away, after we had heard that it would."""
+    store = backend.open()
+    store.enqueue([new_job()])
+    store._postgres.single(lambda session: session._connection._quick.clear())
+    (made,) = store.enqueue([new_job()])
+    assert made.created
+
+
 def test_a_refused_call_leaves_no_error_in_the_log_of_the_server(
     backend: Backend, postgres_server: PostgresServer
 ) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from leasehold.domain.job import NewJob
 from leasehold.engine.enqueue import Blueprint, CallSettings
-from leasehold.engine.handle import Job
+from leasehold.engine.handle import Job, StoreJobs
 from leasehold.engine.registry import TaskDefinition, TaskSettings
 
 R = TypeVar("R")
-Store = Callable[[list[NewJob]], list[Job[Any]]]
 
 
 class Bound(Generic[R]):
@@ -25,7 +24,7 @@ class Bound(Generic[R]):
         settings: TaskSettings,
         call: CallSettings,
         arguments: Mapping[str, Any],
-        store: Store,
+        store: StoreJobs,
     ) -> None:
         self._definition = definition
         self._settings = settings

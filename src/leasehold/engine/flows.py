@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -12,17 +12,15 @@ from leasehold.domain.errors import DependencyCycle, InvalidInput
 from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.engine.enqueue import After, checked_parents
 from leasehold.engine.follow_ups import Bindable
-from leasehold.engine.handle import Job
+from leasehold.engine.handle import Job, StoreJobs
 from leasehold.engine.registry import checked_name, checked_on_parent_failure
-
-Store = Callable[[list[NewJob]], list[Job[Any]]]
 
 
 class Chain:
     """Calls that run one after the other, each when the one before it has succeeded. One that ends without success
     ends those behind it, with the reason."""
 
-    def __init__(self, calls: Sequence[Bindable[[]]], store: Store) -> None:
+    def __init__(self, calls: Sequence[Bindable[[]]], store: StoreJobs) -> None:
         if not calls:
             raise InvalidInput("chain", "has no calls", "give it at least one task")
         self._jobs: list[NewJob] = []
@@ -57,7 +55,7 @@ class Dag:
     jobs = flow.enqueue()             # {"load": <Job …>, …}
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreJobs) -> None:
         self._store = store
         self._nodes: dict[str, _Node] = {}
 

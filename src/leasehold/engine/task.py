@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
 
@@ -14,7 +14,7 @@ from leasehold.engine.bound import Bound
 from leasehold.engine.cap import checked_cap
 from leasehold.engine.context import Context, SyncContext
 from leasehold.engine.enqueue import Blueprint, CallSettings, checked_parents
-from leasehold.engine.handle import Job
+from leasehold.engine.handle import Job, StoreJobs
 from leasehold.engine.registry import CallOptions, TaskDefinition, TaskSettings
 
 F = ParamSpec("F")
@@ -24,7 +24,6 @@ P = ParamSpec("P")
 C = TypeVar("C")
 R = TypeVar("R")
 
-StoreJobs = Callable[[Sequence[NewJob]], list[Job[Any]]]
 RunNow = Callable[[NewJob, int], Job[Any]]
 Add = Callable[[Callable[..., Any], str | None, Mapping[str, Any]], "Task[..., ..., Any, Any]"]
 
