@@ -23,13 +23,19 @@ CORE = $(VENV)/.leasehold-core
 DEV = $(VENV)/.leasehold-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak docs clean interpreter
+.PHONY: help demo quick test check bench soak docs clean interpreter
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
 
 demo: $(CORE) ## a worker and a few jobs in an embedded database; nothing to set up
 	$(BIN)/python -m leasehold demo $(ARGS)
+
+quick: $(DEV) ## what every commit is checked with, within a minute: lint, types, and the tests on SQLite alone
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(PYTEST) -q -k "not postgres" tests/architecture tests/domain tests/contract tests/client $(ARGS)
 
 test: $(DEV) ## the test suite, on SQLite and a real PostgreSQL that it starts itself
 	$(PYTEST) $(ARGS)
