@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from leasehold.stores.enqueue import gate_id
+from leasehold.stores.verbs.enqueue import gate_id
 
 QUEUE, KIND = "default", "work"
 GATE = gate_id(QUEUE, KIND)

@@ -26,8 +26,8 @@ import psycopg
 from bench.backgrounds import ALL, BACKGROUNDS, BATCH, CROWDED, NOTHING, OWNER, QUEUE
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
-from leasehold.stores.claim import Look
-from leasehold.stores.postgres.jobs import PostgresStore
+from leasehold.stores.postgres.store import PostgresStore
+from leasehold.stores.verbs.claim import Look
 from tests.backends import new_job
 from tests.plans import postgres, sqlite
 from tests.plans.hot import find_work, look, postgres_calls, sqlite_calls

@@ -10,8 +10,8 @@ from typing import Any
 
 from leasehold.domain.ids import make_id
 from leasehold.domain.job import Job, NewJob
+from leasehold.stores.base.database import Clock
 from leasehold.stores.contract import Store
-from leasehold.stores.database import Clock
 from leasehold.stores.open import open_store
 
 TABLES = (

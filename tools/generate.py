@@ -13,7 +13,7 @@ from pathlib import Path
 
 from leasehold.domain.settle import __doc__ as settle_doc
 from leasehold.domain.states import FINAL, HALTED, LIVE, TRANSITIONS, Event, State
-from leasehold.stores.statements import read_migrations
+from leasehold.stores.base.statements import read_migrations
 
 ROOT = Path(__file__).resolve().parent.parent
 STORES = ROOT / "src" / "leasehold" / "stores"

@@ -34,8 +34,8 @@ from leasehold.engine.settings import WorkerSettings, split_names
 from leasehold.engine.task import OF_TASK, C, F, P, R, Register, Task
 from leasehold.engine.worker import Lifespan, Worker
 from leasehold.stores.answers import Filter, Page
+from leasehold.stores.base.database import Clock
 from leasehold.stores.contract import Store
-from leasehold.stores.database import Clock
 from leasehold.stores.open import open_store, resolve_url
 from leasehold.stores.scratch import scratch_place
 

@@ -18,7 +18,7 @@ from leasehold import (
     UnknownTask,
     Unstorable,
 )
-from leasehold.stores.statements import read_migrations
+from leasehold.stores.base.statements import read_migrations
 
 
 class Point(BaseModel):

@@ -6,8 +6,8 @@ import pytest
 
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.states import LIVE, State
-from leasehold.stores import groups
 from leasehold.stores.contract import Store
+from leasehold.stores.verbs import groups
 from leasehold.testing import ManualClock
 from tests.backends import put
 from tests.contract.lives import end, in_state, run

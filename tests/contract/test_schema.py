@@ -12,7 +12,7 @@ import pytest
 from leasehold.domain.errors import SchemaOutdated, SchemaTooNew
 from leasehold.domain.outcome import Failure
 from leasehold.domain.states import State
-from leasehold.stores.statements import read_migrations
+from leasehold.stores.base.statements import read_migrations
 from tests.backends import Backend, put
 from tests.contract.lives import claim_one, end, in_state, orphan, run
 

@@ -428,7 +428,7 @@ def test_a_large_stop_keeps_every_transaction_short(backend: Backend):
 
 
 def test_windows_and_pages_lead_past_what_is_not_in_the_scope(store: Store, monkeypatch):
-    from leasehold.stores import stop as verbs
+    from leasehold.stores.verbs import stop as verbs
 
     monkeypatch.setattr(verbs, "PAGE", 7)
     jobs = [

@@ -12,9 +12,9 @@ from bench.backgrounds import BATCH, GATE, KEY, KIND, OWNER, QUEUE, SITE
 from leasehold.domain.ids import LOWEST_ID, make_id
 from leasehold.domain.job import HIGHEST_PRIORITY
 from leasehold.domain.lanes import ANY_GATE
-from leasehold.stores.database import Columns, Database, Records, Row
-from leasehold.stores.enqueue import parameters_for
-from leasehold.stores.rows import job_from_row, record_from_job
+from leasehold.stores.base.database import Columns, Database, Records, Row
+from leasehold.stores.base.rows import job_from_row, record_from_job
+from leasehold.stores.verbs.enqueue import parameters_for
 from tests.backends import new_job
 
 ROWS = 10 * BATCH

@@ -13,7 +13,7 @@ from psycopg import Connection, sql
 
 from bench.backgrounds import Dialect, Run, load_background, load_work
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
-from leasehold.stores.postgres.jobs import PostgresStore
+from leasehold.stores.postgres.store import PostgresStore
 from tests.plans.hot import POSTGRES_INDEXES, ROWS, Call
 
 Mode = Literal["custom", "generic"]

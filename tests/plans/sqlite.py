@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.backgrounds import QUEUE, Dialect, Run, load_background, load_work
+from leasehold.stores.base.statements import parameters
 from leasehold.stores.sqlite.database import _STATEMENTS, SqliteDatabase, SqliteSession, _bound
-from leasehold.stores.sqlite.jobs import SqliteStore
-from leasehold.stores.statements import parameters
+from leasehold.stores.sqlite.store import SqliteStore
 from tests.plans.hot import SQLITE_INDEXES, Call
 
 STEPS = 200_000

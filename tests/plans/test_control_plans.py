@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.stores.database import Records
+from leasehold.stores.base.database import Records
 from tests.backends import new_id, new_job
 from tests.plans.hot import Call
 from tests.plans.postgres import FEW_PAGES, MODES

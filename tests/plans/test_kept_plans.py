@@ -7,7 +7,7 @@ import pytest
 from bench.backgrounds import BATCH, KIND, OWNER, QUEUE
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
-from leasehold.stores.postgres import quick
+from leasehold.stores.postgres import prepared
 from leasehold.stores.postgres.database import PostgresSession
 from tests.backends import new_job
 from tests.plans.hot import find_work, postgres_calls

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from leasehold.stores import wakeups
-from leasehold.stores.wakeups import Bell
+from leasehold.stores.base import wakeups
+from leasehold.stores.base.wakeups import Bell
 
 PATIENCE = 10.0
 

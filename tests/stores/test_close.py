@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from leasehold.domain.errors import DatabaseUnreachable
+from leasehold.stores.base.wakeups import listen_here, wake_here
 from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store
 from leasehold.stores.sqlite.database import SqliteSession
-from leasehold.stores.sqlite.jobs import SqliteStore
-from leasehold.stores.wakeups import listen_here, wake_here
+from leasehold.stores.sqlite.store import SqliteStore
 from tests.backends import Backend, put
 from tests.stores.test_fork import in_child
 

@@ -10,7 +10,7 @@ from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
 from leasehold.stores.postgres.database import PostgresSession
-from leasehold.stores.postgres.jobs import LOOKS_LAST
+from leasehold.stores.postgres.store import LOOKS_LAST
 from leasehold.stores.sqlite.database import SqliteSession
 from tests.backends import new_job, put
 

@@ -14,10 +14,10 @@ from psycopg.types.string import TextLoader
 
 from leasehold.domain.errors import DuplicateJob, JobNotFound, Refused
 from leasehold.domain.job import Grant, Job, Renewal
-from leasehold.stores import recover, settle
 from leasehold.stores.answers import Denied, Enqueued, Filter, Page, Pause, Pruned, Reaped, Settled
 from leasehold.stores.contract import Store
-from leasehold.stores.enqueue import gate_id
+from leasehold.stores.verbs import recover, settle
+from leasehold.stores.verbs.enqueue import gate_id
 from leasehold.testing import ManualClock
 from tests.backends import TABLES, Backend
 from tests.stores.model_job import EPOCH, PROTOCOL

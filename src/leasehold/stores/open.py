@@ -6,9 +6,9 @@ import os
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.stores.base.database import Clock
+from leasehold.stores.base.schema_name import checked_schema
 from leasehold.stores.contract import Store
-from leasehold.stores.database import Clock
-from leasehold.stores.names import checked_schema
 
 DEFAULT_URL = "sqlite:///leasehold.db"
 
@@ -26,7 +26,7 @@ def open_store(
     checked_schema(schema)
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
-        from leasehold.stores.sqlite.jobs import SqliteStore
+        from leasehold.stores.sqlite.store import SqliteStore
 
         path = rest.removeprefix("/")
         if not path or path == ":memory:":
@@ -35,7 +35,7 @@ def open_store(
             )
         return SqliteStore(path, clock)
     if separator and scheme in ("postgresql", "postgres"):
-        from leasehold.stores.postgres.jobs import PostgresStore
+        from leasehold.stores.postgres.store import PostgresStore
 
         plain, in_url = _without_pooler(url)
         return PostgresStore(plain, schema, clock, pooler=pooler or in_url)

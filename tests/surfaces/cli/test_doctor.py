@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.stores.postgres.jobs import PostgresStore
+from leasehold.stores.postgres.store import PostgresStore
 from leasehold.stores.sqlite.vitals import filesystem_of
 from leasehold.testing import ManualClock
 from tests.faults.pgbouncer import PgBouncer, ensure_pgbouncer

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from leasehold.stores.answers import WorkerCard
-from leasehold.stores.statements import read_migrations
+from leasehold.stores.base.statements import read_migrations
 
 
 def row(answer, queue: str) -> dict:

@@ -24,10 +24,10 @@ from leasehold.domain.errors import (
     DriverMissing,
     InvalidInput,
 )
-from leasehold.stores.database import Clock, Columns, Overdue, Records, Row, SystemClock
-from leasehold.stores.forks import after_fork
-from leasehold.stores.names import checked_schema
-from leasehold.stores.statements import PARAMETER, read_statements
+from leasehold.stores.base.database import Clock, Columns, Overdue, Records, Row, SystemClock
+from leasehold.stores.base.forks import after_fork
+from leasehold.stores.base.schema_name import checked_schema
+from leasehold.stores.base.statements import PARAMETER, read_statements
 
 try:
     import psycopg
@@ -39,8 +39,8 @@ try:
 except ImportError as missing:
     raise DriverMissing("psycopg", "postgres") from missing
 
-from leasehold.stores.postgres.quick import QuickConnection
-from leasehold.stores.postgres.warm import Warm
+from leasehold.stores.postgres.prepared import QuickConnection
+from leasehold.stores.postgres.sticky import Warm
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from leasehold.domain.alike import AlikeJobs
 from leasehold.domain.job import NewJob
-from leasehold.stores.enqueue import gate_id
 from leasehold.stores.postgres.database import PostgresSession
+from leasehold.stores.verbs.enqueue import gate_id
 
 AT_ONCE = 100
 """Rows sent to a COPY while the next are prepared: the server works meanwhile."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from leasehold.stores.wakeups import listen_here
+from leasehold.stores.base.wakeups import listen_here
 
 logger = logging.getLogger("leasehold.wakeups")
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable
-from leasehold.stores.database import Clock, Columns, Records, Row, SystemClock
-from leasehold.stores.forks import after_fork
-from leasehold.stores.rows import FLAGS, TIMES
+from leasehold.stores.base.database import Clock, Columns, Records, Row, SystemClock
+from leasehold.stores.base.forks import after_fork
+from leasehold.stores.base.rows import FLAGS, TIMES
+from leasehold.stores.base.statements import parameters, read_statements
 from leasehold.stores.sqlite.lending import LentConnection
-from leasehold.stores.statements import parameters, read_statements
 
 T = TypeVar("T")
 C = TypeVar("C", bound=sqlite3.Connection)

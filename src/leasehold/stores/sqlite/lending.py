@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from leasehold.stores.database import Overdue
+from leasehold.stores.base.database import Overdue
 
 _CONTROL = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:begin|commit|end|rollback(?!\s+(?:transaction\s+)?to\b))\b", re.I | re.S

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from leasehold.stores.base.wakeups import listen_here
 from leasehold.stores.sqlite.database import SqliteDatabase
-from leasehold.stores.wakeups import listen_here
 
 EAGER, CALM = 0.01, 0.05
 EAGER_FOR = 30.0

@@ -14,8 +14,8 @@ from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.domain.moves import Move
 from leasehold.domain.states import State
-from leasehold.stores.database import Records, Session
-from leasehold.stores.rows import job_from_row
+from leasehold.stores.base.database import Records, Session
+from leasehold.stores.base.rows import job_from_row
 
 
 def moves_of_children(session: Session, moves: Sequence[Move], now: datetime) -> list[Move]:

@@ -14,12 +14,12 @@ from leasehold.domain.errors import LeaseLost, TransactionTooLong
 from leasehold.domain.outcome import Success
 from leasehold.domain.states import State
 from leasehold.stores.answers import Ending
-from leasehold.stores.budgets import record_spends
-from leasehold.stores.database import Overdue, Records, Session
-from leasehold.stores.enqueue import gate_of, make_gates
-from leasehold.stores.limits import make_limits
-from leasehold.stores.settle import settle_in
-from leasehold.stores.verbs import Verbs, lock
+from leasehold.stores.base.database import Overdue, Records, Session
+from leasehold.stores.verbs.budgets import record_spends
+from leasehold.stores.verbs.enqueue import gate_of, make_gates
+from leasehold.stores.verbs.limits import make_limits
+from leasehold.stores.verbs.settle import settle_in
+from leasehold.stores.verbs.writing import Verbs, lock
 
 
 class HandlerTransaction:

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from leasehold.domain.states import State
 from leasehold.stores.answers import QueueCount
-from leasehold.stores.verbs import Verbs
+from leasehold.stores.verbs.writing import Verbs
 
 _NAMED = re.compile(
     r"\b(?:CREATE (?:UNIQUE )?(?P<made>TABLE|INDEX)|(?P<check>CONSTRAINT)) "

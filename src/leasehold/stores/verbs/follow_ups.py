@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.stop import StopMark
-from leasehold.stores.database import Records, Session
-from leasehold.stores.enqueue import enqueue_in
-from leasehold.stores.groups import held_groups
-from leasehold.stores.limits import limit_problems
-from leasehold.stores.stop_marks import Marks, stopped_follow_ups
+from leasehold.stores.base.database import Records, Session
+from leasehold.stores.verbs.enqueue import enqueue_in
+from leasehold.stores.verbs.groups import held_groups
+from leasehold.stores.verbs.limits import limit_problems
+from leasehold.stores.verbs.stop_marks import Marks, stopped_follow_ups
 
 
 def file_follow_ups(

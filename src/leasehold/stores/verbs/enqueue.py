@@ -20,12 +20,12 @@ from leasehold.domain.limits import slots_text
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMark
 from leasehold.stores.answers import Enqueued
-from leasehold.stores.database import Columns, Database, Records, Row, Session
-from leasehold.stores.dependencies import check_order, wait_for_parents
-from leasehold.stores.groups import touch_groups
-from leasehold.stores.limits import LimitVerbs, limit_problems, make_limits
-from leasehold.stores.stop_marks import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
-from leasehold.stores.verbs import batches, lock, write_moves, write_tickets
+from leasehold.stores.base.database import Columns, Database, Records, Row, Session
+from leasehold.stores.verbs.dependencies import check_order, wait_for_parents
+from leasehold.stores.verbs.groups import touch_groups
+from leasehold.stores.verbs.limits import LimitVerbs, limit_problems, make_limits
+from leasehold.stores.verbs.stop_marks import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
+from leasehold.stores.verbs.writing import batches, lock, write_moves, write_tickets
 
 _TRIES = 3
 _BULK = 1000

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool
 
-from leasehold.stores.postgres.quick import QuickConnection
+from leasehold.stores.postgres.prepared import QuickConnection
 
 
 class Warm:

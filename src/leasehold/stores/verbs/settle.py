@@ -14,11 +14,11 @@ from leasehold.domain.payload import check_text
 from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import Flag, State
 from leasehold.stores.answers import Ending, Settled
-from leasehold.stores.database import Columns, Records, Session
-from leasehold.stores.enqueue import EnqueueVerbs
-from leasehold.stores.follow_ups import file_follow_ups
-from leasehold.stores.stop_marks import find_marks
-from leasehold.stores.verbs import batches, lock, write_moves
+from leasehold.stores.base.database import Columns, Records, Session
+from leasehold.stores.verbs.enqueue import EnqueueVerbs
+from leasehold.stores.verbs.follow_ups import file_follow_ups
+from leasehold.stores.verbs.stop_marks import find_marks
+from leasehold.stores.verbs.writing import batches, lock, write_moves
 
 
 class SettleVerbs(EnqueueVerbs):

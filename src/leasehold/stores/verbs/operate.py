@@ -12,11 +12,11 @@ from leasehold.domain.limits import Need, read_need
 from leasehold.domain.moves import Move
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
 from leasehold.stores.answers import Pause, Scope
-from leasehold.stores.budgets import refuse_over_budget
-from leasehold.stores.database import Row, Session
-from leasehold.stores.enqueue import enqueue_in
-from leasehold.stores.groups import refuse_in_held_group
-from leasehold.stores.verbs import Verbs, lock, write
+from leasehold.stores.base.database import Row, Session
+from leasehold.stores.verbs.budgets import refuse_over_budget
+from leasehold.stores.verbs.enqueue import enqueue_in
+from leasehold.stores.verbs.groups import refuse_in_held_group
+from leasehold.stores.verbs.writing import Verbs, lock, write
 
 Decide = Callable[[Job, datetime], Move]
 

@@ -16,11 +16,11 @@ from leasehold.domain.outcome import Lost
 from leasehold.domain.settle import settle
 from leasehold.domain.states import State
 from leasehold.stores.answers import Denied, Reaped
-from leasehold.stores.database import Records, Session
-from leasehold.stores.limits import LimitVerbs, lock_limits, why_not
-from leasehold.stores.questions import QuestionVerbs
-from leasehold.stores.rows import job_from_row
-from leasehold.stores.verbs import batches, lock, write
+from leasehold.stores.base.database import Records, Session
+from leasehold.stores.base.rows import job_from_row
+from leasehold.stores.verbs.limits import LimitVerbs, lock_limits, why_not
+from leasehold.stores.verbs.questions import QuestionVerbs
+from leasehold.stores.verbs.writing import batches, lock, write
 
 NOTHING = Need()
 

@@ -15,8 +15,8 @@ from leasehold.domain.job import Job
 from leasehold.domain.moves import Move
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import FINAL, HALTED
-from leasehold.stores.database import Records, Row, Session
-from leasehold.stores.verbs import Verbs, lock, write
+from leasehold.stores.base.database import Records, Row, Session
+from leasehold.stores.verbs.writing import Verbs, lock, write
 
 
 class BudgetVerbs(Verbs):

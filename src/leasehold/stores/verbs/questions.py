@@ -13,9 +13,9 @@ from leasehold.domain.json_schema import first_problem
 from leasehold.domain.payload import check_text
 from leasehold.domain.states import State
 from leasehold.stores.answers import OpenQuestion
-from leasehold.stores.database import Session
-from leasehold.stores.groups import refuse_in_held_group
-from leasehold.stores.verbs import Verbs, lock, write
+from leasehold.stores.base.database import Session
+from leasehold.stores.verbs.groups import refuse_in_held_group
+from leasehold.stores.verbs.writing import Verbs, lock, write
 
 LONGEST_LIST = 500
 

@@ -26,8 +26,8 @@ from leasehold.domain.events import (
     Seen,
 )
 from leasehold.domain.states import State
-from leasehold.stores.database import Records, Row, Session
-from leasehold.stores.verbs import Verbs
+from leasehold.stores.base.database import Records, Row, Session
+from leasehold.stores.verbs.writing import Verbs
 
 
 class EventVerbs(Verbs):

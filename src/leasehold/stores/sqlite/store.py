@@ -8,17 +8,17 @@ from typing import Any
 from leasehold.domain.job import HIGHEST_PRIORITY, Grant, NewJob
 from leasehold.domain.lanes import ANY_GATE, Ticket
 from leasehold.stores.answers import Enqueued, Finding
-from leasehold.stores.claim import SEES_TICKETS, Look, LookedAt, Source, claim_by_looks
-from leasehold.stores.database import Clock, Columns, Session
-from leasehold.stores.jobs import JobStore
-from leasehold.stores.limits import AT_ONCE
-from leasehold.stores.migrate import check_version, missing
+from leasehold.stores.base.database import Clock, Columns, Session
+from leasehold.stores.base.migrate import check_version, missing
+from leasehold.stores.base.statements import read_migrations
+from leasehold.stores.base.wakeups import groups_of, wake_here
 from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession, python_value
 from leasehold.stores.sqlite.vitals import examine
 from leasehold.stores.sqlite.wakeup import SqliteWakeups
-from leasehold.stores.statements import read_migrations
-from leasehold.stores.verbs import batches, write_tickets
-from leasehold.stores.wakeups import groups_of, wake_here
+from leasehold.stores.store import JobStore
+from leasehold.stores.verbs.claim import SEES_TICKETS, Look, LookedAt, Source, claim_by_looks
+from leasehold.stores.verbs.limits import AT_ONCE
+from leasehold.stores.verbs.writing import batches, write_tickets
 
 _MIGRATIONS = read_migrations("leasehold.stores.sqlite")
 

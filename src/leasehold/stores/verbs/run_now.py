@@ -7,11 +7,11 @@ from leasehold.domain.errors import Refused
 from leasehold.domain.job import Grant, NewJob
 from leasehold.domain.limits import Need
 from leasehold.stores.answers import Denied, Enqueued, Full
-from leasehold.stores.database import Row, Session
-from leasehold.stores.enqueue import EnqueueVerbs, enqueue_in
-from leasehold.stores.limits import lock_limits
-from leasehold.stores.recover import _claim_by_id, _grant
-from leasehold.stores.verbs import lock
+from leasehold.stores.base.database import Row, Session
+from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
+from leasehold.stores.verbs.limits import lock_limits
+from leasehold.stores.verbs.recover import _claim_by_id, _grant
+from leasehold.stores.verbs.writing import lock
 
 
 class RunNowVerbs(EnqueueVerbs):

@@ -12,8 +12,8 @@ from leasehold.domain import operate
 from leasehold.domain.job import NewJob
 from leasehold.domain.moves import Move
 from leasehold.domain.stop import StopMark, StopScope
-from leasehold.stores.database import Session
-from leasehold.stores.rows import job_from_row
+from leasehold.stores.base.database import Session
+from leasehold.stores.base.rows import job_from_row
 
 Marks = Mapping[str, Sequence[StopMark]]
 """By the id of the run's job."""

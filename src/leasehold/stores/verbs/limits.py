@@ -13,9 +13,9 @@ from leasehold.domain.errors import InvalidInput, LeaseLost
 from leasehold.domain.job import Grant, NewJob
 from leasehold.domain.limits import Need, RateUse, Room, SlotUse, read_need
 from leasehold.stores.answers import Acquired, GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
-from leasehold.stores.claim import LookedAt
-from leasehold.stores.database import Database, Records, Row, Session
-from leasehold.stores.verbs import Verbs
+from leasehold.stores.base.database import Database, Records, Row, Session
+from leasehold.stores.verbs.claim import LookedAt
+from leasehold.stores.verbs.writing import Verbs
 
 MOST_HOLDERS = 20
 AT_ONCE = 20

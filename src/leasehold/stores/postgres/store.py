@@ -11,19 +11,19 @@ from psycopg.errors import DataError, UniqueViolation
 from leasehold.domain.alike import AlikeJobs
 from leasehold.domain.job import Grant, NewJob
 from leasehold.stores.answers import Enqueued, Finding
-from leasehold.stores.claim import Look, LookedAt, Source, claim_by_looks, take_by
-from leasehold.stores.database import Clock
-from leasehold.stores.enqueue import is_plain
-from leasehold.stores.jobs import JobStore
-from leasehold.stores.limits import AT_ONCE
-from leasehold.stores.migrate import check_version, missing
+from leasehold.stores.base.database import Clock
+from leasehold.stores.base.migrate import check_version, missing
+from leasehold.stores.base.statements import read_migrations
+from leasehold.stores.base.wakeups import Bell, groups_of, wake_here
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession, qualified
 from leasehold.stores.postgres.enqueue import copy_plain, insert_plain
 from leasehold.stores.postgres.vitals import examine
 from leasehold.stores.postgres.wakeup import PostgresWakeups
-from leasehold.stores.statements import read_migrations
-from leasehold.stores.verbs import batches
-from leasehold.stores.wakeups import Bell, groups_of, wake_here
+from leasehold.stores.store import JobStore
+from leasehold.stores.verbs.claim import Look, LookedAt, Source, claim_by_looks, take_by
+from leasehold.stores.verbs.enqueue import is_plain
+from leasehold.stores.verbs.limits import AT_ONCE
+from leasehold.stores.verbs.writing import batches
 
 _MIGRATIONS = read_migrations("leasehold.stores.postgres")
 

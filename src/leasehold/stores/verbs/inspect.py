@@ -11,9 +11,9 @@ from leasehold.domain.ids import checked_id
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.stores.answers import ALL, Filter, HistoryEntry, Page, ParentResult, Relative, Summary
-from leasehold.stores.database import Session
-from leasehold.stores.rows import job_from_row
-from leasehold.stores.verbs import Verbs
+from leasehold.stores.base.database import Session
+from leasehold.stores.base.rows import job_from_row
+from leasehold.stores.verbs.writing import Verbs
 
 LONGEST_PAGE = 500
 

@@ -11,8 +11,8 @@ from leasehold.domain.groups import GroupError, GroupResult, GroupStatus, status
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.stores.answers import Group
-from leasehold.stores.database import Session
-from leasehold.stores.verbs import Verbs
+from leasehold.stores.base.database import Session
+from leasehold.stores.verbs.writing import Verbs
 
 CAP = 100
 LONGEST_ERROR = 2000

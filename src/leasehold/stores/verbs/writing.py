@@ -10,9 +10,9 @@ from leasehold.domain.job import Job
 from leasehold.domain.lanes import Ticket, tickets_after
 from leasehold.domain.moves import Move
 from leasehold.domain.states import State
-from leasehold.stores.database import Database, Records, Session
-from leasehold.stores.dependencies import moves_of_children
-from leasehold.stores.rows import job_from_row, record_from_job
+from leasehold.stores.base.database import Database, Records, Session
+from leasehold.stores.base.rows import job_from_row, record_from_job
+from leasehold.stores.verbs.dependencies import moves_of_children
 
 T = TypeVar("T")
 BATCH = 500

@@ -7,7 +7,7 @@ from typing import Any
 
 from leasehold.domain.states import State
 from leasehold.stores.answers import LaneHolder, WorkerCard
-from leasehold.stores.verbs import Verbs
+from leasehold.stores.verbs.writing import Verbs
 
 SILENT_AFTER = 45.0
 """A worker tells of itself every 10 seconds; one that was silent for longer than this is not counted on."""

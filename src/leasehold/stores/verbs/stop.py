@@ -14,8 +14,8 @@ from leasehold.domain.moves import Move
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StoppedJob, StopScope, decide
 from leasehold.stores.answers import Stoppable
-from leasehold.stores.database import Session
-from leasehold.stores.verbs import Verbs, lock, write
+from leasehold.stores.base.database import Session
+from leasehold.stores.verbs.writing import Verbs, lock, write
 
 PAGE = 10_000
 """Jobs that one look reads; they are moved in smaller batches."""

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.ids import LOWEST_ID, make_id
 from leasehold.stores.answers import Pruned
-from leasehold.stores.database import Session
-from leasehold.stores.verbs import Verbs
+from leasehold.stores.base.database import Session
+from leasehold.stores.verbs.writing import Verbs
 
 _SKEW = 86_400.0
 

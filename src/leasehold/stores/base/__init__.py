@@ -1,0 +1,1 @@
+"""What the verbs stand on: sessions, statements, rows, migrations, wake-ups."""

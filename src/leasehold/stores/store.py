@@ -1,0 +1,35 @@
+"""The store: every verb of a job's life over one database."""
+
+from __future__ import annotations
+
+from leasehold.stores.verbs.budgets import BudgetVerbs
+from leasehold.stores.verbs.events import EventVerbs
+from leasehold.stores.verbs.groups import GroupVerbs
+from leasehold.stores.verbs.inspect import InspectVerbs
+from leasehold.stores.verbs.operate import OperateVerbs
+from leasehold.stores.verbs.prune import PruneVerbs
+from leasehold.stores.verbs.recover import RecoverVerbs
+from leasehold.stores.verbs.run_now import RunNowVerbs
+from leasehold.stores.verbs.settle import SettleVerbs
+from leasehold.stores.verbs.steps import StepVerbs
+from leasehold.stores.verbs.stop import StopVerbs
+from leasehold.stores.verbs.vitals import VitalVerbs
+from leasehold.stores.verbs.workers import WorkerVerbs
+
+
+class JobStore(
+    SettleVerbs,
+    RunNowVerbs,
+    StepVerbs,
+    EventVerbs,
+    RecoverVerbs,
+    OperateVerbs,
+    StopVerbs,
+    GroupVerbs,
+    InspectVerbs,
+    BudgetVerbs,
+    PruneVerbs,
+    WorkerVerbs,
+    VitalVerbs,
+):
+    """What is the same on every database. Claim and migrate are each dialect's own."""
