@@ -45,7 +45,7 @@ def test_a_hot_statement_is_not_planned_for_every_batch(
 def test_a_plan_made_for_a_small_table_is_not_kept_for_a_large_one(
     postgres_url: str, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(quick, "PLANS_LAST", 0.0)
+    monkeypatch.setattr(prepared, "PLANS_LAST", 0.0)
     scene = Scene(postgres_url, postgres_schema)
     store = scene.store.another()  # one connection: what it reads is counted in one place
 
