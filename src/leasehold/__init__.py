@@ -55,6 +55,7 @@ if _TYPE_CHECKING:
     from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
     from leasehold.domain.states import State
     from leasehold.domain.stop import StopReport
+    from leasehold.domain.views import OpenQuestion
     from leasehold.engine.bound import Bound
     from leasehold.engine.context import Context, SyncContext
     from leasehold.engine.flows import Chain, Dag
@@ -65,7 +66,6 @@ if _TYPE_CHECKING:
     from leasehold.engine.registry import Retry
     from leasehold.engine.task import Task
     from leasehold.engine.worker import Health, Worker
-    from leasehold.stores.answers import OpenQuestion
 
 __version__ = "0.1.0"
 
@@ -146,7 +146,7 @@ _HOMES = {
         "Health",
         "Worker",
     ),
-    "leasehold.stores.answers": ("OpenQuestion",),
+    "leasehold.domain.views": ("OpenQuestion",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

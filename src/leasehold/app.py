@@ -18,6 +18,7 @@ from leasehold.domain.errors import InvalidInput, UnknownTask
 from leasehold.domain.job import NewJob
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport
+from leasehold.domain.views import Filter, Page
 from leasehold.engine.context import Context, SyncContext
 from leasehold.engine.flows import Chain, Dag
 from leasehold.engine.follow_ups import Bindable
@@ -33,7 +34,6 @@ from leasehold.engine.scopes import Lanes, Pausable
 from leasehold.engine.settings import WorkerSettings, split_names
 from leasehold.engine.task import OF_TASK, C, F, P, R, Register, Task
 from leasehold.engine.worker import Lifespan, Worker
-from leasehold.stores.answers import Filter, Page
 from leasehold.stores.base.database import Clock
 from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store, resolve_url

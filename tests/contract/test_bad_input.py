@@ -22,7 +22,8 @@ from leasehold.domain.outcome import (
 )
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import State
-from leasehold.stores.answers import Ending, Filter
+from leasehold.domain.views import Filter
+from leasehold.stores.answers import Ending
 from leasehold.stores.open import open_store
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import OWNER, end, in_state, is_fenced, run

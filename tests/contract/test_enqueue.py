@@ -11,7 +11,8 @@ from leasehold.domain.errors import DuplicateJob
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
-from leasehold.stores.answers import Enqueued, Filter
+from leasehold.domain.views import Filter
+from leasehold.stores.answers import Enqueued
 from leasehold.testing import START
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import claim_ids, claim_one, end, in_state, run

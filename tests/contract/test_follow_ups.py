@@ -9,7 +9,8 @@ import pytest
 from leasehold.domain.job import NewJob
 from leasehold.domain.outcome import Failure, HandedBack, Snoozed, Stopped, Success
 from leasehold.domain.states import State
-from leasehold.stores.answers import Ending, Filter
+from leasehold.domain.views import Filter
+from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put

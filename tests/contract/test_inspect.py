@@ -7,7 +7,7 @@ import pytest
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.outcome import Failure, Snoozed, Success
 from leasehold.domain.states import State
-from leasehold.stores.answers import Filter
+from leasehold.domain.views import Filter
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import OWNER, claim_one, end, in_state, lose, run
 

@@ -11,7 +11,7 @@ from leasehold.domain.errors import DuplicateJob, Refused
 from leasehold.domain.outcome import Asked, Failure, Stopped, Success
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import Flag, State
-from leasehold.stores.answers import Filter
+from leasehold.domain.views import Filter
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import claim_ids, claim_one, end, in_state, is_fenced, run
 

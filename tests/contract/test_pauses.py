@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Pause
+from leasehold.domain.views import PauseRecord
 from tests.backends import put
 from tests.contract.lives import claim_ids, claim_one, end
 
@@ -31,7 +31,7 @@ def test_nothing_is_claimed_under_a_pause_until_it_is_resumed(store, scope):
 def test_a_pause_tells_who_why_and_until_when(store, clock, scope):
     answer = store.pause_scope(scope, "p", "anna", "provider is down", for_=90.0)
     until = clock.now() + timedelta(seconds=90)
-    assert answer == Pause(scope, "p", "anna", "provider is down", clock.now(), until)
+    assert answer == PauseRecord(scope, "p", "anna", "provider is down", clock.now(), until)
     assert store.list_pauses() == [answer]
 
 

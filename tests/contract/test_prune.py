@@ -11,7 +11,7 @@ from leasehold.domain.ids import make_id
 from leasehold.domain.outcome import Asked, Failure, Success
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import State
-from leasehold.stores.answers import Filter
+from leasehold.domain.views import Filter
 from tests.backends import put
 from tests.contract.lives import end, in_state, run
 

@@ -9,8 +9,9 @@ from leasehold.domain.errors import JobNotFound
 from leasehold.domain.job import Grant, Job
 from leasehold.domain.outcome import Asked, Breached, Detached, Failure, Stopped, Success
 from leasehold.domain.retry import Policy
-from leasehold.engine.explain import Hold, explain
-from leasehold.stores.answers import Ending, WorkerCard
+from leasehold.domain.views import Hold, WorkerCard
+from leasehold.engine.explain import explain
+from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import new_id, put

@@ -14,7 +14,8 @@ from leasehold.domain.job import Grant, NewJob, Sighting
 from leasehold.domain.outcome import Failure, HandedBack, Outcome, Snoozed, Success
 from leasehold.domain.retry import Policy
 from leasehold.domain.states import State
-from leasehold.stores.answers import Ending, Filter
+from leasehold.domain.views import Filter
+from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
 from tests.backends import new_id
 

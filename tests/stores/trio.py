@@ -14,7 +14,8 @@ from psycopg.types.string import TextLoader
 
 from leasehold.domain.errors import DuplicateJob, JobNotFound, Refused
 from leasehold.domain.job import Grant, Job, Renewal
-from leasehold.stores.answers import Denied, Enqueued, Filter, Page, Pause, Pruned, Reaped, Settled
+from leasehold.domain.views import Filter, Page, PauseRecord
+from leasehold.stores.answers import Denied, Enqueued, Pruned, Reaped, Settled
 from leasehold.stores.contract import Store
 from leasehold.stores.verbs import recover, settle
 from leasehold.stores.verbs.enqueue import gate_id
@@ -237,7 +238,7 @@ def _normal(verb: str, answer: Any) -> Any:
             return (answer.id, answer.owner, answer.state, answer.orphan)
         case Renewal():
             return (answer.id, answer.stop_requested)
-        case Pause():
+        case PauseRecord():
             return (answer.scope, answer.name, answer.until, answer.paused_at)
         case Pruned():
             return (answer.deleted, answer.next)

@@ -12,12 +12,12 @@ from leasehold.domain.durations import Duration
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Grant, NewJob
 from leasehold.domain.signals import StopRequested
+from leasehold.domain.views import Relative
 from leasehold.engine.acquire import Acquiring, release
 from leasehold.engine.events import EventWriter
 from leasehold.engine.follow_ups import Bindable, FollowUp, FollowUps
 from leasehold.engine.parents import parents_of, results_of
 from leasehold.engine.telling import Telling, TellingInThread, TellingOnLoop
-from leasehold.stores.answers import Relative
 from leasehold.stores.contract import Store
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 from leasehold.domain.states import State
+from leasehold.domain.views import Finding
 from leasehold.engine.queues import list_queues
-from leasehold.stores.answers import Finding
 from leasehold.stores.contract import Store
 
 SKEW, TOO_MUCH_SKEW = 2.0, 30.0

@@ -7,12 +7,10 @@ from datetime import datetime
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.job import Job
 from leasehold.domain.states import FINAL, State
+from leasehold.domain.views import Hold, PauseRecord, Relative, WorkerCard
 from leasehold.engine.explain_limits import limit_holds
-from leasehold.engine.holds import Hold, by, first_line, instant, span, why
-from leasehold.stores.answers import Pause, Relative, WorkerCard
+from leasehold.engine.holds import by, first_line, instant, span, why
 from leasehold.stores.contract import Store
-
-__all__ = ["Explanation", "Hold", "explain"]
 
 MOST_PARENTS = 5
 """Named one by one; the others are counted."""
@@ -21,13 +19,6 @@ MOST_AHEAD = 1000
 CANCELS = ("cancelled", "cancel_requested")
 PAUSES = ("paused", "pause_requested")
 """What the history calls them: who did the last of these is told. A job may also have come to rest by itself."""
-
-
-class Explanation(list[Hold]):
-    """Every cause in order; printed, a line each."""
-
-    def __str__(self) -> str:
-        return "\n".join(f"{number}. {hold}" for number, hold in enumerate(self, 1))
 
 
 def explain(store: Store, job_id: str) -> list[Hold]:
@@ -182,12 +173,12 @@ def _not_due(job: Job, now: datetime) -> list[Hold]:
 
 
 # -- what stands in its way --------------------------------------------------------------------------------------------
-def _paused(job: Job, pauses: list[Pause], now: datetime) -> list[Hold]:
+def _paused(job: Job, pauses: list[PauseRecord], now: datetime) -> list[Hold]:
     names = {"queue": job.queue, "kind": job.kind}
     return [_pause(pause) for pause in pauses if names[pause.scope] == pause.name]
 
 
-def _pause(pause: Pause) -> Hold:
+def _pause(pause: PauseRecord) -> Hold:
     until = f" until {instant(pause.until)}" if pause.until else ""
     return Hold(
         "queue_paused" if pause.scope == "queue" else "kind_paused",

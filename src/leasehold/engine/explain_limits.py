@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from leasehold.engine.holds import Hold, by, instant, span, why
-from leasehold.stores.answers import GateLimits, RateRow, SlotNeed
+from leasehold.domain.views import GateLimits, Hold, RateRow, SlotNeed
+from leasehold.engine.holds import by, instant, span, why
 
 MOST_HOLDERS = 3
 """Named one by one; the others are counted."""

@@ -13,9 +13,9 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.groups import GroupStatus
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport
+from leasehold.domain.views import Filter, Page
 from leasehold.engine.group_watch import GroupWatch
 from leasehold.engine.registry import checked_name
-from leasehold.stores.answers import Filter, Page
 
 if TYPE_CHECKING:
     from leasehold.engine.operations import Operations

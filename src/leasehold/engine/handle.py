@@ -17,11 +17,10 @@ from leasehold.domain.events import Event, LogTail, Progress
 from leasehold.domain.job import Question
 from leasehold.domain.payload import encode
 from leasehold.domain.states import State
-from leasehold.engine.explain import Explanation
+from leasehold.domain.views import Explanation, HistoryEntry, Relative
 from leasehold.engine.operations import Operations
 from leasehold.engine.registry import TaskDefinition
 from leasehold.engine.watch import Watch
-from leasehold.stores.answers import HistoryEntry, Relative
 
 R = TypeVar("R")
 FindTask = Callable[[str], TaskDefinition | None]

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from leasehold.domain.views import OpenQuestion
 from leasehold.engine.handle import FindTask, Job
 from leasehold.engine.operations import Operations
-from leasehold.stores.answers import OpenQuestion
 
 
 class Questions:

@@ -7,8 +7,8 @@ import functools
 from datetime import datetime
 
 from leasehold.domain.durations import Duration
+from leasehold.domain.views import RateRow, SlotRow
 from leasehold.engine.operations import Operations
-from leasehold.stores.answers import RateRow, SlotRow
 
 
 class Slots:

@@ -18,28 +18,31 @@ from leasehold.domain.limits import checked_limit_name, checked_number, parse_ra
 from leasehold.domain.payload import check_text, encode
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport, StopScope
-from leasehold.engine.doctor import examine
-from leasehold.engine.enqueue import new_id
-from leasehold.engine.explain import Hold, explain
-from leasehold.engine.group_watch import GroupWatch
-from leasehold.engine.groups import GroupPoll, Kinds, checked_names
-from leasehold.engine.queues import COUNT_CAP, QueueRow, list_queues
-from leasehold.engine.registry import checked_name
-from leasehold.engine.stop import Watch, nobody, stop
-from leasehold.stores.answers import (
+from leasehold.domain.views import (
+    COUNT_CAP,
     Filter,
     Finding,
     HistoryEntry,
+    Hold,
     LaneHolder,
     OpenQuestion,
     Page,
-    Pause,
+    PauseRecord,
+    QueueRow,
     RateRow,
     Relative,
     Scope,
     SlotRow,
     WorkerCard,
 )
+from leasehold.engine.doctor import examine
+from leasehold.engine.enqueue import new_id
+from leasehold.engine.explain import explain
+from leasehold.engine.group_watch import GroupWatch
+from leasehold.engine.groups import GroupPoll, Kinds, checked_names
+from leasehold.engine.queues import list_queues
+from leasehold.engine.registry import checked_name
+from leasehold.engine.stop import Watch, nobody, stop
 from leasehold.stores.contract import Store
 
 __all__ = ["COUNT_CAP", "Finding", "Hold", "Operations", "QueueRow"]
@@ -266,7 +269,7 @@ class Operations:
         for_: Duration | None = None,
         until: datetime | None = None,
         actor: str | None = None,
-    ) -> Pause:
+    ) -> PauseRecord:
         length = _length(for_, until)
         return self._store.pause_scope(
             scope, checked_name(name, scope), actor, _reason(reason), length, until
@@ -275,7 +278,7 @@ class Operations:
     def resume_scope(self, scope: Scope, name: str) -> bool:
         return self._woken(self._store.resume_scope(scope, checked_name(name, scope)))
 
-    def list_pauses(self) -> list[Pause]:
+    def list_pauses(self) -> list[PauseRecord]:
         return self._store.list_pauses()
 
     def resume_lane(self, lane: str, *, actor: str | None = None) -> Job | None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.stores.answers import Relative
+from leasehold.domain.views import Relative
 from leasehold.stores.contract import Store
 
 MOST_PARENTS = 1_000_000

@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from leasehold.domain.states import State
-from leasehold.stores.answers import Pause
+from leasehold.domain.views import COUNT_CAP, QueueRow
 from leasehold.stores.contract import Store
-
-COUNT_CAP = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRow:
-    """One task in one queue."""
-
-    queue: str
-    kind: str
-    workers: int
-    """Live ones that serve the queue and know the task."""
-    queue_pause: Pause | None
-    kind_pause: Pause | None
-    counts: dict[State, int]
-    """Live and halted jobs by state. At COUNT_CAP jobs of one state in all, there may be more."""
 
 
 def list_queues(store: Store) -> list[QueueRow]:

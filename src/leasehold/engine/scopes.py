@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from leasehold.domain.durations import Duration
+from leasehold.domain.views import PauseRecord, Scope
 from leasehold.engine.handle import FindTask, Job
 from leasehold.engine.operations import Operations
-from leasehold.stores.answers import Pause, Scope
 
 
 class Pausable:
@@ -26,7 +26,7 @@ class Pausable:
         for_: Duration | None = None,
         until: datetime | None = None,
         actor: str | None = None,
-    ) -> Pause:
+    ) -> PauseRecord:
         """Running jobs go on; no new ones start."""
         return self._operations.pause_scope(
             self._scope, name, reason=reason, for_=for_, until=until, actor=actor
@@ -36,7 +36,7 @@ class Pausable:
         """False: it was not paused."""
         return self._operations.resume_scope(self._scope, name)
 
-    def paused(self) -> list[Pause]:
+    def paused(self) -> list[PauseRecord]:
         return [pause for pause in self._operations.list_pauses() if pause.scope == self._scope]
 
 

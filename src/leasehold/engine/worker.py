@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.views import WorkerCard
 from leasehold.engine.asking import QuestionTeller
 from leasehold.engine.durable import Durable
 from leasehold.engine.events import EventWriter
@@ -31,7 +32,6 @@ from leasehold.engine.settings import WorkerSettings
 from leasehold.engine.settler import Settler
 from leasehold.engine.stall import StallWatch
 from leasehold.engine.store_threads import StoreThreads
-from leasehold.stores.answers import WorkerCard
 from leasehold.stores.contract import Store, Wakeups
 
 logger = logging.getLogger("leasehold.worker")

@@ -1,22 +1,15 @@
-"""What a store is asked with and answers: plain values, the same on every database."""
+"""What the engine gets from a store, and what it hands it: plain values, the same on every database."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal, NamedTuple
 
 from leasehold.domain.capacity import Holder
-from leasehold.domain.groups import GroupState
-from leasehold.domain.job import OnParentFailure, Sighting
+from leasehold.domain.job import Sighting
 from leasehold.domain.outcome import Outcome
 from leasehold.domain.states import State
 from leasehold.domain.stop import StoppedJob
-
-Scope = Literal["queue", "kind"]
-
-
-Verdict = Literal["ok", "warn", "bad"]
 
 
 class Enqueued(NamedTuple):
@@ -73,95 +66,12 @@ class Full:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    scope: Scope
-    name: str
-    paused_by: str | None
-    reason: str | None
-    paused_at: datetime
-    until: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    name: str
-    state: GroupState
-    reason: str | None
-    version: int
-    changed_by: str | None = None
-    """Who last stopped, held or released it."""
-    changed_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Stoppable:
     """One look for a stop: the jobs in its scope, newest first."""
 
     jobs: list[StoppedJob]
     next: str | None
     """Where the next look starts; None at the end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which jobs. Empty means all."""
-
-    states: tuple[State, ...] = ()
-    queue: str | None = None
-    kind: str | None = None
-    lane: str | None = None
-    group: str | None = None
-    tag: str | None = None
-
-
-ALL = Filter()
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A job as a list shows it: without payloads."""
-
-    id: str
-    seq: int
-    kind: str
-    queue: str
-    gate: int
-    priority: int
-    state: State
-    reason: str | None
-    created_at: datetime
-    available_at: datetime
-    lane: str | None
-    attempt: int
-    failures: int
-    crashes: int
-    stop_requested: str | None
-    lease_owner: str | None
-    lease_expires_at: datetime | None
-    started_at: datetime | None
-    finished_at: datetime | None
-    group_name: str | None
-    tags: tuple[str, ...]
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    jobs: list[Summary]
-    next: str | None
-    """The cursor of the page that follows; None at the end."""
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
-    at: datetime
-    event: str
-    from_state: str
-    to_state: str
-    token: int
-    attempt: int
-    actor: str | None
-    detail: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,137 +82,6 @@ class Pruned:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerCard:
-    """A worker as it tells of itself. The times are the store's."""
-
-    owner: str
-    queues: tuple[str, ...]
-    kinds: tuple[str, ...]
-    sites: tuple[str, ...] = ()
-    concurrency: int = 0
-    running: int = 0
-    draining: bool = False
-    version: str = ""
-    started_at: datetime | None = None
-    seen_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LaneHolder:
-    """The job that runs in a lane, or that it stands still behind."""
-
-    lane: str
-    id: str
-    state: State
-    kind: str
-    error: str | None
-    reason: str | None
-    lease_owner: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueCount:
-    """How many jobs of a task are in one state; only what is not over yet, or wants attention."""
-
-    queue: str
-    kind: str
-    state: State
-    jobs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What the doctor found: `warn` costs something, `bad` breaks a promise."""
-
-    check: str
-    verdict: Verdict
-    detail: str
-    remedy: str = ""
-
-
-Relation = Literal["waits_for", "awaited_by", "follow_up_of", "follow_up"]
-
-
-@dataclass(frozen=True, slots=True)
-class Relative:
-    """A job that is tied to another, and how."""
-
-    relation: Relation
-    id: str
-    kind: str
-    state: State
-    on_failure: OnParentFailure | None = None
-    """What the one that waits does when the other ends without success."""
-    met: bool | None = None
-    """The one that waits need no longer do so."""
-
-
-@dataclass(frozen=True, slots=True)
-class ParentResult:
-    """What a job that has succeeded gave back, for those that waited for it. `result` is encoded JSON."""
-
-    id: str
-    kind: str
-    result: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class SlotHolder:
-    """A running job that holds units of a slot. Without an owner it is an orphan."""
-
-    job_id: str
-    units: int
-    kind: str
-    owner: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRow:
-    name: str
-    limit: int
-    used: int
-    holders: list[SlotHolder]
-    """The first of them, oldest run first."""
-
-
-@dataclass(frozen=True, slots=True)
-class RateRow:
-    key: str
-    limit: str
-    """As it was given: "60/min"."""
-    burst: int
-    next_in: float | None
-    """Seconds until a job may start; 0: now; None: it is closed until somebody opens it."""
-    closed: bool
-    closed_until: datetime | None
-    closed_by: str | None
-    closed_reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class SlotNeed:
-    """What a job needs of a slot, beside what is there."""
-
-    name: str
-    need: int
-    limit: int
-    used: int
-    holders: list[SlotHolder]
-
-    @property
-    def full(self) -> bool:
-        return self.limit - self.used < self.need
-
-
-@dataclass(frozen=True, slots=True)
-class GateLimits:
-    """The limits that jobs behind a gate have to pass."""
-
-    slots: list[SlotNeed]
-    rate: RateRow | None
-
-
-@dataclass(frozen=True, slots=True)
 class Acquired:
     """An answer to a run that asked for a slot or a rate."""
 
@@ -310,20 +89,3 @@ class Acquired:
     granted: bool
     wait: float | None = None
     """Seconds until it is worth asking again; None: nobody knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenQuestion:
-    """A question as the inbox shows it. `schema` is encoded JSON."""
-
-    job_id: str
-    kind: str
-    queue: str
-    group_name: str | None
-    state: State
-    key: str
-    text: str
-    schema: str | None
-    secret: bool
-    asked_at: datetime
-    expires_at: datetime | None

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from leasehold.stores.answers import WorkerCard
+from leasehold.domain.views import WorkerCard
 from leasehold.stores.base.statements import read_migrations
 
 

@@ -10,7 +10,8 @@ from psycopg.errors import DataError, UniqueViolation
 
 from leasehold.domain.alike import AlikeJobs
 from leasehold.domain.job import Grant, NewJob
-from leasehold.stores.answers import Enqueued, Finding
+from leasehold.domain.views import Finding
+from leasehold.stores.answers import Enqueued
 from leasehold.stores.base.database import Clock
 from leasehold.stores.base.migrate import check_version, missing
 from leasehold.stores.base.statements import read_migrations

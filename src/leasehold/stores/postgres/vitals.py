@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from leasehold.stores.answers import Finding, Verdict
+from leasehold.domain.views import Finding, Verdict
 from leasehold.stores.postgres.database import CONNECT_SECONDS, PostgresDatabase
 
 _LOSES = "an acknowledged job can be lost in a crash of the server"

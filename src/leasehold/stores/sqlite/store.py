@@ -7,7 +7,8 @@ from typing import Any
 
 from leasehold.domain.job import HIGHEST_PRIORITY, Grant, NewJob
 from leasehold.domain.lanes import ANY_GATE, Ticket
-from leasehold.stores.answers import Enqueued, Finding
+from leasehold.domain.views import Finding
+from leasehold.stores.answers import Enqueued
 from leasehold.stores.base.database import Clock, Columns, Session
 from leasehold.stores.base.migrate import check_version, missing
 from leasehold.stores.base.statements import read_migrations

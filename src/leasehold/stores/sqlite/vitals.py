@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from leasehold.stores.answers import Finding, Verdict
+from leasehold.domain.views import Finding, Verdict
 from leasehold.stores.sqlite.database import SqliteDatabase
 
 _NETWORK = ("nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "afs", "fuse.sshfs", "lustre")

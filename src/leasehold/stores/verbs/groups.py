@@ -10,7 +10,7 @@ from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.groups import GroupError, GroupResult, GroupStatus, status_of
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
-from leasehold.stores.answers import Group
+from leasehold.domain.views import GroupRow
 from leasehold.stores.base.database import Session
 from leasehold.stores.verbs.writing import Verbs
 
@@ -19,9 +19,9 @@ LONGEST_ERROR = 2000
 
 
 class GroupVerbs(Verbs):
-    def group(self, name: str) -> Group | None:
+    def group(self, name: str) -> GroupRow | None:
         rows = self._database.read(lambda session: session.rows("get_group", name=name))
-        return Group(**rows[0]) if rows else None
+        return GroupRow(**rows[0]) if rows else None
 
     def group_versions(self, names: Sequence[str]) -> dict[str, int]:
         if not names:
@@ -95,6 +95,6 @@ def refuse_in_held_group(session: Session, job: Job) -> None:
         refuse_held(session, [job.group_name])
 
 
-def held_groups(session: Session, names: Sequence[str]) -> list[Group]:
+def held_groups(session: Session, names: Sequence[str]) -> list[GroupRow]:
     rows = session.rows("lock_groups", names=sorted(set(names)))
-    return [Group(**row) for row in rows if row["state"] == "held"]
+    return [GroupRow(**row) for row in rows if row["state"] == "held"]

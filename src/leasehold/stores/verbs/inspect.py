@@ -10,7 +10,7 @@ from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.ids import checked_id
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
-from leasehold.stores.answers import ALL, Filter, HistoryEntry, Page, ParentResult, Relative, Summary
+from leasehold.domain.views import ALL, Filter, HistoryEntry, Page, ParentResult, Relative, Summary
 from leasehold.stores.base.database import Session
 from leasehold.stores.base.rows import job_from_row
 from leasehold.stores.verbs.writing import Verbs

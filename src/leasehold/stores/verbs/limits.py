@@ -12,7 +12,8 @@ from datetime import datetime
 from leasehold.domain.errors import InvalidInput, LeaseLost
 from leasehold.domain.job import Grant, NewJob
 from leasehold.domain.limits import Need, RateUse, Room, SlotUse, read_need
-from leasehold.stores.answers import Acquired, GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
+from leasehold.domain.views import GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
+from leasehold.stores.answers import Acquired
 from leasehold.stores.base.database import Database, Records, Row, Session
 from leasehold.stores.verbs.claim import LookedAt
 from leasehold.stores.verbs.writing import Verbs

@@ -11,7 +11,7 @@ from leasehold.domain.job import Job, NewJob
 from leasehold.domain.limits import Need, read_need
 from leasehold.domain.moves import Move
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
-from leasehold.stores.answers import Pause, Scope
+from leasehold.domain.views import PauseRecord, Scope
 from leasehold.stores.base.database import Row, Session
 from leasehold.stores.verbs.budgets import refuse_over_budget
 from leasehold.stores.verbs.enqueue import enqueue_in
@@ -93,17 +93,17 @@ class OperateVerbs(Verbs):
         reason: str | None = None,
         for_: float | None = None,
         until: datetime | None = None,
-    ) -> Pause:
+    ) -> PauseRecord:
         if scope not in ("queue", "kind"):
             raise InvalidInput("scope", f"{scope!r} cannot be paused", "use 'queue' or 'kind'")
         if for_ is not None and for_ <= 0:
             raise InvalidInput("for_", f"{for_:g} s is not a duration", "give a positive number of seconds")
 
-        def work(session: Session) -> Pause:
+        def work(session: Session) -> PauseRecord:
             row = session.rows(
                 "pause_scope", scope=scope, name=name, actor=actor, reason=reason, seconds=for_, until=until
             )[0]
-            return Pause(**row)
+            return PauseRecord(**row)
 
         return self._database.transact(work)
 
@@ -111,7 +111,7 @@ class OperateVerbs(Verbs):
         rows = self._database.single(lambda session: session.rows("resume_scope", scope=scope, name=name))
         return any(row["was_paused"] for row in rows)
 
-    def list_pauses(self) -> list[Pause]:
+    def list_pauses(self) -> list[PauseRecord]:
         return self._database.read(_pauses)
 
     def resume_lane(self, lane: str, actor: str | None = None) -> Job | None:
@@ -184,5 +184,5 @@ def _again(job: Job, new_id: str, parents: Sequence[Row], need: Need) -> NewJob:
     )
 
 
-def _pauses(session: Session) -> list[Pause]:
-    return [Pause(**row) for row in session.rows("list_pauses")]
+def _pauses(session: Session) -> list[PauseRecord]:
+    return [PauseRecord(**row) for row in session.rows("list_pauses")]

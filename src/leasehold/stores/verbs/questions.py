@@ -12,7 +12,7 @@ from leasehold.domain.job import Job, Question
 from leasehold.domain.json_schema import first_problem
 from leasehold.domain.payload import check_text
 from leasehold.domain.states import State
-from leasehold.stores.answers import OpenQuestion
+from leasehold.domain.views import OpenQuestion
 from leasehold.stores.base.database import Session
 from leasehold.stores.verbs.groups import refuse_in_held_group
 from leasehold.stores.verbs.writing import Verbs, lock, write

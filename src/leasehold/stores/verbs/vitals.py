@@ -7,7 +7,7 @@ from datetime import datetime
 from importlib.resources import files
 
 from leasehold.domain.states import State
-from leasehold.stores.answers import QueueCount
+from leasehold.domain.views import QueueCount
 from leasehold.stores.verbs.writing import Verbs
 
 _NAMED = re.compile(

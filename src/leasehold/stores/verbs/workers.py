@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from leasehold.domain.states import State
-from leasehold.stores.answers import LaneHolder, WorkerCard
+from leasehold.domain.views import LaneHolder, WorkerCard
 from leasehold.stores.verbs.writing import Verbs
 
 SILENT_AFTER = 45.0

@@ -1,0 +1,162 @@
+"""What is read and kept in order around the jobs: lists, pruning, workers, vitals, the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from leasehold.domain.job import Job
+from leasehold.domain.states import State
+from leasehold.domain.views import (
+    ALL,
+    Filter,
+    Finding,
+    HistoryEntry,
+    LaneHolder,
+    Page,
+    ParentResult,
+    QueueCount,
+    Relative,
+    WorkerCard,
+)
+from leasehold.stores.answers import (
+    Pruned,
+)
+from leasehold.stores.contract.wakeups import Wakeups
+
+
+class Inspect(Protocol):
+    """Jobs as a reader sees them."""
+
+    def get(self, job_id: str) -> Job:
+        """Raises JobNotFound."""
+        ...
+
+    def list_jobs(self, filter: Filter = ALL, limit: int = 50, before: str | None = None) -> Page:
+        """Newest first; `before` is the last page's `next`."""
+        ...
+
+    def count(self, cap: int = 10_000) -> dict[State, int]:
+        """Jobs by state, each counted up to `cap`."""
+        ...
+
+    def history(self, job_id: str) -> list[HistoryEntry]: ...
+
+    def last_actor(self, job_id: str, events: Sequence[str]) -> str | None:
+        """Who did the last of these, by the job's history."""
+        ...
+
+    def count_ahead(self, job: Job, cap: int = 1000) -> int:
+        """How many due jobs a claim from its queue would take before this one, or how many are before it in its lane.
+        Of each kind of jobs the first `cap` are looked at."""
+        ...
+
+    def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
+        """What it waits for (unmet first), who waits for it, whose follow-up it is, which follow-ups it has."""
+        ...
+
+    def parent_results(self, job_id: str) -> list[ParentResult]:
+        """Of those it has waited for and that have succeeded, in the order of `after`."""
+        ...
+
+    def list_lanes(self, limit: int = 500) -> list[LaneHolder]:
+        """Lanes that are held or stand still, and by which job."""
+        ...
+
+    def list_gates(self) -> list[tuple[str, str]]:
+        """Every (queue, kind) that jobs were ever made for."""
+        ...
+
+    def lane_front(self, lane: str) -> tuple[str | None, str | None]:
+        """The job that is first in the lane, and the one that blocks it."""
+        ...
+
+
+class Prune(Protocol):
+    """Old jobs go."""
+
+    def prune(self, age: float, limit: int = 1000, after: str | None = None) -> Pruned:
+        """Look at the next `limit` jobs in the order of their ids, and delete those that came to rest more than `age`
+        seconds ago. Never what halts a lane, holds a unique key for good, belongs to a group that still lives, or is
+        awaited by a job that has not ended for good."""
+        ...
+
+
+class Workers(Protocol):
+    """Who is there, and how they hear of work."""
+
+    def beat_worker(self, card: WorkerCard) -> None:
+        """A worker tells of itself. Nothing is decided by it."""
+        ...
+
+    def forget_worker(self, owner: str) -> None: ...
+
+    def forget_silent_workers(self, age: float = 3600.0) -> None: ...
+
+    def list_workers(self, age: float = 45.0) -> list[WorkerCard]:
+        """Those who were heard of in the last `age` seconds."""
+        ...
+
+    def wake(self) -> None:
+        """Tell waiting workers, in any process, that there may be work."""
+        ...
+
+    def wakeups(self, listen_url: str | None = None) -> Wakeups: ...
+
+
+class Vitals(Protocol):
+    """What tells whether the store is well."""
+
+    def now(self) -> datetime:
+        """The store's own clock."""
+        ...
+
+    def count_by_queue(self, cap: int = 10_000) -> list[QueueCount]:
+        """Jobs by queue, task and state, each state read up to `cap`. Final states are left out."""
+        ...
+
+    def stuck_lanes(self, limit: int = 20) -> list[str]:
+        """Lanes that nothing blocks, whose head is due, and that no ticket speaks for. There must be none."""
+        ...
+
+    def stuck_children(self, limit: int = 20) -> list[str]:
+        """Jobs that wait for others, none of whom can still end. There must be none."""
+        ...
+
+    def long_expired(self, age: float, limit: int = 20) -> list[str]:
+        """Jobs whose lease ran out longer ago than `age` seconds, and that nobody has taken over."""
+        ...
+
+    def missing_objects(self) -> list[str]:
+        """Tables, indexes and constraints that the schema should have and has not."""
+        ...
+
+    def examine(self) -> list[Finding]:
+        """What this kind of database can have wrong with it."""
+        ...
+
+
+class Schema(Protocol):
+    """The store itself: made, upgraded, removed, closed."""
+
+    def upgrade_sql(self, after: int = 0) -> str:
+        """The migrations that follow a version, as one script for somebody else to run."""
+        ...
+
+    def upgrade(self) -> list[int]:
+        """Apply the missing migrations under a lock; the versions that were applied."""
+        ...
+
+    def drop(self) -> None:
+        """Remove the whole store with all it holds. For scratch stores; a SQLite file is removed by its owner."""
+        ...
+
+    def check_schema(self) -> None:
+        """Raises SchemaOutdated or SchemaTooNew."""
+        ...
+
+    @property
+    def label(self) -> str: ...
+
+    def close(self) -> None: ...
