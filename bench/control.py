@@ -23,9 +23,9 @@ from bench.backgrounds import ALL, BACKGROUNDS, KIND, NOTHING, QUEUE
 from bench.places import ROOT, Place, durable_server, postgres_place, server_version, sqlite_place
 from bench.speed import JOBS, ROUNDS, Table
 from leasehold.domain.job import NewJob
-from leasehold.engine.enqueue import new_id
-from leasehold.engine.explain import explain
+from leasehold.operations.explain.job import explain
 from leasehold.stores.contract import Store
+from leasehold.tasks.blueprint import new_id
 from tests.plans import postgres
 from tests.plans.hot import Call
 

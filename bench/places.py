@@ -19,9 +19,9 @@ from bench.backgrounds import KIND, QUEUE
 from leasehold import Leasehold
 from leasehold.domain.job import NewJob
 from leasehold.domain.outcome import Success
-from leasehold.engine.enqueue import new_ids
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
+from leasehold.tasks.blueprint import new_ids
 from tests.plans import postgres, sqlite
 from tests.servers import PostgresServer
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from leasehold.domain.ids import make_id
+from leasehold.domain.checks.ids import make_id
 from leasehold.domain.job import Job, NewJob
 from leasehold.stores.base.database import Clock
 from leasehold.stores.contract import Store

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from leasehold.app import Leasehold
-    from leasehold.domain.budget import BudgetLine, Spending
+    from leasehold.client.group import Group
+    from leasehold.client.job import Job
+    from leasehold.domain.budgets import BudgetLine, Spending
     from leasehold.domain.errors import (
         AcquireTimedOut,
         AtCapacity,
@@ -48,31 +50,29 @@ if _TYPE_CHECKING:
         Unstorable,
         WaitTimedOut,
     )
-    from leasehold.domain.events import Event, LogTail, Progress
     from leasehold.domain.groups import GroupStatus
     from leasehold.domain.job import Question
     from leasehold.domain.limits import Rate, Slot
     from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
     from leasehold.domain.states import State
     from leasehold.domain.stop import StopReport
+    from leasehold.domain.stream import Event, LogTail, Progress
     from leasehold.domain.views import OpenQuestion
-    from leasehold.engine.bound import Bound
-    from leasehold.engine.context import Context, SyncContext
-    from leasehold.engine.flows import Chain, Dag
-    from leasehold.engine.follow_ups import FollowUp
-    from leasehold.engine.groups import Group
-    from leasehold.engine.handle import Job
-    from leasehold.engine.hooks import HookEvent
-    from leasehold.engine.registry import Retry
-    from leasehold.engine.task import Task
-    from leasehold.engine.worker import Health, Worker
+    from leasehold.run.context import Context, SyncContext
+    from leasehold.run.follow_ups import FollowUp
+    from leasehold.tasks.call import Bound
+    from leasehold.tasks.definition import Retry
+    from leasehold.tasks.flows import Chain, Dag
+    from leasehold.tasks.task import Task
+    from leasehold.worker.hooks import HookEvent
+    from leasehold.worker.worker import Health, Worker
 
 __version__ = "0.1.0"
 
 # Names are looked up when they are used: `leasehold --help` needs none of what stands behind them.
 _HOMES = {
     "leasehold.app": ("Leasehold",),
-    "leasehold.domain.budget": (
+    "leasehold.domain.budgets": (
         "BudgetLine",
         "Spending",
     ),
@@ -107,7 +107,7 @@ _HOMES = {
         "Unstorable",
         "WaitTimedOut",
     ),
-    "leasehold.domain.events": (
+    "leasehold.domain.stream": (
         "Event",
         "LogTail",
         "Progress",
@@ -127,22 +127,22 @@ _HOMES = {
     ),
     "leasehold.domain.states": ("State",),
     "leasehold.domain.stop": ("StopReport",),
-    "leasehold.engine.bound": ("Bound",),
-    "leasehold.engine.context": (
+    "leasehold.tasks.call": ("Bound",),
+    "leasehold.run.context": (
         "Context",
         "SyncContext",
     ),
-    "leasehold.engine.flows": (
+    "leasehold.tasks.flows": (
         "Chain",
         "Dag",
     ),
-    "leasehold.engine.follow_ups": ("FollowUp",),
-    "leasehold.engine.groups": ("Group",),
-    "leasehold.engine.handle": ("Job",),
-    "leasehold.engine.hooks": ("HookEvent",),
-    "leasehold.engine.registry": ("Retry",),
-    "leasehold.engine.task": ("Task",),
-    "leasehold.engine.worker": (
+    "leasehold.run.follow_ups": ("FollowUp",),
+    "leasehold.client.group": ("Group",),
+    "leasehold.client.job": ("Job",),
+    "leasehold.worker.hooks": ("HookEvent",),
+    "leasehold.tasks.definition": ("Retry",),
+    "leasehold.tasks.task": ("Task",),
+    "leasehold.worker.worker": (
         "Health",
         "Worker",
     ),

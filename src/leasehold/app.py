@@ -12,32 +12,32 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from importlib import metadata
 from typing import Any, Concatenate, Unpack, overload
 
-from leasehold.domain.alike import AlikeJobs
-from leasehold.domain.durations import Duration, seconds
+from leasehold.client.group import Group, Kinds
+from leasehold.client.job import Job
+from leasehold.client.limits import Rates, Slots
+from leasehold.client.questions import Questions
+from leasehold.client.queues import Lanes, Pausable
+from leasehold.domain.batch import AlikeJobs
+from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput, UnknownTask
 from leasehold.domain.job import NewJob
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport
 from leasehold.domain.views import Filter, Page
-from leasehold.engine.context import Context, SyncContext
-from leasehold.engine.flows import Chain, Dag
-from leasehold.engine.follow_ups import Bindable
-from leasehold.engine.groups import Group, Kinds
-from leasehold.engine.handle import Job
-from leasehold.engine.hooks import Hook, Hooks, checked_names
-from leasehold.engine.inbox import Questions
-from leasehold.engine.limits import Rates, Slots
-from leasehold.engine.operations import Operations
-from leasehold.engine.registry import CallOptions, TaskDefinition, TaskOptions, TaskSettings
-from leasehold.engine.run_now import Runner, runner_settings
-from leasehold.engine.scopes import Lanes, Pausable
-from leasehold.engine.settings import WorkerSettings, split_names
-from leasehold.engine.task import OF_TASK, C, F, P, R, Register, Task
-from leasehold.engine.worker import Lifespan, Worker
+from leasehold.operations.operations import Operations
+from leasehold.run.context import Context, SyncContext
+from leasehold.run.follow_ups import Bindable
 from leasehold.stores.base.database import Clock
 from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store, resolve_url
 from leasehold.stores.scratch import scratch_place
+from leasehold.tasks.definition import CallOptions, TaskDefinition, TaskOptions, TaskSettings
+from leasehold.tasks.flows import Chain, Dag
+from leasehold.tasks.task import OF_TASK, C, F, P, R, Register, Task
+from leasehold.worker.embedded import Runner, runner_settings
+from leasehold.worker.hooks import Hook, Hooks, checked_names
+from leasehold.worker.settings import WorkerSettings, split_names
+from leasehold.worker.worker import Lifespan, Worker
 
 
 class Leasehold:

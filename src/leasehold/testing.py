@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold.app import Leasehold
-from leasehold.engine.handle import Job
+from leasehold.client.job import Job
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

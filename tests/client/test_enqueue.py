@@ -12,8 +12,8 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from leasehold import DuplicateJob, InvalidTask, Leasehold, Retry, State
-from leasehold.engine.enqueue import CallSettings
-from leasehold.engine.registry import CallOptions, TaskOptions, TaskSettings
+from leasehold.tasks.blueprint import CallSettings
+from leasehold.tasks.definition import CallOptions, TaskOptions, TaskSettings
 from leasehold.testing import START
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput, JobNotFound
-from leasehold.domain.ids import checked_id
 from leasehold.domain.moves import ERROR_LIMIT
 from leasehold.domain.outcome import (
     Asked,
@@ -20,7 +20,7 @@ from leasehold.domain.outcome import (
     Stopped,
     Success,
 )
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.domain.views import Filter
 from leasehold.stores.answers import Ending

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from leasehold.domain.budget import BudgetLine, Spend
+from leasehold.domain.budgets import BudgetLine, Spend
 from leasehold.domain.errors import InvalidInput, JobNotFound, Refused
 from leasehold.domain.outcome import Breached, Stopped, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.stores.contract import Store
 from tests.backends import new_id, put

@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Failure, HandedBack, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from tests.backends import new_job, put
 from tests.contract.lives import OWNER, claim_ids, claim_one, end, in_state, run

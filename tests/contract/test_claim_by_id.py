@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain.outcome import Asked, HandedBack, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
 from tests.backends import new_id, put
 from tests.contract.lives import (

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.domain.errors import DuplicateJob
 from leasehold.domain.outcome import Failure, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
 from leasehold.domain.views import Filter
 from leasehold.stores.answers import Enqueued

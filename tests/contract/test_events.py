@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from leasehold.domain.errors import JobNotFound
-from leasehold.domain.events import LOG, LOG_CAP, Note, RunNotes
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.states import State
+from leasehold.domain.stream import LOG, LOG_CAP, Note, RunNotes
 from leasehold.stores.contract import Store
 from tests.backends import new_id, put
 from tests.contract.lives import claim_one, end, run

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from leasehold.domain.outcome import Asked, Failure, Snoozed, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.stores.answers import Enqueued
 from tests.backends import new_job, put

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.domain.errors import DuplicateJob, Refused
 from leasehold.domain.outcome import Asked, Failure, Stopped, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
 from leasehold.domain.views import Filter
 from tests.backends import new_id, new_job, put

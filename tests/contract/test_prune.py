@@ -6,10 +6,10 @@ import secrets
 
 import pytest
 
+from leasehold.domain.checks.ids import make_id
 from leasehold.domain.errors import JobNotFound
-from leasehold.domain.ids import make_id
 from leasehold.domain.outcome import Asked, Failure, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.domain.views import Filter
 from tests.backends import put

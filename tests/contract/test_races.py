@@ -10,7 +10,7 @@ import pytest
 from leasehold.domain.errors import DuplicateJob, Refused
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Detached, Failure, HandedBack, Snoozed, Stopped, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
 from leasehold.stores.answers import Ending, Enqueued
 from leasehold.stores.contract import Store

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain.outcome import Detached, HandedBack, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
 from leasehold.stores.answers import Reaped
 from tests.backends import put

@@ -10,7 +10,7 @@ import pytest
 from leasehold.domain.errors import DuplicateJob, Refused
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Asked, HandedBack, Snoozed, Stopped, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.stores.answers import Enqueued, Full
 from tests.backends import new_job, put

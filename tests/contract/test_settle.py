@@ -22,7 +22,7 @@ from leasehold.domain.outcome import (
     Stopped,
     Success,
 )
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store

@@ -12,7 +12,7 @@ from leasehold.domain.job import Job
 from leasehold.domain.outcome import Asked, Failure, Stopped, Success
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopScope
-from leasehold.engine import stop as engine
+from leasehold.operations import stop as engine
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock

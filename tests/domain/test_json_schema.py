@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Union
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from leasehold.domain.checks.json_schema import check_schema, first_problem
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.json_schema import check_schema, first_problem
 
 
 class Size(Enum):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leasehold.domain.checks.payload import encode
 from leasehold.domain.errors import InvalidInput, Unstorable
 from leasehold.domain.moves import ERROR_LIMIT, clean_error
-from leasehold.domain.payload import encode
 
 json_values = st.recursive(
     st.none()

@@ -21,7 +21,7 @@ from leasehold.domain.outcome import (
     Stopped,
     Success,
 )
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.settle import settle
 from leasehold.domain.states import TRANSITIONS, Event, Flag, State
 from leasehold.testing import START

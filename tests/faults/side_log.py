@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leasehold.engine.context import RunFacts
+from leasehold.run.context import RunFacts
 
 
 @dataclass(frozen=True, slots=True)

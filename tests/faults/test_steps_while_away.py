@@ -10,7 +10,7 @@ import pytest
 
 from leasehold import Context, DatabaseUnreachable, Leasehold, State, SyncContext
 from leasehold.stores.postgres import database
-from tests.engine.test_worker import until
+from tests.worker.test_worker import until
 
 
 def has_succeeded(job) -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bench.backgrounds import BATCH, GATE, KEY, KIND, OWNER, QUEUE, SITE
-from leasehold.domain.ids import LOWEST_ID, make_id
+from leasehold.domain.checks.ids import LOWEST_ID, make_id
 from leasehold.domain.job import HIGHEST_PRIORITY
 from leasehold.domain.lanes import ANY_GATE
 from leasehold.stores.base.database import Columns, Database, Records, Row

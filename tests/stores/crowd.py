@@ -12,7 +12,7 @@ from random import Random
 from leasehold.domain.errors import JobNotFound, Refused
 from leasehold.domain.job import Grant, NewJob, Sighting
 from leasehold.domain.outcome import Failure, HandedBack, Outcome, Snoozed, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.domain.views import Filter
 from leasehold.stores.answers import Ending

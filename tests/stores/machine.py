@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from leasehold.domain import outcome as o
-from leasehold.domain.ids import make_id
+from leasehold.domain.checks.ids import make_id
 from leasehold.domain.job import NewJob, Sighting
 from leasehold.stores.answers import Ending
 from tests.stores import strategies as of

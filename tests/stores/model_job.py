@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leasehold.domain.job import Sighting
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from leasehold.domain import outcome as o
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from tests.stores.draws import Draw, booleans, builds, integers, just, lists, one_of, sampled_from
 
 QUEUES = ["default", "low"]

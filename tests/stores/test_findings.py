@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.domain.errors import DuplicateJob
 from leasehold.domain.outcome import Asked, Failure, Success
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store

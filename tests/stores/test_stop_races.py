@@ -12,7 +12,7 @@ from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
-from leasehold.engine.stop import stop
+from leasehold.operations.stop import stop
 from leasehold.stores.answers import Ending
 from tests.backends import Backend, new_job
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from leasehold.domain.limits import DefaultLimit
-from leasehold.domain.retry import DEFAULT_POLICY, Policy
+from leasehold.domain.policy import DEFAULT_POLICY, Policy
 from leasehold.domain.states import Flag, State
 
 UniqueFor = Literal["live", "ever"]

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from leasehold.domain.durations import seconds
+from leasehold.domain.checks.durations import seconds
+from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.payload import check_text
 
 LONGEST_NAME = 200
 MOST_UNITS = 1_000_000

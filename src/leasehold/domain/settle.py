@@ -42,7 +42,7 @@ from leasehold.domain.outcome import (
     Stopped,
     Success,
 )
-from leasehold.domain.retry import Policy, backoff_delay
+from leasehold.domain.policy import Policy, backoff_delay
 from leasehold.domain.states import Flag, State, stronger
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.domain.durations import Duration, seconds
+from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.outcome import Asked
 
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from leasehold.domain.budget import Spend
+from leasehold.domain.budgets import Spend
 from leasehold.domain.outcome import Asked, Breached, Success
 from leasehold.stores.answers import Ending
 from leasehold.surfaces.cli.options import acting

@@ -85,7 +85,7 @@ def test_a_lease_that_ran_out_long_ago_and_an_unserved_queue_are_warned_of(app, 
 
 
 def test_clocks_that_differ_are_told(backend):
-    from leasehold.engine.doctor import examine
+    from leasehold.operations.doctor import examine
 
     behind = next(found for found in examine(backend.open(ManualClock())) if found.check == "clock")
     assert behind.verdict == "bad"

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from leasehold.domain.job import Job
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
 
 TIMES = frozenset(

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from leasehold.domain.budget import BudgetLine, Spend, Spending
-from leasehold.domain.events import LogTail, Progress, RunNotes, Seen
+from leasehold.domain.budgets import BudgetLine, Spend, Spending
 from leasehold.domain.job import Job, Question
 from leasehold.domain.outcome import Success
+from leasehold.domain.stream import LogTail, Progress, RunNotes, Seen
 from leasehold.domain.views import (
     OpenQuestion,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import lru_cache
 
-from leasehold.domain.alike import AlikeJobs
+from leasehold.domain.batch import AlikeJobs
 from leasehold.domain.job import NewJob
 from leasehold.stores.postgres.database import PostgresSession
 from leasehold.stores.verbs.enqueue import gate_id

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from psycopg.errors import DataError, UniqueViolation
 
-from leasehold.domain.alike import AlikeJobs
+from leasehold.domain.batch import AlikeJobs
 from leasehold.domain.job import Grant, NewJob
 from leasehold.domain.views import Finding
 from leasehold.stores.answers import Enqueued

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 
-from leasehold.domain.budget import BudgetLine, Spend, Spending, first_over, halts, lines_of
+from leasehold.domain.budgets import BudgetLine, Spend, Spending, first_over, halts, lines_of
 from leasehold.domain.errors import InvalidInput, JobNotFound, Refused
 from leasehold.domain.job import Job
 from leasehold.domain.moves import Move
-from leasehold.domain.retry import Policy
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import FINAL, HALTED
 from leasehold.stores.base.database import Records, Row, Session
 from leasehold.stores.verbs.writing import Verbs, lock, write

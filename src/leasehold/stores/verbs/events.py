@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leasehold.domain.errors import JobNotFound
-from leasehold.domain.events import (
+from leasehold.domain.states import State
+from leasehold.domain.stream import (
     LOG,
     LOG_CAP,
     PROGRESS,
@@ -25,7 +26,6 @@ from leasehold.domain.events import (
     RunNotes,
     Seen,
 )
-from leasehold.domain.states import State
 from leasehold.stores.base.database import Records, Row, Session
 from leasehold.stores.verbs.writing import Verbs
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.errors import InvalidInput, JobNotFound
-from leasehold.domain.ids import checked_id
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.domain.views import ALL, Filter, HistoryEntry, Page, ParentResult, Relative, Summary

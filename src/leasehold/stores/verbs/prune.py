@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from leasehold.domain.checks.ids import LOWEST_ID, make_id
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.ids import LOWEST_ID, make_id
 from leasehold.stores.answers import Pruned
 from leasehold.stores.base.database import Session
 from leasehold.stores.verbs.writing import Verbs

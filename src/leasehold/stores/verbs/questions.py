@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from leasehold.domain import operate
+from leasehold.domain.checks.json_schema import first_problem
+from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidAnswer, InvalidInput, JobNotFound, Refused
 from leasehold.domain.job import Job, Question
-from leasehold.domain.json_schema import first_problem
-from leasehold.domain.payload import check_text
 from leasehold.domain.states import State
 from leasehold.domain.views import OpenQuestion
 from leasehold.stores.base.database import Session

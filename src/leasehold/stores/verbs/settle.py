@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.job import Grant, Job, NewJob, Renewal
 from leasehold.domain.outcome import Asked, Failure, Outcome, Success
-from leasehold.domain.payload import check_text
 from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import Flag, State
 from leasehold.stores.answers import Ending, Settled

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from leasehold.domain.budget import BudgetLine, Spend
+from leasehold.domain.budgets import BudgetLine, Spend
 from leasehold.domain.errors import LeaseLost, TransactionTooLong
 from leasehold.domain.outcome import Success
 from leasehold.domain.states import State

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leasehold.domain.ids import LOWEST_ID
+from leasehold.domain.checks.ids import LOWEST_ID
 from leasehold.domain.moves import Move
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StoppedJob, StopScope, decide

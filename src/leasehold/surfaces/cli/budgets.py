@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from leasehold.domain.budget import BudgetLine
+from leasehold.domain.budgets import BudgetLine
 from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app

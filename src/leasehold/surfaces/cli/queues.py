@@ -106,7 +106,7 @@ def list_queues(
 
 
 def _counts(counts: dict[Any, int]) -> str:
-    from leasehold.engine.operations import COUNT_CAP
+    from leasehold.domain.views import COUNT_CAP
 
     return ", ".join(f"{n:,}{'+' if n >= COUNT_CAP else ''} {state}" for state, n in counts.items())
 

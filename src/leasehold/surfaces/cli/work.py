@@ -135,7 +135,7 @@ def enqueue(
     as_json: options.AsJson = False,
 ) -> None:
     """Store a job. Prints its id; with --wait its result (exit code 1: it ended otherwise, 5: it has not ended)."""
-    from leasehold.domain.durations import seconds
+    from leasehold.domain.checks.durations import seconds
 
     name, task, text = _split(words, "enqueue")
     given = {"queue": queue, "lane": lane, "group": group, "unique": unique, "tags": tuple(tag or ()) or None}
@@ -168,7 +168,7 @@ def run_now(
 ) -> None:
     """Run a job in this process at once, or be refused (exit code 4) if as many as its cap run already. Prints its id,
     with --wait its result, and ends when the run has ended; Ctrl-C stops it."""
-    from leasehold.domain.durations import seconds
+    from leasehold.domain.checks.durations import seconds
 
     name, task, text = _split(words, "run-now")
     longest = None if wait is None else seconds(wait, "wait")

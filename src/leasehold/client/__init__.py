@@ -1,0 +1,1 @@
+"""Handles in the user's hands."""

@@ -1,0 +1,295 @@
+"""A job in the user's hands: its facts as last read, and the verbs on it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from leasehold.domain import job as domain
+from leasehold.domain.budgets import BudgetLine, Spending
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.payload import encode
+from leasehold.domain.errors import JobNotSucceeded, WaitTimedOut
+from leasehold.domain.job import Question
+from leasehold.domain.states import State
+from leasehold.domain.stream import Event, LogTail, Progress
+from leasehold.domain.views import Explanation, HistoryEntry, Relative
+from leasehold.operations.operations import Operations
+from leasehold.operations.watch import Watch
+from leasehold.tasks.definition import TaskDefinition
+
+R = TypeVar("R")
+FindTask = Callable[[str], TaskDefinition | None]
+StoreJobs = Callable[[Sequence[domain.NewJob]], "list[Job[Any]]"]
+
+_FIRST_LOOK, _SLOWEST_LOOK = 0.02, 0.5
+_WITHOUT_RESULT = frozenset({State.FAILED, State.TIMED_OUT, State.CANCELLED})
+
+
+class Job(Generic[R]):
+    """One job. Attributes are as of the last read; `refresh()` reads again, and every verb does."""
+
+    def __init__(
+        self,
+        job_id: str,
+        operations: Operations,
+        find_task: FindTask,
+        row: domain.Job | None = None,
+        *,
+        created: bool = False,
+    ) -> None:
+        self.id = job_id
+        self.created = created
+        """False when enqueue met a job that was there already."""
+        self._operations = operations
+        self._find_task = find_task
+        self._row = row
+
+    def __repr__(self) -> str:
+        state = f" {self._row.kind} {self._row.state}" if self._row is not None else ""
+        return f"<Job {self.id}{state}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+    @property
+    def row(self) -> domain.Job:
+        """Everything that is known of the job."""
+        if self._row is None:
+            self._row = self._operations.get(self.id)
+        return self._row
+
+    @property
+    def state(self) -> State:
+        return self.row.state
+
+    @property
+    def kind(self) -> str:
+        return self.row.kind
+
+    @property
+    def queue(self) -> str:
+        return self.row.queue
+
+    @property
+    def attempt(self) -> int:
+        """How many runs have started."""
+        return self.row.attempt
+
+    @property
+    def error(self) -> str | None:
+        return self.row.error
+
+    @property
+    def reason(self) -> str | None:
+        return self.row.reason
+
+    @property
+    def available_at(self) -> datetime:
+        return self.row.available_at
+
+    @property
+    def args(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.row.args)
+        return found
+
+    def explain(self) -> Explanation:
+        """Why it is not running: what holds it, in order, each with what would change that."""
+        return Explanation(self._operations.explain(self.id))
+
+    async def aexplain(self) -> Explanation:
+        return await asyncio.to_thread(self.explain)
+
+    def history(self) -> list[HistoryEntry]:
+        return self._operations.history(self.id)
+
+    def relatives(self) -> list[Relative]:
+        """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
+        return self._operations.relatives(self.id)
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far it is, as it last told; read anew each time. None: it has told nothing yet."""
+        return self._operations.progress(self.id)
+
+    def log(self, attempt: int | None = None) -> LogTail:
+        """The last lines that an attempt has logged; of the newest attempt that has any, unless one is named."""
+        tails = self._operations.logs(self.id)
+        wanted = [tail for tail in tails if attempt is None or tail.attempt == attempt]
+        return wanted[-1] if wanted else LogTail(attempt or 0, "")
+
+    async def alog(self, attempt: int | None = None) -> LogTail:
+        return await asyncio.to_thread(self.log, attempt)
+
+    # -- watch -----------------------------------------------------------------------------------------------------
+    def watch(self, since: int = 0, timeout: Duration | None = None) -> Iterator[Event]:
+        """What the job tells, in order, and its state as it changes, until it has succeeded, failed, timed out or
+        been cancelled. Go on after an interruption with `watch(since=event.seq)`: nothing is missed and no stored
+        event comes twice. Raises WaitTimedOut when the job has not come to rest within `timeout`."""
+        watch = self._watch(since, timeout)
+        while not watch.over:
+            yield from watch.look()
+            if not watch.over:
+                time.sleep(watch.pause)
+
+    async def awatch(self, since: int = 0, timeout: Duration | None = None) -> AsyncIterator[Event]:
+        watch = self._watch(since, timeout)
+        while not watch.over:
+            for event in await asyncio.to_thread(watch.look):
+                yield event
+            if not watch.over:
+                await asyncio.sleep(watch.pause)
+
+    def _watch(self, since: int, timeout: Duration | None) -> Watch:
+        longest = None if timeout is None else seconds(timeout, "timeout")
+        return Watch(self.id, self._operations.read_stream, since, longest)
+
+    def refresh(self) -> Job[R]:
+        self._row = self._operations.get(self.id)
+        return self
+
+    async def arefresh(self) -> Job[R]:
+        return await asyncio.to_thread(self.refresh)
+
+    # -- result ----------------------------------------------------------------------------------------------------
+    def result(self, timeout: float | None = None) -> R:
+        """Wait for the job's success and give back what it returned. Raises JobNotSucceeded when it ends otherwise,
+        WaitTimedOut when it has not ended in `timeout` seconds. A paused or waiting job is waited for."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _FIRST_LOOK
+        while not self._ended():
+            pause = self._next_pause(deadline, timeout, pause)
+            time.sleep(pause)
+        return self._outcome()
+
+    async def aresult(self, timeout: float | None = None) -> R:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _FIRST_LOOK
+        while not await asyncio.to_thread(self._ended):
+            pause = self._next_pause(deadline, timeout, pause)
+            await asyncio.sleep(pause)
+        return self._outcome()
+
+    def _ended(self) -> bool:
+        state = self.refresh().state
+        return state is State.SUCCEEDED or state in _WITHOUT_RESULT
+
+    def _next_pause(self, deadline: float | None, timeout: float | None, last: float) -> float:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            raise WaitTimedOut(self.id, timeout or 0.0, self.state.value)
+        longer = min(last * 1.5, _SLOWEST_LOOK)
+        return longer if left is None else min(longer, left)
+
+    def _outcome(self) -> R:
+        row = self.row
+        if row.state is not State.SUCCEEDED:
+            raise JobNotSucceeded(self.id, row.state.value, row.error or row.reason)
+        value: Any = None if row.result is None else json.loads(row.result)
+        task = self._find_task(row.kind)
+        found: R = value if task is None else task.decode_result(value)
+        return found
+
+    # -- verbs -----------------------------------------------------------------------------------------------------
+    def cancel(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+        """At once, or as soon as the worker that runs it has heard of it."""
+        return self._now(self._operations.cancel(self.id, reason=reason, actor=actor))
+
+    def pause(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+        return self._now(self._operations.pause(self.id, reason=reason, actor=actor))
+
+    def resume(
+        self, *, args: Mapping[str, Any] | None = None, fresh: bool = False, actor: str | None = None
+    ) -> Job[R]:
+        """Go on with a paused, failed or timed-out job, with other arguments if given. Its stored steps are not run
+        again, unless `fresh=True` forgets them and the checkpoint."""
+        row = self._operations.resume(self.id, args=self._checked(args), fresh=fresh, actor=actor)
+        return self._now(row)
+
+    def resolve(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+        """Leave a failed job as it is, and let its lane go on."""
+        return self._now(self._operations.resolve(self.id, reason=reason, actor=actor))
+
+    def release(self, *, actor: str | None = None) -> Job[R]:
+        """Lift the hold that it was enqueued with."""
+        return self._now(self._operations.release(self.id, actor=actor))
+
+    def retry(self, *, actor: str | None = None) -> Job[R]:
+        """A new job like this one, which stays as it is."""
+        row = self._operations.retry(self.id, actor=actor)
+        return Job(row.id, self._operations, self._find_task, row, created=True)
+
+    async def acancel(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+        return await asyncio.to_thread(self.cancel, reason, actor=actor)
+
+    async def apause(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+        return await asyncio.to_thread(self.pause, reason, actor=actor)
+
+    async def aresume(
+        self, *, args: Mapping[str, Any] | None = None, fresh: bool = False, actor: str | None = None
+    ) -> Job[R]:
+        return await asyncio.to_thread(self.resume, args=args, fresh=fresh, actor=actor)
+
+    async def aresolve(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+        return await asyncio.to_thread(self.resolve, reason, actor=actor)
+
+    async def arelease(self, *, actor: str | None = None) -> Job[R]:
+        return await asyncio.to_thread(self.release, actor=actor)
+
+    async def aretry(self, *, actor: str | None = None) -> Job[R]:
+        return await asyncio.to_thread(self.retry, actor=actor)
+
+    # -- questions and budgets -------------------------------------------------------------------------------------
+    def questions(self) -> list[Question]:
+        """All it has asked. Secret answers are left out."""
+        return self._operations.questions(self.id)
+
+    def answer(self, key: str, value: Any, *, actor: str | None = None) -> Job[R]:
+        """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer for its resume.
+        Raises InvalidAnswer when the value does not fit what was asked."""
+        return self._now(self._operations.answer(self.id, key, value, actor=actor))
+
+    def budget(self) -> list[BudgetLine]:
+        """What it and its group may spend, and have spent, by unit."""
+        return self._operations.budget(self.id)
+
+    def spending(self) -> list[Spending]:
+        """Its ledger: every amount, with its key and the lease it was spent under."""
+        return self._operations.spending(self.id)
+
+    def top_up(self, *, actor: str | None = None, **amounts: int) -> list[BudgetLine]:
+        """Raise its limits: `job.top_up(tokens=50_000)`. A job that went over its budget can be resumed then."""
+        return self._operations.top_up(self.id, amounts, actor=actor)
+
+    async def aquestions(self) -> list[Question]:
+        return await asyncio.to_thread(self.questions)
+
+    async def aanswer(self, key: str, value: Any, *, actor: str | None = None) -> Job[R]:
+        return await asyncio.to_thread(self.answer, key, value, actor=actor)
+
+    async def abudget(self) -> list[BudgetLine]:
+        return await asyncio.to_thread(self.budget)
+
+    async def aspending(self) -> list[Spending]:
+        return await asyncio.to_thread(self.spending)
+
+    async def atop_up(self, *, actor: str | None = None, **amounts: int) -> list[BudgetLine]:
+        return await asyncio.to_thread(self._operations.top_up, self.id, amounts, actor=actor)
+
+    def _now(self, row: domain.Job) -> Job[R]:
+        self._row = row
+        return self
+
+    def _checked(self, args: Mapping[str, Any] | None) -> str | None:
+        if args is None:
+            return None
+        task = self._find_task(self.kind)
+        return encode(dict(args) if task is None else task.check(args), self.kind)

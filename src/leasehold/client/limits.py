@@ -1,0 +1,86 @@
+"""`app.slots` and `app.rates`: limits that hold for all workers, set, read and closed at run time."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from datetime import datetime
+
+from leasehold.domain.checks.durations import Duration
+from leasehold.domain.views import RateRow, SlotRow
+from leasehold.operations.operations import Operations
+
+
+class Slots:
+    """Named resources with so many units each: `app.slots.set("browser", 4)`."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    def set(self, name: str, limit: int) -> None:
+        """At most `limit` units in use at once, across all workers. 0 closes the slot; what runs goes on."""
+        self._operations.set_slot(name, limit)
+
+    async def alist(self) -> list[SlotRow]:
+        return await asyncio.to_thread(self._operations.list_slots)
+
+    def list(self) -> list[SlotRow]:
+        """Every slot with its limit, the units in use, and the first 20 jobs that hold them."""
+        return self._operations.list_slots()
+
+    async def aset(self, name: str, limit: int) -> None:
+        await asyncio.to_thread(self.set, name, limit)
+
+
+class Rates:
+    """How often jobs of a key may start: `app.rates.set("openai", "60/min", burst=1)`."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    def set(self, key: str, limit: str, *, burst: int = 1) -> None:
+        """Evenly spaced ("60/min" is one a second), up to `burst` at once after a silence. In any window of W seconds
+        never more than W times the rate, plus `burst`."""
+        self._operations.set_rate(key, limit, burst=burst)
+
+    def close(
+        self,
+        key: str,
+        *,
+        for_: Duration | None = None,
+        until: datetime | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> None:
+        """Start no job of this key, on any worker, until then or until it is opened. Running ones go on."""
+        self._operations.close_rate(key, for_=for_, until=until, reason=reason, actor=actor)
+
+    def open(self, key: str) -> bool:
+        """False: it was not closed."""
+        return self._operations.open_rate(key)
+
+    async def aset(self, key: str, limit: str, *, burst: int = 1) -> None:
+        await asyncio.to_thread(functools.partial(self.set, key, limit, burst=burst))
+
+    async def aclose(
+        self,
+        key: str,
+        *,
+        for_: Duration | None = None,
+        until: datetime | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> None:
+        await asyncio.to_thread(
+            functools.partial(self.close, key, for_=for_, until=until, reason=reason, actor=actor)
+        )
+
+    async def aopen(self, key: str) -> bool:
+        return await asyncio.to_thread(self.open, key)
+
+    async def alist(self) -> list[RateRow]:
+        return await asyncio.to_thread(self._operations.list_rates)
+
+    def list(self) -> list[RateRow]:
+        """Every key with its limit, when the next job may start, and who closed it, why and until when."""
+        return self._operations.list_rates()

@@ -1,0 +1,48 @@
+"""`app.questions`: what jobs ask, and the answers to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from leasehold.client.job import FindTask, Job
+from leasehold.domain.views import OpenQuestion
+from leasehold.operations.operations import Operations
+
+
+class Questions:
+    def __init__(self, operations: Callable[[], Operations], find_task: FindTask) -> None:
+        self._operations = operations
+        self._find_task = find_task
+
+    async def alist(
+        self,
+        *,
+        group: str | None = None,
+        queue: str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+    ) -> list[OpenQuestion]:
+        return await asyncio.to_thread(self.list, group=group, queue=queue, kind=kind, limit=limit)
+
+    def list(
+        self,
+        *,
+        group: str | None = None,
+        queue: str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+    ) -> list[OpenQuestion]:
+        """Open questions, the oldest first."""
+        return self._operations().open_questions(group=group, queue=queue, kind=kind, limit=limit)
+
+    def answer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job[Any]:
+        """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer. Raises
+        InvalidAnswer when the value does not fit what was asked; the question stays open then."""
+        operations = self._operations()
+        row = operations.answer(job_id, key, value, actor=actor)
+        return Job(row.id, operations, self._find_task, row)
+
+    async def aanswer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job[Any]:
+        return await asyncio.to_thread(self.answer, job_id, key, value, actor=actor)

@@ -1,0 +1,127 @@
+"""Budgets: what a job and its group may spend, unit by unit, and what has been spent.
+
+Amounts are whole numbers: sums of fractions drift, and a ledger must be exact to the unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from leasehold.domain.checks.payload import check_text
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.policy import Policy
+
+BudgetScope = Literal["job", "group"]
+
+LARGEST_AMOUNT = 10**15
+"""Thousands of such amounts still fit into the databases' integers."""
+LONGEST_KEY = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """An amount on its way into the ledger. The same key and unit again count once."""
+
+    key: str
+    unit: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """A row of the ledger: what was spent, and under which lease."""
+
+    key: str
+    unit: str
+    amount: int
+    token: int
+    attempt: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLine:
+    """One unit of a job, or of its group: what may be spent, and what was."""
+
+    scope: BudgetScope
+    name: str
+    """The job's id, or the group's name."""
+    unit: str
+    limit: int | None
+    """None: as much as it likes."""
+    spent: int
+
+    @property
+    def left(self) -> int | None:
+        """Never below 0; None without a limit."""
+        return None if self.limit is None else max(0, self.limit - self.spent)
+
+    @property
+    def over(self) -> bool:
+        """Equal is not over."""
+        return self.limit is not None and self.spent > self.limit
+
+    def told(self) -> str:
+        whose = "its" if self.scope == "job" else f"group {self.name!r}'s"
+        return f"{self.spent:,} {self.unit} of {whose} {self.limit or 0:,} are spent"
+
+
+def lines_of(
+    job_id: str, policy: Policy, group: str | None, rows: Iterable[Mapping[str, Any]]
+) -> list[BudgetLine]:
+    """The lines of a job and its group. A limit that stands in a row was set later than the task's own, and counts."""
+    found = {(row["scope"], row["unit"]): row for row in rows}
+    given = policy.budget or {}
+    units = [("job", unit) for unit in given]
+    lines = []
+    for scope, unit in sorted({*found, *units}, key=lambda one: (one[0] != "job", one[1])):
+        row = found.get((scope, unit), {"lim": None, "spent": 0})
+        if scope == "job":
+            limit = given.get(unit) if row["lim"] is None else row["lim"]
+            lines.append(BudgetLine("job", job_id, unit, limit, row["spent"]))
+        else:
+            lines.append(BudgetLine("group", group or "", unit, row["lim"], row["spent"]))
+    return lines
+
+
+def first_over(lines: Iterable[BudgetLine]) -> BudgetLine | None:
+    return next((line for line in lines if line.over), None)
+
+
+def halts(policy: Policy) -> bool:
+    """Whether a breach ends the run; a capped job looks at what is left, and goes on."""
+    return policy.on_breach != "cap"
+
+
+def checked_amounts(amounts: object, field: str) -> dict[str, int]:
+    """Units and whole amounts, or a refusal that names the unit."""
+    if not isinstance(amounts, Mapping) or not amounts:
+        raise InvalidInput(field, "names no unit", "give units and amounts, such as tokens=1200")
+    return {checked_unit(unit): checked_amount(unit, amount) for unit, amount in amounts.items()}
+
+
+def checked_unit(unit: object) -> str:
+    if not isinstance(unit, str) or not unit.strip() or len(unit) > LONGEST_KEY:
+        raise InvalidInput(
+            "unit", f"{unit!r} is not a unit", f"give a text of at most {LONGEST_KEY} characters"
+        )
+    return check_text(unit, "unit")
+
+
+def checked_amount(unit: str, amount: object) -> int:
+    if isinstance(amount, bool) or not isinstance(amount, int):
+        raise InvalidInput(
+            unit,
+            f"{amount!r} is not a whole number",
+            "count in the smallest unit: cents, tokens, milliseconds",
+        )
+    if not 0 <= amount <= LARGEST_AMOUNT:
+        raise InvalidInput(unit, f"{amount} is out of range", f"give 0 to {LARGEST_AMOUNT:,}")
+    return amount
+
+
+def total(spends: Sequence[Spend], unit: str) -> int:
+    return sum(spend.amount for spend in spends if spend.unit == unit)

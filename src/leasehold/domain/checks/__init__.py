@@ -1,0 +1,1 @@
+"""Input, checked once."""

@@ -1,1 +1,0 @@
-"""The running system: it knows the store's contract, never a dialect."""

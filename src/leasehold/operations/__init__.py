@@ -1,0 +1,1 @@
+"""The operator's verbs: the only door of client and surfaces."""

@@ -1,0 +1,103 @@
+"""The doctor: what can be wrong around the jobs. The store examines itself; the rest is the same everywhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from leasehold.domain.states import State
+from leasehold.domain.views import Finding
+from leasehold.operations.queues import list_queues
+from leasehold.stores.contract import Store
+
+SKEW, TOO_MUCH_SKEW = 2.0, 30.0
+LONG_EXPIRED = 120.0
+"""Seconds past the end of a lease after which two looks of any live worker would have taken the job over."""
+
+
+def examine(store: Store) -> list[Finding]:
+    return [
+        *store.examine(),
+        _clock(store),
+        _schema(store),
+        _lanes(store),
+        _children(store),
+        _leases(store),
+        *_unserved(store),
+    ]
+
+
+def _clock(store: Store) -> Finding:
+    before = time.time()
+    then = store.now().timestamp()
+    skew = then - (before + time.time()) / 2
+    size = abs(skew)
+    if size < SKEW:
+        return Finding("clock", "ok", f"within {max(size, 0.001):.3f} s of the database")
+    side = "behind" if skew > 0 else "ahead of"
+    return Finding(
+        "clock",
+        "bad" if size >= TOO_MUCH_SKEW else "warn",
+        f"this machine is {size:.1f} s {side} the database",
+        "leases hold all the same, but delays and deadlines are off: run a time service on both",
+    )
+
+
+def _schema(store: Store) -> Finding:
+    lacking = store.missing_objects()
+    if not lacking:
+        return Finding("schema", "ok", "complete")
+    return Finding(
+        "schema",
+        "bad",
+        f"missing: {', '.join(lacking)}",
+        "somebody removed them: take them from leasehold db sql",
+    )
+
+
+def _lanes(store: Store) -> Finding:
+    stuck = store.stuck_lanes()
+    if not stuck:
+        return Finding("lanes", "ok", "every lane that could go on has its ticket")
+    return Finding(
+        "lanes",
+        "bad",
+        f"no ticket speaks for {', '.join(stuck)}",
+        "this is a bug: please report it; pausing and resuming the first job of the lane writes one",
+    )
+
+
+def _children(store: Store) -> Finding:
+    stuck = store.stuck_children()
+    if not stuck:
+        return Finding("dependencies", "ok", "whoever waits for others waits for somebody who can still end")
+    return Finding(
+        "dependencies",
+        "bad",
+        f"{len(stuck)} or more wait for jobs that have ended, such as job {stuck[0]}",
+        "this is a bug, or a worker older than the schema has ended them: retry such a job, then cancel it",
+    )
+
+
+def _leases(store: Store) -> Finding:
+    expired = store.long_expired(LONG_EXPIRED)
+    if not expired:
+        return Finding("leases", "ok", "none has run out long ago")
+    return Finding(
+        "leases",
+        "warn",
+        f"{len(expired)} or more ran out long ago, such as that of job {expired[0]}",
+        "no worker lives that could take them over: start one",
+    )
+
+
+def _unserved(store: Store) -> Iterator[Finding]:
+    for row in list_queues(store):
+        waiting = row.counts.get(State.QUEUED, 0)
+        if waiting and not row.workers:
+            yield Finding(
+                "workers",
+                "warn",
+                f"{waiting} job(s) of {row.kind!r} wait in queue {row.queue!r}, which no live worker serves for it",
+                f"start one: leasehold worker MODULE:APP --queues {row.queue}",
+            )

@@ -1,0 +1,264 @@
+"""Why a job is not running: every cause that holds it, in order, with what would change that."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from leasehold.domain.errors import JobNotFound
+from leasehold.domain.job import Job
+from leasehold.domain.states import FINAL, State
+from leasehold.domain.views import Hold, PauseRecord, Relative, WorkerCard
+from leasehold.operations.explain.limits import limit_holds
+from leasehold.operations.explain.words import by, first_line, instant, span, why
+from leasehold.stores.contract import Store
+
+MOST_PARENTS = 5
+"""Named one by one; the others are counted."""
+MOST_AHEAD = 1000
+"""Jobs before it that are counted."""
+CANCELS = ("cancelled", "cancel_requested")
+PAUSES = ("paused", "pause_requested")
+"""What the history calls them: who did the last of these is told. A job may also have come to rest by itself."""
+
+
+def explain(store: Store, job_id: str) -> list[Hold]:
+    """A bounded number of indexed reads, each its own: what it says may be a moment old."""
+    job, now = store.get(job_id), store.now()
+    match job.state:
+        case State.PENDING:
+            holds = [*_pending(store, job), *_not_due(job, now), *_group(store, job)]
+        case State.QUEUED:
+            holds = _not_due(job, now)
+        case State.WAITING:
+            return [_waiting(store, job, now), *_group(store, job)]
+        case State.RUNNING:
+            return _running(store, job, now)
+        case _:
+            return [_resting(store, job, now), *_over_budget(store, job), *_group(store, job)]
+    holds += _paused(job, store.list_pauses(), now)
+    holds += _lane(store, job)
+    holds += limit_holds(store.limits_of(job.gate), now)
+    cards = store.list_workers()
+    holds += _workers(job, cards)
+    return holds or [_turn(store, job, cards)]
+
+
+# -- its own state -----------------------------------------------------------------------------------------------------
+def _resting(store: Store, job: Job, now: datetime) -> Hold:
+    ago = "" if job.finished_at is None else f" {span(now - job.finished_at)} ago"
+    told = why(job.error or job.reason)
+    if job.state is State.SUCCEEDED:
+        return Hold("resting", f"it succeeded{ago}", "retry makes a new job like it")
+    if job.state is State.CANCELLED:
+        detail = f"it was cancelled{ago}{by(store.last_actor(job.id, CANCELS))}{told}"
+        return Hold("resting", detail, "retry makes a new job like it")
+    if job.state is State.PAUSED:
+        return Hold("resting", f"it is paused{by(store.last_actor(job.id, PAUSES))}{told}", "resume it")
+    ended = "timed out" if job.state is State.TIMED_OUT else "failed"
+    if not job.policy.queueing:
+        return Hold("resting", f"it {ended}{ago}{told}", "it is not queued: call app.run_now again")
+    if job.halts_lane:
+        detail = f"it {ended}{ago} and halts lane {job.lane!r}{told}"
+        return Hold("resting", detail, "resume it, or resolve it to let the lane go on")
+    return Hold("resting", f"it {ended}{ago}{told}", "resume it")
+
+
+def _over_budget(store: Store, job: Job) -> list[Hold]:
+    """A breach ends a run for good: resume is refused until the budget is larger."""
+    if job.state in FINAL or job.policy.on_breach == "cap":
+        return []
+    return [
+        Hold(
+            "budget",
+            f"it is over budget: {line.told()}",
+            f"job.top_up({line.unit}=…), then resume it"
+            if line.scope == "job"
+            else f"app.group({line.name!r}).budget({line.unit}=…), then resume it",
+        )
+        for line in store.budget(job.id)
+        if line.over
+    ]
+
+
+def _group(store: Store, job: Job) -> list[Hold]:
+    """Nothing in a group on hold is released, answered, resumed or run anew."""
+    group = None if job.group_name is None or job.state in FINAL else store.group(job.group_name)
+    if group is None or group.state != "held":
+        return []
+    detail = f"group {group.name!r} is on hold{by(group.changed_by)}{why(group.reason)}"
+    return [Hold("group_held", detail, f"lift it: app.group({group.name!r}).release()")]
+
+
+def _running(store: Store, job: Job, now: datetime) -> list[Hold]:
+    asked = f"; {job.stop_requested.value} is asked for" if job.stop_requested else ""
+    if job.lease_owner is None or job.lease_expires_at is None:
+        return _orphan(store, job, asked)
+    progress = store.progress(job.id)
+    if progress is not None:
+        asked = f"; last progress {span(now - progress.at)} ago ({first_line(str(progress))}){asked}"
+    left = job.lease_expires_at - now
+    since = "" if job.started_at is None else f" since {span(now - job.started_at)}"
+    where = f"it runs on {job.lease_owner}{since}"
+    if left.total_seconds() < 0:
+        return [
+            Hold(
+                "running",
+                f"{where}, but the lease ran out {span(-left)} ago{asked}",
+                "a live worker takes it over after two looks; start one if there is none",
+            )
+        ]
+    return [Hold("running", f"{where}; the lease holds {span(left)} more{asked}")]
+
+
+def _orphan(store: Store, job: Job, asked: str) -> list[Hold]:
+    site = f" at {job.execution_site}" if job.execution_site else ""
+    detail = f"its worker is gone, its execution{site} may live on{asked}"
+    hold = Hold("orphan", detail, "a worker of that site adopts it")
+    serving = [
+        card for card in store.list_workers() if not card.draining and job.execution_site in card.sites
+    ]
+    if serving:
+        return [hold]
+    told = f"no live worker serves the site {job.execution_site!r}"
+    return [hold, Hold("no_site", told, "start one where its execution lives")]
+
+
+def _pending(store: Store, job: Job) -> list[Hold]:
+    held = [Hold("pending", "it is held since it was enqueued", "release it")] if job.held else []
+    if not job.unmet:
+        return held
+    unmet = [
+        one for one in store.relatives(job.id, MOST_PARENTS) if one.relation == "waits_for" and not one.met
+    ]
+    waits = [_parent(one) for one in unmet]
+    if job.unmet > len(waits):
+        others = f"{job.unmet - len(waits)} more job(s)" if waits else f"{job.unmet} other job(s)"
+        waits.append(Hold("parent", f"it waits for {others} to end", "see to those jobs"))
+    return [*held, *waits]
+
+
+def _parent(parent: Relative) -> Hold:
+    remedy = {
+        State.PAUSED: f"resume or cancel {parent.id}",
+        State.WAITING: f"answer its question: see why {parent.id}",
+        State.PENDING: f"see why {parent.id} does not run",
+        State.QUEUED: f"see why {parent.id} does not run",
+    }.get(parent.state, "wait for its end, or cancel it")
+    without = ", cancelled if that does not succeed" if parent.on_failure == "cancel" else ""
+    return Hold(
+        "parent", f"it waits for job {parent.id} ({parent.kind}, {parent.state.value}){without}", remedy
+    )
+
+
+def _waiting(store: Store, job: Job, now: datetime) -> Hold:
+    asked = [question for question in store.questions(job.id) if question.closed_at is None]
+    if not asked:
+        return Hold("waiting", "it waits for an answer", "answer it")
+    told = "; ".join(f"{question.key}: {first_line(question.text)}" for question in asked)
+    ends = min((question.expires_at for question in asked if question.expires_at is not None), default=None)
+    until = "" if ends is None else f"; it goes on without one in {span(ends - now)}"
+    remedy = f"answer {asked[0].key!r}: leasehold answer {job.id} {asked[0].key} VALUE"
+    return Hold("waiting", f"it waits for an answer to {told}{until}", remedy)
+
+
+def _not_due(job: Job, now: datetime) -> list[Hold]:
+    if job.available_at <= now:
+        return []
+    why = "it was delayed"
+    if job.attempt:
+        told = f": {first_line(job.error)}" if job.error else ""
+        why = f"attempt {job.attempt} ended without success{told}"
+    left = span(job.available_at - now)
+    return [Hold("not_due", f"it is not due for {left}, until {instant(job.available_at)}; {why}", "wait")]
+
+
+# -- what stands in its way --------------------------------------------------------------------------------------------
+def _paused(job: Job, pauses: list[PauseRecord], now: datetime) -> list[Hold]:
+    names = {"queue": job.queue, "kind": job.kind}
+    return [_pause(pause) for pause in pauses if names[pause.scope] == pause.name]
+
+
+def _pause(pause: PauseRecord) -> Hold:
+    until = f" until {instant(pause.until)}" if pause.until else ""
+    return Hold(
+        "queue_paused" if pause.scope == "queue" else "kind_paused",
+        f"{pause.scope} {pause.name!r} is paused{until}{by(pause.paused_by)}{why(pause.reason)}",
+        f"resume the {pause.scope} {pause.name!r}",
+    )
+
+
+def _lane(store: Store, job: Job) -> list[Hold]:
+    if job.lane is None:
+        return []
+    head, blocker = store.lane_front(job.lane)
+    try:
+        if blocker is not None and blocker != job.id:
+            return [_blocked(job.lane, store.get(blocker))]
+        if head is not None and head != job.id:
+            before = store.get(head)
+            place = _many(store.count_ahead(job, MOST_AHEAD), "job")
+            detail = f"{place} before it in lane {job.lane!r}; first is {head} ({before.kind}, {before.state.value})"
+            return [Hold("lane_order", detail, f"see why {head} does not run, or cancel it")]
+    except JobNotFound:
+        pass  # gone since we looked: it is in nobody's way any more
+    return []
+
+
+def _blocked(lane: str, blocker: Job) -> Hold:
+    told = f"job {blocker.id} ({blocker.kind})"
+    if blocker.state is State.RUNNING:
+        return Hold(
+            "lane_blocked", f"{told} runs in lane {lane!r}", "one at a time: wait for it, or cancel it"
+        )
+    remedy = {
+        State.WAITING: f"answer its question: see why {blocker.id}",
+        State.PAUSED: f"resume or cancel {blocker.id}",
+    }.get(blocker.state, f"resume {blocker.id}, or resolve it to let the lane go on without it")
+    word = blocker.state.value.replace("_", " ")
+    reason = why(blocker.error or blocker.reason)
+    return Hold("lane_blocked", f"lane {lane!r} stands still behind {told}, {word}{reason}", remedy)
+
+
+def _workers(job: Job, cards: list[WorkerCard]) -> list[Hold]:
+    alive = [card for card in cards if not card.draining]
+    serving = [card for card in alive if job.queue in card.queues]
+    if not serving:
+        others = f"; {len(alive)} live worker(s) serve other queues" if alive else ""
+        return [
+            Hold(
+                "no_worker",
+                f"no live worker serves queue {job.queue!r}{others}",
+                f"start one: leasehold worker MODULE:APP --queues {job.queue}",
+            )
+        ]
+    if not any(job.kind in card.kinds for card in serving):
+        return [
+            Hold(
+                "no_handler",
+                f"none of the {len(serving)} live worker(s) of queue {job.queue!r} knows the task {job.kind!r}",
+                "start a worker whose app registers it",
+            )
+        ]
+    return []
+
+
+def _turn(store: Store, job: Job, cards: list[WorkerCard]) -> Hold:
+    """Nothing keeps it but those who come first."""
+    serving = [
+        card for card in cards if not card.draining and job.queue in card.queues and job.kind in card.kinds
+    ]
+    places = sum(card.concurrency for card in serving)
+    taken = sum(card.running for card in serving)
+    ahead = store.count_ahead(job, MOST_AHEAD) if job.lane is None else 0
+    full = f"{taken} of the {places} places of its {len(serving)} worker(s) are taken"
+    if ahead:
+        detail = f"{_many(ahead, 'due job')} before it in queue {job.queue!r}; {full}"
+        return Hold("position", detail, "wait, add a worker, or give it a higher priority")
+    if taken >= places > 0:
+        return Hold("busy", f"it is next; {full}", "wait, or add a worker")
+    return Hold("nothing", "nothing holds it: a free worker takes it at once")
+
+
+def _many(count: int, what: str) -> str:
+    more = "or more " if count >= MOST_AHEAD else ""
+    return f"{count:,} {more}{what}{'s are' if count != 1 else ' is'}"

@@ -1,0 +1,193 @@
+"""Stop: the procedure over the store's short verbs. Running jobs are flagged first, so that nothing goes back to the
+queue behind the search; then what does not run is cancelled; then the same again, until a pass finds nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.payload import check_text
+from leasehold.domain.states import State
+from leasehold.domain.stop import (
+    StopMode,
+    StoppedJob,
+    StopReport,
+    StopScope,
+    cancels,
+    checked_mode,
+    checked_scope,
+)
+from leasehold.stores.contract import Store
+
+BATCH = 500
+"""Jobs of one transaction: on SQLite nobody else writes meanwhile."""
+PASSES = 10
+"""Who goes on enqueueing into the scope all the time is not waited for: that is what `hold` is for."""
+LOOK_AT = 1000
+"""Running jobs that one look while waiting asks about."""
+SOONEST, LATEST = 0.02, 0.25
+
+Watch = Callable[[StopReport], None]
+
+
+@dataclass
+class Stop:
+    """One stop, from its call to its report."""
+
+    store: Store
+    scope: StopScope
+    mode: StopMode
+    reason: str | None
+    actor: str | None
+    hold: bool
+    counts: dict[str, dict[State, int]] = field(default_factory=dict)
+    running: dict[str, str] = field(default_factory=dict)
+    """The ids and kinds of those that were flagged."""
+    left: list[str] = field(default_factory=list)
+    """Of those, the ones that still run."""
+
+    @classmethod
+    def checked(
+        cls, store: Store, scope: StopScope, *, mode: str, reason: str | None, actor: str | None, hold: bool
+    ) -> Stop:
+        told = None if reason is None else check_text(reason, "reason")
+        return cls(store, checked_scope(scope, hold=hold), checked_mode(mode), told, actor, hold)
+
+    def look(self) -> None:
+        """What it would do; nothing is changed."""
+        seen: set[str] = set()
+        for running in (True, False):
+            for jobs in self._pages(running):
+                self._count([job for job in jobs if job.id not in seen])
+                seen |= {job.id for job in jobs if job.state is State.RUNNING}
+        self.left = list(self.running)
+
+    def act(self) -> None:
+        if self.scope.whole_group and self.scope.group is not None:
+            # The hold first: what comes in before it is found by the passes, what comes after is refused.
+            self.store.stop_group(self.scope.group, self.hold, self.actor, self.reason)
+        for _ in range(PASSES):
+            if not self._pass():
+                break
+        self.left = list(self.running)
+        self._tell()
+
+    def wait(self, longest: float, watch: Watch, report: Callable[[], StopReport]) -> None:
+        """Until those that were flagged have ended, or the time is over."""
+        deadline = time.monotonic() + longest
+        pause = SOONEST
+        while True:
+            self._look_at_running()
+            now = time.monotonic()
+            if not self.left or now >= deadline:
+                break
+            watch(report())
+            time.sleep(min(pause, deadline - now))
+            pause = min(pause * 1.5, LATEST)
+        self.left = [job for batch in _batches(self.left) for job in self.store.still_running(batch)]
+        # One that was to be paused is at rest now, and still in the scope.
+        ended = self.running.keys() - set(self.left)
+        for batch in _batches(sorted(ended)):
+            self._count(self.store.stop_jobs(batch, self.scope, self.mode, self.actor, self.reason))
+        self._tell()
+
+    def report(self, known: Mapping[str, str], *, dry_run: bool) -> StopReport:
+        """`known`: every kind, and the queue that is its own."""
+        flagged: dict[str, int] = {}
+        for kind in self.running.values():
+            flagged[kind] = flagged.get(kind, 0) + 1
+        return StopReport(
+            scope=self.scope.told(),
+            mode=self.mode,
+            reason=self.reason,
+            cancelled_counts={kind: dict(self.counts[kind]) for kind in sorted(self.counts)},
+            flagged=dict(sorted(flagged.items())),
+            still_running=list(self.left),
+            unaffected_kinds=self._unaffected(known),
+            held=self.hold,
+            dry_run=dry_run,
+        )
+
+    def _unaffected(self, known: Mapping[str, str]) -> list[str]:
+        """By the scope where it names kinds; a stop of a group or of everything is about all of them; else those that
+        are not at home in the queue and of which no job was met."""
+        if self.scope.kinds is not None:
+            return sorted(known.keys() - set(self.scope.kinds))
+        if self.scope.everything or self.scope.whole_group:
+            return []
+        met = {*self.counts, *self.running.values()}
+        return sorted(kind for kind, queue in known.items() if kind not in met and queue != self.scope.queue)
+
+    def _pass(self) -> int:
+        moved = 0
+        for running in (True, False):
+            for jobs in self._pages(running):
+                wanted = [job.id for job in jobs if job.id not in self.running]
+                for batch in _batches(wanted):
+                    done = self.store.stop_jobs(batch, self.scope, self.mode, self.actor, self.reason)
+                    self._count(done)
+                    moved += len(done)
+        return moved
+
+    def _pages(self, running: bool) -> Iterator[Sequence[StoppedJob]]:
+        before: str | None = None
+        while True:
+            found = self.store.find_stoppable(self.scope, before, running)
+            yield found.jobs
+            before = found.next
+            if before is None:
+                return
+
+    def _count(self, jobs: Sequence[StoppedJob]) -> None:
+        for job in jobs:
+            if job.state is State.RUNNING:
+                self.running[job.id] = job.kind
+            if cancels(self.mode, job.state):
+                states = self.counts.setdefault(job.kind, {})
+                states[job.state] = states.get(job.state, 0) + 1
+
+    def _look_at_running(self) -> None:
+        """One bounded read: of very many, the first are asked about until they have ended."""
+        first, rest = self.left[:LOOK_AT], self.left[LOOK_AT:]
+        if first:
+            self.left = [*self.store.still_running(first), *rest]
+
+    def _tell(self) -> None:
+        """Whoever watches a group hears of it; workers look for lanes that were freed."""
+        self.store.tell_watchers()
+        self.store.wake()
+
+
+def nobody(report: StopReport) -> None:
+    """Who watches the wait."""
+
+
+def stop(
+    store: Store,
+    scope: StopScope,
+    known: Mapping[str, str],
+    *,
+    mode: StopMode,
+    reason: str | None,
+    wait: Duration,
+    dry_run: bool,
+    hold: bool,
+    actor: str | None,
+    watch: Watch = nobody,
+) -> StopReport:
+    longest = seconds(wait, "wait")
+    one = Stop.checked(store, scope, mode=mode, reason=reason, actor=actor, hold=hold)
+    if dry_run:
+        one.look()
+    else:
+        one.act()
+        if one.mode != "immediate":
+            one.wait(longest, watch, lambda: one.report(known, dry_run=False))
+    return one.report(known, dry_run=dry_run)
+
+
+def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))

@@ -1,0 +1,1 @@
+"""One attempt, from grant to outcome, and what its handler may call."""

@@ -1,0 +1,101 @@
+"""Follow-ups: what a handler asks for with `ctx.enqueue`, kept until its success is settled.
+
+With `now=True` a follow-up is stored at once, under an id that is made from the parent and a name, so that a second
+run of the parent meets the job that the first one made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import uuid
+from collections import Counter
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
+
+from leasehold.domain.checks.ids import make_id
+from leasehold.domain.checks.payload import check_text
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.job import NewJob
+
+if TYPE_CHECKING:
+    from leasehold.client.job import Job
+    from leasehold.tasks.call import Bound
+
+P = ParamSpec("P")
+
+
+class Bindable(Protocol[P]):
+    """A task, or a task with its arguments."""
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[Any]: ...
+
+
+class FollowUp:
+    """A job that will be there when this run has succeeded; `id` is known already. Given as `after=` it makes another
+    follow-up wait for it. One with `now=True` is stored when it is awaited (in a plain handler: at once)."""
+
+    def __init__(self, parent_id: str, bound: Bound[Any], earlier: FollowUps) -> None:
+        call = bound.call
+        self.now = call.now
+        self._tried = False
+        self._found: str | None = None
+        if self.now:
+            named = None if call.key is None else check_text(call.key, "key")
+            name = f"number {earlier.number(bound.name)}" if named is None else f"key {named}"
+            self._job = bound.new_job(id=derived_id(parent_id, bound.name, name), follow_up_of=parent_id)
+        else:
+            if call.key is not None:
+                raise InvalidInput(
+                    "key", "names a follow-up that is stored at once", "use it together with now=True"
+                )
+            self._job = bound.new_job(follow_up_of=parent_id)
+        self._bound = bound
+
+    def __repr__(self) -> str:
+        return f"<FollowUp {self._job.kind} {self.id}>"
+
+    def __await__(self) -> Generator[Any, None, Job[Any]]:
+        if not self.now:
+            raise InvalidInput("now", "is not set: the job is stored with the success", "do not await it")
+        return asyncio.to_thread(self.store).__await__()
+
+    @property
+    def id(self) -> str:
+        """Of the job that is made; once stored, of the one that held its unique key, if one did."""
+        return self._found or self._job.id
+
+    @property
+    def kind(self) -> str:
+        return self._job.kind
+
+    def store(self) -> Job[Any]:
+        """At once. A refusal is the handler's to deal with: it is not tried again with the success."""
+        self._tried = True
+        found = self._bound.store(self._job)
+        self._found = found.id
+        return found
+
+
+class FollowUps(list[FollowUp]):
+    """Of one run, in the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers: Counter[str] = Counter()
+
+    def number(self, task: str) -> int:
+        """The next number of those of this task that have no name of their own."""
+        self._numbers[task] += 1
+        return self._numbers[task]
+
+    def unstored(self) -> tuple[NewJob, ...]:
+        """What goes with the success: also what should have been awaited and was not."""
+        return tuple(one._job for one in self if not one._tried)
+
+
+def derived_id(parent_id: str, kind: str, name: str) -> str:
+    """The same for the same parent, task and name, whoever asks and how often. A millisecond younger than the parent,
+    so that it stands behind it wherever ids are in order."""
+    digest = hashlib.blake2b(f"{parent_id}\n{kind}\n{name}".encode(), digest_size=10).digest()
+    return make_id((uuid.UUID(parent_id).int >> 80) + 1, digest)

@@ -1,0 +1,209 @@
+"""What one run spends, and what it may still spend. Blocking all through, as the steps are.
+
+Outside of a step a spend is written when `spend` returns. Inside one it is kept, counted, and committed with the
+step's result; if the step comes to nothing it is written by itself, because what was spent is spent.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from leasehold.domain.budgets import BudgetLine, Spend, checked_amounts, halts, total
+from leasehold.domain.errors import JobNotFound, OverBudget
+from leasehold.domain.policy import Policy
+from leasehold.domain.signals import StopRequested
+from leasehold.tasks.definition import checked_name
+
+if TYPE_CHECKING:
+    from leasehold.run.context import RunFacts
+    from leasehold.run.journal import Durable
+    from leasehold.run.steps import Step, Steps
+
+logger = logging.getLogger("leasehold.worker")
+
+current_step: ContextVar[Step | None] = ContextVar("leasehold_step", default=None)
+"""The step whose function is being called, here or in what it has started."""
+
+
+class Purse:
+    def __init__(self, context: RunFacts, durable: Durable, book: Steps) -> None:
+        self._context = context
+        self._store = durable.store
+        self._book = book
+        self._policy = Policy.load(context._grant.policy)
+        self._lines: dict[tuple[str, str], BudgetLine] = {}
+        self._loaded = False
+        self._kept: list[Spend] = []
+        """With a step or a transaction that is not committed yet."""
+        self._loose: list[Spend] = []
+        """To be written by themselves, as soon as the database takes them."""
+        self._written_keys: set[tuple[str, str]] | None = set() if context.attempt == 1 else None
+        """Keys and units of the ledger, as far as this run must know them; None: not looked yet."""
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+
+    # -- spend -----------------------------------------------------------------------------------------------------
+    def spend(self, amounts: Mapping[str, Any], key: str | None) -> None:
+        """Record, then raise if that was too much."""
+        checked = checked_amounts(amounts, "spend")
+        # A key of its own, so that a repeat after a lost reply counts once.
+        named = secrets.token_hex(12) if key is None else checked_name(key, "key")
+        spends = [Spend(named, unit, amount) for unit, amount in checked.items()]
+        step = current_step.get()
+        if step is not None and (step.ended or step.book is not self._book):
+            step = None
+        if step is None and self._book.held_spends is None:
+            self._write_alone(spends)
+        else:
+            self._keep(step, spends, key is not None)
+        self._check(checked)
+
+    def _keep(self, step: Step | None, spends: list[Spend], keyed: bool) -> None:
+        self.load()
+        if keyed:
+            spends = self._unknown(spends)
+        with self._lock:
+            self._kept += spends
+        if step is not None:
+            step.spends = [*step.spends, *spends]
+        elif self._book.held_spends is not None:
+            self._book.held_spends += spends
+
+    def _unknown(self, spends: list[Spend]) -> list[Spend]:
+        """Without those that are in the ledger already: they would be counted twice until they are written."""
+        if self._written_keys is None:
+            rows = self._book.patiently(lambda: self._store.spending(self._context.job_id))
+            self._written_keys = {(row.key, row.unit) for row in rows}
+        known = self._written_keys | {(spend.key, spend.unit) for spend in self._pending()}
+        return [spend for spend in spends if (spend.key, spend.unit) not in known]
+
+    def _write_alone(self, spends: Sequence[Spend]) -> None:
+        with self._lock:
+            self._loose += spends
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is loose. While the database is away the run waits, as for its steps; what then still could not
+        be written stays loose."""
+        context = self._context
+        with self._writing:
+            with self._lock:
+                spends = list(self._loose)
+            if not spends:
+                return
+            try:
+                lines = self._book.patiently(
+                    lambda: self._store.spend(context.job_id, context.lease_token, context.attempt, spends)
+                )
+            except JobNotFound:
+                logger.warning("job %s was pruned; what it spent has no ledger: %s", context.job_id, spends)
+                lines = []
+            self.wrote(spends, lines)
+
+    def flush_at_the_end(self) -> None:
+        """The handler has ended: nobody is left to be told of trouble."""
+        try:
+            self.flush()
+        except (Exception, StopRequested) as error:
+            logger.error(
+                "job %s: these spends were not recorded: %s (%s)", self._context.job_id, self._loose, error
+            )
+
+    @property
+    def has_loose(self) -> bool:
+        return bool(self._loose)
+
+    # -- what was kept ---------------------------------------------------------------------------------------------
+    def wrote(self, spends: Sequence[Spend], lines: Sequence[BudgetLine] | None) -> None:
+        """They are in the ledger; the budgets then, if known."""
+        with self._lock:
+            self._kept = [spend for spend in self._kept if spend not in spends]
+            self._loose = [spend for spend in self._loose if spend not in spends]
+            if self._written_keys is not None:
+                self._written_keys.update((spend.key, spend.unit) for spend in spends)
+            if lines is None:
+                lines = [_plus(line, total(spends, line.unit)) for line in self._lines.values()]
+            self._learn(lines)
+
+    def give_up(self, spends: Sequence[Spend]) -> None:
+        """Their step came to nothing: written by themselves. Never raises, for it would hide why."""
+        with self._lock:
+            self._kept = [spend for spend in self._kept if spend not in spends]
+            self._loose += spends
+        try:
+            self.flush()
+        except (Exception, StopRequested) as error:
+            logger.warning(
+                "job %s: what a step has spent is not recorded yet: %s", self._context.job_id, error
+            )
+
+    # -- what is left ----------------------------------------------------------------------------------------------
+    def load(self) -> None:
+        if not self._loaded:
+            lines = self._book.patiently(lambda: self._store.budget(self._context.job_id))
+            with self._lock:
+                self._learn(lines)
+
+    def left(self, unit: str) -> int | None:
+        rests = [
+            max(0, line.limit - line.spent)
+            for line in self._now()
+            if line.unit == unit and line.limit is not None
+        ]
+        return min(rests, default=None)
+
+    def spent(self, unit: str) -> int:
+        known = [line.spent for line in self._now() if line.scope == "job" and line.unit == unit]
+        return known[0] if known else total(self._pending(), unit)
+
+    def over(self) -> OverBudget | None:
+        """A limit that is passed, though the run goes on."""
+        return self._first_over(self._now())
+
+    def _check(self, units: Mapping[str, int]) -> None:
+        if halts(self._policy):
+            error = self._first_over(line for line in self._now() if line.unit in units)
+            if error is not None:
+                raise error
+
+    def _first_over(self, lines: Iterable[BudgetLine]) -> OverBudget | None:
+        for line in lines:
+            if line.limit is not None and line.over:
+                job_id = self._context.job_id
+                return OverBudget(job_id, line.scope, line.name, line.unit, line.limit, line.spent)
+        return None
+
+    def _now(self) -> list[BudgetLine]:
+        """As the ledger was last seen, and what is not in it yet."""
+        pending = self._pending()
+        with self._lock:
+            return [_plus(line, total(pending, line.unit)) for line in self._lines.values()]
+
+    def _pending(self) -> list[Spend]:
+        with self._lock:
+            return [*self._kept, *self._loose]
+
+    def _learn(self, lines: Iterable[BudgetLine]) -> None:
+        """Totals only grow: an answer that was overtaken by a later one is not believed."""
+        self._loaded = True
+        for line in lines:
+            known = self._lines.get((line.scope, line.unit))
+            if known is None or known.spent <= line.spent:
+                self._lines[line.scope, line.unit] = line
+
+
+def has_limits(context: RunFacts) -> bool:
+    """Whether the run may have a limit at all: else there is nothing to load."""
+    grant = context._grant
+    return grant.group_name is not None or Policy.load(grant.policy).budget is not None
+
+
+def _plus(line: BudgetLine, amount: int) -> BudgetLine:
+    if not amount:
+        return line
+    return BudgetLine(line.scope, line.name, line.unit, line.limit, line.spent + amount)

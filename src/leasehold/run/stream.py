@@ -1,0 +1,128 @@
+"""What a handler may tell while it runs: `ctx.progress`, `ctx.emit`, `ctx.log`. None of them touches the database."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from leasehold.domain.checks.payload import check_text, encode
+from leasehold.domain.errors import InvalidInput, StreamFull, Unstorable
+from leasehold.domain.job import Grant
+from leasehold.domain.stream import LOG, PROGRESS, RESERVED
+from leasehold.worker.stream_writer import MOST_EVENTS, EventWriter, RunStream
+
+LONGEST_KIND = 200
+LONGEST_KEY = 1000
+LOOK_EVERY = 0.1
+
+
+class Telling:
+    """The part of a context that speaks."""
+
+    _grant: Grant
+    _events: EventWriter | None = None
+    """None outside of a worker: what is told is checked and goes nowhere."""
+    _stream: RunStream | None = None
+    """Only of a run that has told something."""
+    _told_at: float = 0.0
+    """On the monotonic clock: the last sign of life, for `stall_after`."""
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """How far the job is, such as `ctx.progress(3, 10, "page 3")`. Call it as often as you like: the newest is
+        stored, at most twice a second."""
+        data = {
+            "done": _number(done, "done"),
+            "total": None if total is None else _number(total, "total"),
+            "note": check_text(str(note), "note"),
+        }
+        self._tell(PROGRESS, encode(data, "progress"))
+
+    def emit(self, kind: str, data: Any = None, key: str | None = None) -> None:
+        """A partial result, for whoever watches the job; stored within half a second, in order. With `key` it
+        is stored once per job, however often it is emitted, also after a crash and a retry."""
+        name = _text(kind, "kind", LONGEST_KIND)
+        if name in RESERVED:
+            raise InvalidInput("kind", f"{name!r} is Leasehold's own", "choose another name")
+        once = None if key is None else _text(key, "key", LONGEST_KEY)
+        self._tell(name, _encoded(data, name), once)
+
+    def log(self, text: str) -> None:
+        """Add a line to the log tail of this attempt."""
+        now = datetime.now(UTC).isoformat(sep=" ", timespec="milliseconds")
+        self._log_line(f"{now} {text}")
+
+    def _log_line(self, line: str) -> None:
+        # A log takes everything: what no store can keep is replaced, not refused.
+        clean = line.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+        self._tell(LOG, text=clean + "\n")
+
+    def _tell(self, kind: str, data: str | None = None, key: str | None = None, text: str = "") -> None:
+        self._told_at = time.monotonic()
+        if self._events is None:
+            return
+        stream = self._stream or self._events.stream_of(self)
+        while not self._events.put(stream, kind, data, key, text):
+            self._make_room(self._events, stream)
+
+    def _make_room(self, events: EventWriter, stream: RunStream) -> None:
+        raise StreamFull(self._grant.id, MOST_EVENTS)
+
+    def _stop_waiting(self) -> None:
+        """Raise if the run shall end."""
+
+
+class TellingOnLoop(Telling):
+    """An async handler must not block its loop: when too much waits, `emit` raises StreamFull."""
+
+    async def flush(self) -> None:
+        """Wait until everything told so far is stored. Raises LeaseLost if it never will be."""
+        events, stream = self._events, self._stream
+        if events is not None and stream is not None:
+            upto = stream.place
+            while not await asyncio.to_thread(events.wait_until_taken, stream, upto, LOOK_EVERY):
+                self._stop_waiting()
+
+
+class TellingInThread(Telling):
+    """A plain handler has a thread of its own: when too much waits, `emit` waits too."""
+
+    def flush(self) -> None:
+        """Wait until everything told so far is stored. Raises LeaseLost if it never will be."""
+        if self._events is not None and self._stream is not None:
+            upto = self._stream.place
+            while not self._events.wait_until_taken(self._stream, upto, LOOK_EVERY):
+                self._stop_waiting()
+
+    def _make_room(self, events: EventWriter, stream: RunStream) -> None:
+        events.wait_for_room(stream, LOOK_EVERY)
+        self._stop_waiting()
+
+
+def _text(value: object, field: str, longest: int) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= longest:
+        raise InvalidInput(
+            field, f"{value!r:.100} will not do", f"give a text of 1 to {longest:,} characters"
+        )
+    return check_text(value, field)
+
+
+def _number(value: Any, field: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidInput(field, f"{value!r} is not a number", "give a finite number")
+    return value
+
+
+def _encoded(data: Any, field: str) -> str:
+    """Plain JSON as it is; models, dataclasses, times and the like as pydantic writes them."""
+    try:
+        return encode(data, field)
+    except Unstorable as refusal:
+        try:
+            return encode(to_jsonable_python(data), field)
+        except (Unstorable, PydanticSerializationError, ValueError, TypeError):
+            raise refusal from None

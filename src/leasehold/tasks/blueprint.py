@@ -1,0 +1,159 @@
+"""From a call to a stored job: bind, check, encode, then one transaction."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from leasehold.domain.batch import AlikeJobs
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.ids import checked_id, make_ids
+from leasehold.domain.checks.payload import encode
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.job import NewJob, OnParentFailure
+from leasehold.domain.limits import DefaultLimit, checked_slots, default_rate, rate_template
+from leasehold.tasks.definition import (
+    TaskDefinition,
+    TaskSettings,
+    checked_name,
+    fill_template,
+    priority_number,
+)
+
+MANY = 50
+"""Calls at once from which on what they have in common is said once."""
+
+
+def new_id() -> str:
+    return new_ids(1)[0]
+
+
+def new_ids(count: int) -> list[str]:
+    """Made together, and not in advance: a reserve of randomness would be shared by the two sides of a fork."""
+    return make_ids(time.time_ns() // 1_000_000, os.urandom(10 * count))
+
+
+class HasId(Protocol):
+    """A job, or a follow-up that will be one."""
+
+    @property
+    def id(self) -> str: ...
+
+
+After = str | HasId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSettings:
+    """What only a single call may say, beside the task's own settings."""
+
+    delay: Duration = 0
+    at: datetime | None = None
+    hold: bool = False
+    group: str | None = None
+    trace: str | None = None
+    after: tuple[str, ...] = ()
+    """Ids of jobs that must end before this one may run."""
+    on_failure: OnParentFailure = "cancel"
+    """What it does when one of them ends without success. (`halt` and `skip` are the task's own `on_failure`.)"""
+    now: bool = False
+    """As a follow-up: stored at once, not with the success."""
+    key: str | None = None
+    """Names such a follow-up, so that a second run of its parent meets it."""
+
+
+class Blueprint:
+    """How calls of one task with the same settings become jobs: what they have in common is worked out once. Everything
+    is checked here, so that what reaches the store can be stored."""
+
+    def __init__(
+        self, definition: TaskDefinition, settings: TaskSettings, call: CallSettings, *, at_once: bool = False
+    ) -> None:
+        if not settings.queueing and not at_once:
+            raise InvalidInput(
+                "queueing",
+                f"is off for task {definition.name!r}",
+                "call app.run_now: it starts or is refused",
+            )
+        if call.at is not None and getattr(call.at, "tzinfo", None) is None:
+            raise InvalidInput("at", f"{call.at!r} has no time zone", "give an aware datetime")
+        self._definition = definition
+        self._lane = settings.lane
+        self._unique = settings.unique
+        self._rate = rate_template(settings.rate)
+        self._default_rate = default_rate(settings.rate)
+        slots, self._limits = checked_slots(settings.slots)
+        self._common: dict[str, Any] = {
+            "kind": definition.name,
+            "queue": settings.queue,
+            "priority": priority_number(settings.priority),
+            "delay": seconds(call.delay, "delay"),
+            "at": call.at,
+            "hold": call.hold,
+            "unique_for": settings.unique_for,
+            "on_duplicate": settings.on_duplicate,
+            "lease_seconds": seconds(settings.lease, "lease", positive=True),
+            "policy": settings.policy(),
+            "group": None if call.group is None else checked_name(call.group, "group"),
+            "tags": tuple(settings.tags),
+            "deadline": _seconds(settings.deadline, "deadline"),
+            "start_by": _seconds(settings.start_by, "start_by"),
+            "trace": call.trace,
+            "after": call.after,
+            "on_parent_failure": call.on_failure,
+        }
+        if slots:
+            self._common["slots"] = slots
+        if self._rate is None and self._limits:
+            self._common["limits"] = self._limits
+
+    def make(self, calls: Sequence[Mapping[str, Any]]) -> Sequence[NewJob]:
+        """A job for each of these arguments."""
+        ids = new_ids(len(calls))
+        if self._lane is None and self._unique is None and self._rate is None:
+            encoded = self._definition.encode_arguments
+            if len(calls) >= MANY:
+                return AlikeJobs(self._common, ids, calls, encoded)
+            return [
+                NewJob(id=job_id, args=encoded(arguments), **self._common)
+                for job_id, arguments in zip(ids, calls, strict=True)
+            ]
+        return [self._make_named(job_id, arguments) for job_id, arguments in zip(ids, calls, strict=True)]
+
+    def _make_named(self, job_id: str, arguments: Mapping[str, Any]) -> NewJob:
+        """Its lane, its key or its rate is made from its arguments."""
+        checked = self._definition.check(arguments)
+        known = self._definition.with_defaults(checked)
+        return NewJob(
+            id=job_id,
+            args=encode(checked, self._definition.name),
+            lane=None if self._lane is None else fill_template(self._lane, known, "lane"),
+            unique_key=None if self._unique is None else fill_template(self._unique, known, "unique"),
+            **self._rated(known),
+            **self._common,
+        )
+
+    def _rated(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        if self._rate is None:
+            return {}
+        key = fill_template(self._rate, known, "rate")
+        if self._default_rate is None:
+            return {"rate": key, "limits": self._limits}
+        text, spacing, burst = self._default_rate
+        limit = DefaultLimit(key, text=text, spacing=spacing, burst=burst)
+        return {"rate": key, "limits": (*self._limits, limit)}
+
+
+def _seconds(duration: Duration | None, field: str) -> float | None:
+    return None if duration is None else seconds(duration, field, positive=True)
+
+
+def checked_parents(after: Iterable[After]) -> tuple[str, ...]:
+    """Ids in their one spelling, each once."""
+    if isinstance(after, str) or not isinstance(after, Iterable):
+        raise InvalidInput("after", f"{after!r} is one job", "give a list: after=[job]")
+    return tuple(dict.fromkeys(checked_id(getattr(one, "id", one), "after") for one in after))

@@ -1,0 +1,116 @@
+"""Chains and DAGs: several calls that wait for each other, stored in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from leasehold.client.job import Job, StoreJobs
+from leasehold.domain.errors import DependencyCycle, InvalidInput
+from leasehold.domain.job import NewJob, OnParentFailure
+from leasehold.run.follow_ups import Bindable
+from leasehold.tasks.blueprint import After, checked_parents
+from leasehold.tasks.definition import checked_name, checked_on_parent_failure
+
+
+class Chain:
+    """Calls that run one after the other, each when the one before it has succeeded. One that ends without success
+    ends those behind it, with the reason."""
+
+    def __init__(self, calls: Sequence[Bindable[[]]], store: StoreJobs) -> None:
+        if not calls:
+            raise InvalidInput("chain", "has no calls", "give it at least one task")
+        self._jobs: list[NewJob] = []
+        for call in calls:
+            job = call.bind().new_job()
+            before = tuple(one.id for one in self._jobs[-1:])
+            self._jobs.append(replace(job, after=(*before, *job.after)))
+        self._store = store
+
+    def enqueue(self) -> list[Job[Any]]:
+        """Store them all, or none; the jobs in their order. A second call finds those of the first."""
+        return self._store(self._jobs)
+
+    async def aenqueue(self) -> list[Job[Any]]:
+        return await asyncio.to_thread(self.enqueue)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    job: NewJob
+    within: tuple[str, ...]
+    """Names of nodes."""
+
+
+class Dag:
+    """Calls that wait for each other by name, in any order that has no circle.
+
+    flow = app.dag()
+    flow.add("load", load.bind(day))
+    flow.add("clean", clean, after=["load"])
+    flow.add("report", report, after=["load", "clean"])
+    jobs = flow.enqueue()             # {"load": <Job …>, …}
+    """
+
+    def __init__(self, store: StoreJobs) -> None:
+        self._store = store
+        self._nodes: dict[str, _Node] = {}
+
+    def add(
+        self,
+        name: str,
+        call: Bindable[[]],
+        *,
+        after: Iterable[After] = (),
+        on_failure: OnParentFailure | None = None,
+    ) -> str:
+        """A node. `after` names other nodes, which may follow later, or gives jobs that exist already. Gives back the
+        name."""
+        checked_name(name, "name")
+        if name in self._nodes:
+            raise InvalidInput("name", f"{name!r} is taken", "give every node a name of its own")
+        if isinstance(after, str):
+            raise InvalidInput("after", f"{after!r} is text", "give a list of names")
+        wanted = list(after)
+        within = tuple(one for one in wanted if isinstance(one, str))
+        others = checked_parents([one for one in wanted if not isinstance(one, str)])
+        job = call.bind().new_job()
+        if on_failure is not None:
+            job = replace(job, on_parent_failure=checked_on_parent_failure(on_failure))
+        self._nodes[name] = _Node(replace(job, after=(*others, *job.after)), within)
+        return name
+
+    def enqueue(self) -> dict[str, Job[Any]]:
+        """Store all nodes, or none; the jobs by their names. Raises DependencyCycle, with the circle named. A second
+        call finds the jobs of the first."""
+        ids = {name: node.job.id for name, node in self._nodes.items()}
+        order = _sorted({name: node.within for name, node in self._nodes.items()})
+        jobs = [_tied(self._nodes[name], ids) for name in order]
+        made = dict(zip(order, self._store(jobs), strict=True)) if jobs else {}
+        return {name: made[name] for name in self._nodes}
+
+    async def aenqueue(self) -> dict[str, Job[Any]]:
+        return await asyncio.to_thread(self.enqueue)
+
+
+def _sorted(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Parents first."""
+    for name, wanted in parents.items():
+        for parent in wanted:
+            if parent not in parents:
+                known = ", ".join(sorted(parents))
+                raise InvalidInput(
+                    "after", f"{name!r} waits for {parent!r}, which is no node", f"known: {known}"
+                )
+    try:
+        return list(TopologicalSorter(parents).static_order())
+    except CycleError as error:
+        # It names each one before those that wait for it; an arrow shall mean "waits for".
+        raise DependencyCycle(error.args[1][::-1]) from None
+
+
+def _tied(node: _Node, ids: Mapping[str, str]) -> NewJob:
+    return replace(node.job, after=(*(ids[name] for name in node.within), *node.job.after))

@@ -1,0 +1,145 @@
+"""What `@app.task` makes of a function: still the function, and a way to call it later."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import fields
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
+
+from leasehold.client.job import Job, StoreJobs
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.job import NewJob, OnParentFailure
+from leasehold.run.context import Context, SyncContext
+from leasehold.tasks.blueprint import Blueprint, CallSettings, checked_parents
+from leasehold.tasks.call import Bound
+from leasehold.tasks.cap import checked_cap
+from leasehold.tasks.definition import CallOptions, TaskDefinition, TaskSettings
+
+F = ParamSpec("F")
+"""What the function takes: its context, if it has one, and the task's arguments."""
+P = ParamSpec("P")
+"""The task's arguments."""
+C = TypeVar("C")
+R = TypeVar("R")
+
+RunNow = Callable[[NewJob, int], Job[Any]]
+Add = Callable[[Callable[..., Any], str | None, Mapping[str, Any]], "Task[..., ..., Any, Any]"]
+
+OF_TASK = frozenset(f.name for f in fields(TaskSettings))
+_CALL_ONLY = frozenset(f.name for f in fields(CallSettings))
+_TASK_ONLY = frozenset({"queueing"})
+_OF_PARENTS = get_args(OnParentFailure)
+
+
+class Register:
+    """`@app.task(…)`: the decorator that registers a function with these settings."""
+
+    def __init__(self, add: Add, name: str | None, settings: Mapping[str, Any]) -> None:
+        self._add = add
+        self._name = name
+        self._settings = settings
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
+    ) -> Task[Concatenate[Context, P], P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[SyncContext, P], R]
+    ) -> Task[Concatenate[SyncContext, P], P, R, R]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> Task[P, P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, P, R, R]: ...
+
+    def __call__(self, function: Any) -> Any:
+        return self._add(function, self._name, self._settings)
+
+
+class Task(Generic[F, P, C, R]):
+    """A registered task. Still the plain function when called; `enqueue` takes the task's own arguments and nothing
+    else, `using` says how."""
+
+    def __init__(
+        self,
+        definition: TaskDefinition,
+        store: StoreJobs,
+        run_now: RunNow,
+        settings: TaskSettings | None = None,
+        call: CallSettings | None = None,
+    ) -> None:
+        self._definition = definition
+        self._store = store
+        self._run_now = run_now
+        self._settings = settings or definition.settings
+        self._call = call or CallSettings()
+        functools.update_wrapper(self, definition.function)
+
+    @property
+    def name(self) -> str:
+        return self._definition.name
+
+    @functools.cached_property
+    def _blueprint(self) -> Blueprint:
+        return Blueprint(self._definition, self._settings, self._call)
+
+    def __call__(self, *args: F.args, **kwargs: F.kwargs) -> C:
+        answer: C = self._definition.function(*args, **kwargs)
+        return answer
+
+    def using(self, **settings: Unpack[CallOptions]) -> Task[F, P, C, R]:
+        """The same task with other settings for the calls that follow: delay, at, hold, group, trace, after, and
+        those of `@app.task` (priority, queue, lane, unique, tags, retry, …)."""
+        known = (OF_TASK | _CALL_ONLY) - _TASK_ONLY
+        unknown = sorted(settings.keys() - known)
+        if unknown:
+            listed = ", ".join(sorted(known))
+            raise InvalidInput(unknown[0], "is not a setting of a call", f"known: {listed}")
+        # `on_failure` stands in both: its values tell whose failure is meant.
+        of_task = OF_TASK - {"on_failure"} if settings.get("on_failure") in _OF_PARENTS else OF_TASK
+        call = {name: value for name, value in settings.items() if name not in of_task}
+        own = {name: value for name, value in settings.items() if name in of_task}
+        if "after" in call:
+            call["after"] = checked_parents(settings["after"])
+        changed = self._definition.check_settings(self._settings.changed(own)) if own else self._settings
+        return Task(self._definition, self._store, self._run_now, changed, _merged(self._call, call))
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
+        """The call with these arguments, to be made later: in a chain, in a DAG, as a follow-up."""
+        arguments = self._definition.bind(args, kwargs)
+        return Bound(self._definition, self._settings, self._call, arguments, self._store)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Store a job; it is durable when this returns."""
+        return self.enqueue_args(self._definition.bind(args, kwargs))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        return await asyncio.to_thread(self.enqueue, *args, **kwargs)
+
+    def enqueue_args(self, args: Mapping[str, Any]) -> Job[R]:
+        """As `enqueue`, with the arguments as a mapping."""
+        return self._store(self._blueprint.make([args]))[0]
+
+    def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+        """Store many jobs in one transaction: all or none."""
+        return self._store(self._blueprint.make(list(args)))
+
+    async def aenqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+        return await asyncio.to_thread(self.enqueue_many, args)
+
+    def run_now_args(self, args: Mapping[str, Any]) -> Job[R]:
+        """As `app.run_now`, with the arguments as a mapping."""
+        cap = checked_cap(self.name, self._settings, self._call)
+        (job,) = Blueprint(self._definition, self._settings, self._call, at_once=True).make([args])
+        return self._run_now(job, cap)
+
+
+def _merged(call: CallSettings, changes: dict[str, Any]) -> CallSettings:
+    return CallSettings(**{f.name: changes.get(f.name, getattr(call, f.name)) for f in fields(CallSettings)})

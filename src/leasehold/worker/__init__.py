@@ -1,0 +1,1 @@
+"""The roles of a worker process."""

@@ -1,0 +1,237 @@
+"""The claim loop: takes what can be started now, goes on while there is work, else waits for a hint or a second."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import NamedTuple
+
+from leasehold.domain.errors import StoreError
+from leasehold.domain.job import Grant
+from leasehold.stores.contract import Store
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.worker.attempts import Runs
+from leasehold.worker.settings import WorkerSettings
+
+logger = logging.getLogger("leasehold.worker")
+
+MOST_AT_ONCE = 500
+"""Jobs that one claim asks for: with room for more, the next claim runs while these begin."""
+
+MANY = 50
+"""Jobs of one claim whose start takes long enough to ask for more meanwhile. A few begin at once."""
+
+NO_ROOM = (0, 0)
+
+LONGEST_TURN = 0.02
+"""Seconds for which starting jobs may keep the loop to itself."""
+
+ABSENT_FOR = 0.1
+"""Seconds for which a busy worker does not look again for jobs of a kind that were not there."""
+
+MOST_UNSETTLED = 5000
+"""Results that wait for the database. More than this, and no new work is taken."""
+
+
+class Asked(NamedTuple):
+    """A claim that is under way. Its leases are counted from when it was sent."""
+
+    sent_at: float
+    answer: asyncio.Future[list[Grant]]
+
+
+class Absence:
+    """Jobs of a kind that were not there a moment ago."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    @property
+    def noted(self) -> bool:
+        return time.monotonic() < self._until
+
+    def note(self, absent: bool) -> None:
+        if absent and not self.noted:
+            self._until = time.monotonic() + ABSENT_FOR
+
+
+class Intake:
+    def __init__(
+        self,
+        store: Store,
+        tasks: Mapping[str, TaskDefinition],
+        settings: WorkerSettings,
+        runs: Runs,
+        executor: Executor,
+        on_work: Callable[[], None],
+    ) -> None:
+        self._on_work = on_work
+        self._store = store
+        self._tasks = tasks
+        self._settings = settings
+        self._runs = runs
+        self._executor = executor
+        self._async_kinds = [name for name, task in tasks.items() if task.is_async]
+        self._sync_kinds = [name for name, task in tasks.items() if not task.is_async]
+        self._kinds = self._async_kinds + self._sync_kinds
+        self._queues = list(settings.queues)
+        self._was_empty = False
+        self._absent_on_loop = Absence()
+        self._absent_in_threads = Absence()
+        self._changed = asyncio.Event()
+        """Set by a wake-up, a freed place, or the drain."""
+        self._draining = False
+        self.in_trouble = False
+        self.progress_at = time.monotonic()
+        """When the loop last went round, or began to wait for a place."""
+        self.waits_for_place = False
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    def drain(self) -> None:
+        self._draining = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until the drain, or in a burst until nothing is left."""
+        if not self._settings.claims:
+            self.waits_for_place = True
+            while not self._draining:
+                self._changed.clear()
+                await self._changed.wait()
+        asked: Asked | None = None
+        while not self._draining or asked is not None:
+            self.progress_at = time.monotonic()
+            if asked is None:
+                self._changed.clear()
+                room = self._room()
+                self.waits_for_place = room == NO_ROOM
+                if self.waits_for_place:
+                    await self._changed.wait()
+                    continue
+                asked = self._ask(room)
+            grants = await self._answer(asked)
+            sent_at, asked = asked.sent_at, None
+            if grants is None:
+                continue
+            if len(grants) >= MANY and not self._draining:
+                # Ask for more before these begin: they do so while the database is busy with the next claim.
+                room = self._room(grants)
+                if room != NO_ROOM:
+                    self._changed.clear()
+                    asked = self._ask(room)
+            await self._begin(grants, sent_at)
+            if not grants and asked is None and not self._draining:
+                if self._settings.burst and not self._runs.held and not self._changed.is_set():
+                    return
+                await self._wait()
+
+    def _room(self, coming: Sequence[Grant] = ()) -> tuple[int, int]:
+        """Jobs that could be started now, on the loop and in threads, besides those that are coming."""
+        if len(self._runs.settler) >= MOST_UNSETTLED:
+            return NO_ROOM
+        in_threads = sum(not self._tasks[grant.kind].is_async for grant in coming) if self._sync_kinds else 0
+        on_loop = len(coming) - in_threads
+        loop_room = self._settings.concurrency - self._runs.on_loop - on_loop if self._async_kinds else 0
+        thread_room = self._runs.thread_room - in_threads if self._sync_kinds else 0
+        return min(max(0, loop_room), MOST_AT_ONCE), min(max(0, thread_room), MOST_AT_ONCE)
+
+    async def _wait(self) -> None:
+        opens_in = self._store.opens_in(self._settings.queues, self._kinds)
+        seconds = self._settings.poll if opens_in is None else min(self._settings.poll, opens_in)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
+
+    def _ask(self, room: tuple[int, int]) -> Asked:
+        answer = asyncio.get_running_loop().run_in_executor(self._executor, self._claim, *room)
+        return Asked(time.monotonic(), answer)
+
+    async def _answer(self, asked: Asked) -> list[Grant] | None:
+        """None: the database did not answer, which does not say that there was nothing."""
+        try:
+            grants = await asked.answer
+        except StoreError as error:
+            await self._sit_out(error)
+            return None
+        except Exception as error:
+            # A bug, or a database that answers strangely: told each time, but a worker that no longer claims while
+            # it looks alive would be worse.
+            logger.exception("claim: unexpected error; going on")
+            await self._sit_out(error)
+            return None
+        self.in_trouble = False
+        if grants:
+            self._on_work()
+        return grants
+
+    async def _begin(self, grants: Sequence[Grant], sent_at: float) -> None:
+        if self._draining:
+            for grant in grants:
+                self._runs.hand_back(grant, "its worker was stopped")
+            return
+        # All are held before the first begins: it may take its time, and the leases of the others must be renewed.
+        began_at = time.monotonic()
+        for run in [self._runs.hold(grant, sent_at) for grant in grants]:
+            self._runs.begin(run)
+            if time.monotonic() - began_at > LONGEST_TURN:
+                # Handlers may compute before they first wait. Let others have the loop between them.
+                await asyncio.sleep(0)
+                began_at = time.monotonic()
+
+    def _claim(self, loop_room: int, thread_room: int) -> list[Grant]:
+        """In a thread."""
+        if self._was_empty and not self.in_trouble and loop_room and thread_room:
+            # Idle: one look for both kinds of places, with room for whatever it finds.
+            grants = self._claim_from_queues(self._kinds, min(loop_room, thread_room))
+            self._was_empty = not grants
+            return grants
+        grants = self._find_forgotten() if self.in_trouble else []
+        on_loop = self._claim_kinds(self._async_kinds, max(0, loop_room - len(grants)), self._absent_on_loop)
+        in_threads = self._claim_kinds(self._sync_kinds, thread_room, self._absent_in_threads)
+        # Only beside a kind of jobs that comes in as fast as it can be taken: a look for nothing would hold that up.
+        self._absent_on_loop.note(not on_loop and len(in_threads) == thread_room > 0)
+        self._absent_in_threads.note(not in_threads and len(on_loop) == loop_room > 0)
+        grants += on_loop + in_threads
+        self._was_empty = not grants
+        return grants
+
+    def _claim_kinds(self, kinds: list[str], room: int, absent: Absence) -> list[Grant]:
+        return self._claim_from_queues(kinds, room) if room and not absent.noted else []
+
+    def _claim_from_queues(self, kinds: list[str], room: int) -> list[Grant]:
+        owner = self._settings.owner
+        if len(self._queues) == 1 or self._was_empty:
+            # Nothing was there a moment ago: one look at all queues is enough to see whether that has changed.
+            return self._store.claim(
+                owner, self._queues[:1] if len(self._queues) == 1 else self._queues, room, kinds
+            )
+        grants: list[Grant] = []
+        for queue in list(self._queues):
+            if len(grants) < room:
+                grants += self._store.claim(owner, [queue], room - len(grants), kinds)
+        if not self._settings.strict:
+            self._queues.append(self._queues.pop(0))
+        return grants
+
+    def _find_forgotten(self) -> list[Grant]:
+        """After trouble: leases in our name whose grant never reached us are ours all the same."""
+        held = self._store.find_held(self._settings.owner)
+        forgotten = {grant.id: grant for grant in held if grant.id not in self._runs.held}
+        if not forgotten:
+            return []
+        # Nobody knows how much of their time has gone; renewed, they are as good as new.
+        renewed = self._store.renew({grant.id: grant.token for grant in forgotten.values()})
+        logger.info("%d lease(s) were granted while the database could not say so", len(renewed))
+        return [forgotten[renewal.id] for renewal in renewed]
+
+    async def _sit_out(self, error: Exception) -> None:
+        if not self.in_trouble:
+            logger.warning("no claims for now: %s", error)
+        self.in_trouble = True
+        await asyncio.sleep(random.uniform(0.2, 1.0))

@@ -1,0 +1,52 @@
+"""Records that a handler makes with the standard `logging` go to its job's log tail as well."""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+
+from leasehold.run.stream import Telling
+from leasehold.worker.stream_writer import EventWriter
+
+current_run: ContextVar[Telling | None] = ContextVar("leasehold_run", default=None)
+"""The run that this code belongs to. New tasks and asyncio.to_thread inherit it; threads of a handler do not."""
+
+
+class LogCapture(logging.Handler):
+    """On the root logger while a worker lives: whatever level that lets through is kept."""
+
+    def __init__(self, events: EventWriter) -> None:
+        super().__init__()
+        self._events = events
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def start(self) -> None:
+        logging.getLogger().addHandler(self)
+
+    def stop(self) -> None:
+        logging.getLogger().removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._stand_in(record)
+        run = current_run.get()
+        # Another worker in this process has a handler of its own; our own words are about the job, not from it.
+        if run is None or run._events is not self._events or record.name.startswith("leasehold."):
+            return
+        try:
+            run._log_line(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+    def _stand_in(self, record: logging.LogRecord) -> None:
+        """Where nobody has set up logging, warnings go to stderr; our being there must not silence them."""
+        root, last_resort = logging.getLogger().handlers, logging.lastResort
+        if last_resort is None or record.levelno < last_resort.level:
+            return
+        if root[:1] != [self] or not all(isinstance(handler, LogCapture) for handler in root):
+            return  # somebody else prints it, or another worker's capture does this
+        logger: logging.Logger | None = logging.getLogger(record.name)
+        while logger is not None and logger.parent is not None:
+            if logger.handlers:
+                return
+            logger = logger.parent
+        last_resort.handle(record)

@@ -1,0 +1,290 @@
+"""Waiting for groups: at once, in time, in vain; many waiters and few reads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from leasehold import DatabaseUnreachable, GroupOnHold, GroupStatus, InvalidInput, Leasehold, State
+from leasehold.domain.outcome import Success
+from leasehold.operations import group_watch
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
+from tests.backends import Backend, new_job
+
+LONG = 60.0
+"""A wait that only a test that fails lives through."""
+
+
+@pytest.fixture
+def app(backend: Backend) -> Iterator[Leasehold]:
+    with Leasehold(backend.url, schema=backend.schema) as app:
+
+        @app.task
+        def work(n: int = 0) -> int:
+            return n
+
+        @app.task(queue="q")
+        def verify() -> None: ...
+
+        yield app
+
+
+@pytest.fixture
+def reads(app: Leasehold, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Statements that the app's database has run, by name, from now on."""
+    return count_statements(app.store, monkeypatch)
+
+
+def count_statements(store: Store, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """At the seam of the database, where every statement passes."""
+    counted: Counter[str] = Counter()
+    database: Any = store._database  # type: ignore[attr-defined]
+    read = database.read
+
+    class Counting:
+        def __init__(self, session: Any) -> None:
+            self._session = session
+
+        def rows(self, statement: str, /, **given: Any) -> Any:
+            counted[statement] += 1
+            return self._session.rows(statement, **given)
+
+        def tuples(self, statement: str, /, **given: Any) -> Any:
+            counted[statement] += 1
+            return self._session.tuples(statement, **given)
+
+    monkeypatch.setattr(database, "read", lambda work: read(lambda session: work(Counting(session))))
+    return counted
+
+
+def end_one(store: Store) -> str:
+    (grant,) = store.claim("worker-1", ["default"], 1)
+    store.settle([Ending(grant.id, grant.token, Success("1"))])
+    store.tell_watchers()
+    return grant.id
+
+
+def wait_until(condition: Any, what: str) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+
+
+def waiters(app: Leasehold) -> int:
+    watch = app.operations._group_watch
+    return 0 if watch is None else sum(len(one.waiters) for one in watch._watched.values())
+
+
+def known_to(app: Leasehold) -> list[int]:
+    """The version that each waiter knows."""
+    watch = app.operations._group_watch
+    watched = [] if watch is None else list(watch._watched.values())
+    return [since for one in watched for since in list(one.waiters.values())]
+
+
+def test_a_status_answers_at_once_when_there_is_something_to_tell(app: Leasehold):
+    group = app.group("g")
+    assert group.status(wait=LONG).version == 0, "without a version there is nothing to wait for"
+    nothing = group.status(wait=LONG, since=0)
+    assert (nothing.version, nothing.changed) == (0, False), "nothing is live"
+    app.enqueue("work", group="g")
+    now = group.status(wait=LONG, since=0)
+    assert (now.version, now.changed, now.total) == (1, True, 1)
+    old = group.status(wait=LONG, since=99)
+    assert (old.version, old.changed) == (1, True), "a version from another life is no reason to wait"
+    end_one(app.store)
+    done = group.status(wait=LONG, since=2)
+    assert (done.live, done.changed, done.progress) == (0, False, 1.0)
+
+
+def test_a_wait_in_vain_says_so(app: Leasehold):
+    app.enqueue("work", group="g")
+    status = app.group("g").status(wait=0.05, since=1)
+    assert (status.changed, status.version, status.live) == (False, 1, 1)
+    assert asyncio.run(app.group("g").astatus(wait=0.05, since=1)) == status
+
+
+def test_a_change_ends_the_wait(app: Leasehold):
+    app.enqueue("work", group="g")
+    app.enqueue("work", group="g")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(app.group("g").status, LONG, 2)
+        wait_until(lambda: waiters(app), "nobody waits")
+        end_one(app.store)
+        status = waiting.result(20)
+    assert (status.changed, status.version, status.succeeded) == (True, 3, 1)
+    assert status.results[0].result == 1
+
+
+def test_verbs_on_jobs_and_groups_end_the_wait(app: Leasehold):
+    job = app.enqueue("work", group="g")
+    app.enqueue("verify", group="g")
+    group = app.group("g")
+    with ThreadPoolExecutor(1) as pool:
+        for verb in (
+            job.pause,
+            job.resume,
+            lambda: app.enqueue("work", group="g"),
+            lambda: group.stop("work", mode="immediate"),
+            lambda: app.store.stop_group("g", True) or app.store.tell_watchers(),
+            group.release,
+        ):
+            since = group.status().version
+            waiting = pool.submit(group.status, LONG, since)
+            wait_until(lambda: waiters(app), "nobody waits")
+            verb()
+            assert waiting.result(20).changed
+
+
+def test_other_groups_changes_do_not_end_the_wait(app: Leasehold, reads: Counter[str]):
+    app.enqueue("work", group="g")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(app.group("g").status, LONG, 1)
+        wait_until(lambda: reads["count_group"] == 1 and waiters(app), "nobody waits")
+        for _ in range(5):
+            before = reads["group_versions"]
+            app.enqueue("work", group="other")
+            wait_until(lambda before=before: reads["group_versions"] > before, "the hint was not heard")
+        assert not waiting.done()
+        assert reads["count_group"] == 1, "only versions were read"
+        app.enqueue("work", group="g")
+        assert waiting.result(20).version == 2
+
+
+def test_kinds_narrow_the_status(app: Leasehold):
+    app.enqueue("work", group="g")
+    app.enqueue("verify", group="g")
+    assert app.group("g").status(kinds="verify").counts == {"verify": {State.QUEUED: 1}}
+    assert app.group("g").status(kinds=["verify", "work"]).total == 2
+    with pytest.raises(InvalidInput, match="since"):
+        app.group("g").status(since="3")  # type: ignore[arg-type]
+
+
+def test_200_waiters_cost_what_one_costs(app: Leasehold, reads: Counter[str]):
+    """A group of 500 jobs: each change is read once, for all."""
+    app.store.enqueue([new_job(group="g") for _ in range(500)])
+    group = app.group("g")
+    rounds = 10
+
+    async def follow(answers: list[list[int]]) -> None:
+        mine: list[int] = []
+        answers.append(mine)
+        since = 1
+        for _ in range(rounds):
+            status = await group.astatus(wait=LONG, since=since)
+            assert status.version > since
+            since = status.version
+            mine.append(since)
+
+    async def change() -> None:
+        for version in range(1, 1 + rounds):
+            # The next one when all 200 know the last one: else two would be seen as one.
+            while known_to(app) != [version] * 200:
+                await asyncio.sleep(0.002)
+            await asyncio.to_thread(end_one, app.store)
+
+    async def all_of_it() -> list[list[int]]:
+        answers: list[list[int]] = []
+        tasks = [asyncio.create_task(follow(answers)) for _ in range(200)]
+        await asyncio.gather(change(), *tasks)
+        return answers
+
+    answers = asyncio.run(asyncio.wait_for(all_of_it(), LONG))
+    assert len(answers) == 200
+    assert {tuple(mine) for mine in answers} == {tuple(range(2, 2 + rounds))}
+    statuses = reads["count_group"]
+    print(f"\n{app.store.label.split(':')[0]}: {rounds} changes, 200 waiters: {dict(reads)}")
+    assert statuses <= rounds + 2, "one for each change, one at the beginning"
+    assert reads["group_versions"] <= 6 * rounds + 20, "hints and the floor, whatever the number of waiters"
+    assert threading.active_count() < 60, "waiting holds no thread"
+
+
+def test_the_watcher_ends_after_its_last_waiter_and_starts_again(app: Leasehold, monkeypatch):
+    monkeypatch.setattr(group_watch, "LINGER", 0.05)
+    app.enqueue("work", group="g")
+    for _ in range(2):
+        app.group("g").status(wait=0.02, since=1)
+        watch = app.operations._group_watch
+        assert watch is not None
+        wait_until(lambda watch=watch: watch._thread is None, "the thread goes on for nobody")
+        assert watch._watched == {}
+
+
+def test_with_hints_cut_off_a_change_is_seen_within_the_floor(app: Leasehold, monkeypatch):
+    monkeypatch.setattr(group_watch, "LISTENING", group_watch.LOOKING)
+    deaf = app.store.group_wakeups("postgresql://nobody@127.0.0.1:1/nowhere")
+    monkeypatch.setattr(app.store, "group_wakeups", lambda _=None: deaf)
+    monkeypatch.setattr(app.store, "tell_watchers", lambda: None)
+    app.enqueue("work", group="g")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(app.group("g").status, LONG, 1)
+        wait_until(lambda: waiters(app), "nobody waits")
+        began = time.monotonic()
+        app.store.cancel(app.jobs(group="g").jobs[0].id)
+        assert waiting.result(20).live == 0
+        assert time.monotonic() - began < 5.0
+
+
+def test_whoever_waits_is_told_when_the_store_is_gone(app: Leasehold):
+    app.enqueue("work", group="g")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(app.group("g").status, LONG, 1)
+        wait_until(lambda: waiters(app), "nobody waits")
+        app.close()
+        with pytest.raises(DatabaseUnreachable):
+            waiting.result(20)
+    assert app.group("g").status().version == 1, "the app opens another store, and another watch"
+
+
+def test_an_async_waiter_that_is_cancelled_leaves_nothing_behind(app: Leasehold):
+    app.enqueue("work", group="g")
+
+    async def give_up() -> None:
+        waiting = asyncio.create_task(app.group("g").astatus(wait=LONG, since=1))
+        while not waiters(app):
+            await asyncio.sleep(0.005)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(give_up())
+    assert waiters(app) == 0
+    app.enqueue("work", group="g")
+    assert app.group("g").status(wait=LONG, since=1).version == 2
+
+
+def test_the_handle_lists_stops_holds_and_releases(app: Leasehold):
+    group = app.group("g")
+    job = app.enqueue("work", group="g")
+    assert [one.id for one in group.jobs().jobs] == [job.id]
+    report = group.stop(hold=True, reason="maintenance", actor="ann")
+    assert report.cancelled_counts == {"work": {State.QUEUED: 1}}
+    assert report.unaffected_kinds == []
+    status = group.status()
+    assert (status.state, status.reason) == ("held", "maintenance")
+    with pytest.raises(GroupOnHold, match="maintenance"):
+        app.enqueue("work", group="g")
+    with pytest.raises(GroupOnHold):
+        job.retry()
+    assert group.release(actor="ann")
+    assert not asyncio.run(group.arelease())
+    app.enqueue("work", group="g")
+
+    async def twins() -> tuple[Any, GroupStatus]:
+        assert (await group.ajobs(state=State.QUEUED)).jobs
+        return await group.astop(dry_run=True), await group.astatus()
+
+    told, status = asyncio.run(twins())
+    assert (told.dry_run, status.live) == (True, 1)
+    assert asyncio.run(app.astop(kinds=["work"])).unaffected_kinds == ["verify"]
+    assert app.stop(queue="nowhere").unaffected_kinds == ["verify", "work"]
+    assert app.stop(queue="q").unaffected_kinds == ["work"], "verify is at home there"

@@ -1,0 +1,320 @@
+"""`ctx.complete` and steps with `tx=True`, on both stores, in a worker inside this process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from leasehold import Context, InvalidInput, Leasehold, Retry, State, SyncContext, TransactionTooLong
+from leasehold.run import steps
+from tests.backends import Backend
+from tests.worker.test_worker import burst, until
+
+
+@pytest.fixture
+def app(backend: Backend) -> Iterator[Leasehold]:
+    with Leasehold(backend.url, schema=backend.schema) as app:
+        yield app
+
+
+class Effects:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        sqlite = backend.name == "sqlite"
+        table = "effect" if sqlite else f'"{backend.schema}".effect'
+        self.insert = f"INSERT INTO {table} VALUES ({'?' if sqlite else '%s'})"
+        self.select = f"SELECT n FROM {table}"
+
+    def write(self, connection, n: int) -> int:
+        connection.execute(self.insert, (n,))
+        return n
+
+    def seen(self) -> list[int]:
+        return sorted(n for (n,) in self._backend.query("SELECT n FROM leasehold.effect"))
+
+
+@pytest.fixture
+def effects(backend: Backend) -> Iterator[Effects]:
+    backend.query("DROP TABLE IF EXISTS leasehold.effect")
+    backend.query("CREATE TABLE leasehold.effect (n integer)")
+    yield Effects(backend)
+    backend.query("DROP TABLE leasehold.effect")
+
+
+def test_the_writes_of_an_async_block_commit_with_the_success(app, effects):
+    @app.task(lane="l")
+    async def work(ctx: Context) -> dict[str, int]:
+        async with ctx.complete({"n": 1}) as tx:
+            await tx.execute(effects.insert, [1])
+            assert await tx.run(effects.write, 2) == 2
+            assert await tx.execute(effects.select) == [(1,), (2,)]
+            assert effects.seen() == []
+        assert effects.seen() == [1, 2]
+        return {"n": 2}
+
+    @app.task(lane="l")
+    async def behind_it() -> str:
+        return "the lane goes on"
+
+    job, behind = work.enqueue(), behind_it.enqueue()
+    worker = burst(app)
+    assert job.result(timeout=0) == {"n": 1}
+    assert (job.row.attempt, job.row.lease_token) == (1, 2)
+    assert behind.result(timeout=0) == "the lane goes on"
+    assert (worker.runs.ended, worker.runs.fenced, worker.runs.lost, len(worker.runs.held)) == (2, 0, 0, 0)
+
+
+def test_the_writes_of_a_plain_block_commit_with_the_success(app, effects):
+    @app.task
+    def work(ctx: SyncContext) -> int:
+        with ctx.complete(7) as tx:
+            tx.execute(effects.insert, [1])
+            tx.connection.execute(effects.insert, (2,))
+            assert tx.execute(effects.select) == [(1,), (2,)]
+        return 8
+
+    job = work.enqueue()
+    worker = burst(app)
+    assert (job.result(timeout=0), effects.seen()) == (7, [1, 2])
+    assert (worker.runs.ended, worker.runs.fenced, worker.runs.lost, len(worker.runs.held)) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_an_exception_in_the_block_undoes_it_and_fails_the_run(app, effects, colour):
+    if colour == "async":
+
+        @app.task(name="work", retry=Retry(backoff=0))
+        async def work(ctx: Context) -> int:
+            async with ctx.complete(ctx.attempt) as tx:
+                await tx.execute(effects.insert, [ctx.attempt])
+                if ctx.attempt < 3:
+                    raise ConnectionError("no")
+    else:
+
+        @app.task(name="work", retry=Retry(backoff=0))
+        def work(ctx: SyncContext) -> int:
+            with ctx.complete(ctx.attempt) as tx:
+                tx.execute(effects.insert, [ctx.attempt])
+                if ctx.attempt < 3:
+                    raise ConnectionError("no")
+
+    job = work.enqueue()
+    burst(app)
+    assert (job.result(timeout=0), job.row.failures, effects.seen()) == (3, 2, [3])
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_what_comes_after_the_block_changes_nothing(app, effects, colour):
+    refused = []
+
+    if colour == "async":
+
+        @app.task(name="work")
+        async def work(ctx: Context) -> int:
+            async with ctx.complete(1):
+                pass
+            for late in (lambda: ctx.step("s", int), lambda: ctx.checkpoint(1), lambda: enter(ctx)):
+                try:
+                    await late()
+                except InvalidInput as error:
+                    refused.append(error.field)
+            raise ValueError("too late")
+    else:
+
+        @app.task(name="work")
+        def work(ctx: SyncContext) -> int:
+            with ctx.complete(1):
+                pass
+            for late in (
+                lambda: ctx.step("s", int),
+                lambda: ctx.checkpoint(1),
+                lambda: ctx.complete(2).__enter__(),
+            ):
+                try:
+                    late()
+                except InvalidInput as error:
+                    refused.append(error.field)
+            raise ValueError("too late")
+
+    async def enter(ctx: Context) -> None:
+        async with ctx.complete(2):
+            pass
+
+    job = work.enqueue()
+    burst(app)
+    assert (job.result(timeout=0), job.row.attempt) == (1, 1)
+    assert refused == ["step", "checkpoint", "complete"]
+
+
+def test_a_result_that_cannot_be_stored_is_refused_before_the_block_runs(app, effects):
+    @app.task(retry=Retry(backoff=0))
+    async def work(ctx: Context) -> float:
+        async with ctx.complete(float("nan")) as tx:
+            await tx.execute(effects.insert, [1])
+
+    job = work.enqueue()
+    burst(app)
+    assert (job.refresh().state, job.row.attempt, effects.seen()) == (State.FAILED, 1, [])
+    assert "unstorable result" in job.error
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_a_block_that_takes_too_long_is_undone_with_a_clear_error(app, effects, colour, monkeypatch):
+    monkeypatch.setattr(steps, "TRANSACTION_SECONDS", 0.3)
+    late = threading.Event()
+
+    if colour == "async":
+
+        @app.task(name="work", retry=Retry(max_attempts=1))
+        async def work(ctx: Context) -> None:
+            async with ctx.complete() as tx:
+                await tx.execute(effects.insert, [1])
+                await asyncio.sleep(0.6)
+    else:
+
+        @app.task(name="work", retry=Retry(max_attempts=1))
+        def work(ctx: SyncContext) -> None:
+            with ctx.complete() as tx:
+                tx.execute(effects.insert, [1])
+                late.wait(0.6)
+
+    job = work.enqueue()
+    burst(app)
+    assert (job.refresh().state, effects.seen()) == (State.FAILED, [])
+    assert TransactionTooLong.__name__ in job.error
+    assert "took more than 0.3 s and was rolled back; do the slow work before it" in job.error
+
+
+def test_a_block_whose_run_is_stopped_is_undone(app, effects):
+    begun = threading.Event()
+
+    @app.task(on_drain="pause")
+    async def work(ctx: Context) -> None:
+        async with ctx.complete() as tx:
+            await tx.execute(effects.insert, [1])
+            begun.set()
+            await asyncio.sleep(3600)
+
+    async def main() -> None:
+        async with app.worker(keep=None) as worker:
+            job = await work.aenqueue()
+            await until(begun.is_set)
+            worker.runs.stop(worker.runs.held[job.id], "drain")
+            await until(lambda: job.refresh().state is State.PAUSED)
+
+    asyncio.run(main())
+    assert effects.seen() == []
+
+
+def test_a_handler_that_outlives_its_worker_ends_instead_of_waiting_for_ever(app, effects):
+    begun = threading.Event()
+    ends = []
+
+    @app.task(on_drain="pause")
+    async def work(ctx: Context) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            try:
+                await asyncio.sleep(3600)  # it ignores its stop; the end of the loop is the second one
+            finally:
+                try:
+                    await ctx.step("late", effects.seen)
+                except BaseException as error:
+                    ends.append(type(error).__name__)
+
+    async def main() -> None:
+        async with app.worker(keep=None, grace=0.0, stop_grace=0.2):
+            await work.aenqueue()
+            await until(begun.is_set)
+
+    asyncio.run(main())
+    assert ends == ["StopRequested"]
+
+
+def test_success_wins_over_a_pause_that_came_before_it(app, effects):
+    @app.task
+    async def work(ctx: Context) -> str:
+        await asyncio.to_thread(app.operations.pause, ctx.job_id)
+        async with ctx.complete("done") as tx:
+            await tx.execute(effects.insert, [1])
+        return ""
+
+    job = work.enqueue()
+    burst(app)
+    assert (job.result(timeout=0), effects.seen()) == ("done", [1])
+
+
+def test_a_batch_of_steps_goes_with_the_block(app, effects, backend):
+    @app.task
+    def work(ctx: SyncContext) -> None:
+        ctx.step("cheap", int, durable="batch")
+        with ctx.complete():
+            pass
+
+    job = work.enqueue()
+    burst(app)
+    assert job.result(timeout=0) is None
+    assert backend.query("SELECT name FROM leasehold.step") == [("cheap",)]
+
+
+# --- steps that commit with their effect ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_a_step_with_tx_commits_its_writes_and_is_not_run_again(app, effects, colour):
+    if colour == "async":
+
+        @app.task(name="work", retry=Retry(backoff=0))
+        async def work(ctx: Context) -> list[int]:
+            numbers = [await ctx.step(f"s {n}", effects.write, n, tx=True) for n in range(3)]
+            if ctx.attempt == 1:
+                raise ConnectionError
+            return numbers
+    else:
+
+        @app.task(name="work", retry=Retry(backoff=0))
+        def work(ctx: SyncContext) -> list[int]:
+            numbers = [ctx.step(f"s {n}", effects.write, n, tx=True) for n in range(3)]
+            if ctx.attempt == 1:
+                raise ConnectionError
+            return numbers
+
+    job = work.enqueue()
+    burst(app)
+    assert (job.result(timeout=0), job.row.attempt) == ([0, 1, 2], 2)
+    assert effects.seen() == [0, 1, 2]
+
+
+def test_a_step_with_tx_that_fails_leaves_nothing_and_may_be_tried_again(app, effects):
+    tries = []
+
+    def fickle(connection) -> int:
+        tries.append(1)
+        effects.write(connection, len(tries))
+        if len(tries) < 3:
+            raise TimeoutError
+        return len(tries)
+
+    @app.task
+    async def work(ctx: Context) -> int:
+        return await ctx.step("s", fickle, tx=True, retry=Retry(backoff=0))
+
+    job = work.enqueue()
+    burst(app)
+    assert (job.result(timeout=0), job.row.attempt, effects.seen()) == (3, 1, [3])
+
+
+def test_several_transactions_of_one_run_follow_each_other(app, effects):
+    @app.task
+    async def work(ctx: Context) -> list[int]:
+        many = [ctx.step(f"s {n}", effects.write, n, tx=True) for n in range(12)]
+        return await asyncio.gather(*many)
+
+    job = work.enqueue()
+    burst(app, concurrency=4)
+    assert job.result(timeout=0) == effects.seen() == list(range(12))

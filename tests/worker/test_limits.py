@@ -1,0 +1,341 @@
+"""Slots and rates from a task's settings to a running worker, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from leasehold import (
+    AcquireTimedOut,
+    Context,
+    InvalidInput,
+    InvalidTask,
+    Leasehold,
+    Rate,
+    Retry,
+    Slot,
+    State,
+    SyncContext,
+)
+from tests.backends import Backend
+from tests.worker.test_worker import burst, until
+
+
+@pytest.fixture
+def app(backend: Backend) -> Iterator[Leasehold]:
+    with Leasehold(backend.url, schema=backend.schema) as app:
+        yield app
+
+
+class Crowd:
+    """How many are inside at once."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self.now -= 1
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_says_what_it_needs_and_a_call_may_say_otherwise(app):
+    @app.task(slots={"browser": 2}, rate="api")
+    def work() -> None: ...
+
+    app.slots.set("browser", 4)
+    app.slots.set("cpu", 1)
+    app.rates.set("api", "60/min")
+    needs = app.store.limits_of(work.enqueue().row.gate)
+    assert ([(s.name, s.need) for s in needs.slots], needs.rate.key) == ([("browser", 2)], "api")
+    needs = app.store.limits_of(work.using(slots={"cpu": 1}, rate=None).enqueue().row.gate)
+    assert ([(s.name, s.need) for s in needs.slots], needs.rate) == ([("cpu", 1)], None)
+
+
+def test_a_task_brings_its_limits_along(app):
+    @app.task(
+        slots={"browser": Slot(limit=4), "gpu": Slot(units=2, limit=2)},
+        rate=Rate("{domain}", "3/10s", burst=2),
+    )
+    def fetch(domain: str) -> None: ...
+
+    fetch.enqueue_many([{"domain": "a.org"}, {"domain": "b.org"}])
+    assert [(s.name, s.limit) for s in app.slots.list()] == [("browser", 4), ("gpu", 2)]
+    assert [(r.key, r.limit, r.burst) for r in app.rates.list()] == [
+        ("a.org", "3/10s", 2),
+        ("b.org", "3/10s", 2),
+    ]
+    app.slots.set("browser", 1)
+    fetch.enqueue("a.org")
+    assert app.slots.list()[0].limit == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"slots": {"browser": 0}}, "slots.browser"),
+        ({"slots": {"browser": True}}, "slots.browser"),
+        ({"slots": {"": 1}}, "slots"),
+        ({"slots": ["browser"]}, "slots"),
+        ({"slots": {"browser": Slot(limit=-1)}}, "slots.browser.limit"),
+        ({"rate": "{nobody}"}, "rate"),
+        ({"rate": ""}, "rate"),
+        ({"rate": 7}, "rate"),
+        ({"rate": Rate("api", "often")}, "rate.limit"),
+        ({"rate": Rate("api", "0/s")}, "rate.limit"),
+        ({"rate": Rate("api", "5/s", burst=0)}, "rate.burst"),
+    ],
+)
+def test_a_wrong_limit_is_refused_at_registration(settings, problem):
+    app = Leasehold("sqlite:///:memory:")
+    with pytest.raises(InvalidInput) as caught:
+        app.task(**settings)(lambda_task)
+    assert caught.value.field == problem
+    assert isinstance(caught.value, InvalidTask) or caught.value.remedy
+
+
+def lambda_task(domain: str) -> None: ...
+
+
+def test_an_unknown_name_is_refused_at_the_call(app):
+    @app.task(slots={"browser": 1})
+    def work() -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"app\.slots\.set\('browser'"):
+        work.enqueue()
+
+
+@pytest.mark.parametrize("limit", ["60/min", "1/s", "3600/h", "86400/d", "10/10s", " 1 / 1s ", "1/sec"])
+def test_a_rate_may_be_written_in_several_ways(app, limit):
+    app.rates.set("api", limit)
+    ((spacing,),) = backend_query(app, "SELECT spacing FROM leasehold.rate")
+    assert spacing == 1.0
+
+
+def backend_query(app: Leasehold, text: str) -> list[tuple]:
+    """Through the store's own connection."""
+    store = app.store
+    if hasattr(store, "_sqlite"):
+        return store._sqlite._writer.execute(text.replace("leasehold.", "")).fetchall()
+    with store._postgres._pool.connection() as connection:
+        named = text.replace("leasehold.", f'"{store._postgres.schema}".')
+        return connection.execute(named.encode()).fetchall()
+
+
+def test_the_async_twins_do_the_same(app):
+    async def steer() -> None:
+        await app.slots.aset("browser", 4)
+        assert [(s.name, s.limit) for s in await app.slots.alist()] == [("browser", 4)]
+        await app.rates.aset("api", "60/min", burst=2)
+        await app.rates.aclose("api", for_="2m", reason="429", actor="me")
+        (rate,) = await app.rates.alist()
+        assert (rate.closed, rate.closed_reason, rate.closed_by) == (True, "429", "me")
+        assert await app.rates.aopen("api")
+
+    asyncio.run(steer())
+
+
+# -- a worker ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_runs_no_more_at_once_than_a_slot_has_units(app):
+    crowd = Crowd()
+
+    @app.task(slots={"browser": Slot(limit=3)})
+    async def work() -> None:
+        with crowd:
+            await asyncio.sleep(0.005)
+
+    jobs = work.enqueue_many([{}] * 40)
+    burst(app)
+    assert {job.refresh().state for job in jobs} == {State.SUCCEEDED}
+    assert crowd.most == 3
+    assert app.slots.list()[0].used == 0
+
+
+def test_a_worker_comes_back_when_the_rate_opens_not_at_its_next_poll(app):
+    @app.task(rate=Rate("api", "20/s"))
+    async def work() -> None: ...
+
+    async def serve() -> list[float]:
+        async with app.worker(poll=30.0):
+            jobs = work.enqueue_many([{}] * 10)
+            await until(lambda: all(job.refresh().state is State.SUCCEEDED for job in jobs))
+            return sorted(job.row.started_at.timestamp() for job in jobs)
+
+    starts = asyncio.run(serve())
+    gaps = [later - earlier for earlier, later in itertools.pairwise(starts)]
+    assert min(gaps) >= 0.05 - 1e-5
+    assert sum(gaps) < 9
+
+
+def test_setting_a_slot_or_opening_a_key_wakes_the_workers(app):
+    @app.task(slots={"browser": Slot(limit=0)})
+    async def in_slot() -> None: ...
+
+    @app.task(rate=Rate("api", "100/s"))
+    async def at_rate() -> None: ...
+
+    async def serve() -> None:
+        app.rates.set("api", "100/s")
+        app.rates.close("api")
+        async with app.worker(poll=30.0):
+            first, second = in_slot.enqueue(), at_rate.enqueue()
+            await until(lambda: app.store.opens_in(["default"]) is None)
+            app.slots.set("browser", 1)
+            await until(lambda: first.refresh().state is State.SUCCEEDED)
+            app.rates.open("api")
+            await until(lambda: second.refresh().state is State.SUCCEEDED)
+
+    began = time.monotonic()
+    asyncio.run(serve())
+    assert time.monotonic() - began < 25
+
+
+def test_a_freed_slot_wakes_another_worker(app, backend):
+    """The one that frees it has no room for the next: only a wake-up brings the other."""
+    go = threading.Event()
+
+    @app.task(slots={"browser": Slot(limit=1)}, queue="a")
+    async def holder() -> None:
+        while not go.is_set():
+            await asyncio.sleep(0.01)
+
+    @app.task(slots={"browser": 1}, queue="b")
+    async def waiter() -> None: ...
+
+    async def serve() -> None:
+        first = holder.enqueue()
+        async with app.worker(queues="a", poll=30.0), app.worker(queues="b", poll=30.0):
+            await until(lambda: first.refresh().state is State.RUNNING)
+            second = waiter.enqueue()
+            go.set()
+            await until(lambda: second.refresh().state is State.SUCCEEDED)
+
+    began = time.monotonic()
+    asyncio.run(serve())
+    assert time.monotonic() - began < 25
+
+
+# -- inside a run -----------------------------------------------------------------------------------------------------
+
+
+def test_runs_take_a_slot_inside_and_never_pass_its_limit(app):
+    app.slots.set("browser", 2)
+    crowd = Crowd()
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        await ctx.acquire("browser")
+        with crowd:
+            await asyncio.sleep(0.01)
+        await ctx.release("browser")
+
+    @app.task
+    def work_in_thread(ctx: SyncContext) -> None:
+        ctx.acquire("browser")
+        with crowd:
+            ctx.wait(0.01)
+
+    jobs = work.enqueue_many([{}] * 8) + work_in_thread.enqueue_many([{}] * 8)
+    burst(app)
+    assert {job.refresh().state for job in jobs} == {State.SUCCEEDED}
+    assert crowd.most == 2
+    assert app.slots.list()[0].used == 0
+
+
+def test_runs_take_a_rate_inside(app):
+    app.rates.set("api", "50/s")
+    seen: list[float] = []
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        for _ in range(3):
+            await ctx.acquire("api")
+            seen.append(time.monotonic())
+
+    @app.task
+    def work_in_thread(ctx: SyncContext) -> None:
+        for _ in range(3):
+            ctx.acquire("api")
+            seen.append(time.monotonic())
+
+    jobs = [work.enqueue(), work.enqueue(), work_in_thread.enqueue()]
+    began = time.monotonic()
+    burst(app)
+    assert {job.refresh().state for job in jobs} == {State.SUCCEEDED}
+    assert len(seen) == 9
+    assert time.monotonic() - began >= 8 / 50
+
+
+def test_a_wait_that_takes_too_long_says_for_what(app):
+    app.slots.set("browser", 0)
+    told: list[AcquireTimedOut] = []
+
+    @app.task(retry=Retry(max_attempts=1))
+    async def work(ctx: Context) -> None:
+        try:
+            await ctx.acquire("browser", timeout=0.05)
+        except AcquireTimedOut as error:
+            told.append(error)
+            raise
+
+    @app.task(retry=Retry(max_attempts=1))
+    def work_in_thread(ctx: SyncContext) -> None:
+        ctx.acquire("browser", timeout=0.05)
+
+    jobs = [work.enqueue(), work_in_thread.enqueue()]
+    burst(app)
+    assert (told[0].name, told[0].seconds) == ("browser", 0.05)
+    for job in jobs:
+        assert job.refresh().state is State.FAILED
+        assert "'browser' did not become free within 0.05 s" in job.error
+
+
+def test_a_stop_ends_the_wait(app):
+    app.slots.set("browser", 0)
+    waiting = threading.Barrier(3)
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        await asyncio.to_thread(waiting.wait)
+        await ctx.acquire("browser")
+
+    @app.task
+    def work_in_thread(ctx: SyncContext) -> None:
+        waiting.wait()
+        ctx.acquire("browser")
+
+    async def serve() -> None:
+        jobs = [work.using(lease=3).enqueue(), work_in_thread.using(lease=3).enqueue()]
+        async with app.worker():
+            await asyncio.to_thread(waiting.wait)
+            for job in jobs:
+                job.cancel()
+            await until(lambda: all(job.refresh().state is State.CANCELLED for job in jobs))
+
+    asyncio.run(serve())
+
+
+def test_an_unknown_name_inside_a_run_fails_it_for_good(app):
+    @app.task
+    async def work(ctx: Context) -> None:
+        await ctx.acquire("nowhere")
+
+    job = work.enqueue()
+    burst(app)
+    assert (job.refresh().state, job.attempt) == (State.FAILED, 1)
+    assert "app.slots.set('nowhere', 4)" in job.error
