@@ -25,7 +25,7 @@ from bench.speed import JOBS, ROUNDS, Table
 from leasehold.domain.job import NewJob
 from leasehold.operations.explain.job import explain
 from leasehold.stores.contract import Store
-from leasehold.tasks.blueprint import new_id
+from leasehold.tasks.blueprint import new_ids
 from tests.plans import postgres
 from tests.plans.hot import Call
 
@@ -108,7 +108,7 @@ def _explain(table: Table, store: str, make: Make, rows: int) -> None:
 
 def _jobs(place: Place) -> dict[str, str]:
     """The same two on every store: one that is due and plain, one behind another in its lane."""
-    ids = [new_id() for _ in range(3)]
+    ids = new_ids(3)
     lanes = [None, "explained", "explained"]
     place.store.enqueue(
         [

@@ -62,8 +62,8 @@ async def serve(options: dict[str, Any]) -> dict[str, Any]:
         if options.get("ready"):
             Path(options["ready"]).touch()
         most = 0
-        while worker.runs.ended < options["jobs"]:
-            most = max(most, len(worker.runs.unfinished())) if options.get("watch") else 0
+        while worker.attempts.ended < options["jobs"]:
+            most = max(most, len(worker.attempts.unfinished())) if options.get("watch") else 0
             await asyncio.sleep(0.002)
         done_at = time.time()
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -75,7 +75,7 @@ async def serve(options: dict[str, Any]) -> dict[str, Any]:
         "cpu": used.ru_utime + used.ru_stime,
         "rss": int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20,
         "most": most,
-        "lost": worker.runs.fenced + worker.runs.lost,
+        "lost": worker.attempts.fenced + worker.attempts.lost,
         "beats": beats,
         "keeper_cpu": keeper_cpu,
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from leasehold import Leasehold
 from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import Backend
@@ -147,6 +148,13 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]
 def store(backend: Backend, clock: ManualClock) -> Store:
     """The store under test, on the test's clock."""
     return backend.open(clock)
+
+
+@pytest.fixture
+def app(backend: Backend) -> Iterator[Leasehold]:
+    """An app on the store under test, by the database's own clock."""
+    with Leasehold(backend.url, schema=backend.schema) as app:
+        yield app
 
 
 @pytest.fixture(scope="session")

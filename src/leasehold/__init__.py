@@ -61,8 +61,8 @@ if _TYPE_CHECKING:
     from leasehold.run.context import Context, SyncContext
     from leasehold.run.follow_ups import FollowUp
     from leasehold.tasks.call import Bound
-    from leasehold.tasks.definition import Retry
     from leasehold.tasks.flows import Chain, Dag
+    from leasehold.tasks.settings import Retry
     from leasehold.tasks.task import Task
     from leasehold.worker.hooks import HookEvent
     from leasehold.worker.worker import Health, Worker
@@ -140,7 +140,7 @@ _HOMES = {
     "leasehold.client.group": ("Group",),
     "leasehold.client.job": ("Job",),
     "leasehold.worker.hooks": ("HookEvent",),
-    "leasehold.tasks.definition": ("Retry",),
+    "leasehold.tasks.settings": ("Retry",),
     "leasehold.tasks.task": ("Task",),
     "leasehold.worker.worker": (
         "Health",

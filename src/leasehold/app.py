@@ -8,36 +8,42 @@ import functools
 import importlib
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from importlib import metadata
-from typing import Any, Concatenate, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from leasehold.client.group import Group, Kinds
+from leasehold.client.enqueue import Enqueue
+from leasehold.client.group import Group
 from leasehold.client.job import Job
 from leasehold.client.limits import Rates, Slots
 from leasehold.client.questions import Questions
 from leasehold.client.queues import Lanes, Pausable
-from leasehold.domain.batch import AlikeJobs
+from leasehold.client.register import Register
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.errors import InvalidInput, UnknownTask
-from leasehold.domain.job import NewJob
+from leasehold.domain.checks.states import checked_states
 from leasehold.domain.states import State
-from leasehold.domain.stop import StopMode, StopReport
+from leasehold.domain.stop import StopReport
 from leasehold.domain.views import Filter, Page
 from leasehold.operations.operations import Operations
+from leasehold.operations.stop import StopOptions
 from leasehold.run.context import Context, SyncContext
-from leasehold.run.follow_ups import Bindable
 from leasehold.stores.base.database import Clock
 from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store, resolve_url
 from leasehold.stores.scratch import scratch_place
-from leasehold.tasks.definition import CallOptions, TaskDefinition, TaskOptions, TaskSettings
+from leasehold.tasks.call import Bindable
+from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.flows import Chain, Dag
-from leasehold.tasks.task import OF_TASK, C, F, P, R, Register, Task
-from leasehold.worker.embedded import Runner, runner_settings
+from leasehold.tasks.registry import Registry
+from leasehold.tasks.settings import CallOptions, TaskOptions
+from leasehold.tasks.task import Task
+from leasehold.worker.embedded import EmbeddedWorker, embedded_settings
 from leasehold.worker.hooks import Hook, Hooks, checked_names
 from leasehold.worker.settings import WorkerSettings, split_names
 from leasehold.worker.worker import Lifespan, Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Leasehold:
@@ -66,39 +72,42 @@ class Leasehold:
         self._schema = schema or os.environ.get("LEASEHOLD_SCHEMA") or "leasehold"
         self._pooler = pooler
         self._clock = clock
-        self._tasks: dict[str, TaskDefinition] = {}
+        self._tasks = Registry()
         self._lifespan: Lifespan | None = None
         self._hooks = Hooks()
         self._store: Store | None = None
         self._opening = threading.Lock()
-        self._runner = Runner(lambda: self.store, self._make_runner)
-        self.operations = Operations(lambda: self.store, self._kinds, listen_url)
+        self._embedded = EmbeddedWorker(lambda: self.store, self._make_embedded)
+        self.operations = Operations(lambda: self.store, self._tasks.queues, listen_url)
         """The operator's verbs, for the surfaces."""
+        find_task = self._tasks.definitions.get
+        self._find_task = find_task
+        self._enqueue = Enqueue(self.operations, find_task, self._embedded.run)
         self.queues = Pausable(self.operations, "queue")
         self.kinds = Pausable(self.operations, "kind")
-        self.lanes = Lanes(self.operations, self._tasks.get)
+        self.lanes = Lanes(self.operations, find_task)
         self.slots = Slots(self.operations)
         self.rates = Rates(self.operations)
-        self.questions = Questions(lambda: self.operations, self._tasks.get)
+        self.questions = Questions(self.operations, find_task)
 
     # -- define ----------------------------------------------------------------------------------------------------
     @overload
     def task(
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
-    ) -> Task[Concatenate[Context, P], P, Coroutine[Any, Any, R], R]: ...
+    ) -> Task[Concatenate[Context, P], P, Coroutine[Any, Any, R], Job[R]]: ...
 
     @overload
     def task(
         self, function: Callable[Concatenate[SyncContext, P], R], /
-    ) -> Task[Concatenate[SyncContext, P], P, R, R]: ...
+    ) -> Task[Concatenate[SyncContext, P], P, R, Job[R]]: ...
 
     @overload
     def task(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Task[P, P, Coroutine[Any, Any, R], R]: ...
+    ) -> Task[P, P, Coroutine[Any, Any, R], Job[R]]: ...
 
     @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, P, R, R]: ...
+    def task(self, function: Callable[P, R], /) -> Task[P, P, R, Job[R]]: ...
 
     @overload
     def task(self, *, name: str | None = None, **settings: Unpack[TaskOptions]) -> Register: ...
@@ -110,61 +119,55 @@ class Leasehold:
 
     def _register(
         self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
-    ) -> Task[..., ..., Any, Any]:
-        unknown = sorted(settings.keys() - OF_TASK)
-        if unknown:
-            raise InvalidInput(
-                unknown[0], "is not a setting of a task", f"known: {', '.join(sorted(OF_TASK))}"
-            )
-        definition = TaskDefinition(function, name, TaskSettings(**settings))
-        known = self._tasks.get(definition.name)
-        if known is not None and _place(known.function) != _place(function):
-            raise InvalidInput(
-                "task", f"{definition.name!r} is registered already", "give one of them another name"
-            )
-        self._tasks[definition.name] = definition
-        return self._task(definition)
+    ) -> Task[..., ..., Any, Job[Any]]:
+        return self._task(self._tasks.add(function, name, settings))
+
+    def _task(self, definition: TaskDefinition) -> Task[..., ..., Any, Job[Any]]:
+        return Task(definition, self._enqueue.store, self._enqueue.run_now)
+
+    def _named(self, name: str, settings: CallOptions) -> Task[..., ..., Any, Job[Any]]:
+        return self._task(self._tasks.find(name)).using(**settings)
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
     ) -> Job[Any]:
         """Enqueue a registered task by its name. `settings` are those of `.using()`."""
-        return self._task(self._find(name)).using(**settings).enqueue_args(args or {})
+        return self._named(name, settings).enqueue_args(args or {})
 
     async def aenqueue(
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
     ) -> Job[Any]:
         return await asyncio.to_thread(functools.partial(self.enqueue, name, args, **settings))
 
-    def chain(self, *calls: Bindable[[]]) -> Chain:
+    def chain(self, *calls: Bindable[[], Any]) -> Chain[Job[Any]]:
         """Calls that run one after the other: `app.chain(load.bind(day), clean, report).enqueue()`. Each waits for
         the success of the one before it, whose result it finds in `ctx.results()`."""
-        return Chain(calls, self._enqueue)
+        return Chain(calls, self._enqueue.store)
 
-    def dag(self) -> Dag:
+    def dag(self) -> Dag[Job[Any]]:
         """A builder for calls that wait for each other by name."""
-        return Dag(self._enqueue)
+        return Dag(self._enqueue.store)
 
     # -- run at once -----------------------------------------------------------------------------------------------
-    def run_now(self, task: Task[F, P, C, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    def run_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Cap and reject: start a job in this process at once if fewer than the task's `cap` run anywhere, else raise
         AtCapacity, with the holders and a hint when to ask again. `app.run_now(research.using(cap=4), "t1")`. Gives
         back the job as soon as it has begun; `job.result(timeout)` waits for it."""
-        return task.run_now_args(task._definition.bind(args, kwargs))
+        return task.run_now(*args, **kwargs)
 
     def run_now_by_name(
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
     ) -> Job[Any]:
         """As `run_now`, for a registered task by its name. `settings` are those of `.using()`."""
-        return self._task(self._find(name)).using(**settings).run_now_args(args or {})
+        return self._named(name, settings).run_now_args(args or {})
 
     async def arun_now_by_name(
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
     ) -> Job[Any]:
         return await asyncio.to_thread(functools.partial(self.run_now_by_name, name, args, **settings))
 
-    async def arun_now(self, task: Task[F, P, C, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    async def arun_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         return await asyncio.to_thread(self.run_now, task, *args, **kwargs)
 
     # -- work ------------------------------------------------------------------------------------------------------
@@ -195,7 +198,7 @@ class Leasehold:
             listen_url=listen_url or self._listen_url,
             **more,
         )
-        return self._make_worker(dict(self._tasks), settings)
+        return self._make_worker(dict(self._tasks.definitions), settings)
 
     def _make_worker(self, tasks: Mapping[str, TaskDefinition], settings: WorkerSettings) -> Worker:
         return Worker(
@@ -207,9 +210,9 @@ class Leasehold:
             version=metadata.version("leasehold"),
         )
 
-    def _make_runner(self) -> Worker:
+    def _make_embedded(self) -> Worker:
         """The worker of `run_now`. It sees tasks that are registered later, too."""
-        return self._make_worker(self._tasks, runner_settings(self._grace))
+        return self._make_worker(self._tasks.definitions, embedded_settings(self._grace))
 
     def include(self, modules: Iterable[str]) -> None:
         """Import modules, so that the tasks in them are registered."""
@@ -237,7 +240,7 @@ class Leasehold:
     def get(self, job_id: str) -> Job[Any]:
         """Raises JobNotFound."""
         row = self.operations.get(job_id)
-        return Job(row.id, self.operations, self._tasks.get, row)
+        return Job(row.id, self.operations, self._find_task, row)
 
     async def aget(self, job_id: str) -> Job[Any]:
         return await asyncio.to_thread(self.get, job_id)
@@ -255,50 +258,22 @@ class Leasehold:
         before: str | None = None,
     ) -> Page:
         """One page of jobs, newest first. Ask for the next with `before=page.next`."""
-        wanted = (state,) if isinstance(state, str) else tuple(state)
-        filter = Filter(tuple(map(_state, wanted)), queue, kind, lane, group, tag)
+        filter = Filter(checked_states(state), queue, kind, lane, group, tag)
         return self.operations.list_jobs(filter, limit, before)
 
     def group(self, name: str) -> Group:
         """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
         return Group(name, self.operations)
 
-    def stop(
-        self,
-        *,
-        group: str | None = None,
-        queue: str | None = None,
-        kinds: Kinds = None,
-        lane: str | None = None,
-        tags: Kinds = None,
-        everything: bool = False,
-        mode: StopMode = "graceful",
-        reason: str | None = None,
-        wait: Duration = 30,
-        dry_run: bool = False,
-        hold: bool = False,
-        actor: str | None = None,
-    ) -> StopReport:
-        """Stop every job that matches all that is given (of the tags, all of them). What does not run is cancelled at
-        once. Running jobs: `graceful` lets them end without another try and waits for them up to `wait`; `immediate`
-        tells them to stop and returns; `full` tells them and waits. `dry_run` changes nothing. `hold=True`, for whole
-        groups, refuses new jobs until `app.group(name).release()`."""
-        return self.operations.stop(
-            group=group,
-            queue=queue,
-            kinds=kinds,
-            lane=lane,
-            tags=tags,
-            everything=everything,
-            mode=mode,
-            reason=reason,
-            wait=wait,
-            dry_run=dry_run,
-            hold=hold,
-            actor=actor,
-        )
+    def stop(self, **asked: Unpack[StopOptions]) -> StopReport:
+        """Stop every job that matches all that is given: `group`, `queue`, `kinds`, `lane`, `tags` (all of them), or
+        `everything=True`. What does not run is cancelled at once. Running jobs: `mode="graceful"` lets them end without
+        another try and waits for them up to `wait` (30 s); `"immediate"` tells them to stop and returns; `"full"`
+        tells them and waits. `dry_run` changes nothing. `hold=True`, for whole groups, refuses new jobs until
+        `app.group(name).release()`. `reason` and `actor` stand in the history."""
+        return self.operations.stop(**asked)
 
-    async def astop(self, **asked: Any) -> StopReport:
+    async def astop(self, **asked: Unpack[StopOptions]) -> StopReport:
         """As `stop`."""
         return await asyncio.to_thread(functools.partial(self.stop, **asked))
 
@@ -349,7 +324,7 @@ class Leasehold:
     def close(self) -> None:
         """End the runs of `run_now`, which get their grace, and close the connections. The app opens new ones if it is
         used again."""
-        self._runner.close()
+        self._embedded.close()
         with self._opening:
             store, self._store = self._store, None
         if store is not None:
@@ -383,39 +358,3 @@ class Leasehold:
             store.close()
             raise
         return store
-
-    def _kinds(self) -> dict[str, str]:
-        return {name: task.settings.queue for name, task in self._tasks.items()}
-
-    def _find(self, name: str) -> TaskDefinition:
-        try:
-            return self._tasks[name]
-        except KeyError:
-            raise UnknownTask(name, list(self._tasks)) from None
-
-    def _task(self, definition: TaskDefinition) -> Task[..., ..., Any, Any]:
-        return Task(definition, self._enqueue, self._run_now)
-
-    def _run_now(self, job: NewJob, cap: int) -> Job[Any]:
-        made = self._runner.run(job, cap)
-        return Job(made.id, self.operations, self._tasks.get, created=made.created)
-
-    def _enqueue(self, jobs: Sequence[NewJob]) -> list[Job[Any]]:
-        made = self.store.enqueue(jobs)
-        grouped = [jobs.first] if isinstance(jobs, AlikeJobs) else jobs
-        if any(job.group is not None for job in grouped) and any(one.created for one in made):
-            self.store.tell_watchers()
-        operations, find = self.operations, self._tasks.get
-        return [Job(one.id, operations, find, created=one.created) for one in made]
-
-
-def _state(name: State | str) -> State:
-    try:
-        return State(name)
-    except ValueError:
-        raise InvalidInput("state", f"{name!r} is not a state", f"known: {', '.join(State)}") from None
-
-
-def _place(function: Callable[..., Any]) -> tuple[str, str]:
-    """The same function met twice (a module imported under two names, a reload) is not a clash."""
-    return function.__module__, function.__qualname__

@@ -72,7 +72,7 @@ class Sandbox:
             return 0
         worker = self.app.worker(queues=queues, burst=True, keep=None, sweep=3600.0)
         await worker.run()
-        return worker.runs.ended
+        return worker.attempts.ended
 
     def enqueued(self, task: str | None = None, **args: Any) -> list[Job[Any]]:
         """Jobs of this task whose arguments include these, oldest first; in any state."""

@@ -12,8 +12,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from leasehold import DuplicateJob, InvalidTask, Leasehold, Retry, State
-from leasehold.tasks.blueprint import CallSettings
-from leasehold.tasks.definition import CallOptions, TaskOptions, TaskSettings
+from leasehold.tasks.settings import CallOptions, CallSettings, TaskOptions, TaskSettings
 from leasehold.testing import START
 
 

@@ -10,7 +10,7 @@ import pytest
 from leasehold import Refused, State
 from tests.backends import Backend
 from tests.docs.pages import blocks
-from tests.worker.test_worker import burst
+from tests.workers import burst
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.backends import Backend
-from tests.worker.test_worker import burst
+from tests.workers import burst
 
 PAGE = Path(__file__).parents[2] / "docs" / "steps.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

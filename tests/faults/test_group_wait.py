@@ -7,7 +7,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ from tests.backends import Backend, new_job
 from tests.faults.harness import ROOT
 
 CHANGES = 30
-
-
-@pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
 
 
 @pytest.mark.timeout(120)

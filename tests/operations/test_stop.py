@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
-
 from leasehold import Context, Leasehold, Retry, State, SyncContext, Worker
-from tests.backends import Backend
-from tests.worker.test_worker import until
+from tests.workers import until
 
 QUICK = {"lease": 0.6, "heartbeat": 0.1}
 """A worker hears of a flag with its next renewal."""
-
-
-@pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
 
 
 @asynccontextmanager

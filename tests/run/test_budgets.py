@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 
 import pytest
 
@@ -24,14 +23,7 @@ from leasehold import (
     SyncContext,
 )
 from leasehold.domain.errors import DatabaseUnreachable
-from tests.backends import Backend
-from tests.worker.test_worker import burst, until
-
-
-@pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
+from tests.workers import burst, until
 
 
 def ledger(job) -> dict[tuple[str, str], int]:
@@ -432,7 +424,7 @@ def test_what_a_run_spends_after_its_lease_was_lost_is_recorded_with_its_token(a
 
     job = work.enqueue()
     worker = burst(app)
-    assert worker.runs.ended == 0
+    assert worker.attempts.ended == 0
     (row,) = job.spending()
     assert (row.key, row.token, row.amount, spent(job)) == ("call-1", 1, 10, 10)
     assert backend.query("SELECT count(*) FROM leasehold.step") == [(0,)]

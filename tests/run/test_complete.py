@@ -8,16 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasehold import Context, InvalidInput, Leasehold, Retry, State, SyncContext, TransactionTooLong
+from leasehold import Context, InvalidInput, Retry, State, SyncContext, TransactionTooLong
 from leasehold.run import steps
 from tests.backends import Backend
-from tests.worker.test_worker import burst, until
-
-
-@pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
+from tests.workers import burst, until
 
 
 class Effects:
@@ -64,7 +58,12 @@ def test_the_writes_of_an_async_block_commit_with_the_success(app, effects):
     assert job.result(timeout=0) == {"n": 1}
     assert (job.row.attempt, job.row.lease_token) == (1, 2)
     assert behind.result(timeout=0) == "the lane goes on"
-    assert (worker.runs.ended, worker.runs.fenced, worker.runs.lost, len(worker.runs.held)) == (2, 0, 0, 0)
+    assert (
+        worker.attempts.ended,
+        worker.attempts.fenced,
+        worker.attempts.lost,
+        len(worker.attempts.held),
+    ) == (2, 0, 0, 0)
 
 
 def test_the_writes_of_a_plain_block_commit_with_the_success(app, effects):
@@ -79,7 +78,12 @@ def test_the_writes_of_a_plain_block_commit_with_the_success(app, effects):
     job = work.enqueue()
     worker = burst(app)
     assert (job.result(timeout=0), effects.seen()) == (7, [1, 2])
-    assert (worker.runs.ended, worker.runs.fenced, worker.runs.lost, len(worker.runs.held)) == (1, 0, 0, 0)
+    assert (
+        worker.attempts.ended,
+        worker.attempts.fenced,
+        worker.attempts.lost,
+        len(worker.attempts.held),
+    ) == (1, 0, 0, 0)
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])
@@ -202,7 +206,7 @@ def test_a_block_whose_run_is_stopped_is_undone(app, effects):
         async with app.worker(keep=None) as worker:
             job = await work.aenqueue()
             await until(begun.is_set)
-            worker.runs.stop(worker.runs.held[job.id], "drain")
+            worker.attempts.stop(worker.attempts.held[job.id], "drain")
             await until(lambda: job.refresh().state is State.PAUSED)
 
     asyncio.run(main())

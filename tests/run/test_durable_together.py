@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
-
 import pytest
 
-from leasehold import Context, Leasehold, SyncContext
-from tests.backends import Backend
-
-
-@pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
-
-
-def drain(app: Leasehold) -> None:
-    asyncio.run(app.worker(burst=True, keep=None).run())
+from leasehold import Context, SyncContext
+from tests.workers import burst
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])
@@ -52,7 +39,7 @@ def test_a_completed_job_has_its_steps_its_follow_ups_and_all_that_it_told(app, 
 
     job = app.enqueue("whole")
     waiting = after.using(after=[job]).enqueue(n=7)
-    drain(app)
+    burst(app)
     assert job.result(timeout=0) == 2, "what comes after ctx.complete changes nothing"
     assert [event.data for event in job.watch(timeout=5) if event.kind == "item"] == [0, 1, 2, 3, 4]
     assert app.store.load_steps(job.id) == {"one": "1"}

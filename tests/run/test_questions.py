@@ -26,7 +26,7 @@ from leasehold import (
 )
 from leasehold.testing import ManualClock
 from tests.backends import Backend
-from tests.worker.test_worker import burst, until
+from tests.workers import burst, until
 
 
 class Colour(Enum):
@@ -77,7 +77,7 @@ def test_a_job_parks_until_it_is_answered_and_its_finished_steps_are_not_repeate
 
     job = work.enqueue()
     worker = burst(app)
-    assert worker.runs.held == {}, "it holds no place in the worker"
+    assert worker.attempts.held == {}, "it holds no place in the worker"
     assert job.refresh().state is State.WAITING
     assert job.row.lease_owner is None
     (asked,) = app.questions.list()

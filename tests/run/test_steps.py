@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
 from datetime import date
 
 import pytest
@@ -14,11 +13,11 @@ from pydantic import BaseModel
 
 from bench import steps as steps_bench
 from bench.commits import counter
-from leasehold import Context, DuplicateStep, Leasehold, Pause, Retry, Snooze, State, SyncContext
+from leasehold import Context, DuplicateStep, Pause, Retry, Snooze, State, SyncContext
 from leasehold.domain.errors import InvalidInput
 from leasehold.run.steps import BATCH_STEPS
 from tests.backends import Backend
-from tests.worker.test_worker import burst, until
+from tests.workers import burst, until
 
 
 class Page(BaseModel):
@@ -29,12 +28,6 @@ class Page(BaseModel):
 @dataclasses.dataclass
 class Sum:
     total: int
-
-
-@pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
 
 
 def stored(backend: Backend, job) -> dict[str, str]:
@@ -397,7 +390,7 @@ def test_a_plain_step_of_an_async_handler_is_waited_for_when_the_run_is_stopped_
         async with app.worker(keep=None, stop_grace=30.0) as worker:
             job = await work.aenqueue()
             await until(begun.is_set)
-            run = worker.runs.held[job.id]
+            run = worker.attempts.held[job.id]
             await job.apause()
             await until(lambda: run.cause == "flag")
             assert job.refresh().state is State.RUNNING
@@ -467,7 +460,7 @@ def test_a_run_that_has_lost_its_lease_stores_nothing_and_settles_nothing(app, b
     job = work.enqueue()
     worker = burst(app)
     assert after == []
-    assert (worker.runs.lost, worker.runs.ended, worker.runs.fenced) == (1, 0, 0)
+    assert (worker.attempts.lost, worker.attempts.ended, worker.attempts.fenced) == (1, 0, 0)
     assert job.refresh().state is State.RUNNING
     assert (job.row.lease_owner, job.row.lease_token) == ("thief", 2)
     assert stored(backend, job) == {}

@@ -21,7 +21,6 @@ from leasehold import (
     Context,
     HookEvent,
     InvalidInput,
-    Leasehold,
     Retry,
     State,
     StreamFull,
@@ -29,16 +28,12 @@ from leasehold import (
     Unstorable,
     WaitTimedOut,
 )
-from leasehold.worker import stream_writer
+from leasehold.run import stream_buffer
+from leasehold.run.attempt import Attempt
+from leasehold.run.state import RunState
 from leasehold.worker.attempts import WATCH_EVERY
 from tests.backends import Backend
-from tests.worker.test_worker import burst, until
-
-
-@pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
+from tests.workers import burst, until
 
 
 class Door:
@@ -140,7 +135,7 @@ def test_a_plain_job_costs_no_event_transaction(app, backend):
 
     plain.enqueue_many([{"n": n} for n in range(50)])
     worker = burst(app)
-    assert worker.runs.ended == 50
+    assert worker.attempts.ended == 50
     assert worker.events.commits == 0
     assert backend.query("SELECT count(*) FROM leasehold.stream") == [(0,)]
 
@@ -183,7 +178,7 @@ def test_values_of_all_kinds_can_be_told(app):
 )
 def test_what_cannot_be_stored_is_refused_at_the_call(tell, error):
     with pytest.raises(error):
-        tell(Context(None))
+        tell(Context(Attempt(RunState(None), None, None, 0.0)))
 
 
 def test_a_log_takes_everything(app):
@@ -198,7 +193,7 @@ def test_a_log_takes_everything(app):
 
 # -- too much --------------------------------------------------------------------------------------------------------
 def test_a_plain_handler_waits_when_too_much_is_told(app, door, monkeypatch):
-    monkeypatch.setattr(stream_writer, "MOST_EVENTS", 20)
+    monkeypatch.setattr(stream_buffer, "MOST_EVENTS", 20)
     told, waited, done = [], [], threading.Event()
 
     @app.task
@@ -224,7 +219,7 @@ def test_a_plain_handler_waits_when_too_much_is_told(app, door, monkeypatch):
 
 
 def test_a_plain_handler_that_waits_to_tell_can_be_stopped(app, door, monkeypatch):
-    monkeypatch.setattr(stream_writer, "MOST_EVENTS", 20)
+    monkeypatch.setattr(stream_buffer, "MOST_EVENTS", 20)
     told = []
 
     @app.task(timeout=1.0, retry=Retry(max_attempts=1))
@@ -245,7 +240,7 @@ def test_a_plain_handler_that_waits_to_tell_can_be_stopped(app, door, monkeypatc
 
 
 def test_an_async_handler_that_tells_too_much_is_told_so_and_flush_helps(app, monkeypatch):
-    monkeypatch.setattr(stream_writer, "MOST_EVENTS", 20)
+    monkeypatch.setattr(stream_buffer, "MOST_EVENTS", 20)
     raised = []
 
     @app.task
@@ -298,19 +293,19 @@ def test_progress_is_written_at_most_twice_a_second_and_the_last_one_counts(app,
     progress = job.progress
     assert (progress.done, progress.total, progress.note) == (150, 150, "step 150")
     ((writes,),) = backend.query("SELECT last_seq FROM leasehold.stream")
-    assert 2 <= writes <= took[0] / stream_writer.PROGRESS_EVERY + 2
+    assert 2 <= writes <= took[0] / stream_buffer.PROGRESS_EVERY + 2
     assert backend.query("SELECT count(*) FROM leasehold.event") == [(1,)]
 
 
 def test_progress_that_comes_while_the_last_is_being_written_waits_its_turn():
-    stream = stream_writer.RunStream(SimpleNamespace(id="j", token=1, attempt=1))
+    stream = stream_buffer.RunStream(SimpleNamespace(id="j", token=1, attempt=1))
     stream.add("progress", "1", None, "")
     on_its_way = stream.take(upto=1, most=500)
     stream.add("progress", "2", None, "")
     written_at = time.monotonic()
     stream.wrote(on_its_way)
     assert [note.data for note in stream.notes] == ["2"]
-    assert stream.due_at >= written_at + stream_writer.PROGRESS_EVERY
+    assert stream.due_at >= written_at + stream_buffer.PROGRESS_EVERY
 
 
 def test_progress_keeps_its_place_among_the_events(app):

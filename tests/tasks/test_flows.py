@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,17 +19,7 @@ from leasehold import (
     State,
     SyncContext,
 )
-from tests.backends import Backend
-
-
-@pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
-
-
-def burst(app: Leasehold) -> None:
-    asyncio.run(app.worker(burst=True, keep=None).run())
+from tests.workers import burst
 
 
 def jobs(app: Leasehold, kind: str) -> list[dict[str, object]]:

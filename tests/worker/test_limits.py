@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,14 +21,7 @@ from leasehold import (
     State,
     SyncContext,
 )
-from tests.backends import Backend
-from tests.worker.test_worker import burst, until
-
-
-@pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
+from tests.workers import burst, until
 
 
 class Crowd:

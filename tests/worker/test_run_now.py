@@ -25,7 +25,7 @@ from leasehold import (
     SyncContext,
 )
 from tests.backends import Backend
-from tests.worker.test_worker import burst, until
+from tests.workers import burst, until
 
 PATIENCE = 20.0
 

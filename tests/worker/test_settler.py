@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,16 +12,9 @@ from leasehold import Leasehold, State
 from leasehold.domain.job import Grant
 from leasehold.stores.answers import Ending, Settled
 from leasehold.worker.settler import AT_ONCE
-from tests.backends import Backend
-from tests.worker.test_worker import burst
+from tests.workers import burst
 
 PATIENCE = 20.0
-
-
-@pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
 
 
 def test_many_endings_do_not_wait_for_a_slow_batch_and_a_third_one_does(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,28 +22,7 @@ from leasehold import (
 )
 from leasehold.domain.outcome import HandedBack, Success
 from leasehold.stores.answers import Ending
-from tests.backends import Backend
-
-
-@pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
-
-
-def burst(app: Leasehold, **settings):
-    """Run what is due, and what becomes due by it, to its end."""
-    worker = app.worker(burst=True, keep=None, **settings)
-    asyncio.run(worker.run())
-    return worker
-
-
-async def until(condition, seconds: float = 20.0) -> None:
-    """Wait for a condition, not for a while."""
-    deadline = time.monotonic() + seconds
-    while not await asyncio.to_thread(condition):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.01)
+from tests.workers import burst, until
 
 
 def test_async_and_plain_functions_run_and_give_back_their_results(app):
@@ -357,7 +335,7 @@ def test_one_renewal_statement_a_beat_serves_all_leases(app):
     sleep.enqueue_many([{} for _ in range(200)])
     worker = burst(app, concurrency=200)
     assert app.count()[State.SUCCEEDED] == 200
-    assert worker.runs.fenced == worker.runs.lost == 0
+    assert worker.attempts.fenced == worker.attempts.lost == 0
     assert worker.keeper.beats <= 12
 
 
@@ -402,8 +380,8 @@ def test_a_worker_that_was_frozen_before_it_could_start_a_job_does_not_start_it(
 
     async def scene() -> None:
         async with app.worker(queues="other", keep=None) as worker:
-            worker.runs.start(grant, time.monotonic() - 1.0)
-            await until(lambda: worker.runs.fenced + worker.runs.lost == 1)
+            worker.attempts.start(grant, time.monotonic() - 1.0)
+            await until(lambda: worker.attempts.fenced + worker.attempts.lost == 1)
 
     asyncio.run(scene())
     assert not started
@@ -427,7 +405,7 @@ def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app
     async def scenario() -> None:
         job = await twice.aenqueue()
         async with app.worker(keep=None) as worker:
-            real = worker.runs.settler._on_settled
+            real = worker.attempts.settler._on_settled
 
             async def hear_late(accepted, fenced) -> None:
                 await until(lambda: attempts == [1, 2])
@@ -436,12 +414,12 @@ def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app
 
             late = asyncio.Event()
             tasks = []
-            worker.runs.settler._on_settled = lambda *heard: tasks.append(
+            worker.attempts.settler._on_settled = lambda *heard: tasks.append(
                 asyncio.create_task(hear_late(*heard))
             )
             await asyncio.wait_for(late.wait(), 20)
-            worker.runs.settler._on_settled = real
-            held = {run.grant.attempt for run in worker.runs.held.values()}
+            worker.attempts.settler._on_settled = real
+            held = {run.grant.attempt for run in worker.attempts.held.values()}
             again.set()
             assert held == {2}, "the lease of the second attempt is renewed"
             assert await job.aresult(timeout=20) == 2
@@ -463,15 +441,15 @@ def test_quick_plain_jobs_that_were_claimed_ahead_are_given_back_when_a_slow_one
     async def scene() -> None:
         async with app.worker(threads=1, keep=None, grace=1) as first:
             jobs = await asyncio.to_thread(quick.enqueue_many, [{"n": n} for n in range(300)])
-            await until(lambda: first.runs.ended == 300)
-            assert first.runs.thread_room > 1, "they were quick, so the worker looks ahead"
+            await until(lambda: first.attempts.ended == 300)
+            assert first.attempts.thread_room > 1, "they were quick, so the worker looks ahead"
             blocker = slow.enqueue()
             await until(lambda: blocker.refresh().state == "running")
             behind = await asyncio.to_thread(quick.enqueue_many, [{"n": n} for n in range(5)])
             await until(lambda: all(job.refresh().attempt > 0 for job in behind))
             # Given back at no cost, they wait for a worker that has a thread.
             await until(lambda: all(job.refresh().state == "queued" for job in behind))
-            assert first.runs.thread_room <= 0
+            assert first.attempts.thread_room <= 0
             async with app.worker(threads=1, keep=None):
                 assert [await job.aresult(timeout=20) for job in behind] == list(range(5))
             assert [job.refresh().row.failures for job in behind] == [0] * 5

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from leasehold.domain.budgets import BudgetLine
-from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.errors import InvalidInput
+from leasehold.domain.checks.durations import Duration
+from leasehold.domain.checks.names import Names, checked_name
 from leasehold.domain.groups import GroupStatus
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport
 from leasehold.domain.views import Filter, Page
-from leasehold.operations.group_watch import GroupWatch
-from leasehold.tasks.definition import checked_name
-
-if TYPE_CHECKING:
-    from leasehold.operations.operations import Operations
-
-Kinds = str | Iterable[str] | None
+from leasehold.operations.operations import Operations
 
 
 class Group:
@@ -33,18 +24,18 @@ class Group:
     def __repr__(self) -> str:
         return f"<Group {self.name}>"
 
-    def status(self, wait: Duration = 0, since: int | None = None, kinds: Kinds = None) -> GroupStatus:
+    def status(self, wait: Duration = 0, since: int | None = None, kinds: Names = None) -> GroupStatus:
         """How far it is, what came out, what went wrong. With `wait` and the `version` of an earlier status as `since`:
         at once if that is no longer the version or if nothing of the group is live, else as soon as something changes,
         else after `wait` with `changed=False`."""
         return self._operations.group_status(self.name, wait=wait, since=since, kinds=kinds)
 
-    async def astatus(self, wait: Duration = 0, since: int | None = None, kinds: Kinds = None) -> GroupStatus:
+    async def astatus(self, wait: Duration = 0, since: int | None = None, kinds: Names = None) -> GroupStatus:
         return await self._operations.agroup_status(self.name, wait=wait, since=since, kinds=kinds)
 
     def stop(
         self,
-        scope: Kinds = None,
+        scope: Names = None,
         *,
         mode: StopMode = "graceful",
         reason: str | None = None,
@@ -68,7 +59,7 @@ class Group:
 
     async def astop(
         self,
-        scope: Kinds = None,
+        scope: Names = None,
         *,
         mode: StopMode = "graceful",
         reason: str | None = None,
@@ -105,59 +96,3 @@ class Group:
 
     async def ajobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:
         return await asyncio.to_thread(self.jobs, state=state, limit=limit, before=before)
-
-
-class GroupPoll:
-    """One `status(wait=…, since=…)`."""
-
-    def __init__(
-        self, watch: GroupWatch, name: str, wait: Duration, since: int | None, kinds: tuple[str, ...] | None
-    ) -> None:
-        self._watch = watch
-        self._name = name
-        self._wait = seconds(wait, "wait")
-        if since is not None and (isinstance(since, bool) or not isinstance(since, int)):
-            raise InvalidInput(
-                "since", f"{since!r} is not a version", "give the version of an earlier status"
-            )
-        self._since = since
-        self._kinds = kinds
-
-    def run(self) -> GroupStatus:
-        if self._wait == 0 or self._since is None:
-            return self._now()
-        future, unread = self._watch.expect(self._name, self._kinds, self._since)
-        try:
-            if unread:
-                self._watch.look_first(self._name, self._kinds)
-            return future.result(self._wait)
-        except TimeoutError:
-            return self._watch.leave(self._name, self._kinds, future)
-        finally:
-            self._watch.drop(self._name, self._kinds, future)
-
-    async def run_async(self) -> GroupStatus:
-        """Holds no thread while it waits."""
-        if self._wait == 0 or self._since is None:
-            return await asyncio.to_thread(self._now)
-        future, unread = self._watch.expect(self._name, self._kinds, self._since)
-        try:
-            if unread:
-                await asyncio.to_thread(self._watch.look_first, self._name, self._kinds)
-            return await asyncio.wait_for(asyncio.wrap_future(future), self._wait)
-        except TimeoutError:
-            return await asyncio.to_thread(self._watch.leave, self._name, self._kinds, future)
-        finally:
-            self._watch.drop(self._name, self._kinds, future)
-
-    def _now(self) -> GroupStatus:
-        status = self._watch.store.group_status(self._name, self._kinds)
-        return replace(status, changed=self._since is None or status.version != self._since)
-
-
-def checked_names(names: Kinds, field: str) -> tuple[str, ...] | None:
-    """One name or several, each once, in order: so that the same question is recognised as the same."""
-    if names is None:
-        return None
-    listed = [names] if isinstance(names, str) else list(names)
-    return tuple(sorted({checked_name(name, field) for name in listed}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +24,6 @@ from leasehold.tasks.definition import TaskDefinition
 
 R = TypeVar("R")
 FindTask = Callable[[str], TaskDefinition | None]
-StoreJobs = Callable[[Sequence[domain.NewJob]], "list[Job[Any]]"]
 
 _FIRST_LOOK, _SLOWEST_LOOK = 0.02, 0.5
 _WITHOUT_RESULT = frozenset({State.FAILED, State.TIMED_OUT, State.CANCELLED})

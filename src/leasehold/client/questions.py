@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from leasehold.client.job import FindTask, Job
@@ -12,7 +11,7 @@ from leasehold.operations.operations import Operations
 
 
 class Questions:
-    def __init__(self, operations: Callable[[], Operations], find_task: FindTask) -> None:
+    def __init__(self, operations: Operations, find_task: FindTask) -> None:
         self._operations = operations
         self._find_task = find_task
 
@@ -35,14 +34,13 @@ class Questions:
         limit: int = 100,
     ) -> list[OpenQuestion]:
         """Open questions, the oldest first."""
-        return self._operations().open_questions(group=group, queue=queue, kind=kind, limit=limit)
+        return self._operations.open_questions(group=group, queue=queue, kind=kind, limit=limit)
 
     def answer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job[Any]:
         """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer. Raises
         InvalidAnswer when the value does not fit what was asked; the question stays open then."""
-        operations = self._operations()
-        row = operations.answer(job_id, key, value, actor=actor)
-        return Job(row.id, operations, self._find_task, row)
+        row = self._operations.answer(job_id, key, value, actor=actor)
+        return Job(row.id, self._operations, self._find_task, row)
 
     async def aanswer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job[Any]:
         return await asyncio.to_thread(self.answer, job_id, key, value, actor=actor)

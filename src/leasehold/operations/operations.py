@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from leasehold.client.group import GroupPoll, Kinds, checked_names
+from leasehold.domain.batch import any_grouped
 from leasehold.domain.budgets import BudgetLine, Spending, checked_amounts, checked_unit
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.ids import checked_id
+from leasehold.domain.checks.ids import checked_id, make_id
+from leasehold.domain.checks.names import Names, checked_name, checked_names
 from leasehold.domain.checks.payload import check_text, encode
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.groups import GroupStatus
-from leasehold.domain.job import Job, Question
+from leasehold.domain.job import Job, NewJob, Question
 from leasehold.domain.limits import checked_limit_name, checked_number, parse_rate
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport, StopScope
@@ -39,11 +41,11 @@ from leasehold.domain.views import (
 from leasehold.operations.doctor import examine
 from leasehold.operations.explain.job import explain
 from leasehold.operations.group_watch import GroupWatch
+from leasehold.operations.groups import GroupPoll
 from leasehold.operations.queues import list_queues
 from leasehold.operations.stop import Watch, nobody, stop
+from leasehold.stores.answers import Enqueued
 from leasehold.stores.contract import Store
-from leasehold.tasks.blueprint import new_id
-from leasehold.tasks.definition import checked_name
 
 __all__ = ["COUNT_CAP", "Finding", "Hold", "Operations", "QueueRow"]
 
@@ -80,6 +82,14 @@ class Operations:
             self._store.tell_watchers()
         return answer
 
+    # -- enqueue ---------------------------------------------------------------------------------------------------
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """All or none. Workers hear of it from the store; those who watch a group hear of it here."""
+        made = self._store.enqueue(jobs)
+        if any_grouped(jobs) and any(one.created for one in made):
+            self._store.tell_watchers()
+        return made
+
     # -- one job ---------------------------------------------------------------------------------------------------
     def get(self, job_id: str) -> Job:
         return self._store.get(checked_id(job_id))
@@ -102,7 +112,9 @@ class Operations:
         return self._woken(self._store.release(checked_id(job_id), actor))
 
     def retry(self, job_id: str, *, actor: str | None = None) -> Job:
-        return self._woken(self._store.retry(checked_id(job_id), new_id(), actor))
+        return self._woken(
+            self._store.retry(checked_id(job_id), make_id(time.time_ns() // 1_000_000, os.urandom(10)), actor)
+        )
 
     def history(self, job_id: str) -> list[HistoryEntry]:
         self._store.get(checked_id(job_id))
@@ -190,12 +202,12 @@ class Operations:
 
     # -- groups, stop ----------------------------------------------------------------------------------------------
     def group_status(
-        self, name: str, *, wait: Duration = 0, since: int | None = None, kinds: Kinds = None
+        self, name: str, *, wait: Duration = 0, since: int | None = None, kinds: Names = None
     ) -> GroupStatus:
         return self._poll(name, wait, since, kinds).run()
 
     async def agroup_status(
-        self, name: str, *, wait: Duration = 0, since: int | None = None, kinds: Kinds = None
+        self, name: str, *, wait: Duration = 0, since: int | None = None, kinds: Names = None
     ) -> GroupStatus:
         return await self._poll(name, wait, since, kinds).run_async()
 
@@ -209,9 +221,9 @@ class Operations:
         *,
         group: str | None = None,
         queue: str | None = None,
-        kinds: Kinds = None,
+        kinds: Names = None,
         lane: str | None = None,
-        tags: Kinds = None,
+        tags: Names = None,
         everything: bool = False,
         mode: StopMode = "graceful",
         reason: str | None = None,
@@ -243,7 +255,7 @@ class Operations:
             watch=watch,
         )
 
-    def _poll(self, name: str, wait: Duration, since: int | None, kinds: Kinds) -> GroupPoll:
+    def _poll(self, name: str, wait: Duration, since: int | None, kinds: Names) -> GroupPoll:
         return GroupPoll(
             self._watch_of(self._store),
             checked_name(name, "group"),

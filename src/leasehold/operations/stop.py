@@ -7,8 +7,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.names import Names
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.states import State
 from leasehold.domain.stop import (
@@ -31,6 +33,23 @@ LOOK_AT = 1000
 SOONEST, LATEST = 0.02, 0.25
 
 Watch = Callable[[StopReport], None]
+
+
+class StopOptions(TypedDict, total=False):
+    """What a stop may be told: its scope, and how. `Operations.stop` says what they mean."""
+
+    group: str | None
+    queue: str | None
+    kinds: Names
+    lane: str | None
+    tags: Names
+    everything: bool
+    mode: StopMode
+    reason: str | None
+    wait: Duration
+    dry_run: bool
+    hold: bool
+    actor: str | None
 
 
 @dataclass

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.errors import AcquireTimedOut, LeaseLost
 from leasehold.domain.limits import checked_limit_name, checked_number
-
-if TYPE_CHECKING:
-    from leasehold.run.context import RunFacts
-    from leasehold.run.journal import Durable
+from leasehold.run.journal import Journal
+from leasehold.run.state import RunState
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between two looks at a slot. A rate says itself when to come back, but it may be opened or changed before."""
@@ -21,10 +18,10 @@ class Acquiring:
     """One call of `ctx.acquire`. `try_once` is called, by the handler's colour, until it answers None."""
 
     def __init__(
-        self, context: RunFacts, durable: Durable, name: str, units: int, timeout: Duration | None
+        self, run: RunState, journal: Journal, name: str, units: int, timeout: Duration | None
     ) -> None:
-        self._context = context
-        self._durable = durable
+        self._run = run
+        self._journal = journal
         self._name = checked_limit_name(name, "name")
         self._units = checked_number(units, "units", 1)
         self._timeout = None if timeout is None else seconds(timeout, "timeout")
@@ -33,14 +30,14 @@ class Acquiring:
 
     def try_once(self) -> float | None:
         """Seconds to sleep before the next try; None: it is ours."""
-        context = self._context
+        grant = self._run.grant
         try:
-            answer = self._durable.store.acquire(context.job_id, context.lease_token, self._name, self._units)
+            answer = self._journal.store.acquire(grant.id, grant.token, self._name, self._units)
         except LeaseLost:
-            self._durable.lost(context)
+            self._journal.lost(self._run)
             raise
         if answer.granted:
-            context._holds_slots |= answer.what == "slot"
+            self._run.holds_slots |= answer.what == "slot"
             return None
         wait = answer.wait if answer.wait is not None else self._longer()
         return self._within_timeout(min(max(wait, 0.001), LONGEST_PAUSE))
@@ -58,8 +55,8 @@ class Acquiring:
         return min(wait, left)
 
 
-def release(context: RunFacts, durable: Durable, name: str) -> None:
+def release(run: RunState, journal: Journal, name: str) -> None:
     """Give units back before the run ends, and tell those who wait for them."""
     name = checked_limit_name(name, "name")
-    if durable.store.release_slot(context.job_id, context.attempt, name):
-        durable.store.wake()
+    if journal.store.release_slot(run.grant.id, run.grant.attempt, name):
+        journal.store.wake()

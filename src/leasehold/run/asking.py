@@ -5,25 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.json_schema import check_schema
+from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.payload import check_text, encode
 from leasehold.domain.errors import InvalidInput, QuestionExpired
 from leasehold.domain.job import Question
 from leasehold.domain.outcome import Asked
 from leasehold.domain.signals import Park
-from leasehold.tasks.definition import checked_name
-from leasehold.worker.hooks import QUESTION, HookCaller, HookEvent
-
-if TYPE_CHECKING:
-    from leasehold.run.attempt import Running
-    from leasehold.run.context import RunFacts
-    from leasehold.stores.contract import Store
+from leasehold.run.state import RunState
+from leasehold.stores.contract import Store
 
 
 class Ask:
@@ -37,13 +33,11 @@ class Ask:
         limit = None if timeout is None else seconds(timeout, "timeout", positive=True)
         self.asked = Asked(key, check_text(text, "text"), stored, bool(secret), limit)
 
-    def find(self, context: RunFacts) -> Any:
+    def find(self, run: RunState, store: Store) -> Any:
         """The answer; or the handler is left, or told that nobody has answered in time."""
-        book = context._book()
-        book.refuse_after_completion("ask")
-        job_id, key = context.job_id, self.asked.key
-        store = context._workshop().store
-        question = book.patiently(lambda: store.read_question(job_id, key))
+        run.refuse_after_completion("ask")
+        job_id, key = run.grant.id, self.asked.key
+        question = run.patiently(lambda: store.read_question(job_id, key))
         if question is None or not (question.answered or question.expired):
             raise Park(self.asked)
         if question.answered:
@@ -90,24 +84,3 @@ def park_in(error: BaseException) -> Park | None:
         if asking is not None and others is None:
             return park_in(asking.exceptions[0])
     return None
-
-
-class QuestionTeller:
-    """Calls the hooks for questions, once a run of this worker has parked."""
-
-    def __init__(self, store: Store, hooks: HookCaller) -> None:
-        self._store = store
-        self._hooks = hooks
-
-    def tell(self, run: Running, asked: Asked) -> None:
-        grant = run.grant
-        data = {
-            "key": asked.key,
-            "text": asked.text,
-            "schema": None if asked.schema is None else json.loads(asked.schema),
-            "secret": asked.secret,
-            "group": grant.group_name,
-        }
-        event = HookEvent(QUESTION, grant.id, grant.kind, grant.queue, grant.attempt, asked.text, data)
-        # A job that was cancelled meanwhile has ended without asking.
-        self._hooks.call(event, lambda: self._store.read_question(grant.id, asked.key) is not None)

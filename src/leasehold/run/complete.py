@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput, LeaseLost
 from leasehold.domain.outcome import Success
 from leasehold.domain.signals import StopRequested
-
-if TYPE_CHECKING:
-    from leasehold.run.context import Context, RunFacts
-    from leasehold.run.journal import Durable
+from leasehold.run.attempt import Attempt
+from leasehold.run.journal import Journal
+from leasehold.run.state import RunState
 
 T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -39,90 +38,92 @@ class SyncTransaction:
 class Transaction:
     """The open transaction of an async handler: its statements run in a thread."""
 
-    def __init__(self, blocking: SyncTransaction, durable: Durable) -> None:
+    def __init__(self, blocking: SyncTransaction, journal: Journal) -> None:
         self._blocking = blocking
-        self._durable = durable
+        self._journal = journal
 
     async def execute(self, statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """One statement, with the driver's placeholders (`?` on SQLite, `%s` on PostgreSQL); its rows."""
-        return await self._durable.call(self._blocking.execute, statement, parameters)
+        return await self._journal.call(self._blocking.execute, statement, parameters)
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
         """Call `function(connection, *args)` in a thread, with the driver's own connection (sqlite3 or psycopg)."""
-        return await self._durable.call(self._blocking.run, function, *args)
+        return await self._journal.call(self._blocking.run, function, *args)
 
 
 @contextmanager
-def complete(context: RunFacts, durable: Durable, result: Any) -> Iterator[SyncTransaction]:
-    if context._completed:
+def complete(attempt: Attempt, result: Any) -> Iterator[SyncTransaction]:
+    run, journal = attempt.state, attempt.needed_journal()
+    if run.completed:
         raise InvalidInput("complete", "was called before in this run", "call it once, as the last act")
-    context.raise_if_stopped()
-    encoded = durable.tasks[context.kind].encode_result(result)
-    steps = context._book()
-    if context._events is not None and context._stream is not None:
+    run.raise_if_stopped()
+    encoded = attempt.definition.encode_result(result)
+    steps = attempt.open_steps()
+    if run.writer is not None and run.stream is not None:
         # Under the lock of the transaction, or after it, what was told until now could no longer be written.
-        events, stream = context._events, context._stream
-        steps.patiently(lambda: events.write([stream]))
+        writer, stream = run.writer, run.stream
+        run.patiently(lambda: writer.write([stream]))
     batch = steps.take_batch()
-    steps.held_spends = batch.spends
+    steps.spending.held = batch.spends
     try:
         with ExitStack() as stack:
             tx = steps.open_transaction(stack)
             yield SyncTransaction(tx.connection)
             tx.save_steps(batch)
-            lines = tx.spend(context.attempt, batch.spends) if batch.spends else None
-            tx.succeed(Success(encoded, None, context._unstored()))
+            lines = tx.spend(run.grant.attempt, batch.spends) if batch.spends else None
+            tx.succeed(Success(encoded, None, attempt.unstored()))
             # Before the commit: the keeper must not take our own settle for a lost lease.
-            context._completed = True
+            run.completed = True
     except BaseException as error:
-        sent, context._completed = context._completed, False
-        steps.held_spends = None
+        sent, run.completed = run.completed, False
+        steps.spending.held = None
         if isinstance(error, LeaseLost):
             if batch.spends:
-                steps.purse.give_up(batch.spends)
-            durable.lost(context)
+                steps.spending.give_up(batch.spends)
+            journal.lost(run)
             raise StopRequested from error
-        if not (sent and isinstance(error, DatabaseUnreachable) and _has_arrived(context, durable)):
+        if not (sent and isinstance(error, DatabaseUnreachable) and _has_arrived(run, journal)):
             if batch.spends:
                 spends, batch.spends = batch.spends, []
-                steps.purse.give_up(spends)
+                steps.spending.give_up(spends)
             steps.put_back(batch)
             raise
-        context._completed, lines = True, None
-    steps.held_spends = None
+        run.completed, lines = True, None
+    steps.spending.held = None
     if batch.spends:
-        steps.purse.wrote(batch.spends, lines)
+        steps.spending.wrote(batch.spends, lines)
     # The next of its lane, its follow-ups, or those that waited for it.
-    durable.store.wake()
-    if context.group is not None or context._follow_ups is not None:
-        durable.store.tell_watchers()
+    journal.store.wake()
+    if run.grant.group_name is not None or attempt.follow_ups is not None:
+        journal.store.tell_watchers()
 
 
-def _has_arrived(context: RunFacts, durable: Durable) -> bool:
+def _has_arrived(run: RunState, journal: Journal) -> bool:
     """The answer to the commit was lost: the row tells. Should the commit arrive after this look, nothing is harmed:
     whatever the run ends as then is refused, because the token has moved on."""
-    leases = {context.job_id: context.lease_token}
-    verdicts = context._book().patiently(lambda: durable.store.read_settlements(leases, durable.owner))
-    return verdicts[context.job_id] in ("done", "unknown")
+    leases = {run.grant.id: run.grant.token}
+    verdicts = run.patiently(lambda: journal.store.read_settlements(leases, journal.owner))
+    return verdicts[run.grant.id] in ("done", "unknown")
 
 
 @asynccontextmanager
-async def complete_async(context: Context, durable: Durable, result: Any) -> AsyncIterator[Transaction]:
-    blocking = complete(context, durable, result)
+async def complete_async(attempt: Attempt, result: Any) -> AsyncIterator[Transaction]:
+    journal = attempt.needed_journal()
+    blocking = complete(attempt, result)
     opened: list[SyncTransaction] = []
     try:
-        await durable.call(lambda: opened.append(blocking.__enter__()))
-        yield Transaction(opened[0], durable)
+        await journal.call(lambda: opened.append(blocking.__enter__()))
+        yield Transaction(opened[0], journal)
     except BaseException as error:
         if opened:
-            await _roll_back(blocking, durable, error)
+            await _roll_back(blocking, journal, error)
         raise
-    await durable.call(blocking.__exit__, None, None, None)
+    await journal.call(blocking.__exit__, None, None, None)
 
 
-async def _roll_back(blocking: Any, durable: Durable, error: BaseException) -> None:
+async def _roll_back(blocking: Any, journal: Journal, error: BaseException) -> None:
     try:
-        await durable.call(blocking.__exit__, type(error), error, error.__traceback__)
+        await journal.call(blocking.__exit__, type(error), error, error.__traceback__)
     except BaseException as other:
         if isinstance(error, asyncio.CancelledError):
             raise error from other

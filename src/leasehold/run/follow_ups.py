@@ -11,31 +11,20 @@ import hashlib
 import uuid
 from collections import Counter
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
+from typing import Any, Generic
 
 from leasehold.domain.checks.ids import make_id
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
-
-if TYPE_CHECKING:
-    from leasehold.client.job import Job
-    from leasehold.tasks.call import Bound
-
-P = ParamSpec("P")
+from leasehold.tasks.call import Bound, J
 
 
-class Bindable(Protocol[P]):
-    """A task, or a task with its arguments."""
-
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[Any]: ...
-
-
-class FollowUp:
+class FollowUp(Generic[J]):
     """A job that will be there when this run has succeeded; `id` is known already. Given as `after=` it makes another
     follow-up wait for it. One with `now=True` is stored when it is awaited (in a plain handler: at once)."""
 
-    def __init__(self, parent_id: str, bound: Bound[Any], earlier: FollowUps) -> None:
+    def __init__(self, parent_id: str, bound: Bound[J], earlier: FollowUps) -> None:
         call = bound.call
         self.now = call.now
         self._tried = False
@@ -55,7 +44,7 @@ class FollowUp:
     def __repr__(self) -> str:
         return f"<FollowUp {self._job.kind} {self.id}>"
 
-    def __await__(self) -> Generator[Any, None, Job[Any]]:
+    def __await__(self) -> Generator[Any, None, J]:
         if not self.now:
             raise InvalidInput("now", "is not set: the job is stored with the success", "do not await it")
         return asyncio.to_thread(self.store).__await__()
@@ -69,7 +58,12 @@ class FollowUp:
     def kind(self) -> str:
         return self._job.kind
 
-    def store(self) -> Job[Any]:
+    @property
+    def unstored(self) -> NewJob | None:
+        """What goes with the success: nothing, once it was tried at once."""
+        return None if self._tried else self._job
+
+    def store(self) -> J:
         """At once. A refusal is the handler's to deal with: it is not tried again with the success."""
         self._tried = True
         found = self._bound.store(self._job)
@@ -77,7 +71,7 @@ class FollowUp:
         return found
 
 
-class FollowUps(list[FollowUp]):
+class FollowUps(list[FollowUp[Any]]):
     """Of one run, in the order in which they were asked for."""
 
     def __init__(self) -> None:
@@ -91,7 +85,7 @@ class FollowUps(list[FollowUp]):
 
     def unstored(self) -> tuple[NewJob, ...]:
         """What goes with the success: also what should have been awaited and was not."""
-        return tuple(one._job for one in self if not one._tried)
+        return tuple(job for one in self if (job := one.unstored) is not None)
 
 
 def derived_id(parent_id: str, kind: str, name: str) -> str:

@@ -5,25 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from leasehold.domain.errors import InvalidInput
 from leasehold.domain.views import Relative
 from leasehold.stores.contract import Store
 
 MOST_PARENTS = 1_000_000
 
 
-def results_of(store: Store | None, job_id: str) -> dict[str, Any]:
+def results_of(store: Store, job_id: str) -> dict[str, Any]:
     """Plain JSON: the tasks of the parents may be registered elsewhere."""
-    found = _needed(store).parent_results(job_id)
+    found = store.parent_results(job_id)
     return {one.id: None if one.result is None else json.loads(one.result) for one in found}
 
 
-def parents_of(store: Store | None, job_id: str) -> list[Relative]:
-    found = _needed(store).relatives(job_id, MOST_PARENTS)
+def parents_of(store: Store, job_id: str) -> list[Relative]:
+    found = store.relatives(job_id, MOST_PARENTS)
     return [one for one in found if one.relation == "waits_for"]
-
-
-def _needed(store: Store | None) -> Store:
-    if store is None:
-        raise InvalidInput("ctx", "was made without a store", "ask inside a handler that a worker runs")
-    return store

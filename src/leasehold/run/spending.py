@@ -11,38 +11,52 @@ import secrets
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leasehold.domain.budgets import BudgetLine, Spend, checked_amounts, halts, total
+from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import JobNotFound, OverBudget
+from leasehold.domain.job import Grant
 from leasehold.domain.policy import Policy
 from leasehold.domain.signals import StopRequested
-from leasehold.tasks.definition import checked_name
-
-if TYPE_CHECKING:
-    from leasehold.run.context import RunFacts
-    from leasehold.run.journal import Durable
-    from leasehold.run.steps import Step, Steps
+from leasehold.run.state import RunState
+from leasehold.stores.contract import Store
 
 logger = logging.getLogger("leasehold.worker")
 
-current_step: ContextVar[Step | None] = ContextVar("leasehold_step", default=None)
+
+class Spender:
+    """A step whose function is called. What the function spends is kept here until somebody writes it."""
+
+    def __init__(self) -> None:
+        self.run: RunState | None = None
+        """The run that it belongs to, once it has begun."""
+        self.spends: Sequence[Spend] = ()
+        self.ended = False
+
+    def take_spends(self) -> Sequence[Spend]:
+        spends, self.spends = self.spends, ()
+        return spends
+
+
+current_step: ContextVar[Spender | None] = ContextVar("leasehold_step", default=None)
 """The step whose function is being called, here or in what it has started."""
 
 
-class Purse:
-    def __init__(self, context: RunFacts, durable: Durable, book: Steps) -> None:
-        self._context = context
-        self._store = durable.store
-        self._book = book
-        self._policy = Policy.load(context._grant.policy)
+class Spending:
+    def __init__(self, run: RunState, store: Store) -> None:
+        self._run = run
+        self._store = store
+        self._policy = Policy.load(run.grant.policy)
+        self.held: list[Spend] | None = None
+        """While `ctx.complete` has its transaction open: they are committed with it."""
         self._lines: dict[tuple[str, str], BudgetLine] = {}
         self._loaded = False
         self._kept: list[Spend] = []
         """With a step or a transaction that is not committed yet."""
         self._loose: list[Spend] = []
         """To be written by themselves, as soon as the database takes them."""
-        self._written_keys: set[tuple[str, str]] | None = set() if context.attempt == 1 else None
+        self._written_keys: set[tuple[str, str]] | None = set() if run.grant.attempt == 1 else None
         """Keys and units of the ledger, as far as this run must know them; None: not looked yet."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()
@@ -55,15 +69,15 @@ class Purse:
         named = secrets.token_hex(12) if key is None else checked_name(key, "key")
         spends = [Spend(named, unit, amount) for unit, amount in checked.items()]
         step = current_step.get()
-        if step is not None and (step.ended or step.book is not self._book):
+        if step is not None and (step.ended or step.run is not self._run):
             step = None
-        if step is None and self._book.held_spends is None:
+        if step is None and self.held is None:
             self._write_alone(spends)
         else:
             self._keep(step, spends, key is not None)
         self._check(checked)
 
-    def _keep(self, step: Step | None, spends: list[Spend], keyed: bool) -> None:
+    def _keep(self, step: Spender | None, spends: list[Spend], keyed: bool) -> None:
         self.load()
         if keyed:
             spends = self._unknown(spends)
@@ -71,13 +85,13 @@ class Purse:
             self._kept += spends
         if step is not None:
             step.spends = [*step.spends, *spends]
-        elif self._book.held_spends is not None:
-            self._book.held_spends += spends
+        elif self.held is not None:
+            self.held += spends
 
     def _unknown(self, spends: list[Spend]) -> list[Spend]:
         """Without those that are in the ledger already: they would be counted twice until they are written."""
         if self._written_keys is None:
-            rows = self._book.patiently(lambda: self._store.spending(self._context.job_id))
+            rows = self._run.patiently(lambda: self._store.spending(self._run.grant.id))
             self._written_keys = {(row.key, row.unit) for row in rows}
         known = self._written_keys | {(spend.key, spend.unit) for spend in self._pending()}
         return [spend for spend in spends if (spend.key, spend.unit) not in known]
@@ -90,18 +104,18 @@ class Purse:
     def flush(self) -> None:
         """Write what is loose. While the database is away the run waits, as for its steps; what then still could not
         be written stays loose."""
-        context = self._context
+        grant = self._run.grant
         with self._writing:
             with self._lock:
                 spends = list(self._loose)
             if not spends:
                 return
             try:
-                lines = self._book.patiently(
-                    lambda: self._store.spend(context.job_id, context.lease_token, context.attempt, spends)
+                lines = self._run.patiently(
+                    lambda: self._store.spend(grant.id, grant.token, grant.attempt, spends)
                 )
             except JobNotFound:
-                logger.warning("job %s was pruned; what it spent has no ledger: %s", context.job_id, spends)
+                logger.warning("job %s was pruned; what it spent has no ledger: %s", grant.id, spends)
                 lines = []
             self.wrote(spends, lines)
 
@@ -111,7 +125,7 @@ class Purse:
             self.flush()
         except (Exception, StopRequested) as error:
             logger.error(
-                "job %s: these spends were not recorded: %s (%s)", self._context.job_id, self._loose, error
+                "job %s: these spends were not recorded: %s (%s)", self._run.grant.id, self._loose, error
             )
 
     @property
@@ -138,14 +152,12 @@ class Purse:
         try:
             self.flush()
         except (Exception, StopRequested) as error:
-            logger.warning(
-                "job %s: what a step has spent is not recorded yet: %s", self._context.job_id, error
-            )
+            logger.warning("job %s: what a step has spent is not recorded yet: %s", self._run.grant.id, error)
 
     # -- what is left ----------------------------------------------------------------------------------------------
     def load(self) -> None:
         if not self._loaded:
-            lines = self._book.patiently(lambda: self._store.budget(self._context.job_id))
+            lines = self._run.patiently(lambda: self._store.budget(self._run.grant.id))
             with self._lock:
                 self._learn(lines)
 
@@ -174,7 +186,7 @@ class Purse:
     def _first_over(self, lines: Iterable[BudgetLine]) -> OverBudget | None:
         for line in lines:
             if line.limit is not None and line.over:
-                job_id = self._context.job_id
+                job_id = self._run.grant.id
                 return OverBudget(job_id, line.scope, line.name, line.unit, line.limit, line.spent)
         return None
 
@@ -197,9 +209,8 @@ class Purse:
                 self._lines[line.scope, line.unit] = line
 
 
-def has_limits(context: RunFacts) -> bool:
+def has_limits(grant: Grant) -> bool:
     """Whether the run may have a limit at all: else there is nothing to load."""
-    grant = context._grant
     return grant.group_name is not None or Policy.load(grant.policy).budget is not None
 
 

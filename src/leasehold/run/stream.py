@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,9 +11,9 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from leasehold.domain.checks.payload import check_text, encode
 from leasehold.domain.errors import InvalidInput, StreamFull, Unstorable
-from leasehold.domain.job import Grant
-from leasehold.domain.stream import LOG, PROGRESS, RESERVED
-from leasehold.worker.stream_writer import MOST_EVENTS, EventWriter, RunStream
+from leasehold.domain.stream import PROGRESS, RESERVED
+from leasehold.run.state import RunState
+from leasehold.run.stream_buffer import MOST_EVENTS
 
 LONGEST_KIND = 200
 LONGEST_KEY = 1000
@@ -24,13 +23,7 @@ LOOK_EVERY = 0.1
 class Telling:
     """The part of a context that speaks."""
 
-    _grant: Grant
-    _events: EventWriter | None = None
-    """None outside of a worker: what is told is checked and goes nowhere."""
-    _stream: RunStream | None = None
-    """Only of a run that has told something."""
-    _told_at: float = 0.0
-    """On the monotonic clock: the last sign of life, for `stall_after`."""
+    _state: RunState
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """How far the job is, such as `ctx.progress(3, 10, "page 3")`. Call it as often as you like: the newest is
@@ -40,7 +33,7 @@ class Telling:
             "total": None if total is None else _number(total, "total"),
             "note": check_text(str(note), "note"),
         }
-        self._tell(PROGRESS, encode(data, "progress"))
+        self._state.tell(PROGRESS, encode(data, "progress"))
 
     def emit(self, kind: str, data: Any = None, key: str | None = None) -> None:
         """A partial result, for whoever watches the job; stored within half a second, in order. With `key` it
@@ -49,31 +42,17 @@ class Telling:
         if name in RESERVED:
             raise InvalidInput("kind", f"{name!r} is Leasehold's own", "choose another name")
         once = None if key is None else _text(key, "key", LONGEST_KEY)
-        self._tell(name, _encoded(data, name), once)
+        encoded = _encoded(data, name)
+        while not self._state.tell(name, encoded, once):
+            self._make_room()
 
     def log(self, text: str) -> None:
         """Add a line to the log tail of this attempt."""
         now = datetime.now(UTC).isoformat(sep=" ", timespec="milliseconds")
-        self._log_line(f"{now} {text}")
+        self._state.log_line(f"{now} {text}")
 
-    def _log_line(self, line: str) -> None:
-        # A log takes everything: what no store can keep is replaced, not refused.
-        clean = line.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
-        self._tell(LOG, text=clean + "\n")
-
-    def _tell(self, kind: str, data: str | None = None, key: str | None = None, text: str = "") -> None:
-        self._told_at = time.monotonic()
-        if self._events is None:
-            return
-        stream = self._stream or self._events.stream_of(self)
-        while not self._events.put(stream, kind, data, key, text):
-            self._make_room(self._events, stream)
-
-    def _make_room(self, events: EventWriter, stream: RunStream) -> None:
-        raise StreamFull(self._grant.id, MOST_EVENTS)
-
-    def _stop_waiting(self) -> None:
-        """Raise if the run shall end."""
+    def _make_room(self) -> None:
+        raise StreamFull(self._state.grant.id, MOST_EVENTS)
 
 
 class TellingOnLoop(Telling):
@@ -81,11 +60,11 @@ class TellingOnLoop(Telling):
 
     async def flush(self) -> None:
         """Wait until everything told so far is stored. Raises LeaseLost if it never will be."""
-        events, stream = self._events, self._stream
-        if events is not None and stream is not None:
+        writer, stream = self._state.writer, self._state.stream
+        if writer is not None and stream is not None:
             upto = stream.place
-            while not await asyncio.to_thread(events.wait_until_taken, stream, upto, LOOK_EVERY):
-                self._stop_waiting()
+            while not await asyncio.to_thread(writer.wait_until_taken, stream, upto, LOOK_EVERY):
+                self._state.raise_if_stopped()
 
 
 class TellingInThread(Telling):
@@ -93,14 +72,17 @@ class TellingInThread(Telling):
 
     def flush(self) -> None:
         """Wait until everything told so far is stored. Raises LeaseLost if it never will be."""
-        if self._events is not None and self._stream is not None:
-            upto = self._stream.place
-            while not self._events.wait_until_taken(self._stream, upto, LOOK_EVERY):
-                self._stop_waiting()
+        writer, stream = self._state.writer, self._state.stream
+        if writer is not None and stream is not None:
+            upto = stream.place
+            while not writer.wait_until_taken(stream, upto, LOOK_EVERY):
+                self._state.raise_if_stopped()
 
-    def _make_room(self, events: EventWriter, stream: RunStream) -> None:
-        events.wait_for_room(stream, LOOK_EVERY)
-        self._stop_waiting()
+    def _make_room(self) -> None:
+        writer, stream = self._state.writer, self._state.stream
+        if writer is not None and stream is not None:
+            writer.wait_for_room(stream, LOOK_EVERY)
+        self._state.raise_if_stopped()
 
 
 def _text(value: object, field: str, longest: int) -> str:

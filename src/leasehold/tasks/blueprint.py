@@ -5,31 +5,23 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Protocol
 
-from leasehold.domain.batch import AlikeJobs
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.ids import checked_id, make_ids
+from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.numbers import priority_number
 from leasehold.domain.checks.payload import encode
+from leasehold.domain.checks.templates import fill_template
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.job import NewJob, OnParentFailure
+from leasehold.domain.job import NewJob
 from leasehold.domain.limits import DefaultLimit, checked_slots, default_rate, rate_template
-from leasehold.tasks.definition import (
-    TaskDefinition,
-    TaskSettings,
-    checked_name,
-    fill_template,
-    priority_number,
-)
+from leasehold.tasks.batch import Batch
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.settings import CallSettings, TaskSettings
 
 MANY = 50
 """Calls at once from which on what they have in common is said once."""
-
-
-def new_id() -> str:
-    return new_ids(1)[0]
 
 
 def new_ids(count: int) -> list[str]:
@@ -45,25 +37,6 @@ class HasId(Protocol):
 
 
 After = str | HasId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallSettings:
-    """What only a single call may say, beside the task's own settings."""
-
-    delay: Duration = 0
-    at: datetime | None = None
-    hold: bool = False
-    group: str | None = None
-    trace: str | None = None
-    after: tuple[str, ...] = ()
-    """Ids of jobs that must end before this one may run."""
-    on_failure: OnParentFailure = "cancel"
-    """What it does when one of them ends without success. (`halt` and `skip` are the task's own `on_failure`.)"""
-    now: bool = False
-    """As a follow-up: stored at once, not with the success."""
-    key: str | None = None
-    """Names such a follow-up, so that a second run of its parent meets it."""
 
 
 class Blueprint:
@@ -117,7 +90,7 @@ class Blueprint:
         if self._lane is None and self._unique is None and self._rate is None:
             encoded = self._definition.encode_arguments
             if len(calls) >= MANY:
-                return AlikeJobs(self._common, ids, calls, encoded)
+                return Batch(self._common, ids, calls, encoded)
             return [
                 NewJob(id=job_id, args=encoded(arguments), **self._common)
                 for job_id, arguments in zip(ids, calls, strict=True)

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
-from leasehold.client.job import Job, StoreJobs
 from leasehold.domain.job import NewJob
-from leasehold.tasks.blueprint import Blueprint, CallSettings
-from leasehold.tasks.definition import TaskDefinition, TaskSettings
+from leasehold.tasks.blueprint import Blueprint, HasId
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.settings import CallSettings, TaskSettings
 
-R = TypeVar("R")
+P = ParamSpec("P")
+J = TypeVar("J", bound=HasId)
+"""What enqueueing gives: the handle of the stored job."""
+StoreJobs = Callable[[Sequence[NewJob]], list[J]]
 
 
-class Bound(Generic[R]):
+class Bindable(Protocol[P, J]):
+    """A task, or a task with its arguments."""
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[J]: ...
+
+
+class Bound(Generic[J]):
     """What `task.bind(…)` gives: to be enqueued later, alone, in a chain, in a DAG, or as a follow-up."""
 
     def __init__(
@@ -24,7 +33,7 @@ class Bound(Generic[R]):
         settings: TaskSettings,
         call: CallSettings,
         arguments: Mapping[str, Any],
-        store: StoreJobs,
+        store: StoreJobs[J],
     ) -> None:
         self._definition = definition
         self._settings = settings
@@ -43,7 +52,7 @@ class Bound(Generic[R]):
     def call(self) -> CallSettings:
         return self._call
 
-    def bind(self) -> Bound[R]:
+    def bind(self) -> Bound[J]:
         """Itself: so that what takes a task without arguments takes this too."""
         return self
 
@@ -52,12 +61,12 @@ class Bound(Generic[R]):
         (job,) = Blueprint(self._definition, self._settings, self._call).make([self._arguments])
         return replace(job, **changes) if changes else job
 
-    def store(self, job: NewJob) -> Job[R]:
+    def store(self, job: NewJob) -> J:
         return self._store([job])[0]
 
-    def enqueue(self) -> Job[R]:
+    def enqueue(self) -> J:
         """Store a job; it is durable when this returns."""
         return self.store(self.new_job())
 
-    async def aenqueue(self) -> Job[R]:
+    async def aenqueue(self) -> J:
         return await asyncio.to_thread(self.enqueue)

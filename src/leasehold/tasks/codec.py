@@ -11,9 +11,9 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
+from leasehold.domain.checks.numbers import check_finite
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.errors import InvalidInput, Unstorable
-from leasehold.tasks.definition import check_finite
 
 
 class Codec:

@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
+from typing import Any, Generic
 
-from leasehold.client.job import Job, StoreJobs
+from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import DependencyCycle, InvalidInput
 from leasehold.domain.job import NewJob, OnParentFailure
-from leasehold.run.follow_ups import Bindable
 from leasehold.tasks.blueprint import After, checked_parents
-from leasehold.tasks.definition import checked_name, checked_on_parent_failure
+from leasehold.tasks.call import Bindable, J, StoreJobs
+from leasehold.tasks.settings import checked_on_parent_failure
 
 
-class Chain:
+class Chain(Generic[J]):
     """Calls that run one after the other, each when the one before it has succeeded. One that ends without success
     ends those behind it, with the reason."""
 
-    def __init__(self, calls: Sequence[Bindable[[]]], store: StoreJobs) -> None:
+    def __init__(self, calls: Sequence[Bindable[[], Any]], store: StoreJobs[J]) -> None:
         if not calls:
             raise InvalidInput("chain", "has no calls", "give it at least one task")
         self._jobs: list[NewJob] = []
@@ -30,11 +30,11 @@ class Chain:
             self._jobs.append(replace(job, after=(*before, *job.after)))
         self._store = store
 
-    def enqueue(self) -> list[Job[Any]]:
+    def enqueue(self) -> list[J]:
         """Store them all, or none; the jobs in their order. A second call finds those of the first."""
         return self._store(self._jobs)
 
-    async def aenqueue(self) -> list[Job[Any]]:
+    async def aenqueue(self) -> list[J]:
         return await asyncio.to_thread(self.enqueue)
 
 
@@ -45,7 +45,7 @@ class _Node:
     """Names of nodes."""
 
 
-class Dag:
+class Dag(Generic[J]):
     """Calls that wait for each other by name, in any order that has no circle.
 
     flow = app.dag()
@@ -55,14 +55,14 @@ class Dag:
     jobs = flow.enqueue()             # {"load": <Job …>, …}
     """
 
-    def __init__(self, store: StoreJobs) -> None:
+    def __init__(self, store: StoreJobs[J]) -> None:
         self._store = store
         self._nodes: dict[str, _Node] = {}
 
     def add(
         self,
         name: str,
-        call: Bindable[[]],
+        call: Bindable[[], Any],
         *,
         after: Iterable[After] = (),
         on_failure: OnParentFailure | None = None,
@@ -83,7 +83,7 @@ class Dag:
         self._nodes[name] = _Node(replace(job, after=(*others, *job.after)), within)
         return name
 
-    def enqueue(self) -> dict[str, Job[Any]]:
+    def enqueue(self) -> dict[str, J]:
         """Store all nodes, or none; the jobs by their names. Raises DependencyCycle, with the circle named. A second
         call finds the jobs of the first."""
         ids = {name: node.job.id for name, node in self._nodes.items()}
@@ -92,7 +92,7 @@ class Dag:
         made = dict(zip(order, self._store(jobs), strict=True)) if jobs else {}
         return {name: made[name] for name in self._nodes}
 
-    async def aenqueue(self) -> dict[str, Job[Any]]:
+    async def aenqueue(self) -> dict[str, J]:
         return await asyncio.to_thread(self.enqueue)
 
 

@@ -4,74 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, get_args
 
-from leasehold.client.job import Job, StoreJobs
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob, OnParentFailure
-from leasehold.run.context import Context, SyncContext
-from leasehold.tasks.blueprint import Blueprint, CallSettings, checked_parents
-from leasehold.tasks.call import Bound
-from leasehold.tasks.cap import checked_cap
-from leasehold.tasks.definition import CallOptions, TaskDefinition, TaskSettings
+from leasehold.tasks.blueprint import Blueprint, checked_parents
+from leasehold.tasks.call import Bound, J, StoreJobs
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.settings import CALL_ONLY, OF_TASK, CallOptions, CallSettings, TaskSettings, checked_cap
 
 F = ParamSpec("F")
 """What the function takes: its context, if it has one, and the task's arguments."""
 P = ParamSpec("P")
 """The task's arguments."""
 C = TypeVar("C")
-R = TypeVar("R")
 
-RunNow = Callable[[NewJob, int], Job[Any]]
-Add = Callable[[Callable[..., Any], str | None, Mapping[str, Any]], "Task[..., ..., Any, Any]"]
+RunNow = Callable[[NewJob, int], J]
 
-OF_TASK = frozenset(f.name for f in fields(TaskSettings))
-_CALL_ONLY = frozenset(f.name for f in fields(CallSettings))
 _TASK_ONLY = frozenset({"queueing"})
 _OF_PARENTS = get_args(OnParentFailure)
 
 
-class Register:
-    """`@app.task(…)`: the decorator that registers a function with these settings."""
-
-    def __init__(self, add: Add, name: str | None, settings: Mapping[str, Any]) -> None:
-        self._add = add
-        self._name = name
-        self._settings = settings
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
-    ) -> Task[Concatenate[Context, P], P, Coroutine[Any, Any, R], R]: ...
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[SyncContext, P], R]
-    ) -> Task[Concatenate[SyncContext, P], P, R, R]: ...
-
-    @overload
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]]
-    ) -> Task[P, P, Coroutine[Any, Any, R], R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, P, R, R]: ...
-
-    def __call__(self, function: Any) -> Any:
-        return self._add(function, self._name, self._settings)
-
-
-class Task(Generic[F, P, C, R]):
+class Task(Generic[F, P, C, J]):
     """A registered task. Still the plain function when called; `enqueue` takes the task's own arguments and nothing
     else, `using` says how."""
 
     def __init__(
         self,
         definition: TaskDefinition,
-        store: StoreJobs,
-        run_now: RunNow,
+        store: StoreJobs[J],
+        run_now: RunNow[J],
         settings: TaskSettings | None = None,
         call: CallSettings | None = None,
     ) -> None:
@@ -94,10 +58,10 @@ class Task(Generic[F, P, C, R]):
         answer: C = self._definition.function(*args, **kwargs)
         return answer
 
-    def using(self, **settings: Unpack[CallOptions]) -> Task[F, P, C, R]:
+    def using(self, **settings: Unpack[CallOptions]) -> Task[F, P, C, J]:
         """The same task with other settings for the calls that follow: delay, at, hold, group, trace, after, and
         those of `@app.task` (priority, queue, lane, unique, tags, retry, …)."""
-        known = (OF_TASK | _CALL_ONLY) - _TASK_ONLY
+        known = (OF_TASK | CALL_ONLY) - _TASK_ONLY
         unknown = sorted(settings.keys() - known)
         if unknown:
             listed = ", ".join(sorted(known))
@@ -111,30 +75,34 @@ class Task(Generic[F, P, C, R]):
         changed = self._definition.check_settings(self._settings.changed(own)) if own else self._settings
         return Task(self._definition, self._store, self._run_now, changed, _merged(self._call, call))
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[J]:
         """The call with these arguments, to be made later: in a chain, in a DAG, as a follow-up."""
         arguments = self._definition.bind(args, kwargs)
         return Bound(self._definition, self._settings, self._call, arguments, self._store)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> J:
         """Store a job; it is durable when this returns."""
         return self.enqueue_args(self._definition.bind(args, kwargs))
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> J:
         return await asyncio.to_thread(self.enqueue, *args, **kwargs)
 
-    def enqueue_args(self, args: Mapping[str, Any]) -> Job[R]:
+    def enqueue_args(self, args: Mapping[str, Any]) -> J:
         """As `enqueue`, with the arguments as a mapping."""
         return self._store(self._blueprint.make([args]))[0]
 
-    def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+    def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[J]:
         """Store many jobs in one transaction: all or none."""
         return self._store(self._blueprint.make(list(args)))
 
-    async def aenqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+    async def aenqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[J]:
         return await asyncio.to_thread(self.enqueue_many, args)
 
-    def run_now_args(self, args: Mapping[str, Any]) -> Job[R]:
+    def run_now(self, *args: P.args, **kwargs: P.kwargs) -> J:
+        """As `app.run_now`."""
+        return self.run_now_args(self._definition.bind(args, kwargs))
+
+    def run_now_args(self, args: Mapping[str, Any]) -> J:
         """As `app.run_now`, with the arguments as a mapping."""
         cap = checked_cap(self.name, self._settings, self._call)
         (job,) = Blueprint(self._definition, self._settings, self._call, at_once=True).make([args])

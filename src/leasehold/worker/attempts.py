@@ -14,16 +14,16 @@ from typing import Any
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Asked, HandedBack, Outcome, Success
 from leasehold.domain.states import Flag
-from leasehold.run.asking import QuestionTeller
-from leasehold.run.attempt import Running, StopCause
+from leasehold.run.attempt import Attempt, StopCause, run_async, run_sync
 from leasehold.run.context import Context, SyncContext
-from leasehold.run.handler import run_async, run_sync
-from leasehold.run.journal import Durable
+from leasehold.run.journal import Journal
+from leasehold.run.state import RunState
 from leasehold.stores.answers import Ending
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.lease_keeper import LeaseKeeper
 from leasehold.worker.log_capture import current_run
 from leasehold.worker.pools import HandlerThreads
+from leasehold.worker.questions import QuestionTeller
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 from leasehold.worker.stall import StallWatch
@@ -43,7 +43,7 @@ NO_THREAD = "no thread of its worker was free"
 TOO_LATE = "its lease had run out before it could start"
 
 
-class Runs:
+class Attempts:
     def __init__(
         self,
         tasks: Mapping[str, TaskDefinition],
@@ -59,7 +59,7 @@ class Runs:
         self._loop = asyncio.get_running_loop()
         self.settler: Settler
         self.keeper: LeaseKeeper
-        self.durable: Durable
+        self.journal: Journal
         self.events: EventWriter
         self.stalls: StallWatch
         self.teller: QuestionTeller
@@ -67,18 +67,18 @@ class Runs:
         self.resources: Any = None
         self.clock_offset = 0.0
         """Seconds that the database's clock is ahead of ours: deadlines are its instants."""
-        self.held: dict[str, Running] = {}
+        self.held: dict[str, Attempt] = {}
         """Leases we hold: running, or ended and not settled yet. The keeper renews them all."""
         self.on_loop = 0
         self.in_threads = 0
         self._abandoned = {"loop": 0, "thread": 0}
-        self._queued: dict[Running, None] = {}
+        self._queued: dict[Attempt, None] = {}
         """Those that wait for a thread. Who takes one out, a thread or the watch, has it: the pop is atomic."""
-        self._left: deque[tuple[Running, Outcome | None, float]] = deque()
+        self._left: deque[tuple[Attempt, Outcome | None, float]] = deque()
         self._collecting = False
         self._pace = UNHURRIED
         """Seconds that a plain job takes: at once as long as the longest, only slowly shorter again."""
-        self._asked: dict[Running, Asked] = {}
+        self._asked: dict[Attempt, Asked] = {}
         """Those that are about to park."""
         self.ended = self.fenced = self.lost = 0
 
@@ -86,12 +86,12 @@ class Runs:
     def start(self, grant: Grant, sent_at: float) -> None:
         self.begin(self.hold(grant, sent_at))
 
-    def hold(self, grant: Grant, sent_at: float) -> Running:
+    def hold(self, grant: Grant, sent_at: float) -> Attempt:
         """From here on its lease is renewed, and it takes a place, though its handler has not begun yet."""
         definition = self._tasks[grant.kind]
-        make = Context if definition.is_async else SyncContext
-        context = make(grant, self.resources, self.durable, self.events)
-        run = Running(grant, definition, context, time.monotonic())
+        run = Attempt(
+            RunState(grant, self.events), definition, self.journal, time.monotonic(), self.resources
+        )
         run.renewed(sent_at)
         if definition.timeout is not None or grant.deadline_at is not None:
             self._limit(run)
@@ -102,7 +102,7 @@ class Runs:
             self.in_threads += 1
         return run
 
-    def begin(self, run: Running) -> None:
+    def begin(self, run: Attempt) -> None:
         if run.definition.is_async:
             run.task = start_task(self._loop, self._run_async(run), run.grant.id)
         else:
@@ -111,16 +111,16 @@ class Runs:
 
     def hand_back(self, grant: Grant, reason: str) -> None:
         """A lease that came too late to be used."""
-        run = Running(grant, self._tasks[grant.kind], Context(grant), time.monotonic(), settled=True)
+        run = Attempt(RunState(grant), self._tasks[grant.kind], None, time.monotonic(), settled=True)
         run.renewed(time.monotonic())
         self._hold(run)
         self.settler.put(run, Ending(grant.id, grant.token, HandedBack(reason)))
 
-    def _hold(self, run: Running) -> None:
+    def _hold(self, run: Attempt) -> None:
         self.held[run.grant.id] = run
         self.keeper.expect(run)
 
-    def _limit(self, run: Running) -> None:
+    def _limit(self, run: Attempt) -> None:
         timeout = run.definition.timeout
         if timeout is not None:
             run.limit_at = run.started_at + timeout
@@ -129,33 +129,33 @@ class Runs:
             if timeout is None or left < timeout:
                 run.limit_at, run.limit_cause = run.started_at + left, "deadline"
 
-    async def _run_async(self, run: Running) -> None:
+    async def _run_async(self, run: Attempt) -> None:
         if self._settings.capture_logs:
-            current_run.set(run.context)  # of this asyncio task alone
+            current_run.set(run.state)  # of this asyncio task alone
         # A worker that was frozen between the claim and this line may have lost the lease: it must not start now.
         late = time.monotonic() >= run.lease_until
-        outcome = HandedBack(TOO_LATE) if late else await run_async(run)
-        if run.context._steps is not None:
-            await self.durable.finish_async(run.context._steps)
+        outcome = HandedBack(TOO_LATE) if late else await run_async(run, Context(run))
+        if run.steps is not None:
+            await run.steps.finish_async()
         self._ended(run, outcome)
 
-    def _run_in_thread(self, run: Running) -> None:
+    def _run_in_thread(self, run: Attempt) -> None:
         if self._queued.pop(run, run) is run:
             return  # taken back: it had waited too long for a thread
         began_at = run.started_at = time.monotonic()
         if run.limit_at is not None:
             self._limit(run)
         if self._settings.capture_logs:
-            current_run.set(run.context)
+            current_run.set(run.state)
         outcome: Outcome | None
         if run.cause is not None:
             outcome = run.outcome_when_stopped()
         elif began_at >= run.lease_until:
             outcome = HandedBack(TOO_LATE)
         else:
-            outcome = run_sync(run)
-        if run.context._steps is not None:
-            self.durable.finish(run.context._steps)
+            outcome = run_sync(run, SyncContext(run))
+        if run.steps is not None:
+            run.steps.finish()
         current_run.set(None)  # the thread outlives the run and must not keep it
         self._left.append((run, outcome, time.monotonic() - began_at))
         if not self._collecting:
@@ -182,7 +182,7 @@ class Runs:
         ahead = min(int(AHEAD / max(self._pace, 1e-6)), MOST_AHEAD) * self._settings.threads
         return self._settings.threads + ahead - self.in_threads
 
-    def _take_back(self, run: Running) -> None:
+    def _take_back(self, run: Attempt) -> None:
         """It waits for a thread that its neighbours do not give up: another worker may have one."""
         if self._queued.pop(run, run) is run:
             return  # it has just begun
@@ -191,7 +191,7 @@ class Runs:
         self._settle(run, HandedBack(NO_THREAD))
 
     # -- end -------------------------------------------------------------------------------------------------------
-    def _ended(self, run: Running, outcome: Outcome | None) -> None:
+    def _ended(self, run: Attempt, outcome: Outcome | None) -> None:
         self._free_unit(run)
         if run.abandoned:
             self._abandoned[_place(run)] -= 1
@@ -199,8 +199,8 @@ class Runs:
         else:
             self._close_books(run, outcome)
 
-    def _close_books(self, run: Running, outcome: Outcome | None) -> None:
-        if run.context._completed:
+    def _close_books(self, run: Attempt, outcome: Outcome | None) -> None:
+        if run.state.completed:
             if not isinstance(outcome, Success):
                 logger.warning(
                     "job %s has succeeded; what came after ctx.complete is ignored: %s", run.grant.id, outcome
@@ -212,25 +212,25 @@ class Runs:
         else:
             self._settle(run, outcome)
 
-    def _settle(self, run: Running, outcome: Outcome) -> None:
+    def _settle(self, run: Attempt, outcome: Outcome) -> None:
         # In this order: the keeper must not take our own settle for a lost lease.
         run.settled = True
         if type(outcome) is Asked:
             self._asked[run] = outcome
         self.settler.put(run, Ending(run.grant.id, run.grant.token, outcome))
 
-    def _drop(self, run: Running) -> None:
+    def _drop(self, run: Attempt) -> None:
         run.settled = True
         self._let_go(run)
         self.lost += 1
 
-    def _let_go(self, run: Running) -> None:
+    def _let_go(self, run: Attempt) -> None:
         """Only this run: a job that went back to the queue may have been claimed again, by us, before we heard that
         its last ending was taken. Its new lease must stay in the books, or nobody would renew it."""
         if self.held.get(run.grant.id) is run:
             del self.held[run.grant.id]
 
-    def settled(self, accepted: Sequence[Running], fenced: Sequence[Running]) -> None:
+    def settled(self, accepted: Sequence[Attempt], fenced: Sequence[Attempt]) -> None:
         """The database has spoken."""
         for run in accepted:
             self._let_go(run)
@@ -248,14 +248,14 @@ class Runs:
         self.fenced += len(fenced)
         self._on_freed()
 
-    def _tell_questions(self, accepted: Sequence[Running], fenced: Sequence[Running]) -> None:
+    def _tell_questions(self, accepted: Sequence[Attempt], fenced: Sequence[Attempt]) -> None:
         for run in fenced:
             self._asked.pop(run, None)
         for run in accepted:
             if (asked := self._asked.pop(run, None)) is not None:
                 self.teller.tell(run, asked)
 
-    def _free_unit(self, run: Running) -> None:
+    def _free_unit(self, run: Attempt) -> None:
         if run.definition.is_async:
             self.on_loop -= 1
         else:
@@ -263,19 +263,19 @@ class Runs:
         self._on_freed()
 
     # -- stop ------------------------------------------------------------------------------------------------------
-    def stop(self, run: Running, cause: StopCause) -> None:
+    def stop(self, run: Attempt, cause: StopCause) -> None:
         """From any thread."""
         run.stop(cause)
         if run.task is not None:
             self._loop.call_soon_threadsafe(run.task.cancel)
 
-    def on_flag(self, run: Running, flag: Flag) -> None:
+    def on_flag(self, run: Attempt, flag: Flag) -> None:
         """Called by the keeper, in its thread."""
         if flag is not Flag.FINISH and not run.settled:
             logger.info("job %s: %s requested", run.grant.id, flag.value)
             self.stop(run, "flag")
 
-    def on_lost(self, run: Running) -> None:
+    def on_lost(self, run: Attempt) -> None:
         """Called by the keeper, in its thread."""
         if run.cause != "lost":
             logger.warning("job %s: lease %d is lost; stopping the handler", run.grant.id, run.grant.token)
@@ -292,7 +292,7 @@ class Runs:
         for run in self.unfinished():
             self.stop(run, cause)
 
-    def unfinished(self) -> list[Running]:
+    def unfinished(self) -> list[Attempt]:
         """From any thread: hence a copy, which the loop cannot change meanwhile."""
         return [run for run in list(self.held.values()) if not run.settled]
 
@@ -317,7 +317,7 @@ class Runs:
                 elif now >= run.stopped_at + self._settings.stop_grace:
                     self._abandon(run)
 
-    def _abandon(self, run: Running) -> None:
+    def _abandon(self, run: Attempt) -> None:
         """The handler runs on and keeps its unit of capacity; the job ends as it was asked to."""
         logger.error(
             "job %s: %s ignored its stop for %g s and is abandoned; it keeps a place in this worker",
@@ -359,5 +359,5 @@ else:
         return loop.create_task(coroutine, name=name)
 
 
-def _place(run: Running) -> str:
+def _place(run: Attempt) -> str:
     return "loop" if run.definition.is_async else "thread"

@@ -23,19 +23,19 @@ from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.worker import Worker
 
 MOST_AT_ONCE = 1000
-"""Runs on the loop, and in threads. The caps decide; this only bounds what nobody has thought of."""
+"""Attempts on the loop, and in threads. The caps decide; this only bounds what nobody has thought of."""
 
 LAST_WORDS = 1.0
 """Seconds for the thread itself to end."""
 
 
-def runner_settings(grace: float | None) -> WorkerSettings:
+def embedded_settings(grace: float | None) -> WorkerSettings:
     return WorkerSettings(
         queues=(), claims=False, concurrency=MOST_AT_ONCE, threads=MOST_AT_ONCE, grace=grace, keep=None
     )
 
 
-class Runner:
+class EmbeddedWorker:
     """Of one app. Safe to use from several threads."""
 
     def __init__(self, find_store: Callable[[], Store], make_worker: Callable[[], Worker]) -> None:
@@ -64,7 +64,7 @@ class Runner:
         """What runs gets its grace; then it is stopped and settled. A later call starts anew."""
         with self._starting:
             host, self._host = self._host, None
-            _runners.discard(self)
+            _living.discard(self)
         if host is not None and host.lives_here:
             host.close()
 
@@ -75,7 +75,7 @@ class Runner:
                 host = _Host(self._make_worker())
                 host.start()
                 self._host = host
-                _runners.add(self)
+                _living.add(self)
             host.enter()
             return host
 
@@ -149,7 +149,7 @@ class _Host:
 
     def _begin(self, grant: Grant, sent_at: float, begun: Future[None]) -> None:
         try:
-            self._worker.runs.start(grant, sent_at)
+            self._worker.attempts.start(grant, sent_at)
         except BaseException as error:
             begun.set_exception(error)
         else:
@@ -174,13 +174,13 @@ class _Host:
             self._ended.set()
 
 
-_runners: set[Runner] = set()
+_living: set[EmbeddedWorker] = set()
 """Those with a live thread: what they run must be ended even if nobody holds the app any more."""
 
 
 def _close_all() -> None:
-    for runner in list(_runners):
-        runner.close()
+    for one in list(_living):
+        one.close()
 
 
 # `atexit` would be too late: by then the interpreter takes no new work for its thread pools, through which the last

@@ -15,7 +15,7 @@ from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Grant
 from leasehold.stores.contract import Store
 from leasehold.tasks.definition import TaskDefinition
-from leasehold.worker.attempts import Runs
+from leasehold.worker.attempts import Attempts
 from leasehold.worker.settings import WorkerSettings
 
 logger = logging.getLogger("leasehold.worker")
@@ -66,7 +66,7 @@ class Intake:
         store: Store,
         tasks: Mapping[str, TaskDefinition],
         settings: WorkerSettings,
-        runs: Runs,
+        attempts: Attempts,
         executor: Executor,
         on_work: Callable[[], None],
     ) -> None:
@@ -74,7 +74,7 @@ class Intake:
         self._store = store
         self._tasks = tasks
         self._settings = settings
-        self._runs = runs
+        self._attempts = attempts
         self._executor = executor
         self._async_kinds = [name for name, task in tasks.items() if task.is_async]
         self._sync_kinds = [name for name, task in tasks.items() if not task.is_async]
@@ -128,18 +128,18 @@ class Intake:
                     asked = self._ask(room)
             await self._begin(grants, sent_at)
             if not grants and asked is None and not self._draining:
-                if self._settings.burst and not self._runs.held and not self._changed.is_set():
+                if self._settings.burst and not self._attempts.held and not self._changed.is_set():
                     return
                 await self._wait()
 
     def _room(self, coming: Sequence[Grant] = ()) -> tuple[int, int]:
         """Jobs that could be started now, on the loop and in threads, besides those that are coming."""
-        if len(self._runs.settler) >= MOST_UNSETTLED:
+        if len(self._attempts.settler) >= MOST_UNSETTLED:
             return NO_ROOM
         in_threads = sum(not self._tasks[grant.kind].is_async for grant in coming) if self._sync_kinds else 0
         on_loop = len(coming) - in_threads
-        loop_room = self._settings.concurrency - self._runs.on_loop - on_loop if self._async_kinds else 0
-        thread_room = self._runs.thread_room - in_threads if self._sync_kinds else 0
+        loop_room = self._settings.concurrency - self._attempts.on_loop - on_loop if self._async_kinds else 0
+        thread_room = self._attempts.thread_room - in_threads if self._sync_kinds else 0
         return min(max(0, loop_room), MOST_AT_ONCE), min(max(0, thread_room), MOST_AT_ONCE)
 
     async def _wait(self) -> None:
@@ -173,12 +173,12 @@ class Intake:
     async def _begin(self, grants: Sequence[Grant], sent_at: float) -> None:
         if self._draining:
             for grant in grants:
-                self._runs.hand_back(grant, "its worker was stopped")
+                self._attempts.hand_back(grant, "its worker was stopped")
             return
         # All are held before the first begins: it may take its time, and the leases of the others must be renewed.
         began_at = time.monotonic()
-        for run in [self._runs.hold(grant, sent_at) for grant in grants]:
-            self._runs.begin(run)
+        for run in [self._attempts.hold(grant, sent_at) for grant in grants]:
+            self._attempts.begin(run)
             if time.monotonic() - began_at > LONGEST_TURN:
                 # Handlers may compute before they first wait. Let others have the loop between them.
                 await asyncio.sleep(0)
@@ -222,7 +222,7 @@ class Intake:
     def _find_forgotten(self) -> list[Grant]:
         """After trouble: leases in our name whose grant never reached us are ours all the same."""
         held = self._store.find_held(self._settings.owner)
-        forgotten = {grant.id: grant for grant in held if grant.id not in self._runs.held}
+        forgotten = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
         if not forgotten:
             return []
         # Nobody knows how much of their time has gone; renewed, they are as good as new.

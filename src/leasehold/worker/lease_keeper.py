@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from leasehold.domain.states import Flag
-from leasehold.run.attempt import Running
+from leasehold.run.attempt import Attempt
 from leasehold.stores.contract import Store
 from leasehold.worker.service import Service
 
@@ -24,10 +24,10 @@ class LeaseKeeper:
     def __init__(
         self,
         store: Store,
-        held: dict[str, Running],
+        held: dict[str, Attempt],
         *,
-        on_flag: Callable[[Running, Flag], None],
-        on_lost: Callable[[Running], None],
+        on_flag: Callable[[Attempt, Flag], None],
+        on_lost: Callable[[Attempt], None],
     ) -> None:
         self._store = store
         self._held = held
@@ -43,7 +43,7 @@ class LeaseKeeper:
     def start(self) -> None:
         self._service.start()
 
-    def expect(self, run: Running) -> None:
+    def expect(self, run: Attempt) -> None:
         """A lease has come. The keeper may be asleep for longer than it lasts."""
         if run.renew_at < self._next_at:
             self._next_at = run.renew_at
@@ -63,7 +63,7 @@ class LeaseKeeper:
         self._next_at = min(self._next_at, _due(held) if held else now + IDLE)
         return max(0.01, self._next_at - now)
 
-    def _renew(self, held: list[Running]) -> None:
+    def _renew(self, held: list[Attempt]) -> None:
         """All of them in one statement, whoever it was that was due."""
         leases = {run.grant.id: run.grant.token for run in held}
         sent_at = time.monotonic()
@@ -80,11 +80,11 @@ class LeaseKeeper:
                     self._on_flag(run, renewal.stop_requested)
                 elif renewal.stop_requested is None:
                     run.flag = None
-            elif not run.settled and not run.context._completed and self._held.get(run.grant.id) is run:
+            elif not run.settled and not run.state.completed and self._held.get(run.grant.id) is run:
                 # Not ours any more, and not because we have just settled it ourselves.
                 self._on_lost(run)
 
 
-def _due(held: list[Running]) -> float:
+def _due(held: list[Attempt]) -> float:
     """The first in need decides, so that one statement a beat serves all."""
     return min(run.renew_at for run in held)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from contextvars import ContextVar
 
-from leasehold.run.stream import Telling
+from leasehold.run.state import RunState
 from leasehold.worker.stream_writer import EventWriter
 
-current_run: ContextVar[Telling | None] = ContextVar("leasehold_run", default=None)
+current_run: ContextVar[RunState | None] = ContextVar("leasehold_run", default=None)
 """The run that this code belongs to. New tasks and asyncio.to_thread inherit it; threads of a handler do not."""
 
 
@@ -30,10 +30,10 @@ class LogCapture(logging.Handler):
         self._stand_in(record)
         run = current_run.get()
         # Another worker in this process has a handler of its own; our own words are about the job, not from it.
-        if run is None or run._events is not self._events or record.name.startswith("leasehold."):
+        if run is None or run.writer is not self._events or record.name.startswith("leasehold."):
             return
         try:
-            run._log_line(self.format(record))
+            run.log_line(self.format(record))
         except Exception:
             self.handleError(record)
 

@@ -1,14 +1,26 @@
-"""Threads for plain handlers. They are daemons: one that hangs must not keep the process from ending."""
+"""The threads of a worker: for plain handlers, and for claims and settles."""
 
 from __future__ import annotations
 
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AT_ONCE = 2
+"""That claim and settle: a third at work only slows the others down."""
+STUCK = 0.1
+"""Seconds after which a third goes to work all the same: batches of endings that wait for a lock must not keep a worker
+from its claims."""
 
 
 class HandlerThreads:
-    """At most `size` threads, started as they are needed."""
+    """At most `size` threads, started as they are needed. They are daemons: one that hangs must not keep the process
+    from ending."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -38,3 +50,20 @@ class HandlerThreads:
             finally:
                 with self._lock:
                     self._busy -= 1
+
+
+class StoreThreads(ThreadPoolExecutor):
+    def __init__(self) -> None:
+        super().__init__(AT_ONCE + 1, thread_name_prefix="leasehold-store")
+        self._places = threading.Semaphore(AT_ONCE)
+
+    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        return super().submit(self._in_turn, call, *args, **kwargs)
+
+    def _in_turn(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        has_place = self._places.acquire(timeout=STUCK)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            if has_place:
+                self._places.release()

@@ -15,14 +15,14 @@ from concurrent.futures import Executor
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.outcome import Success
-from leasehold.run.attempt import Running
+from leasehold.run.attempt import Attempt
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
 from leasehold.worker.stream_writer import EventWriter
 
 logger = logging.getLogger("leasehold.worker")
 
-Entry = tuple[Running, Ending]
+Entry = tuple[Attempt, Ending]
 
 LARGE = 200
 """So many endings go out beside the batch that is under way; fewer do better to wait for it, and for more."""
@@ -35,7 +35,7 @@ class Settler:
         store: Store,
         owner: str,
         executor: Executor,
-        on_settled: Callable[[Sequence[Running], Sequence[Running]], None],
+        on_settled: Callable[[Sequence[Attempt], Sequence[Attempt]], None],
         events: EventWriter,
     ) -> None:
         self._store = store
@@ -54,7 +54,7 @@ class Settler:
     def in_trouble(self) -> bool:
         return self._batches_in_doubt > 0
 
-    def put(self, run: Running, ending: Ending) -> None:
+    def put(self, run: Attempt, ending: Ending) -> None:
         self._waiting.append((run, ending))
         self._empty.clear()
         self._more.set()
@@ -105,7 +105,7 @@ class Settler:
             accepted, fenced = [], [batch[0][0]]
         self._on_settled(accepted, fenced)
 
-    async def _written(self, batch: list[Entry]) -> tuple[list[Running], list[Running]]:
+    async def _written(self, batch: list[Entry]) -> tuple[list[Attempt], list[Attempt]]:
         """Those that the database has taken and those whose lease was lost: asked until it answers."""
         loop = asyncio.get_running_loop()
         try:
@@ -132,9 +132,9 @@ class Settler:
         verdicts = self._store.read_settlements(leases, self._owner)
         return {job_id for job_id, verdict in verdicts.items() if verdict in ("done", "unknown")}
 
-    def _write(self, batch: list[Entry], doubtful: bool) -> tuple[list[Running], list[Running]]:
+    def _write(self, batch: list[Entry], doubtful: bool) -> tuple[list[Attempt], list[Attempt]]:
         """In a thread. With `doubtful` an earlier try may have arrived without our hearing of it."""
-        if streams := [run.context._stream for run, _ in batch if run.context._stream is not None]:
+        if streams := [run.state.stream for run, _ in batch if run.state.stream is not None]:
             # First what the runs have told: who sees a job at rest sees all of it.
             self._events.finish(streams)
         done = self._arrived(batch) if doubtful else set()
@@ -152,6 +152,6 @@ class Settler:
         return accepted, [run for run, ending in batch if ending.id not in done]
 
 
-def _may_free_others(run: Running, ending: Ending) -> bool:
+def _may_free_others(run: Attempt, ending: Ending) -> bool:
     """The next of a lane, the job itself, or one that waits for a slot, may be claimable by another worker now."""
-    return run.grant.lane is not None or not isinstance(ending.outcome, Success) or run.context._holds_slots
+    return run.grant.lane is not None or not isinstance(ending.outcome, Success) or run.state.holds_slots

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.stream import STALLED
-from leasehold.run.attempt import Running, StopCause
+from leasehold.run.attempt import Attempt, StopCause
 from leasehold.worker.hooks import HookCaller, HookEvent
 from leasehold.worker.stream_writer import EventWriter
 
@@ -18,16 +18,16 @@ class StallWatch:
     """Looks at runs of tasks that have `stall_after`."""
 
     def __init__(
-        self, events: EventWriter, hooks: HookCaller, stop: Callable[[Running, StopCause], None]
+        self, events: EventWriter, hooks: HookCaller, stop: Callable[[Attempt, StopCause], None]
     ) -> None:
         self._events = events
         self._hooks = hooks
         self._stop = stop
 
-    def look(self, run: Running, now: float) -> None:
+    def look(self, run: Attempt, now: float) -> None:
         """Once per silence: a run that speaks again and falls silent again is told again."""
         limit = run.definition.stall_after
-        heard_at = max(run.started_at, run.context._told_at)
+        heard_at = max(run.started_at, run.state.told_at)
         if limit is None or now < heard_at + limit or run.stall_told == heard_at:
             return
         run.stall_told = heard_at
@@ -35,11 +35,11 @@ class StallWatch:
         if run.definition.settings.on_stall != "report":
             self._stop(run, "stalled")
 
-    def _tell(self, run: Running, limit: float) -> None:
+    def _tell(self, run: Attempt, limit: float) -> None:
         grant = run.grant
         detail = run.stall_text
         logger.warning("job %s: %s is stalled: %s", grant.id, grant.kind, detail)
         data = {"seconds": limit, "then": run.definition.settings.on_stall}
-        stream = self._events.stream_of(run.context)
+        stream = self._events.stream_of(run.state)
         self._events.put(stream, STALLED, encode(data, STALLED), text=detail)
         self._hooks.call(HookEvent(STALLED, grant.id, grant.kind, grant.queue, grant.attempt, detail, data))

@@ -16,22 +16,23 @@ from typing import Any, Self
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.views import WorkerCard
-from leasehold.run.asking import QuestionTeller
-from leasehold.run.journal import Durable
+from leasehold.run.journal import Journal
 from leasehold.stores.contract import Store, Wakeups
 from leasehold.tasks.definition import TaskDefinition
-from leasehold.worker.attempts import Runs
+from leasehold.worker.attempts import Attempts
+from leasehold.worker.batch_writer import BatchWriter
 from leasehold.worker.hooks import HookCaller, Hooks
 from leasehold.worker.intake import Intake
 from leasehold.worker.lease_keeper import LeaseKeeper
 from leasehold.worker.log_capture import LogCapture
+from leasehold.worker.pools import HandlerThreads, StoreThreads
 from leasehold.worker.pruner import Pruner
+from leasehold.worker.questions import QuestionTeller
 from leasehold.worker.reaper import Reaper
 from leasehold.worker.service import Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 from leasehold.worker.stall import StallWatch
-from leasehold.worker.store_threads import StoreThreads
 from leasehold.worker.stream_writer import EventWriter
 
 logger = logging.getLogger("leasehold.worker")
@@ -127,26 +128,33 @@ class Worker:
         self._finished = asyncio.Event()
         self._hurry = asyncio.Event()
         self._executor = StoreThreads()
-        self.runs = Runs(self._tasks, self.settings, self._freed, self._abandoned)
-        self.events = self.runs.events = EventWriter(self._store)
+        self.attempts = Attempts(self._tasks, self.settings, self._freed, self._abandoned)
+        self.events = self.attempts.events = EventWriter(self._store)
         self._hook_caller = HookCaller(self._hooks)
-        self.runs.stalls = StallWatch(self.events, self._hook_caller, self.runs.stop)
-        self.runs.teller = QuestionTeller(self._store, self._hook_caller)
+        self.attempts.stalls = StallWatch(self.events, self._hook_caller, self.attempts.stop)
+        self.attempts.teller = QuestionTeller(self._store, self._hook_caller)
         self._log_capture = LogCapture(self.events)
-        self.runs.settler = Settler(
-            self._store, self.settings.owner, self._executor, self.runs.settled, self.events
+        self.attempts.settler = Settler(
+            self._store, self.settings.owner, self._executor, self.attempts.settled, self.events
         )
-        self.runs.durable = Durable(
-            self._store, self.settings.owner, self._tasks, self.settings.concurrency, self.runs.on_refused
+        self.attempts.journal = Journal(
+            self._store,
+            self.settings.owner,
+            HandlerThreads(self.settings.concurrency),
+            BatchWriter(),
+            self.attempts.on_refused,
         )
         self._wakeups = await asyncio.to_thread(self._listen)
         self._intake = Intake(
-            self._store, self._tasks, self.settings, self.runs, self._executor, self._wakeups.stir
+            self._store, self._tasks, self.settings, self.attempts, self._executor, self._wakeups.stir
         )
         if self._lifespan is not None:
-            self.runs.resources = await self._stack.enter_async_context(self._lifespan())
-        self.keeper = self.runs.keeper = LeaseKeeper(
-            self._store.another(), self.runs.held, on_flag=self.runs.on_flag, on_lost=self.runs.on_lost
+            self.attempts.resources = await self._stack.enter_async_context(self._lifespan())
+        self.keeper = self.attempts.keeper = LeaseKeeper(
+            self._store.another(),
+            self.attempts.held,
+            on_flag=self.attempts.on_flag,
+            on_lost=self.attempts.on_lost,
         )
         self._reaper = Reaper(self._store, self.settings.sweep)
         self._pruner = None if self.settings.keep is None else Pruner(self._store, self.settings.keep)
@@ -157,8 +165,8 @@ class Worker:
             role.start()
         self._coroutines = [
             asyncio.create_task(self._intake_until_done(), name="leasehold intake"),
-            asyncio.create_task(self.runs.settler.run(), name="leasehold settler"),
-            asyncio.create_task(self.runs.watch(), name="leasehold watch"),
+            asyncio.create_task(self.attempts.settler.run(), name="leasehold settler"),
+            asyncio.create_task(self.attempts.watch(), name="leasehold watch"),
         ]
         serves = ", ".join(self.settings.queues) or "what it is handed"
         logger.info("worker %s serves %s", self.settings.owner, serves)
@@ -173,7 +181,7 @@ class Worker:
         if self._finished.is_set():
             self._hurry.set()
         else:
-            logger.info("draining: no new jobs; %d running", len(self.runs.unfinished()))
+            logger.info("draining: no new jobs; %d running", len(self.attempts.unfinished()))
         self._intake.drain()
         self._finished.set()
 
@@ -182,16 +190,16 @@ class Worker:
         waited = time.monotonic() - self._intake.progress_at
         if waited > STUCK_AFTER and not self._intake.waits_for_place and not self._finished.is_set():
             problems.append(f"no claim for {waited:.0f} s: a handler may block the event loop")
-        if self._intake.in_trouble or self.runs.settler.in_trouble:
+        if self._intake.in_trouble or self.attempts.settler.in_trouble:
             problems.append("the database is out of reach")
-        if self.runs.too_many_abandoned:
-            problems.append(f"{self.runs.abandoned} handlers ignored their stop")
+        if self.attempts.too_many_abandoned:
+            problems.append(f"{self.attempts.abandoned} handlers ignored their stop")
         return Health(
             not problems,
             tuple(problems),
-            len(self.runs.unfinished()),
-            len(self.runs.held) - len(self.runs.unfinished()),
-            self.runs.abandoned,
+            len(self.attempts.unfinished()),
+            len(self.attempts.held) - len(self.attempts.unfinished()),
+            self.attempts.abandoned,
         )
 
     # -- roles -----------------------------------------------------------------------------------------------------
@@ -218,7 +226,7 @@ class Worker:
 
     def _abandoned(self) -> None:
         self._intake.wake()
-        if self.runs.too_many_abandoned and not self.gave_up:
+        if self.attempts.too_many_abandoned and not self.gave_up:
             self.gave_up = True
             logger.error(
                 "half of this worker's places are taken by handlers that ignore their stop: draining"
@@ -242,7 +250,7 @@ class Worker:
         health = self.health()
         if not health.ok:
             logger.error("not well: %s", "; ".join(health.problems))
-        self.runs.clock_offset = (self._store.now() - datetime.now(UTC)).total_seconds()
+        self.attempts.clock_offset = (self._store.now() - datetime.now(UTC)).total_seconds()
         self._store.beat_worker(
             WorkerCard(
                 owner=self.settings.owner,
@@ -264,18 +272,18 @@ class Worker:
         # A claim that is under way may still bring jobs: they are handed back.
         await asyncio.wait([self._coroutines[0]])
         if not await self._idle_in_time():
-            logger.warning("%d job(s) did not end in time: stopping them", len(self.runs.unfinished()))
-            self.runs.stop_all("drain")
+            logger.warning("%d job(s) did not end in time: stopping them", len(self.attempts.unfinished()))
+            self.attempts.stop_all("drain")
             # The watch abandons those who do not obey, so this ends.
-            while self.runs.unfinished():
+            while self.attempts.unfinished():
                 await asyncio.sleep(TICK)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.runs.settler.drained(), LAST_SETTLES)
+            await asyncio.wait_for(self.attempts.settler.drained(), LAST_SETTLES)
 
     async def _idle_in_time(self) -> bool:
         """False: the grace is over, or somebody is in a hurry, and jobs still run."""
         deadline = None if self.settings.grace is None else time.monotonic() + self.settings.grace
-        while self.runs.unfinished():
+        while self.attempts.unfinished():
             if self._hurry.is_set() or (deadline is not None and time.monotonic() >= deadline):
                 return False
             await asyncio.sleep(TICK)
@@ -287,12 +295,15 @@ class Worker:
         await asyncio.gather(*self._coroutines, return_exceptions=True)
         self._wakeups.close()
         await asyncio.to_thread(self._stop_roles)
-        self.runs.close()
-        await asyncio.to_thread(self.runs.durable.close)
+        self.attempts.close()
+        await asyncio.to_thread(self.attempts.journal.close)
         await self._stack.aclose()
         self._executor.shutdown(wait=False, cancel_futures=True)
         logger.info(
-            "worker %s ended: %d settled, %d refused", self.settings.owner, self.runs.ended, self.runs.fenced
+            "worker %s ended: %d settled, %d refused",
+            self.settings.owner,
+            self.attempts.ended,
+            self.attempts.fenced,
         )
 
     def _stop_roles(self) -> None:

@@ -82,10 +82,10 @@ async def _measure(app: Leasehold, jobs: int, concurrency: int) -> dict[str, flo
         waiting = jobs + ONE_BY_ONE + 1
         async with app.worker(concurrency=concurrency, keep=None) as worker:
             told = 0
-            while worker.runs.ended < waiting:
+            while worker.attempts.ended < waiting:
                 await asyncio.sleep(0.005)
-                advance(min(worker.runs.ended, jobs) - told)
-                told = min(worker.runs.ended, jobs)
+                advance(min(worker.attempts.ended, jobs) - told)
+                told = min(worker.attempts.ended, jobs)
             drain = waiting / (time.perf_counter() - began[0])
             waits = []
             for _ in range(PROBES):

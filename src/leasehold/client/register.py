@@ -1,0 +1,45 @@
+"""`@app.task(…)`: the decorator, and what type checkers know of the task that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+from leasehold.client.job import Job
+from leasehold.tasks.signature import AsyncHandlerContext, SyncHandlerContext
+from leasehold.tasks.task import Task
+
+A = TypeVar("A", bound=AsyncHandlerContext)
+S = TypeVar("S", bound=SyncHandlerContext)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Add = Callable[[Callable[..., Any], str | None, Mapping[str, Any]], Task[..., ..., Any, Any]]
+
+
+class Register:
+    """`@app.task(…)`: the decorator that registers a function with these settings."""
+
+    def __init__(self, add: Add, name: str | None, settings: Mapping[str, Any]) -> None:
+        self._add = add
+        self._name = name
+        self._settings = settings
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]
+    ) -> Task[Concatenate[A, P], P, Coroutine[Any, Any, R], Job[R]]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[S, P], R]) -> Task[Concatenate[S, P], P, R, Job[R]]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> Task[P, P, Coroutine[Any, Any, R], Job[R]]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, P, R, Job[R]]: ...
+
+    def __call__(self, function: Any) -> Any:
+        return self._add(function, self._name, self._settings)

@@ -1,0 +1,48 @@
+"""Numbers: priorities, and those that JSON cannot express."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from leasehold.domain.errors import InvalidInput, Unstorable
+from leasehold.domain.job import HIGHEST_PRIORITY, LOWEST_PRIORITY
+
+Priority = int | Literal["high", "medium", "low"]
+
+
+_PRIORITIES = {"high": 10, "medium": 0, "low": -10}
+
+
+def priority_number(priority: Priority) -> int:
+    number = _PRIORITIES.get(priority) if isinstance(priority, str) else priority
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise InvalidInput(
+            "priority", f"{priority!r} is not a priority", 'use −100 to 100, "high", "medium" or "low"'
+        )
+    if not LOWEST_PRIORITY <= number <= HIGHEST_PRIORITY:
+        raise InvalidInput("priority", f"{number} is out of range", "use −100 (last) to 100 (first)")
+    return number
+
+
+def check_finite(value: Any, field: str) -> None:
+    """Serializers turn NaN and infinities into null without a word, so they are looked for before."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise Unstorable(field, f"is {value}, which JSON cannot express", "use None or a finite number")
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            check_finite(item, f"{field}.{name}")
+    elif isinstance(value, list | tuple | set | frozenset):
+        for index, item in enumerate(value):
+            check_finite(item, f"{field}[{index}]")
+    elif _is_model(value) or dataclasses.is_dataclass(value):
+        for name, item in vars(value).items() if hasattr(value, "__dict__") else ():
+            check_finite(item, f"{field}.{name}")
+
+
+def _is_model(value: object) -> bool:
+    """Of pydantic, told by its fields: the domain does without that package."""
+    return hasattr(type(value), "model_fields")

@@ -1,0 +1,20 @@
+"""States as people name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.states import State
+
+
+def checked_states(states: State | str | Iterable[State | str]) -> tuple[State, ...]:
+    """One or several."""
+    return tuple(map(_checked, (states,) if isinstance(states, str) else states))
+
+
+def _checked(name: State | str) -> State:
+    try:
+        return State(name)
+    except ValueError:
+        raise InvalidInput("state", f"{name!r} is not a state", f"known: {', '.join(State)}") from None

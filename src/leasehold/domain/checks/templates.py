@@ -1,0 +1,34 @@
+"""Templates of lanes, keys and rates: text with `{argument}` in it."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from typing import Any
+
+from leasehold.domain.checks.names import checked_name
+from leasehold.domain.errors import InvalidTask
+
+
+def fill_template(template: str, arguments: Mapping[str, Any], field: str) -> str:
+    """A lane or key for these arguments."""
+    return checked_name(template.format_map(arguments), field)
+
+
+def check_template(task: str, field: str, template: str | None, arguments: set[str]) -> None:
+    if template is None:
+        return
+    try:
+        parts = list(string.Formatter().parse(template))
+    except (ValueError, TypeError) as error:
+        raise InvalidTask(
+            field, f"{template!r} is not a template ({error})", "write {argument} or plain text"
+        ) from None
+    for _, name, spec, conversion in parts:
+        if name is None:
+            continue
+        if name not in arguments or spec or conversion:
+            listed = ", ".join(sorted(arguments)) or "none"
+            raise InvalidTask(
+                field, f"{template!r} names {name!r}", f"task {task!r} has these arguments: {listed}"
+            )

@@ -1,0 +1,98 @@
+"""One run while it lives, as all who serve it see it: its grant, whether it shall stop, what it has told."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
+from leasehold.domain.job import Grant
+from leasehold.domain.signals import StopRequested
+from leasehold.domain.stream import LOG
+from leasehold.run.stream_buffer import RunStream, StreamWriter
+
+T = TypeVar("T")
+
+
+class RunState:
+    """A stop may be requested from another thread."""
+
+    __slots__ = ("_event", "_stopped", "completed", "grant", "holds_slots", "stream", "told_at", "writer")
+
+    def __init__(self, grant: Grant, writer: StreamWriter | None = None) -> None:
+        self.grant = grant
+        self.writer = writer
+        """None outside of a worker: what is told is checked and goes nowhere."""
+        self.stream: RunStream | None = None
+        """Only of a run that has told something."""
+        self.told_at = 0.0
+        """On the monotonic clock: the last sign of life, for `stall_after`."""
+        self.completed = False
+        """The handler has settled its job itself; what it does from then on changes nothing."""
+        self.holds_slots = False
+        """It has taken units inside the run: its end may let others go on."""
+        self._stopped = False
+        self._event: threading.Event | None = None
+        """Made only when somebody waits for a stop: most runs are never told to."""
+
+    # -- stop ------------------------------------------------------------------------------------------------------
+    @property
+    def stop_requested(self) -> bool:
+        return self._stopped
+
+    def request_stop(self) -> None:
+        # First the flag, then the look for an event; `wait` does it the other way round, so neither misses the other.
+        self._stopped = True
+        if self._event is not None:
+            self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, but not longer than until a stop is requested; whether one is."""
+        event = self._event
+        if event is None:
+            event = self._event = threading.Event()
+        if self._stopped:
+            event.set()
+        return event.wait(seconds)
+
+    def raise_if_stopped(self) -> None:
+        if self._stopped:
+            raise StopRequested
+
+    # -- trouble ---------------------------------------------------------------------------------------------------
+    def patiently(self, ask: Callable[[], T]) -> T:
+        """While the database is away the run waits, as long as its lease is good: a result that was computed is not
+        thrown away. Only for what may be repeated."""
+        pause = 0.1
+        while True:
+            try:
+                return ask()
+            except DatabaseUnreachable as error:
+                if self._stopped:
+                    raise StopRequested from error
+            self.wait(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, 2.0)
+
+    def refuse_after_completion(self, verb: str) -> None:
+        if self.completed:
+            raise InvalidInput(verb, "comes after ctx.complete", "complete is the handler's last act")
+
+    # -- signs of life ---------------------------------------------------------------------------------------------
+    def show_life(self) -> None:
+        """For `stall_after`: a run that steps on, or tells something, is not stuck."""
+        self.told_at = time.monotonic()
+
+    def tell(self, kind: str, data: str | None = None, key: str | None = None, text: str = "") -> bool:
+        """False: too much waits for the database already, and this was not taken."""
+        self.show_life()
+        if self.writer is None:
+            return True
+        return self.writer.put(self.stream or self.writer.stream_of(self), kind, data, key, text)
+
+    def log_line(self, line: str) -> None:
+        # A log takes everything: what no store can keep is replaced, not refused.
+        clean = line.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+        self.tell(LOG, text=clean + "\n")

@@ -1,0 +1,79 @@
+"""One call of `ctx.step`, and the batch in which cheap ones wait to be stored."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from leasehold.domain.budgets import Spend
+from leasehold.domain.checks.names import checked_name
+from leasehold.domain.errors import InvalidInput, LeaseLost, OverBudget
+from leasehold.domain.policy import Policy, backoff_delay
+from leasehold.domain.signals import Signal
+from leasehold.run.spending import Spender
+from leasehold.tasks.codec import Codec
+from leasehold.tasks.settings import Retry, TaskSettings
+
+Durability = Literal["each", "batch"]
+
+
+class Step(Spender):
+    """One call of `ctx.step`, checked before anything runs."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        durable: Durability,
+        retry: Retry | None,
+        tx: bool,
+    ) -> None:
+        super().__init__()
+        self.name = checked_name(name, "step")
+        if not callable(function):
+            raise InvalidInput(
+                "step", f"{function!r} cannot be called", "give the function, then its arguments"
+            )
+        if durable not in ("each", "batch"):
+            raise InvalidInput("durable", f"{durable!r} is not known", "use 'each' or 'batch'")
+        if tx and durable == "batch":
+            raise InvalidInput(
+                "durable", "is 'batch' beside tx=True", "a transaction commits its own step: use 'each'"
+            )
+        if tx and inspect.iscoroutinefunction(function):
+            raise InvalidInput(
+                "tx", f"{name!r} is an async function", "give a plain one: it runs in a thread"
+            )
+        self.function = function
+        self.args = args
+        self.batch = durable == "batch"
+        self.tx = tx
+        self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+        self._retry = retry
+        self._policy: Policy | None = None if retry is None else TaskSettings(retry=retry).policy()
+        self._codec = Codec(function, f"step {name!r}")
+
+    def encode(self, value: Any) -> str:
+        return self._codec.encode(value)
+
+    def decode(self, text: str) -> Any:
+        return self._codec.decode(text)
+
+    def delay_after(self, error: Exception, tries: int) -> float | None:
+        """Seconds to wait before the next try; None: there is none."""
+        if self._retry is None or self._policy is None or isinstance(error, Signal | LeaseLost | OverBudget):
+            return None
+        if tries >= self._policy.max_attempts or not self._retry.covers(error):
+            return None
+        return backoff_delay(self._policy, tries, random.random())
+
+
+class Batch(dict[str, str]):
+    """Results by the names of their steps, and what the steps have spent."""
+
+    def __init__(self, steps: Mapping[str, str] | None = None, spends: Sequence[Spend] = ()) -> None:
+        super().__init__(steps or {})
+        self.spends = list(spends)

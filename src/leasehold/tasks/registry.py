@@ -1,0 +1,49 @@
+"""The tasks of one app, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from leasehold.domain.errors import InvalidInput, UnknownTask
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.settings import OF_TASK, TaskSettings
+
+
+class Registry:
+    def __init__(self) -> None:
+        self.definitions: dict[str, TaskDefinition] = {}
+        """A live view: what is registered later is seen too."""
+
+    def add(
+        self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
+    ) -> TaskDefinition:
+        unknown = sorted(settings.keys() - OF_TASK)
+        if unknown:
+            raise InvalidInput(
+                unknown[0], "is not a setting of a task", f"known: {', '.join(sorted(OF_TASK))}"
+            )
+        definition = TaskDefinition(function, name, TaskSettings(**settings))
+        known = self.definitions.get(definition.name)
+        if known is not None and _place(known.function) != _place(function):
+            raise InvalidInput(
+                "task", f"{definition.name!r} is registered already", "give one of them another name"
+            )
+        self.definitions[definition.name] = definition
+        return definition
+
+    def find(self, name: str) -> TaskDefinition:
+        """Raises UnknownTask."""
+        try:
+            return self.definitions[name]
+        except KeyError:
+            raise UnknownTask(name, list(self.definitions)) from None
+
+    def queues(self) -> dict[str, str]:
+        """Every task, and the queue that is its own."""
+        return {name: task.settings.queue for name, task in self.definitions.items()}
+
+
+def _place(function: Callable[..., Any]) -> tuple[str, str]:
+    """The same function met twice (a module imported under two names, a reload) is not a clash."""
+    return function.__module__, function.__qualname__

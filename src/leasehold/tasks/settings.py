@@ -1,0 +1,277 @@
+"""What a task, and a call of it, may say: the settings, and the checks of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from typing_extensions import TypedDict
+
+from leasehold.domain.budgets import checked_amounts
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.numbers import Priority, priority_number
+from leasehold.domain.checks.templates import check_template
+from leasehold.domain.errors import InvalidInput, InvalidTask
+from leasehold.domain.job import DEFAULT_LEASE, OnDuplicate, OnParentFailure, UniqueFor
+from leasehold.domain.limits import Rate, Slot, checked_slots, default_rate, rate_template
+from leasehold.domain.policy import OnBreach, OnFailure, OnLost, Policy
+
+OnDrain = Literal["release", "pause"]
+
+
+OnStall = Literal["report", "pause", "stop"]
+
+
+_NO_QUEUE = "is for jobs that go back to a queue, and queueing is off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """When a failed attempt is tried again: up to `max_attempts` runs that fail, waiting `backoff` seconds, doubled
+    each time up to `max_delay`. `backoff=0` retries at once. `on` limits retries to these exceptions, `never`
+    excludes some."""
+
+    max_attempts: int = 3
+    backoff: Duration = 2.0
+    max_delay: Duration = 300.0
+    max_crashes: int | None = None
+    on: tuple[type[BaseException], ...] = (Exception,)
+    never: tuple[type[BaseException], ...] = ()
+
+    def covers(self, error: BaseException) -> bool:
+        return isinstance(error, self.on) and not isinstance(error, self.never)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """What a task, or one call of it, may say. The names are the keywords of `@app.task` and `.using()`."""
+
+    queue: str = "default"
+    priority: Priority = 0
+    lane: str | None = None
+    on_failure: OnFailure = "halt"
+    retry: Retry = field(default_factory=Retry)
+    timeout: Duration | None = None
+    """Of one attempt."""
+    deadline: Duration | None = None
+    """Of the whole job."""
+    start_by: Duration | None = None
+    """Cancelled if it has not started by then."""
+    lease: Duration = DEFAULT_LEASE
+    heartbeat: Duration | None = None
+    on_lost: OnLost = "retry"
+    count_lost: bool = False
+    on_drain: OnDrain = "release"
+    stall_after: Duration | None = None
+    """Told as stalled when nothing is heard of it for this long."""
+    budget: Mapping[str, int] | None = None
+    """What the job may spend in all its runs, by unit; whole numbers."""
+    on_breach: OnBreach = "fail"
+    """Over its budget, or its group's: fail, pause, or only a cap that `ctx.left` tells."""
+    on_stall: OnStall = "report"
+    """And then: nothing more, paused, or stopped as a failure that may be retried."""
+    unique: str | None = None
+    unique_for: UniqueFor = "live"
+    on_duplicate: OnDuplicate = "return"
+    tags: tuple[str, ...] = ()
+    slots: Mapping[str, int | Slot] | None = None
+    """Units that it holds while it runs, by slot."""
+    rate: str | Rate | None = None
+    """How often such jobs start; a template as `lane` is."""
+    cap: int | None = None
+    """How many may run at once for `app.run_now` to start another."""
+    queueing: bool = True
+    """False: it is never enqueued, only run at once; so it runs once, and an interrupted run fails."""
+
+    def checked(self, task: str, arguments: set[str]) -> TaskSettings:
+        """The same settings, or an error that names the one that is wrong."""
+        checked_name(self.queue, "queue")
+        priority_number(self.priority)
+        for name in ("lane", "unique"):
+            check_template(task, name, getattr(self, name), arguments)
+        check_template(task, "rate", rate_template(self.rate), arguments)
+        default_rate(self.rate)
+        checked_slots(self.slots)
+        for name, choices in (
+            ("on_failure", OnFailure),
+            ("on_lost", OnLost),
+            ("on_drain", OnDrain),
+            ("on_stall", OnStall),
+            ("on_breach", OnBreach),
+            ("unique_for", UniqueFor),
+            ("on_duplicate", OnDuplicate),
+        ):
+            _check_choice(name, getattr(self, name), choices)
+        for name in ("timeout", "deadline", "start_by", "stall_after"):
+            if getattr(self, name) is not None:
+                seconds(getattr(self, name), name, positive=True)
+        lease = seconds(self.lease, "lease", positive=True)
+        beat = lease / 3 if self.heartbeat is None else seconds(self.heartbeat, "heartbeat", positive=True)
+        if beat > lease / 3 + 1e-9:
+            raise InvalidTask(
+                "heartbeat",
+                f"{beat:g} s is more than a third of the {lease:g} s lease",
+                "one missed beat must not cost the lease: lengthen the lease or shorten the heartbeat",
+            )
+        tags: object = self.tags
+        if isinstance(tags, str):
+            raise InvalidTask("tags", f"{self.tags!r} is text", "give a tuple of texts")
+        for tag in self.tags:
+            checked_name(tag, "tags")
+        check_cap(self.cap)
+        self.policy()
+        check_without_queue(self, explicit_retry=self.retry != Retry())
+        return self
+
+    def policy(self) -> Policy:
+        """What travels with the job."""
+        retry = self.retry
+        if not isinstance(retry, Retry):
+            raise InvalidTask("retry", f"{retry!r} is not a Retry", "use retry=Retry(max_attempts=…)")
+        if retry.max_attempts < 1:
+            raise InvalidTask("retry.max_attempts", f"{retry.max_attempts} is too few", "give 1 or more")
+        if retry.max_crashes is not None and retry.max_crashes < 1:
+            raise InvalidTask("retry.max_crashes", f"{retry.max_crashes} is too few", "give 1 or more")
+        return Policy(
+            queueing=self.queueing,
+            max_attempts=retry.max_attempts if self.queueing else 1,
+            max_crashes=retry.max_crashes,
+            backoff=seconds(retry.backoff, "retry.backoff"),
+            max_delay=seconds(retry.max_delay, "retry.max_delay"),
+            on_lost=self.on_lost if self.queueing else "fail",
+            count_lost=self.count_lost,
+            on_failure=self.on_failure,
+            on_breach=self.on_breach,
+            budget=None if self.budget is None else checked_amounts(self.budget, "budget"),
+        )
+
+    def changed(self, changes: Mapping[str, Any]) -> TaskSettings:
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSettings:
+    """What only a single call may say, beside the task's own settings."""
+
+    delay: Duration = 0
+    at: datetime | None = None
+    hold: bool = False
+    group: str | None = None
+    trace: str | None = None
+    after: tuple[str, ...] = ()
+    """Ids of jobs that must end before this one may run."""
+    on_failure: OnParentFailure = "cancel"
+    """What it does when one of them ends without success. (`halt` and `skip` are the task's own `on_failure`.)"""
+    now: bool = False
+    """As a follow-up: stored at once, not with the success."""
+    key: str | None = None
+    """Names such a follow-up, so that a second run of its parent meets it."""
+
+
+OF_TASK = frozenset(f.name for f in fields(TaskSettings))
+CALL_ONLY = frozenset(f.name for f in fields(CallSettings))
+
+
+class _Options(TypedDict, total=False):
+    """What a task and a call may both say."""
+
+    queue: str
+    priority: Priority
+    lane: str | None
+    retry: Retry
+    timeout: Duration | None
+    deadline: Duration | None
+    start_by: Duration | None
+    lease: Duration
+    heartbeat: Duration | None
+    on_lost: OnLost
+    count_lost: bool
+    on_drain: OnDrain
+    budget: Mapping[str, int] | None
+    on_breach: OnBreach
+    stall_after: Duration | None
+    on_stall: OnStall
+    unique: str | None
+    unique_for: UniqueFor
+    on_duplicate: OnDuplicate
+    tags: tuple[str, ...]
+    slots: Mapping[str, int | Slot] | None
+    rate: str | Rate | None
+    cap: int | None
+
+
+class TaskOptions(_Options, total=False):
+    """The keywords of `@app.task`, for editors and type checkers; `TaskSettings` says what they mean."""
+
+    on_failure: OnFailure
+    queueing: bool
+
+
+class CallOptions(_Options, total=False):
+    """The keywords of `.using()`. Its `on_failure` speaks of the job itself in its lane (halt, skip), or of the jobs
+    it waits for (cancel, run)."""
+
+    on_failure: OnFailure | OnParentFailure
+    after: Iterable[Any]
+    now: bool
+    key: str | None
+    delay: Duration
+    at: datetime | None
+    hold: bool
+    group: str | None
+    trace: str | None
+
+
+def check_cap(cap: object) -> None:
+    if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):
+        raise InvalidTask("cap", f"{cap!r} is not a number of runs", "give 1 or more")
+
+
+def check_without_queue(settings: TaskSettings, explicit_retry: bool) -> None:
+    """What a task without a queue cannot promise is refused where it is written, not lost at run time."""
+    if not isinstance(settings.queueing, bool):
+        raise InvalidTask("queueing", f"{settings.queueing!r} is no choice", "use True or False")
+    if settings.queueing:
+        return
+    if explicit_retry and settings.retry.max_attempts > 1:
+        raise InvalidTask("retry", _NO_QUEUE, "leave it out: such a job runs once")
+    if settings.on_lost == "adopt":
+        raise InvalidTask("on_lost", f"'adopt' {_NO_QUEUE}", "leave it out: a lost run fails")
+    if settings.on_drain == "pause":
+        raise InvalidTask("on_drain", f"'pause' {_NO_QUEUE}", "leave it out: an interrupted run fails")
+
+
+def checked_cap(task: str, settings: TaskSettings, call: CallSettings) -> int:
+    """Of a call that shall run at once: its cap. What would make it wait is refused."""
+    for name, given in (
+        ("delay", call.delay != 0),
+        ("at", call.at is not None),
+        ("hold", call.hold),
+        ("after", bool(call.after)),
+        ("key", call.key is not None),
+    ):
+        if given:
+            raise InvalidInput(name, "makes a job wait, and run_now starts it at once", "leave it out")
+    if settings.cap is None:
+        raise InvalidInput(
+            "cap",
+            f"task {task!r} has none",
+            "say how many may run at once: app.run_now(task.using(cap=4), …)",
+        )
+    return settings.cap
+
+
+def checked_on_parent_failure(choice: OnParentFailure) -> OnParentFailure:
+    known = get_args(OnParentFailure)
+    if choice not in known:
+        raise InvalidInput("on_failure", f"{choice!r} is not known", "use " + " or ".join(map(repr, known)))
+    return choice
+
+
+def _check_choice(name: str, value: object, choices: Any) -> None:
+    known = get_args(choices)
+    if value not in known:
+        raise InvalidTask(name, f"{value!r} is not known", "use " + " or ".join(map(repr, known)))
