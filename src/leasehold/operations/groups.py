@@ -1,14 +1,105 @@
-"""One question for the status of a group: answered now, or as soon as it changes."""
+"""The verbs on groups, and the stop of all jobs that match."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.names import Names, checked_name, checked_names
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.groups import GroupStatus
+from leasehold.domain.stop import StopMode, StopReport, StopScope
+from leasehold.operations.base import StoreDoor
 from leasehold.operations.group_watch import GroupWatch
+from leasehold.operations.stop import Watch, nobody, stop
+from leasehold.stores.contract import Store
+
+
+class GroupOperations(StoreDoor):
+    def __init__(
+        self,
+        find_store: Callable[[], Store],
+        find_kinds: Callable[[], Mapping[str, str]],
+        listen_url: str | None,
+    ) -> None:
+        super().__init__(find_store)
+        self._find_kinds = find_kinds
+        """The registered kinds, each with its own queue."""
+        self._listen_url = listen_url
+        self._group_watch: GroupWatch | None = None
+
+    def group_status(
+        self, name: str, *, wait: Duration = 0, since: int | None = None, kinds: Names = None
+    ) -> GroupStatus:
+        return self._poll(name, wait, since, kinds).run()
+
+    async def agroup_status(
+        self, name: str, *, wait: Duration = 0, since: int | None = None, kinds: Names = None
+    ) -> GroupStatus:
+        return await self._poll(name, wait, since, kinds).run_async()
+
+    def release_group(self, name: str, *, actor: str | None = None) -> bool:
+        released = self._store.release_group(checked_name(name, "group"), actor)
+        self._store.tell_watchers()
+        return released
+
+    def stop(
+        self,
+        *,
+        group: str | None = None,
+        queue: str | None = None,
+        kinds: Names = None,
+        lane: str | None = None,
+        tags: Names = None,
+        everything: bool = False,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+        wait: Duration = 30,
+        dry_run: bool = False,
+        hold: bool = False,
+        actor: str | None = None,
+        watch: Watch = nobody,
+    ) -> StopReport:
+        """Stop all jobs that match; `watch` is called now and then with the report so far."""
+        scope = StopScope(
+            group=None if group is None else checked_name(group, "group"),
+            queue=None if queue is None else checked_name(queue, "queue"),
+            kinds=checked_names(kinds, "kinds"),
+            lane=None if lane is None else checked_name(lane, "lane"),
+            tags=checked_names(tags, "tags") or (),
+            everything=everything,
+        )
+        return stop(
+            self._store,
+            scope,
+            self._find_kinds() or {kind: queue for queue, kind in self._store.list_gates()},
+            mode=mode,
+            reason=reason,
+            wait=wait,
+            dry_run=dry_run,
+            hold=hold,
+            actor=actor,
+            watch=watch,
+        )
+
+    def _poll(self, name: str, wait: Duration, since: int | None, kinds: Names) -> GroupPoll:
+        return GroupPoll(
+            self._watch_of(self._store),
+            checked_name(name, "group"),
+            wait,
+            since,
+            checked_names(kinds, "kinds"),
+        )
+
+    def _watch_of(self, store: Store) -> GroupWatch:
+        """One for all waiters; another one for another store, and on the other side of a fork."""
+        watch = self._group_watch
+        if watch is None or watch.store is not store or watch.pid != os.getpid():
+            watch = self._group_watch = GroupWatch(store, self._listen_url)
+        return watch
 
 
 class GroupPoll:

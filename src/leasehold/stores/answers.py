@@ -1,4 +1,4 @@
-"""What the engine gets from a store, and what it hands it: plain values, the same on every database."""
+"""What workers and the operator's verbs exchange with a store: plain values, the same on every database."""
 
 from __future__ import annotations
 

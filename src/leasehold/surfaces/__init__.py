@@ -1,1 +1,1 @@
-"""Faces of the product. Each parses, calls `engine.operations`, and renders; none knows its siblings."""
+"""Faces of the product. Each parses, calls `operations`, and renders; none knows its siblings."""

@@ -1,0 +1,48 @@
+"""What every verb stands on: the open store, those who are told, and the checks that verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeVar
+
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.payload import check_text
+from leasehold.domain.errors import InvalidInput
+from leasehold.stores.contract import Store
+
+T = TypeVar("T")
+
+
+class StoreDoor:
+    def __init__(self, find_store: Callable[[], Store]) -> None:
+        self._find_store = find_store
+
+    @property
+    def _store(self) -> Store:
+        """Asked for at every call: an app that was closed and is used again has another one."""
+        return self._find_store()
+
+    def _woken(self, answer: T) -> T:
+        """What was done may have freed a job, or a lane: tell the workers."""
+        self._store.wake()
+        return self._told(answer)
+
+    def _told(self, answer: T) -> T:
+        """What was done to a job of a group is told to those who watch that group."""
+        if getattr(answer, "group_name", None) is not None:
+            self._store.tell_watchers()
+        return answer
+
+
+def checked_length(for_: Duration | None, until: datetime | None) -> float | None:
+    """Of a pause or a closure that is given by one of the two, or by none."""
+    if for_ is not None and until is not None:
+        raise InvalidInput("until", "stands beside for_", "give one of them")
+    if until is not None and until.tzinfo is None:
+        raise InvalidInput("until", f"{until!r} has no time zone", "give an aware datetime")
+    return None if for_ is None else seconds(for_, "for_", positive=True)
+
+
+def checked_reason(text: str | None) -> str | None:
+    return None if text is None else check_text(text, "reason")

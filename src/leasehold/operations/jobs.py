@@ -1,0 +1,151 @@
+"""The verbs on jobs: one, and many."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from leasehold.domain.batch import any_grouped
+from leasehold.domain.budgets import BudgetLine, Spending, checked_amounts, checked_unit
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.ids import checked_id, make_id
+from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.payload import encode
+from leasehold.domain.job import Job, NewJob, Question
+from leasehold.domain.states import State
+from leasehold.domain.stream import LogTail, Progress, Seen
+from leasehold.domain.views import (
+    Filter,
+    HistoryEntry,
+    Hold,
+    OpenQuestion,
+    Page,
+    Relative,
+)
+from leasehold.operations.base import StoreDoor, checked_reason
+from leasehold.operations.explain.job import explain
+from leasehold.stores.answers import Enqueued
+
+PRUNE_BATCH = 1000
+
+
+class JobOperations(StoreDoor):
+    # -- enqueue ---------------------------------------------------------------------------------------------------
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """All or none. Workers hear of it from the store; those who watch a group hear of it here."""
+        made = self._store.enqueue(jobs)
+        if any_grouped(jobs) and any(one.created for one in made):
+            self._store.tell_watchers()
+        return made
+
+    # -- one job ---------------------------------------------------------------------------------------------------
+    def get(self, job_id: str) -> Job:
+        return self._store.get(checked_id(job_id))
+
+    def cancel(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
+        return self._woken(self._store.cancel(checked_id(job_id), actor, checked_reason(reason)))
+
+    def pause(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
+        return self._told(self._store.pause(checked_id(job_id), actor, checked_reason(reason)))
+
+    def resume(
+        self, job_id: str, *, args: str | None = None, fresh: bool = False, actor: str | None = None
+    ) -> Job:
+        return self._woken(self._store.resume(checked_id(job_id), actor, args, fresh))
+
+    def resolve(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
+        return self._woken(self._store.resolve(checked_id(job_id), actor, checked_reason(reason)))
+
+    def release(self, job_id: str, *, actor: str | None = None) -> Job:
+        return self._woken(self._store.release(checked_id(job_id), actor))
+
+    def retry(self, job_id: str, *, actor: str | None = None) -> Job:
+        return self._woken(
+            self._store.retry(checked_id(job_id), make_id(time.time_ns() // 1_000_000, os.urandom(10)), actor)
+        )
+
+    def history(self, job_id: str) -> list[HistoryEntry]:
+        self._store.get(checked_id(job_id))
+        return self._store.history(checked_id(job_id))
+
+    def read_stream(self, job_id: str, since: int, limit: int) -> Seen:
+        return self._store.read_stream(checked_id(job_id), since, limit)
+
+    def progress(self, job_id: str) -> Progress | None:
+        return self._store.progress(checked_id(job_id))
+
+    def logs(self, job_id: str) -> list[LogTail]:
+        return self._store.logs(checked_id(job_id))
+
+    # -- questions and budgets -------------------------------------------------------------------------------------
+    def questions(self, job_id: str) -> list[Question]:
+        """Secret answers are left out."""
+        return self._store.questions(checked_id(job_id))
+
+    def open_questions(
+        self, *, group: str | None = None, queue: str | None = None, kind: str | None = None, limit: int = 100
+    ) -> list[OpenQuestion]:
+        """The inbox: open questions, the oldest first."""
+        return self._store.open_questions(group, queue, kind, limit)
+
+    def answer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job:
+        """The value is plain JSON; it must fit the question's schema."""
+        text = encode(value, "answer")
+        return self._woken(self._store.answer(checked_id(job_id), checked_name(key, "key"), text, actor))
+
+    def budget(self, job_id: str) -> list[BudgetLine]:
+        """What the job and its group may spend, and have spent."""
+        return self._store.budget(checked_id(job_id))
+
+    def spending(self, job_id: str) -> list[Spending]:
+        """The job's ledger."""
+        return self._store.spending(checked_id(job_id))
+
+    def top_up(
+        self, job_id: str, amounts: Mapping[str, int], *, actor: str | None = None
+    ) -> list[BudgetLine]:
+        """Raise the job's limits by these amounts."""
+        return self._store.top_up(checked_id(job_id), checked_amounts(amounts, "top_up"), actor)
+
+    def set_group_budget(self, group: str, limits: Mapping[str, int | None]) -> list[BudgetLine]:
+        """Set limits of a group, by unit; None takes one away."""
+        given = {unit: limit for unit, limit in limits.items() if limit is not None}
+        checked: dict[str, int | None] = {
+            **{checked_unit(unit): None for unit in limits},
+            **(checked_amounts(given, "budget") if given or not limits else {}),
+        }
+        return self._store.set_group_budget(checked_name(group, "group"), checked)
+
+    def group_budget(self, group: str) -> list[BudgetLine]:
+        return self._store.group_budget(checked_name(group, "group"))
+
+    def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
+        """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
+        return self._store.relatives(checked_id(job_id), limit)
+
+    def explain(self, job_id: str) -> list[Hold]:
+        """Why the job is not running: every cause, in order, with what would change it."""
+        return explain(self._store, checked_id(job_id))
+
+    # -- many jobs -------------------------------------------------------------------------------------------------
+    def list_jobs(self, filter: Filter, limit: int = 50, before: str | None = None) -> Page:
+        return self._store.list_jobs(filter, limit, before)
+
+    def count(self) -> dict[State, int]:
+        return self._store.count()
+
+    def prune(self, older_than: Duration) -> int:
+        """Delete what came to rest longer ago than this, batch by batch; how many jobs went."""
+        return sum(self.prune_batches(older_than))
+
+    def prune_batches(self, older_than: Duration) -> Iterator[int]:
+        """As `prune`, telling after each batch how many went with it."""
+        age, after = seconds(older_than, "older_than"), None
+        while True:
+            pruned = self._store.prune(age, PRUNE_BATCH, after)
+            yield pruned.deleted
+            after = pruned.next
+            if after is None:
+                return
