@@ -16,7 +16,7 @@ from leasehold.run.attempt import Attempt
 from leasehold.run.complete import SyncTransaction, Transaction, complete, complete_async
 from leasehold.run.follow_ups import FollowUp
 from leasehold.run.parents import parents_of, results_of
-from leasehold.run.spending import Spending
+from leasehold.run.spending import RunSpending
 from leasehold.run.step import Durability, Step
 from leasehold.run.stream import Telling, TellingInThread, TellingOnLoop
 from leasehold.tasks.call import Bindable, J
@@ -92,7 +92,7 @@ class RunFacts(Telling):
         """What the job has spent of this unit, in all its runs."""
         return self._spending().spent(unit)
 
-    def _spending(self) -> Spending:
+    def _spending(self) -> RunSpending:
         return self._attempt.open_steps().spending
 
     def _ask_for(self, task: Bindable[P, J], args: Any, kwargs: Any) -> FollowUp[J]:
@@ -256,7 +256,7 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         """Give back what this run has acquired of a slot."""
         release(self._state, self._attempt.needed_journal(), name)
 
-    def _spending(self) -> Spending:
+    def _spending(self) -> RunSpending:
         spending = self._attempt.open_steps().spending
         spending.load()
         return spending

@@ -43,7 +43,7 @@ current_step: ContextVar[Spender | None] = ContextVar("leasehold_step", default=
 """The step whose function is being called, here or in what it has started."""
 
 
-class Spending:
+class RunSpending:
     def __init__(self, run: RunState, store: Store) -> None:
         self._run = run
         self._store = store

@@ -21,7 +21,7 @@ from leasehold.domain.checks.payload import encode
 from leasehold.domain.errors import DatabaseUnreachable, DuplicateStep, InvalidInput, LeaseLost, OverBudget
 from leasehold.domain.signals import StopRequested
 from leasehold.run.journal import Journal
-from leasehold.run.spending import Spending, current_step
+from leasehold.run.spending import RunSpending, current_step
 from leasehold.run.state import RunState
 from leasehold.run.step import Batch, Step
 from leasehold.stores.contract import Transaction
@@ -49,7 +49,7 @@ class Steps:
         self._checkpoint_known = first
         self._names: set[str] = set()
         self._batch = Batch()
-        self._spending: Spending | None = None
+        self._spending: RunSpending | None = None
         self._batch_bytes = 0
         self.due_at = NEVER
         """When the batch must be written, on the monotonic clock."""
@@ -330,12 +330,12 @@ class Steps:
                     self._spending.flush_at_the_end()
 
     @property
-    def spending(self) -> Spending:
+    def spending(self) -> RunSpending:
         """Made when something is first spent, or asked about."""
         if self._spending is None:
             with self._lock:
                 if self._spending is None:
-                    self._spending = Spending(self._state, self._journal.store)
+                    self._spending = RunSpending(self._state, self._journal.store)
         return self._spending
 
     def over_budget(self) -> OverBudget | None:
