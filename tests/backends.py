@@ -16,29 +16,43 @@ from leasehold.stores.open import open_store
 
 TABLES = (
     "job",
+    "ready",
+    "lane_place",
+    "lease",
+    "parked",
+    "outcome",
+    "trouble",
+    "attempt",
+    "unique_key",
+    "lane_hold",
+    "lane_stop",
     "ticket",
     "pause",
+    "slot",
+    "lease_slot",
+    "slot_hold",
+    "rate",
+    "cap",
     "job_group",
+    "member",
+    "time_limit",
+    "execution",
     "tag",
+    "dependency",
+    "follow_up",
     "question",
-    "history",
-    "worker",
+    "step",
+    "checkpoint",
     "event",
     "stream",
     "log_tail",
-    "step",
-    "checkpoint",
-    "dependency",
-    "follow_up",
-    "slot",
-    "rate",
-    "slot_hold",
-    "cap",
     "spending",
     "budget",
     "stop_mark",
+    "history",
+    "worker",
 )
-"""What a test leaves behind. `gate` stays: stores remember which gates they have made."""
+"""What a test leaves behind. `gate` and `owner` stay: stores remember which ones they have made."""
 
 
 @dataclass
@@ -55,12 +69,13 @@ class Backend:
         return store
 
     def query(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Look at the tables behind the store's back. Table names are written as `leasehold.job`."""
+        """Look at the tables behind the store's back. Names are written as `leasehold.job`; `leasehold.job_row` shows
+        whole jobs."""
         if self.name == "sqlite":
             connection = sqlite3.connect(self.url.removeprefix("sqlite:///"))
             try:
                 with connection:
-                    return connection.execute(text.replace("leasehold.", ""), values).fetchall()
+                    return connection.execute(text.replace("leasehold.", "leasehold_"), values).fetchall()
             finally:
                 connection.close()
         import psycopg
@@ -76,13 +91,14 @@ class Backend:
             self.query(f"DELETE FROM leasehold.{table}")
 
     def mislead_planner(self, rows: int) -> None:
-        """PostgreSQL believes that `job` has so few rows, or so many, on the pages that it has now: it takes rows per
-        page from the last vacuum."""
-        self.query(
-            "UPDATE pg_class SET relpages = 1000 * pg_relation_size(oid) / 8192, reltuples = 1000 * ?"
-            " WHERE oid = 'leasehold.job'::regclass",
-            rows,
-        )
+        """PostgreSQL believes that the places have so few rows, or so many, on the pages that they have now: it takes
+        rows per page from the last vacuum."""
+        for table in ("job", "ready", "lane_place", "lease", "parked", "outcome"):
+            self.query(
+                "UPDATE pg_class SET relpages = 1000 * pg_relation_size(oid) / 8192, reltuples = 1000 * ?"
+                f" WHERE oid = 'leasehold.{table}'::regclass",
+                rows,
+            )
 
     def close_opened(self) -> None:
         for store in self._opened:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.stores.base.statements import read_statements
 from tests.architecture.sources import PACKAGE
 
 DIALECTS = ("sqlite", "postgres")
@@ -19,7 +20,8 @@ _NO_LATERAL = "SQLite has no LATERAL and no data-modifying CTE"
 DIALECT_ONLY: dict[str, str] = {
     "insert_plain": "with NOTIFY in the same round trip",
     "copy_plain": "COPY",
-    "read_clock": "COPY takes no expressions",
+    "reserve_numbers": "COPY takes no expressions, and needs its numbers beforehand",
+    "ready_many": "beside a COPY",
     "look": _NO_LATERAL,
     "claim_idle": _NO_LATERAL,
     "look_limited": _NO_LATERAL,
@@ -27,16 +29,24 @@ DIALECT_ONLY: dict[str, str] = {
     "claim_lanes": _NO_LATERAL,
     "list_open_gates": _NO_LATERAL,
     "read_now": _ONE_WRITER,
-    "first_plain": _NO_LATERAL,
+    "first_ready": _NO_LATERAL,
     "first_ticket": _NO_LATERAL,
     "list_due": _ONE_WRITER,
     "list_tickets": _ONE_WRITER,
     "drop_tickets": _ONE_WRITER,
-    "take": _ONE_WRITER,
+    "lease_ready": _ONE_WRITER,
+    "leave_ready": _ONE_WRITER,
+    "lease_lane_heads": _ONE_WRITER,
+    "hold_lanes": _ONE_WRITER,
+    "leave_lanes": _ONE_WRITER,
+    "use_slots": _ONE_WRITER,
+    "read_grants": _ONE_WRITER,
+    "end_leases": _ONE_WRITER,
+    "read_ties": _ONE_WRITER,
     "file_next_tickets": "with one writer it is safe to look whether a lane has a next job",
 }
 
-NAME_LINE = re.compile(r"^--[ \t]*name:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
+NAME_LINE = re.compile(r"^--[ \t]*(?:name|part):[ \t]*(\S+)[ \t]*$", re.MULTILINE)
 # What can hide a colon that is no parameter: comments, quoted text, quoted names, dollar quotes. PostgreSQL nests
 # block comments; no statement of ours needs that.
 HIDDEN = re.compile(
@@ -75,16 +85,32 @@ def test_every_statement_file_begins_with_a_name(dialect: str):
 
 
 def test_both_dialects_have_the_same_statements_with_the_same_parameters():
-    differing = {}
-    for path in sql_files("sqlite"):
-        twin = folder("postgres") / "sql" / path.name
-        if twin.is_file():
-            differing.update(differences(read_statements(path), read_statements(twin)))
+    sqlite, postgres = (
+        {name: parameters(text) for name, text in read_statements(f"leasehold.stores.{dialect}").items()}
+        for dialect in DIALECTS
+    )
+    differing = differences(sqlite, postgres)
     unexplained = [text for name, text in sorted(differing.items()) if name not in DIALECT_ONLY]
     assert not unexplained, "\n" + "\n".join(unexplained)
     assert sorted(set(DIALECT_ONLY) - set(differing)) == [], (
         "these no longer differ: take them out of DIALECT_ONLY"
     )
+
+
+def test_every_file_of_statements_has_verbs_of_its_name():
+    """Who looks for a statement finds it by the name of the stage, and the other way round."""
+    verbs = {path.stem for path in (PACKAGE / "stores" / "verbs").glob("*.py")} - {"__init__"}
+    files = {path.stem for path in sql_files("sqlite")}
+    assert files - verbs == {"migrate"}, "migrate.sql belongs to base/migrate.py and the dialects' stores"
+    assert verbs - files == set()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_statement_is_used(dialect: str):
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (PACKAGE / "stores").rglob("*.py"))
+    names = read_statements(f"leasehold.stores.{dialect}")
+    unused = [name for name in names if "." not in name and f'"{name}"' not in source]
+    assert unused == []
 
 
 def test_migrations_are_numbered_alike_without_gaps():
@@ -110,10 +136,6 @@ def sql_files(dialect: str) -> list[Path]:
 
 def migrations(dialect: str) -> Iterator[Path]:
     return (folder(dialect) / "migrations").glob("*.sql")
-
-
-def read_statements(path: Path) -> Statements:
-    return statements(path.read_text(encoding="utf-8"))
 
 
 def statements(text: str) -> Statements:

@@ -23,8 +23,6 @@ OF_OTHERS = {
 KNOWN: dict[str, str] = {
     "stores/postgres/prepared.py: _deallocate": "psycopg offers no public way to keep its prepared statements",
     "stores/postgres/database.py: _connection": "a script of many statements goes past the session",
-    "stores/verbs/run_now.py: _claim_by_id": "claim by id is shared with recover.py",
-    "stores/verbs/run_now.py: _grant": "claim by id is shared with recover.py",
 }
 
 

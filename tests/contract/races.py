@@ -111,29 +111,47 @@ def open_race(backend: Backend, clock: ManualClock, monkeypatch: pytest.MonkeyPa
 # -- PostgreSQL --------------------------------------------------------------------------------------------------------
 
 
+_PLACES = {"ready": "seq", "lane_place": "seq", "lease": "job", "parked": "job", "outcome": "job"}
+_TRIGGERS = {
+    f"stand_still_{'at_write' if at_write else 'at_commit'}_{place}": (place, key, at_write)
+    for place, key in _PLACES.items()
+    for at_write in (True, False)
+}
+
+
 class PostgresReferee:
+    """Whoever writes a place of the job that `standing` names waits for an advisory lock: at the write, or at its
+    commit."""
+
     def __init__(self, backend: Backend) -> None:
         import psycopg
 
         self._backend = backend
         self._connection = psycopg.connect(backend.url, autocommit=True)
+        self._run("CREATE TABLE leasehold.standing (job_id uuid, at_write boolean)")
+        for name, (place, key, at_write) in _TRIGGERS.items():
+            when = "NOT DEFERRABLE" if at_write else "DEFERRABLE INITIALLY DEFERRED"
+            self._run(
+                f"""CREATE OR REPLACE FUNCTION leasehold.{name}() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    PERFORM pg_advisory_xact_lock_shared({_ADVISORY})
+                    FROM leasehold.standing AS s JOIN leasehold.job AS j ON j.id = s.job_id
+                    WHERE j.seq = NEW.{key} AND s.at_write = {at_write};
+                    RETURN NULL;
+                END $$;
+                CREATE CONSTRAINT TRIGGER {name} AFTER INSERT OR UPDATE ON leasehold.{place} {when}
+                FOR EACH ROW EXECUTE FUNCTION leasehold.{name}()"""
+            )
 
     @contextmanager
     def stopped(self, job_id: str, at_write: bool) -> Iterator[None]:
-        when = "NOT DEFERRABLE" if at_write else "DEFERRABLE INITIALLY DEFERRED"
-        self._run(
-            f"""CREATE OR REPLACE FUNCTION leasehold.stand_still() RETURNS trigger LANGUAGE plpgsql AS $$
-            BEGIN PERFORM pg_advisory_xact_lock_shared({_ADVISORY}); RETURN NULL; END $$;
-            CREATE CONSTRAINT TRIGGER stand_still AFTER INSERT OR UPDATE ON leasehold.job {when}
-            FOR EACH ROW WHEN (NEW.id = '{job_id}') EXECUTE FUNCTION leasehold.stand_still()"""
-        )
+        self._run(f"INSERT INTO leasehold.standing VALUES ('{job_id}', {at_write})")
         self._run(f"SELECT pg_advisory_lock({_ADVISORY})")
         try:
             yield
         finally:
+            self._run("DELETE FROM leasehold.standing")
             self._run(f"SELECT pg_advisory_unlock({_ADVISORY})")
-        # Waits for both transactions: the table is theirs until they have ended.
-        self._run("SET lock_timeout = '20s'; DROP TRIGGER stand_still ON leasehold.job")
 
     def has_arrived(self) -> bool:
         return self._count("locktype = 'advisory'") > 0
@@ -142,6 +160,10 @@ class PostgresReferee:
         return self._count("locktype <> 'advisory'") > 0
 
     def close(self) -> None:
+        # Waits for both transactions: the tables are theirs until they have ended.
+        for name, (place, _, _) in _TRIGGERS.items():
+            self._run(f"SET lock_timeout = '20s'; DROP TRIGGER {name} ON leasehold.{place}")
+        self._run("DROP TABLE leasehold.standing")
         self._connection.close()
 
     def _count(self, which: str) -> int:

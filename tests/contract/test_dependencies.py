@@ -431,10 +431,19 @@ def test_a_child_that_was_forgotten_is_found(store: Store, backend: Backend):
     parent, other = run(store), run(store)
     child = put(store, after=(parent.id, other.id))
     put(store, after=(parent.id,), hold=True)
-    ended = "UPDATE leasehold.job SET state = 'cancelled', lease_owner = NULL, lease_expires_at = NULL WHERE id = ?"
-    backend.query(ended, parent.id)
+
+    def end_behind_its_back(seq: int) -> None:
+        ((token, at),) = backend.query("SELECT token, started_at FROM leasehold.lease WHERE job = ?", seq)
+        backend.query("DELETE FROM leasehold.lease WHERE job = ?", seq)
+        backend.query(
+            "INSERT INTO leasehold.outcome (job, token, finished_at, attempt, state, special)"
+            " VALUES (?, ?, ?, 1, 2, 2)",
+            *(seq, token, at),
+        )
+
+    end_behind_its_back(parent.seq)
     assert store.stuck_children() == [], "one can still end"
-    backend.query(ended, other.id)
+    end_behind_its_back(other.seq)
     assert store.stuck_children() == [child.id]
 
 

@@ -9,7 +9,7 @@ from leasehold.domain.outcome import Failure, Snoozed, Success
 from leasehold.domain.states import State
 from leasehold.domain.views import Filter
 from tests.backends import new_id, new_job, put
-from tests.contract.lives import OWNER, claim_one, end, in_state, lose, run
+from tests.contract.lives import OWNER, claim_one, end, in_state, lose, orphan, run
 
 
 def test_a_job_that_is_not_there_is_not_found(store):
@@ -26,15 +26,17 @@ def _ids(page) -> list[str]:
     return [job.id for job in page.jobs]
 
 
-def test_a_list_is_newest_first(store):
-    ids = sorted(put(store).id for _ in range(5))
+def test_a_list_is_newest_first_by_arrival_whatever_the_ids(store):
+    ids = sorted((new_id() for _ in range(5)), reverse=True)
+    for job_id in ids:
+        put(store, id=job_id)
     page = store.list_jobs()
     assert _ids(page) == ids[::-1]
     assert page.next is None
 
 
 def test_pages_follow_each_other_without_gap_or_overlap_whatever_arrives_meanwhile(store):
-    ids = sorted(job.id for job in [put(store) for _ in range(7)])
+    ids = [put(store).id for _ in range(7)]
     found, before = [], None
     while True:
         page = store.list_jobs(limit=3, before=before)
@@ -72,6 +74,37 @@ def test_a_list_shows_the_row_without_its_payloads(store, clock):
     assert (shown.state, shown.stop_requested, shown.lease_owner) == (State.RUNNING, "pause", OWNER)
 
 
+@pytest.mark.parametrize("lane", [None, "l"])
+@pytest.mark.parametrize("state", State)
+def test_a_list_tells_of_every_state_what_the_job_itself_does(store, clock, state, lane):
+    job = in_state(store, clock, state, lane=lane, group="g", tags=("t",))
+    for filter in (
+        Filter(),
+        Filter(states=(state,)),
+        Filter(group="g"),
+        Filter(tag="t"),
+        Filter(kind="work"),
+    ):
+        (shown,) = store.list_jobs(filter).jobs
+        for name in shown.__slots__:
+            assert getattr(shown, name) == getattr(job, name), name
+
+
+@pytest.mark.parametrize("lane", [None, "l"])
+def test_a_list_tells_of_later_tries_what_the_job_itself_does(store, clock, lane):
+    grant = run(store, lane=lane)
+    end(store, grant, Failure("broken"))
+    moved = put(store, lane=lane, delay=50.0, hold=True)
+    clock.advance(1)
+    store.release(moved.id)
+    away = orphan(store, clock) if lane is None else put(store, lane="other", delay=5.0)
+    for shown in store.list_jobs().jobs:
+        job = store.get(shown.id)
+        for name in shown.__slots__:
+            assert getattr(shown, name) == getattr(job, name), name
+    assert {shown.id for shown in store.list_jobs().jobs} == {grant.id, moved.id, away.id}
+
+
 @pytest.mark.parametrize("state", State)
 def test_jobs_are_found_by_their_state(store, clock, state):
     wanted = {one: in_state(store, clock, one).id for one in State}
@@ -93,12 +126,68 @@ def test_jobs_are_found_by_each_of_their_marks_and_by_all_of_them(store):
 
 
 def test_a_filtered_list_has_pages_too(store):
-    ids = sorted(put(store, kind="a" if number % 2 else "b").id for number in range(10))
+    ids = [put(store, kind="a" if number % 2 else "b").id for number in range(10)]
     wanted = [job_id for job_id in ids if store.get(job_id).kind == "a"][::-1]
     first = store.list_jobs(Filter(kind="a"), limit=2)
     assert _ids(first) == wanted[:2]
     rest = store.list_jobs(Filter(kind="a"), limit=10, before=first.next)
     assert (_ids(rest), rest.next) == (wanted[2:], None)
+
+
+def test_a_list_goes_on_behind_a_job_that_was_pruned_meanwhile(store, clock):
+    ids = [in_state(store, clock, State.SUCCEEDED).id for _ in range(6)]
+    put(store)
+    first = store.list_jobs(Filter(states=(State.SUCCEEDED,)), limit=2)
+    assert _ids(first) == ids[:3:-1]
+    clock.advance(100)
+    for job_id in ids[:4]:
+        store.retry(job_id, new_id())
+    kept = [put(store, after=(job_id,)) for job_id in ids[:3]]
+    assert store.prune(50).deleted == 3
+    rest = store.list_jobs(before=first.next)
+    assert _ids(rest) == ids[2::-1]
+    assert len(kept) == 3
+
+
+@pytest.mark.parametrize("of", ["kind", "queue", "lane"])
+@pytest.mark.parametrize("states", [(), (State.QUEUED,), (State.SUCCEEDED,), (State.QUEUED, State.SUCCEEDED)])
+def test_what_no_index_serves_is_looked_for_in_windows(store, clock, monkeypatch, of, states):
+    """A page may come with few jobs or none; whoever follows the cursors meets all of them, once, in order."""
+    from leasehold.stores.verbs import inspect
+
+    monkeypatch.setattr(inspect, "WINDOW", 7)
+    wanted = []
+    for number in range(40):
+        mark = {of: "rare"} if number % 13 == 3 else {}
+        state = State.SUCCEEDED if number < 20 else State.QUEUED
+        job = in_state(store, clock, state, **mark)
+        if mark and (not states or state in states):
+            wanted.append(job.id)
+    pages, before = [], None
+    while True:
+        page = store.list_jobs(Filter(**{of: "rare"}, states=states), limit=2, before=before)
+        pages.append(_ids(page))
+        if page.next is None:
+            break
+        before = page.next
+    assert [job_id for found in pages for job_id in found] == wanted[::-1]
+
+
+def test_a_tag_on_many_jobs_is_looked_for_in_windows_too(store, monkeypatch):
+    from leasehold.stores.verbs import inspect
+
+    ids = [put(store, tags=("t",) if number % 3 else ()).id for number in range(30)]
+    wanted = [job_id for number, job_id in enumerate(ids) if number % 3][::-1]
+    assert _ids(store.list_jobs(Filter(tag="t"))) == wanted
+    monkeypatch.setattr(inspect, "WINDOW", 4)
+    found, before = [], None
+    while True:
+        page = store.list_jobs(Filter(tag="t"), limit=3, before=before)
+        found += _ids(page)
+        if page.next is None:
+            break
+        before = page.next
+    assert found == wanted
 
 
 # -- counts ------------------------------------------------------------------------------------------------------------

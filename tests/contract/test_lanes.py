@@ -471,9 +471,9 @@ def test_a_second_job_of_a_held_lane_is_refused_by_the_database_itself(store, ba
     grant = claim_one(store)
     if first_ends is not None:
         end(store, grant, first_ends)
-    started = "0" if backend.name == "sqlite" else "to_timestamp(0)"
+    starts = "INSERT INTO leasehold.lane_hold (lane, job) SELECT lane, seq FROM leasehold.job WHERE id = ?"
     with pytest.raises(Exception, match=r"(?i)unique"):
-        backend.query(f"UPDATE leasehold.job SET state = 'running', lane_at = {started} WHERE id = ?", second)
+        backend.query(starts, second)
     assert store.get(second).state is State.QUEUED
 
 
@@ -483,7 +483,7 @@ def test_thousands_of_stale_tickets_are_cleared_by_a_worker_with_room_for_one(st
     numbers = (
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)"
         " INSERT INTO leasehold.ticket (gate, priority, available_at, lane)"
-        " SELECT j.gate, j.priority, j.available_at, j.lane FROM n, leasehold.job AS j WHERE j.id = ?"
+        " SELECT j.gate, j.priority, j.available_at, j.lane FROM n, leasehold.job_row AS j WHERE j.id = ?"
     )
     backend.query(numbers, blocked)
     clock.advance(1)
@@ -568,7 +568,8 @@ class Walk:
 
     def check(self) -> None:
         jobs = self.query(
-            "SELECT lane, lane_at, seq, state, halts_lane, available_at, kind FROM leasehold.job ORDER BY lane_at, seq"
+            "SELECT lane, lane_at, seq, state, halts_lane, available_at, kind FROM leasehold.job_row"
+            " ORDER BY lane_at, seq"
         )
         tickets = self.query("SELECT lane, gate, available_at FROM leasehold.ticket")
         for lane in self.LANES:

@@ -38,7 +38,7 @@ def test_a_job_run_now_is_the_same_as_one_that_was_claimed(store, clock):
     first = store.get(queued.id)
     end(store, by_queue, Success())
     at_once = start(store, **fields)
-    assert at_once._replace(id=queued.id) == by_queue
+    assert at_once._replace(seq=queued.seq, id=queued.id) == by_queue
     job = store.get(at_once.id)
     assert (job.state, job.lease_owner, job.attempt, job.lease_token) == (State.RUNNING, OWNER, 1, 1)
     assert job.lease_expires_at == first.lease_expires_at == clock.now() + timedelta(seconds=30)

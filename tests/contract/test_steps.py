@@ -108,7 +108,7 @@ def effects(backend):
     """A table of the user's: a way to write into it, and to see what is there."""
     backend.query("DROP TABLE IF EXISTS leasehold.effect")
     backend.query("CREATE TABLE leasehold.effect (n integer)")
-    name = "effect" if backend.name == "sqlite" else f'"{backend.schema}".effect'
+    name = "leasehold_effect" if backend.name == "sqlite" else f'"{backend.schema}".effect'
 
     class Effects:
         def write(self, connection, n: int) -> None:

@@ -217,7 +217,7 @@ def test_a_reap_reaches_every_end_that_is_listed(store, clock, end):
 
 def test_a_released_job_that_waits_for_others_stays_pending(store, clock, backend: Backend):
     job = in_state(store, clock, State.PENDING)
-    backend.query("UPDATE leasehold.job SET unmet = 1 WHERE id = ?", job.id)
+    backend.query("UPDATE leasehold.parked SET unmet = 1 WHERE job = ?", job.seq)
     released = store.release(job.id)
     assert (released.state, released.held) == (State.PENDING, False)
     assert store.get(job.id) == released
@@ -227,7 +227,7 @@ def test_a_released_job_that_waits_for_others_stays_pending(store, clock, backen
 
 def test_a_resumed_job_that_waits_for_others_goes_back_to_pending(store, clock, backend: Backend):
     job = in_state(store, clock, State.PAUSED)
-    backend.query("UPDATE leasehold.job SET unmet = 1 WHERE id = ?", job.id)
+    backend.query("UPDATE leasehold.parked SET unmet = 1 WHERE job = ?", job.seq)
     assert store.resume(job.id).state is State.PENDING
     assert store.claim("another", ["default"], 10) == []
 

@@ -100,12 +100,12 @@ class LeaseModel:
                 yield (label, f"j{job}"), spend(moved, spends) if spends else moved, None
 
     def _forget_looks(self, state: State) -> State:
-        looks = tuple(
-            look
-            for look in state.looks
-            if look.token == state.rows[look.job].token and look.expiry == state.rows[look.job].expiry
-        )
+        looks = tuple(look for look in state.looks if self._fits(look, state.rows[look.job]))
         return State(*state[:3], looks, *state[4:])
+
+    def _fits(self, look: Look, row: Row) -> bool:
+        """A row that nobody holds keeps its token, but a look at its lease is of no use any more."""
+        return row.owner != NOBODY and (row.token, row.expiry) == (look.token, look.expiry)
 
     # -- reapers --
 

@@ -50,6 +50,7 @@ class Row(NamedTuple):
     question: int = NO_QUESTION
     settled_by: int = NOBODY
     settled_token: int = -1
+    left_lease: bool = False  # a mutant has ended the run and not its lease
     granted: int = -1
     keeps_lane: bool = False
 
@@ -157,10 +158,13 @@ GUARDS = {
     "detach checks the token": "a reaped worker orphans its successor's run",
     "the site write checks the token": "a requeued job is started by the worker that lost it",
     "the start mark checks the token": "a reaped worker marks another attempt as started",
-    "settle moves the token on": "a settle repeated after a lost reply is accepted again",
-    "reap moves the token on": "the worker it was taken from still settles it",
-    "detach moves the token on": "the one who let go still settles it",
+    "settle takes the lease away": "a settle repeated after a lost reply is accepted again",
+    "reap takes the lease away": "the worker it was taken from still settles it",
+    "detach takes the lease away": "the one who let go still settles it",
+    "claim moves the token on": "two grants share a token",
+    "adopt moves the token on": "two grants share a token",
     "the token is never reset": "two grants share a token",
+    "an ending carries the token": "two grants share a token, because the place between them forgot the first",
     "claim takes queued rows only": "a live lease is taken from its holder",
     "adopt takes orphans only": "a live lease is taken from its holder",
     "adopt serves its own site only": "a second execution is started at another site",
@@ -210,8 +214,6 @@ GUARDS = {
 
 # Guards whose absence breaks no promise of this model, and why they are kept all the same.
 REDUNDANT_GUARDS = {
-    "claim moves the token on": "whatever put the row back into the queue has moved it already",
-    "adopt moves the token on": "whatever made the orphan has moved it already",
     "renew ignores the expiry": "a late worker would only give up work that it could have finished",
     "a lost claim is found": "the lease runs out and the row is reaped: it costs a lease time, not a job",
     "a vanished run is not started again": "it would only not be counted: a run that always vanishes never fails",

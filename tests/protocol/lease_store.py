@@ -101,6 +101,7 @@ class Store:
             marked=False,
             granted=max(token, row.granted),
             keeps_lane=True,
+            left_lease=False,
         )
 
     def can_adopt(self, row: Row, serves: int) -> bool:
@@ -116,7 +117,14 @@ class Store:
 
     def adopt(self, row: Row, owner: int) -> Row:
         token = row.token if "adopt moves the token on" in self.without else row.token + 1
-        return row._replace(token=token, owner=owner, lease=HELD, expiry=0, granted=max(token, row.granted))
+        return row._replace(
+            token=token,
+            owner=owner,
+            lease=HELD,
+            expiry=0,
+            granted=max(token, row.granted),
+            left_lease=False,
+        )
 
     # -- endings --
 
@@ -135,16 +143,15 @@ class Store:
         line = self._line(row, outcome, left)
         self.cells_used.add((line, FLAGS[flag]))
         state = self._mutated(EXPECTED[line, FLAGS[flag]], line, flag)
-        token = row.token + 1
+        # Only a grant moves the token on. An ended run has no lease, so nothing can match its token any more.
+        token = 0 if "an ending carries the token" in without else row.token
+        verb = "reap" if outcome == "lost" else "detach" if state is ORPHAN else "settle"
+        left_lease = f"{verb} takes the lease away" in without
         if state is ORPHAN:
-            if ("reap" if outcome == "lost" else "detach") + " moves the token on" in without:
-                token = row.token
-            settled = row._replace(owner=NOBODY, lease=HELD, expiry=0, token=token, crashes=crashes)
+            settled = row._replace(
+                owner=NOBODY, lease=HELD, expiry=0, token=token, crashes=crashes, left_lease=left_lease
+            )
         else:
-            if "settle moves the token on" in without and outcome != "lost":
-                token = row.token
-            if "reap moves the token on" in without and outcome == "lost":
-                token = row.token
             settled = row._replace(
                 state=state,
                 token=token,
@@ -157,6 +164,7 @@ class Store:
                 due=not (state is QUEUED and setup.backoff and outcome in ("failure", "snooze", "lost")),
                 question=self._question(row, outcome, state),
                 keeps_lane=state not in FINAL and not (state in HALTED and not row.halts),
+                left_lease=left_lease,
             )
         if not self.signs:
             return settled

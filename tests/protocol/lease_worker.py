@@ -24,6 +24,7 @@ from tests.protocol.lease_state import (
     NAME_IS_FREE,
     NEVER_SITED,
     NO_QUESTION,
+    NOBODY,
     NOT_SENT,
     NOWHERE,
     PAUSE,
@@ -165,11 +166,15 @@ class Workers:
             yield ("renew: lost", *label), drop_task(state, task), broken
 
     def _accepts(self, state: State, task: Task, guard: str) -> bool:
-        """What the statement's WHERE tests: the token alone, which every grant and ending moves on."""
+        """What the statement's WHERE tests: a lease with this token. Every grant moves the token on, and every
+        ending takes the lease away."""
         row = state.rows[task.job]
         if guard in self.without:
             return row.state is RUNNING and row.owner == self.owner_name(state, task.worker)
-        return row.token == task.token
+        return self._has_lease(row) and row.token == task.token
+
+    def _has_lease(self, row: Row) -> bool:
+        return row.owner != NOBODY or row.left_lease
 
     # -- running in the worker's own process --
 
@@ -365,7 +370,7 @@ class Workers:
                 None if task.sent == ACCEPTED else "a worker believed in a settle that was never accepted"
             )
             return ("read: settled", *who), drop_task(state, task), broken
-        if row.token == task.token:
+        if self._has_lease(row) and row.token == task.token:
             return ("read: still mine", *who), replace_task(state, task, task._replace(phase=REPEAT)), None
         if (
             row.settled_token > task.token

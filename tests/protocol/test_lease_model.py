@@ -54,10 +54,13 @@ CAUGHT_IN = {
     "detach checks the token": "external, drained at two sites",
     "the site write checks the token": "external",
     "the start mark checks the token": "external",
-    "settle moves the token on": "replies lost",
-    "reap moves the token on": "lost and retried",
-    "detach moves the token on": "external, drained, replies lost",
+    "settle takes the lease away": "replies lost",
+    "reap takes the lease away": "lost and retried",
+    "detach takes the lease away": "external, drained, replies lost",
+    "claim moves the token on": "lost and retried",
+    "adopt moves the token on": "external, stalled and cancelled",
     "the token is never reset": "lost and retried",
+    "an ending carries the token": "lost and retried",
     "claim takes queued rows only": "lost and retried",
     "adopt takes orphans only": "external",
     "adopt serves its own site only": "external, two sites",
@@ -106,8 +109,6 @@ CAUGHT_IN = {
 }
 
 HARMLESS_IN = {
-    "claim moves the token on": "lost and retried",
-    "adopt moves the token on": "external, stalled and cancelled",
     "renew ignores the expiry": "lost and failed",
     "a lost claim is found": "stolen and retried",
     "a vanished run is not started again": "external, two stalls",

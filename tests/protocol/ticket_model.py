@@ -34,7 +34,7 @@ class Job(NamedTuple):
     joined: bool = True  # lane_at has come: a job delayed at enqueue is not in the lane before
     due: bool = True  # available_at has come: false in backoff
     holds_lane: bool = False  # set by the claim, cleared when the lane goes on without it
-    token: int = 0  # moved on by the claim; the settle moves it too, but one of them is enough to tell
+    token: int = 0  # moved on by the claim, and by nothing else
 
 
 class Ticket(NamedTuple):

@@ -18,6 +18,10 @@ OnParentFailure = Literal["cancel", "run"]
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 DEFAULT_LEASE = 30.0
 
+PLAIN, TIED, AWAITED = 0, 1, 2
+"""How special a job is. A plain one ends without a look at any other table; a tied one (lane, group, key, slot, time
+limit, question) takes rows of other tables along; an awaited one is judged for those who wait for it."""
+
 
 @dataclass(slots=True, kw_only=True)
 class NewJob:
@@ -107,12 +111,17 @@ class Job:
     held: bool = False
     unmet: int = 0
     """Parents that have not ended yet."""
-    awaited: bool = False
-    """Others wait for it, or did: its end is judged for them in the same transaction."""
+    special: int = PLAIN
+    """What its end has to touch besides its own place. It only rises."""
     deadline_at: datetime | None = None
     start_by: datetime | None = None
     retry_of: str | None = None
     trace: str | None = None
+
+    @property
+    def awaited(self) -> bool:
+        """Others wait for it, or did: its end is judged for them in the same transaction."""
+        return self.special >= AWAITED
 
     @property
     def orphan(self) -> bool:
@@ -123,6 +132,7 @@ class Job:
 class Grant(NamedTuple):
     """One lease: what a worker needs to run a claimed or adopted job. `id` and `token` name exactly one grant."""
 
+    seq: int
     id: str
     token: int
     attempt: int
@@ -133,14 +143,14 @@ class Grant(NamedTuple):
     policy: str | None
     lane: str | None
     group_name: str | None
-    failures: int
-    crashes: int
-    stop_requested: str | None
     deadline_at: datetime | None
     trace: str | None
-    execution_site: str | None
-    execution_name: str | None
-    execution_started_at: datetime | None
+    failures: int = 0
+    crashes: int = 0
+    stop_requested: str | None = None
+    execution_site: str | None = None
+    execution_name: str | None = None
+    execution_started_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +159,8 @@ class Renewal:
 
     id: str
     stop_requested: Flag | None
+    extended: bool = True
+    """False: somebody has its row locked. It is still held, but its time was not extended by this beat."""
 
 
 @dataclass(frozen=True, slots=True)

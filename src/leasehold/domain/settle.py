@@ -208,21 +208,17 @@ def _end(
 
 def _orphan(job: Job, counted: Job, event: str, detail: str | None) -> Move:
     """The lease goes, the run stays: flag, lane and slots are kept for the adopter."""
-    after = replace(
-        counted, lease_owner=None, lease_expires_at=None, lease_token=job.lease_token + 1, settled_by=None
-    )
-    after = replace(after, settled_token=None)
+    after = replace(counted, lease_owner=None, lease_expires_at=None, settled_by=None, settled_token=None)
     return Move(job, after, event, job.lease_owner, None if detail is None else clean_error(detail))
 
 
 def _released(job: Job) -> Job:
-    """The lease is over: the token moves on, so no write under the old one can be accepted again. The record of
-    the external run belongs to the attempt that has ended."""
+    """The lease is over. Its token stays behind as the number of the last grant: nothing can match it any more, for the
+    row of the lease is gone. The record of the external run belongs to the attempt that has ended."""
     return replace(
         job,
         lease_owner=None,
         lease_expires_at=None,
-        lease_token=job.lease_token + 1,
         stop_requested=None,
         settled_by=job.lease_owner,
         settled_token=job.lease_token,

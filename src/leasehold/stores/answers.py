@@ -25,6 +25,8 @@ class Ending(NamedTuple):
     id: str
     token: int
     outcome: Outcome
+    seq: int | None = None
+    """As the grant told it; without it the store has to ask."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from leasehold.stores.verbs.inspect import InspectVerbs
 from leasehold.stores.verbs.operate import OperateVerbs
 from leasehold.stores.verbs.prune import PruneVerbs
 from leasehold.stores.verbs.recover import RecoverVerbs
+from leasehold.stores.verbs.renew import RenewVerbs
 from leasehold.stores.verbs.run_now import RunNowVerbs
 from leasehold.stores.verbs.settle import SettleVerbs
 from leasehold.stores.verbs.steps import StepVerbs
@@ -23,6 +24,7 @@ class JobStore(
     StepVerbs,
     EventVerbs,
     RecoverVerbs,
+    RenewVerbs,
     OperateVerbs,
     StopVerbs,
     GroupVerbs,

@@ -1,4 +1,4 @@
-"""Rows to values and back, the same for every dialect."""
+"""Rows to values, the same for every dialect."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ TIMES = frozenset(
         "next_at",
         "changed_at",
         "closed_until",
+        "due_at",
+        "since",
+        "ended_at",
+        "placed_at",
+        "updated_at",
     }
 )
 FLAGS = frozenset(
@@ -44,45 +49,23 @@ FLAGS = frozenset(
         "blocked",
         "draining",
         "old",
-        "awaited",
         "met",
         "closed",
         "secret",
         "answered",
         "expired",
+        "unique_for_ever",
+        "for_ever",
+        "settled",
+        "halts",
     }
 )
 
 _JOB_FIELDS = frozenset(f.name for f in fields(Job))
-_FIXED = frozenset(
-    {
-        "seq",
-        "kind",
-        "queue",
-        "gate",
-        "limited",
-        "priority",
-        "policy",
-        "created_at",
-        "lane",
-        "lease_seconds",
-        "unique_key",
-        "unique_for",
-        "group_name",
-        "tags",
-        "awaited",
-        "deadline_at",
-        "start_by",
-        "retry_of",
-        "trace",
-    }
-)
-"""Given when the job was made, or kept by a statement of their own; no move changes them."""
-_WRITTEN = tuple(f.name for f in fields(Job) if f.name not in _FIXED)
 
 
 def job_from_row(row: dict[str, Any]) -> Job:
-    """Columns that this code does not know are passed over: a newer schema may have more."""
+    """A row of the view job_row. Columns that this code does not know are passed over: a newer schema may have more."""
     values = {name: value for name, value in row.items() if name in _JOB_FIELDS}
     values["state"] = State(values["state"])
     values["policy"] = Policy.load(values["policy"])
@@ -90,8 +73,3 @@ def job_from_row(row: dict[str, Any]) -> Job:
     if values["stop_requested"] is not None:
         values["stop_requested"] = Flag(values["stop_requested"])
     return Job(**values)
-
-
-def record_from_job(job: Job) -> dict[str, Any]:
-    """What update_jobs writes."""
-    return {name: getattr(job, name) for name in _WRITTEN}

@@ -347,7 +347,7 @@ def qualified(text: str, schema: str) -> str:
 def _worth_repeating(error: psycopg.Error) -> bool:
     if isinstance(error, psycopg.errors.UniqueViolation):
         # A lost race for a lane, or for a unique key between the look and the write: the next try sees the winner.
-        return error.diag.constraint_name in ("job_lane_held", "job_unique")
+        return error.diag.constraint_name in ("lane_hold_pkey", "unique_key_pkey")
     return error.sqlstate in _AGAIN
 
 

@@ -36,7 +36,7 @@ def _common(
         "gate": str(gate_id(queue, kind)),
         "priority": str(priority),
         "policy": policy,
-        "delay": str(delay),
+        "delay": str(delay) if delay else None,
         "lease_seconds": str(lease_seconds),
     }
 
@@ -47,24 +47,30 @@ def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
     jobs.encode(AT_ONCE)
     if (time.monotonic() - began) * len(jobs) / AT_ONCE > PATIENCE:
         jobs.encode(len(jobs))
-    now = session.tuples("read_clock")[0][0]
     job = jobs.first
+    now, seqs = session.tuples("reserve_numbers", count=len(jobs))[0]
+    gate = gate_id(job.queue, job.kind)
+    session.run(
+        "ready_many", seqs=seqs, gate=gate, priority=job.priority, due=now, lease_seconds=job.lease_seconds
+    )
     common = (
-        job.kind,
-        job.queue,
-        str(gate_id(job.queue, job.kind)),
-        str(job.priority),
-        "queued",
-        job.policy.dump(),
-        now,
+        str(gate),
         now,
         str(job.lease_seconds),
+        str(job.priority),
+        job.kind,
+        job.queue,
+        job.policy.dump(),
     )
     alike = "\t".join(map(_field, common))
-    pieces = (zip(ids, args, strict=True) for ids, args in jobs.pieces(AT_ONCE))
+    numbers = iter(seqs)
+    pieces = (zip(ids, args, numbers, strict=False) for ids, args in jobs.pieces(AT_ONCE))
     session.copy(
         "copy_plain",
-        ("".join([f"{job_id}\t{alike}\t{_field(args)}\n" for job_id, args in piece]) for piece in pieces),
+        (
+            "".join([f"{n}\t{job_id}\t{alike}\t{_field(args)}\n" for job_id, args, n in piece])
+            for piece in pieces
+        ),
     )
 
 

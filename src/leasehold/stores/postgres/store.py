@@ -101,7 +101,7 @@ class PostgresStore(JobStore):
             return None
         self._make_gates([jobs.first])
         try:
-            self._postgres.single(lambda session: copy_plain(session, jobs))
+            self._postgres.transact(lambda session: copy_plain(session, jobs))
         except (UniqueViolation, DataError):
             # A repeat after a lost reply, or a value that cannot be stored: the careful way tells which.
             return None
@@ -165,7 +165,7 @@ class PostgresStore(JobStore):
     ) -> list[Grant]:
         if limit < 1:
             return []
-
+        self._make_owner(owner)
         waits: list[float] = []
 
         def look_again() -> Look:
@@ -229,8 +229,8 @@ class PostgresStore(JobStore):
             )
         )
         found: dict[str, list[LookedAt]] = {"gate": [], "limited": [], "plain": [], "lane": []}
-        for source, gate, priority, due in rows:
-            found[source].append(LookedAt(gate, priority, due))
+        for source, gate, priority, due, first in rows:
+            found[source].append(LookedAt(gate, priority, due, first))
         look = Look([group.gate for group in found["gate"]], found["plain"], found["lane"])
         if found["limited"]:
             self._look_behind_limits(look, [group.gate for group in found["limited"]], waits)
@@ -242,9 +242,9 @@ class PostgresStore(JobStore):
         waits += opening
         if open_gates:
             rows = self._postgres.read(lambda session: session.tuples("look_limited", gates=open_gates))
-            for source, gate, priority, due in rows:
+            for source, gate, priority, due, first in rows:
                 groups = look.limited if source == "plain" else look.limited_lanes
-                groups.append(LookedAt(gate, priority, due))
+                groups.append(LookedAt(gate, priority, due, first))
 
     def _take_behind_limits(
         self, owner: str, source: Source, groups: list[LookedAt], room: int, waits: list[float]
@@ -284,9 +284,11 @@ def _take(
         "gates": [group.gate for group in groups],
         "priorities": [group.priority for group in groups],
         "limit": room,
+        "limited": source in ("limited", "limited lane"),
     }
     if source in ("lane", "limited lane"):
         rows = session.tuples("claim_lanes", open=open_gates, **asked)
     else:
-        rows = session.tuples("claim_plain", dues=[group.due for group in groups], **asked)
+        begins = {"dues": [group.due for group in groups], "firsts": [group.first for group in groups]}
+        rows = session.tuples("claim_plain", **begins, **asked)
     return [Grant(*row) for row in rows]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leasehold.domain.job import HIGHEST_PRIORITY, Grant, NewJob
+from leasehold.domain.job import HIGHEST_PRIORITY, TIED, Grant, NewJob
 from leasehold.domain.lanes import ANY_GATE, Ticket
 from leasehold.domain.views import Finding
-from leasehold.stores.answers import Enqueued
-from leasehold.stores.base.database import Clock, Columns, Session
+from leasehold.stores.answers import Ending, Enqueued
+from leasehold.stores.base.database import Clock, Records, Row, Session
 from leasehold.stores.base.migrate import check_version, missing
+from leasehold.stores.base.places import DEADLINE, START_BY
 from leasehold.stores.base.statements import read_migrations
 from leasehold.stores.base.wakeups import groups_of, wake_here
 from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession, python_value
@@ -19,7 +21,8 @@ from leasehold.stores.sqlite.wakeup import SqliteWakeups
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.claim import SEES_TICKETS, Look, LookedAt, Source, claim_by_looks
 from leasehold.stores.verbs.limits import AT_ONCE
-from leasehold.stores.verbs.writing import batches, write_tickets
+from leasehold.stores.verbs.settle import settled_columns
+from leasehold.stores.verbs.writing import batches, bump_groups, write_tickets
 
 _MIGRATIONS = read_migrations("leasehold.stores.sqlite")
 
@@ -58,7 +61,8 @@ class SqliteStore(JobStore):
     def upgrade(self) -> list[int]:
         def work(session: Session) -> list[int]:
             self._sqlite.script(
-                "CREATE TABLE IF NOT EXISTS migration (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);"
+                "CREATE TABLE IF NOT EXISTS leasehold_migration"
+                " (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);"
             )
             found = session.rows("schema_version")[0]["version"]
             todo = missing(self.label, found, _MIGRATIONS)
@@ -79,10 +83,14 @@ class SqliteStore(JobStore):
         now = "CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)"
         parts = [
             "BEGIN IMMEDIATE;",
-            "CREATE TABLE IF NOT EXISTS migration (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);",
+            "CREATE TABLE IF NOT EXISTS leasehold_migration"
+            " (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);",
         ]
         for version, text in missing(self.label, after, _MIGRATIONS).items():
-            parts += [text.strip(), f"INSERT INTO migration (version, applied_at) VALUES ({version}, {now});"]
+            parts += [
+                text.strip(),
+                f"INSERT INTO leasehold_migration (version, applied_at) VALUES ({version}, {now});",
+            ]
         return "\n".join([*parts, "COMMIT;"])
 
     # -- vitals ----------------------------------------------------------------------------------------------------
@@ -98,6 +106,7 @@ class SqliteStore(JobStore):
     ) -> list[Grant]:
         if limit < 1:
             return []
+        self._make_owner(owner)
         waits: list[float] = []
 
         def take(
@@ -128,13 +137,13 @@ class SqliteStore(JobStore):
         now = session.tuples("read_now")[0][0]
         look = Look(
             gates,
-            _probe(session, "first_plain", gates, now),
+            _probe(session, "first_ready", gates, now),
             _probe(session, "first_ticket", [*gates, ANY_GATE], now),
         )
         if len(gates) < len(rows):
             limited, opening = self._open_gates(session, [gate for gate, has_limits in rows if has_limits])
             waits += opening
-            look.limited.extend(_probe(session, "first_plain", limited, now))
+            look.limited.extend(_probe(session, "first_ready", limited, now))
             look.limited_lanes.extend(_probe(session, "first_ticket", limited, now))
         return look
 
@@ -160,25 +169,56 @@ class SqliteStore(JobStore):
         return grants
 
     # -- settle ----------------------------------------------------------------------------------------------------
-    def _write_succeeded(self, settled: Columns) -> list[tuple[Any, ...]]:
-        return self._sqlite.transact(lambda session: _settle_succeeded(session, settled))
+    def _write_succeeded(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
+        return self._sqlite.transact(lambda session: _settle_succeeded(session, endings))
 
 
-def _settle_succeeded(session: Session, settled: Columns) -> list[tuple[Any, ...]]:
-    """With one writer at a time it is safe to look whether anybody waits: a lane gets its ticket only if it has a next
-    job, filed where that job belongs."""
-    rows = session.tuples("settle_succeeded", settled=settled)
+def _settle_succeeded(session: Session, endings: Sequence[Ending]) -> tuple[set[int], bool]:
+    """Outcomes first, then the leases go, then what the jobs are tied to. With one writer at a time nothing comes in
+    between."""
+    rows = session.tuples("settle_succeeded", settled=settled_columns(endings))
+    done = [job for job, _, _ in rows]
+    if done:
+        session.run("end_leases", jobs=done)
+    tied = [job for job, special, _ in rows if special == TIED]
+    freed = _untie(session, tied, {job for job, _, attempt in rows if attempt > 1}) if tied else False
+    return {ending.seq for ending in endings if ending.seq is not None} - set(done), freed
+
+
+def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
+    """Whether slots are free again. It is safe to look whether anybody waits: a lane gets its ticket only if it has a
+    next job, filed where that job belongs."""
+    ties = session.rows("read_ties", jobs=jobs)
+    limited = [tie for tie in ties if tie["limited"]]
+    lanes = [tie for tie in ties if tie["lane"] is not None]
+    keys = [tie for tie in ties if tie["key"] is not None and not tie["for_ever"]]
+    timed = [
+        {"job": tie["job"], "what": what}
+        for tie in ties
+        for what, due_at in ((DEADLINE, tie["deadline_at"]), (START_BY, tie["start_by"]))
+        if due_at is not None
+    ]
     # Only a job that has run before can have asked.
-    again = [job_id for job_id, _, _, _, attempt in rows if attempt > 1]
-    if again:
-        session.run("close_questions", ids=again)
-    lanes = {lane for _, _, lane, _, _ in rows if lane is not None}
+    asked = [tie["job_id"] for tie in ties if tie["job"] in ran_before]
+    for statement, records in (
+        ("drop_lease_slots", limited),
+        ("drop_lane_holds", lanes),
+        ("drop_keys", keys),
+        ("drop_time_limits", timed),
+    ):
+        if records:
+            session.run(statement, rows=Records([_plain(record) for record in records]))
+    if asked:
+        session.run("close_questions", ids=asked)
     if lanes:
-        session.run("file_next_tickets", lanes=sorted(lanes))
-    groups = {group for _, _, _, group, _ in rows if group is not None}
-    if groups:
-        session.run("bump_groups", names=sorted(groups))
-    return rows
+        session.run("file_next_tickets", lanes=sorted({tie["lane"] for tie in lanes}))
+    groups = Counter(tie["group_name"] for tie in ties if tie["group_name"] is not None)
+    bump_groups(session, {name: -number for name, number in groups.items()})
+    return bool(limited)
+
+
+def _plain(tie: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tie[name] for name in ("job", "what", "lane", "kind", "key", "job_id") if name in tie}
 
 
 def _take_groups(
@@ -189,9 +229,21 @@ def _take_groups(
     open_gates: Sequence[int],
     room: int,
 ) -> list[Grant]:
-    lanes = source in ("lane", "limited lane")
-    seqs = _heads(session, groups, open_gates, room) if lanes else _due(session, groups, room)
-    return _take(session, owner, seqs) if seqs else []
+    limited = source in ("limited", "limited lane")
+    if source in ("lane", "limited lane"):
+        heads = _heads(session, groups, open_gates, room)
+        if not heads:
+            return []
+        session.run("lease_lane_heads", owner=owner, heads=Records(heads))
+        session.run("hold_lanes", heads=Records(heads))
+        session.run("leave_lanes", heads=Records(heads))
+        return _grants(session, [head["seq"] for head in heads], limited)
+    seqs = _due(session, groups, room)
+    if not seqs:
+        return []
+    session.run("lease_ready", owner=owner, seqs=seqs)
+    session.run("leave_ready", seqs=seqs)
+    return _grants(session, seqs, limited)
 
 
 def _probe(session: Session, statement: str, gates: Sequence[int], now: int) -> list[LookedAt]:
@@ -213,12 +265,14 @@ def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[int]:
     return [seq for _, _, seq in sorted(rows)[:room]]
 
 
-def _heads(session: Session, groups: Sequence[LookedAt], open_gates: Sequence[int], room: int) -> list[int]:
+def _heads(
+    session: Session, groups: Sequence[LookedAt], open_gates: Sequence[int], room: int
+) -> list[dict[str, Any]]:
     """Lane heads to take. A ticket is dropped when its lane's head is taken, blocked, absent or not due, filed anew
     when the head belongs to another gate or rank, and kept when there was no room for it."""
     opened = set(open_gates)
     floor = min(group.priority for group in groups)
-    fits: dict[str, tuple[Any, ...]] = {}
+    fits: dict[str, Row] = {}
     tickets: dict[str, list[int]] = {}
     dropped: list[int] = []
     filed: dict[str, Ticket] = {}
@@ -235,28 +289,29 @@ def _heads(session: Session, groups: Sequence[LookedAt], open_gates: Sequence[in
                 filed[lane] = Ticket(lane, row["gate"], row["priority"], row["available_at"])
             else:
                 tickets.setdefault(lane, []).append(row["ticket"])
-                fits[lane] = (-row["priority"], row["available_at"], row["seq"])
-    taken = sorted(fits, key=fits.__getitem__)[:room]
+                fits[lane] = row
+    order = sorted(fits, key=lambda lane: _rank(fits[lane]))
+    taken = order[:room]
     for lane in taken:
         dropped += tickets[lane]
     if dropped:
         session.run("drop_tickets", tickets=dropped)
     write_tickets(session, list(filed.values()))
-    return [fits[lane][2] for lane in taken]
+    return [{name: fits[lane][name] for name in ("lane", "lane_at", "seq")} for lane in taken]
 
 
-def _take(session: Session, owner: str, seqs: list[int]) -> list[Grant]:
-    rows = session.tuples("take", owner=owner, rows=seqs)
-    place = {seq: index for index, seq in enumerate(seqs)}
-    rows.sort(key=lambda row: place[row[0]])
-    return [_grant(row[1:]) for row in rows]
+def _rank(head: Row) -> tuple[Any, ...]:
+    return -head["priority"], head["available_at"], head["seq"]
+
+
+def _grants(session: Session, seqs: Sequence[int], limited: bool) -> list[Grant]:
+    if limited:
+        session.run("use_slots", seqs=seqs)
+    return [_grant(row) for row in session.tuples("read_grants", seqs=seqs)]
 
 
 def _grant(row: tuple[Any, ...]) -> Grant:
-    grant = Grant._make(row)
-    if grant.deadline_at is None and grant.execution_started_at is None:
+    grant = Grant(*row)
+    if grant.deadline_at is None:
         return grant
-    return grant._replace(
-        deadline_at=python_value("deadline_at", grant.deadline_at),
-        execution_started_at=python_value("execution_started_at", grant.execution_started_at),
-    )
+    return grant._replace(deadline_at=python_value("deadline_at", grant.deadline_at))

@@ -16,7 +16,8 @@ from leasehold.domain.moves import Move
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import FINAL, HALTED
 from leasehold.stores.base.database import Records, Row, Session
-from leasehold.stores.verbs.writing import Verbs, lock, write
+from leasehold.stores.verbs.locking import lock
+from leasehold.stores.verbs.writing import Verbs, write
 
 
 class BudgetVerbs(Verbs):

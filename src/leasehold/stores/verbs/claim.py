@@ -20,11 +20,12 @@ Source = Literal["plain", "lane", "limited", "limited lane"]
 
 
 class LookedAt(NamedTuple):
-    """A group of rows of one gate and priority that has due work, and since when."""
+    """A group of rows of one gate and priority that has due work, since when, and its first row."""
 
     gate: int
     priority: int
     due: Any
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,24 @@ nobody is concerned any more. So every way in which a job can end passes by here
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from leasehold.domain.dependencies import ENDED, EndedParent, judge
 from leasehold.domain.errors import InvalidInput, JobNotFound
-from leasehold.domain.job import NewJob, OnParentFailure
+from leasehold.domain.job import AWAITED, Job, NewJob, OnParentFailure
 from leasehold.domain.moves import Move
-from leasehold.domain.states import State
 from leasehold.stores.base.database import Records, Session
-from leasehold.stores.base.rows import job_from_row
+from leasehold.stores.base.places import Place, place_of
+from leasehold.stores.verbs.locking import lock
+
+
+def lock_descendants(session: Session, moves: Sequence[Move]) -> None:
+    """Lock all those whom these endings may concern, children's children too, at once and by seq: wave by wave, two
+    transactions could wait for each other."""
+    ended = sorted(move.job.id for move in moves if move.job.awaited and _ends(move))
+    if ended:
+        session.run("lock_descendants", ids=ended)
 
 
 def moves_of_children(session: Session, moves: Sequence[Move], now: datetime) -> list[Move]:
@@ -37,10 +45,10 @@ def wait_for_parents(
     if not parents_of:
         return [], None
     wanted = {parent for parents in parents_of.values() for parent in parents}
-    rows = session.rows("lock_parents", ids=sorted(wanted))
-    for parent in sorted(wanted - {row["id"] for row in rows}):
+    there, now = lock(session, wanted)
+    for parent in sorted(wanted - there.keys()):
         raise JobNotFound(parent)
-    session.run("mark_awaited", ids=sorted(wanted))
+    _mark_awaited(session, there.values())
     how = {job.id: job for job in made}
     edges = [
         {
@@ -58,10 +66,31 @@ def wait_for_parents(
         for child, parents in sorted(parents_of.items())
     ]
     session.run("hold_for_parents", children=Records(children))
-    now: datetime = rows[0]["now"]
-    parents = [EndedParent(row["id"], row["kind"], State(row["state"]), row["reason"]) for row in rows]
+    assert now is not None
+    parents = [EndedParent(job.id, job.kind, job.state, job.reason) for job in there.values()]
     ended = [parent for parent in parents if parent.state in ENDED]
     return _judge_children(session, ended, now) if ended else [], now
+
+
+_MARKS = {
+    Place.READY: "await_ready",
+    Place.LANE: "await_lane_places",
+    Place.LEASE: "await_leases",
+    Place.PARKED: "await_parked",
+    Place.OUTCOME: "await_outcomes",
+}
+
+
+def _mark_awaited(session: Session, parents: Iterable[Job]) -> None:
+    """In the row that every ending takes away, under its lock: whoever ends one of them from now on judges its children
+    too."""
+    by_place: dict[Place, list[Job]] = {}
+    for job in parents:
+        if job.special < AWAITED:
+            by_place.setdefault(place_of(job), []).append(job)
+    for place, jobs in by_place.items():
+        lanes = {"lanes": [job.lane for job in jobs]} if place is Place.LANE else {}
+        session.run(_MARKS[place], seqs=[job.seq for job in jobs], **lanes)
 
 
 def check_order(jobs: Sequence[NewJob]) -> None:
@@ -84,7 +113,7 @@ def _judge_children(session: Session, ended: Sequence[EndedParent], now: datetim
         waiting.setdefault(row["child_id"], []).append((parents[row["parent_id"]], row["on_failure"]))
     if not waiting:
         return []
-    children = [job_from_row(row) for row in session.rows("lock_jobs", ids=sorted(waiting))]
+    children = list(lock(session, waiting)[0].values())
     met = [
         {"child_id": child.id, "parent_id": parent.id}
         for child in children

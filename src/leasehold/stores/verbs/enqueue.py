@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
@@ -14,7 +13,7 @@ from typing import Any
 
 from leasehold.domain import operate
 from leasehold.domain.errors import DuplicateJob, StoreError
-from leasehold.domain.job import Job, NewJob
+from leasehold.domain.job import PLAIN, TIED, Job, NewJob
 from leasehold.domain.lanes import Ticket
 from leasehold.domain.limits import slots_text
 from leasehold.domain.states import State
@@ -24,14 +23,24 @@ from leasehold.stores.base.database import Columns, Database, Records, Row, Sess
 from leasehold.stores.verbs.dependencies import check_order, wait_for_parents
 from leasehold.stores.verbs.groups import touch_groups
 from leasehold.stores.verbs.limits import LimitVerbs, limit_problems, make_limits
+from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.stop_marks import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
-from leasehold.stores.verbs.writing import batches, lock, write_moves, write_tickets
+from leasehold.stores.verbs.writing import (
+    Groups,
+    batches,
+    bump_groups,
+    group_records,
+    write_moves,
+    write_tickets,
+)
 
 _TRIES = 3
 _BULK = 1000
 
 Inserted = Any
 """The place in its lane of a job that was inserted, as the database gives instants; None without a lane."""
+
+_NOTHING: Mapping[str, int] = {}
 
 
 class EnqueueVerbs(LimitVerbs):
@@ -44,9 +53,10 @@ class EnqueueVerbs(LimitVerbs):
         self._make_gates(jobs)
         if not jobs:
             return []
-        if len(jobs) == 1 and _needs_one_statement(jobs[0]):
-            rows = self._database.single(lambda session: _insert(session, jobs))
-            return [Enqueued(jobs[0].id, created=bool(rows))]
+        if all(map(is_plain, jobs)):
+            made = self._database.transact(lambda session: _insert_plain(session, jobs))
+            # Whoever is not among them was there before, by its own id.
+            return [Enqueued(job.id, created=job.id in made) for job in jobs]
         return self._database.transact(lambda session: enqueue_in(session, jobs))
 
     def _make_gates(self, jobs: Sequence[NewJob], strict: bool = True) -> None:
@@ -110,11 +120,11 @@ def gate_of(job: NewJob) -> int:
 def enqueue_in(
     session: Session,
     jobs: Sequence[NewJob],
-    tell: AbstractSet[str] = frozenset(),
+    groups: Mapping[str, int] = _NOTHING,
     marks: Marks | None = None,
 ) -> list[Enqueued]:
     """Enqueue inside an open transaction. Holders that give way do so first, so that the new jobs are stored in the
-    order given; groups are told last, once each, together with those that the caller wants told. `marks` are those of
+    order given; groups are told last, once each, together with those that the caller has changed. `marks` are those of
     the runs whose follow-ups these are, if the caller knows them."""
     answers: dict[str, Enqueued] = {}
     asked_by_runs = [job for job in jobs if job.follow_up_of is not None]
@@ -126,8 +136,10 @@ def enqueue_in(
     if stopped:
         # Held until they are cancelled below; they push nobody aside.
         wanted = [replace(j, hold=True, on_duplicate="return") if j.id in stopped else j for j in wanted]
-    made_for: set[str] = set()
-    told = _replace_holders(session, wanted) | tell
+    opened: set[str] = set()
+    filed: set[str] = set()
+    changed: Groups = dict(groups)
+    _add(changed, _replace_holders(session, wanted))
     for _ in range(_TRIES):
         inserted: dict[str, Inserted] = {}
         for batch in batches(wanted, _BULK):
@@ -135,44 +147,55 @@ def enqueue_in(
         answers |= {job_id: Enqueued(job_id, created=True) for job_id in inserted}
         made = [job for job in wanted if job.id in inserted]
         _file(session, made, inserted)
-        made_for |= {job.group for job in made if job.group is not None and job.id not in stopped}
+        for job in made:
+            if job.group is not None:
+                _add(changed, {job.group: 1})
+                (filed if job.id in stopped else opened).add(job.group)
         wanted = _settle_conflicts(session, [job for job in wanted if job.id not in inserted], answers)
         if not wanted:
             break
-        told |= _replace_holders(session, wanted)
+        _add(changed, _replace_holders(session, wanted))
     else:
         raise StoreError(f"the unique key of {len(wanted)} job(s) kept changing hands; enqueue again")
     related = [job for job in jobs if job.after or job.follow_up_of is not None]
     if related:
-        told |= _relate(session, related, answers)
+        _add(changed, _relate(session, related, answers))
     if stopped:
         made_stopped = {job_id: mark for job_id, mark in stopped.items() if answers[job_id].created}
-        filed = _cancel_stopped(session, made_stopped) - made_for
-        if filed:
-            session.run("file_groups", names=sorted(filed))
-        told -= filed
-    if made_for:
-        touch_groups(session, made_for)
-    if told - made_for:
-        session.run("bump_groups", names=sorted(told - made_for))
+        _add(changed, _cancel_stopped(session, made_stopped))
+    _tell_groups(session, changed, opened, filed - opened)
     return [answers[job.id] for job in jobs]
 
 
-def _cancel_stopped(session: Session, stopped: Mapping[str, StopMark]) -> set[str]:
-    """The groups they belong to, which must have a row and be told."""
+def _add(groups: Groups, more: Mapping[str, int]) -> None:
+    for name, live in more.items():
+        groups[name] = groups.get(name, 0) + live
+
+
+def _tell_groups(session: Session, changed: Groups, opened: set[str], filed: set[str]) -> None:
+    """`opened` have new jobs, which makes the group or reopens it; into `filed` came only cancelled ones."""
+    if opened:
+        touch_groups(session, {name: changed[name] for name in opened})
+    if filed:
+        session.run("file_groups", groups=group_records({name: changed[name] for name in filed}))
+    bump_groups(session, {name: live for name, live in changed.items() if name not in opened | filed})
+
+
+def _cancel_stopped(session: Session, stopped: Mapping[str, StopMark]) -> Groups:
+    """What that means for the groups they belong to."""
     moves, now = end_stopped(session, stopped)
-    return write_moves(session, moves, now) if now is not None else set()
+    return write_moves(session, moves, now) if now is not None else {}
 
 
-def _relate(session: Session, jobs: Sequence[NewJob], answers: Mapping[str, Enqueued]) -> set[str]:
-    """Tie new jobs to those they wait for, and to the one whose follow-up they are; the groups to be told of it. A
+def _relate(session: Session, jobs: Sequence[NewJob], answers: Mapping[str, Enqueued]) -> Groups:
+    """Tie new jobs to those they wait for, and to the one whose follow-up they are; the groups that this changes. A
     job that was there already keeps what it had."""
     made = [job for job in jobs if answers[job.id] == Enqueued(job.id, created=True)]
     asked = [{"parent_id": job.follow_up_of, "child_id": job.id} for job in made if job.follow_up_of]
     if asked:
         session.run("insert_follow_ups", follow_ups=Records(asked))
     moves, now = wait_for_parents(session, made, {job_id: one.id for job_id, one in answers.items()})
-    return write_moves(session, moves, now) if now is not None else set()
+    return write_moves(session, moves, now) if now is not None else {}
 
 
 def _file(session: Session, jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]) -> None:
@@ -223,8 +246,8 @@ def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], 
     return {(row["kind"], row["unique_key"]): row for row in rows}
 
 
-def _replace_holders(session: Session, jobs: Sequence[NewJob]) -> set[str]:
-    """Holders that have never started give way to the first job that asks for it; the groups to be told of it. Of
+def _replace_holders(session: Session, jobs: Sequence[NewJob]) -> Groups:
+    """Holders that have never started give way to the first job that asks for it; the groups that this changes. Of
     several jobs with one key in a batch the first is made, and the others lead to it."""
     asking = [job for job in jobs if job.on_duplicate == "replace"]
     if asking:
@@ -235,14 +258,14 @@ def _replace_holders(session: Session, jobs: Sequence[NewJob]) -> set[str]:
     for (kind, key), row in _holders(session, asking).items():
         by_holder[row["id"]] = next(job for job in asking if (job.kind, job.unique_key) == (kind, key))
     if not by_holder:
-        return set()
+        return {}
     held, now = lock(session, by_holder)
     moves = [
         operate.cancel(job, now=now, reason=f"replaced by job {by_holder[job.id].id}")
         for job in held.values()
         if now is not None and _gives_way(job, by_holder[job.id])
     ]
-    return write_moves(session, moves, now) if moves and now is not None else set()
+    return write_moves(session, moves, now) if moves and now is not None else {}
 
 
 def _gives_way(holder: Job, job: NewJob) -> bool:
@@ -250,17 +273,18 @@ def _gives_way(holder: Job, job: NewJob) -> bool:
     return never_started and holder.unique_for != "ever" and holder.id != job.id
 
 
-def _needs_one_statement(job: NewJob) -> bool:
-    plain = job.lane is None and job.unique_key is None and job.group is None and not job.tags
-    return plain and not job.after and job.follow_up_of is None
+def special_of(job: NewJob) -> int:
+    """Whether the end of a new job has to touch other tables. This is what makes a job plain, here and in SQL."""
+    named = job.lane is not None or job.group is not None or job.unique_key is not None
+    limited = bool(job.slots) or job.deadline is not None or job.start_by is not None
+    return TIED if named or limited else PLAIN
 
 
 def is_plain(job: NewJob) -> bool:
-    """Nothing but a task, its arguments and when and where: most jobs."""
-    timed = job.at is not None or job.deadline is not None or job.start_by is not None
-    traced = job.retry_of is not None or job.trace is not None
-    limited = bool(job.slots) or job.rate is not None
-    return _needs_one_statement(job) and not (job.hold or timed or traced or limited)
+    """A row of `job` and one of `ready` are all that its enqueue writes: most jobs."""
+    related = job.tags or job.after or job.follow_up_of is not None or job.retry_of is not None
+    given = job.hold or job.at is not None or job.trace is not None or job.rate is not None
+    return special_of(job) == PLAIN and not (related or given)
 
 
 _SHAPE = (
@@ -283,15 +307,63 @@ _SHAPE = (
     "rate",
 )
 """What the jobs of one insert have in common: those of one call differ in their ids, arguments, lanes and keys only."""
-_shape_of = attrgetter(*_SHAPE)
+_fields_of = attrgetter(*_SHAPE)
+
+
+def _shape_of(job: NewJob) -> tuple[Any, ...]:
+    return *_fields_of(job), job.lane is None, job.unique_key is None
 
 
 def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserted]:
-    """Jobs that are alike and stand together go in one statement, so that seq follows the order given."""
+    """Jobs that are alike and stand together go in one statement, so that seq follows the order given. Those that meet
+    their own id (a repeat after a lost reply) or a key that somebody holds are left out of the answer."""
     inserted: dict[str, Inserted] = {}
-    for _, alike in groupby(jobs, _shape_of):
-        inserted |= dict(session.tuples("insert_jobs", **parameters_for(list(alike))))
+    for _, alike in groupby(_with_keys(session, jobs), _shape_of):
+        inserted |= _insert_alike(session, list(alike))
     return inserted
+
+
+def _insert_plain(session: Session, jobs: Sequence[NewJob]) -> set[str]:
+    made: set[str] = set()
+    for batch in batches(jobs, _BULK):
+        for _, alike in groupby(batch, _shape_of):
+            made |= _insert_alike(session, list(alike)).keys()
+    return made
+
+
+def _with_keys(session: Session, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    """The jobs that may go in: those without a key, and those that have got theirs. The key comes before the job, so
+    that whoever is refused leaves nothing behind."""
+    keyed = [job for job in jobs if job.unique_key is not None]
+    if not keyed:
+        return jobs
+    known = {row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in keyed))}
+    wanted = [job for job in keyed if job.id not in known]
+    keys = [
+        {"kind": j.kind, "key": j.unique_key, "job_id": j.id, "for_ever": j.unique_for == "ever"}
+        for j in sorted(wanted, key=lambda job: (job.kind, job.unique_key))
+    ]
+    got = {row[0] for row in session.tuples("insert_keys", keys=Records(keys))} if keys else set()
+    return [job for job in jobs if job.unique_key is None or job.id in got]
+
+
+def _insert_alike(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserted]:
+    made = dict(session.tuples("insert_jobs", **parameters_for(jobs)))
+    if not made:
+        return {}
+    job, seqs, special = jobs[0], sorted(made.values()), special_of(jobs[0])
+    if job.hold:
+        rows = session.tuples("park_new", seqs=seqs, special=special)
+    elif job.lane is not None:
+        rows = session.tuples("line_up_new", seqs=seqs, special=special)
+    else:
+        rows = session.tuples("ready_new", seqs=seqs, special=special)
+    if job.deadline is not None or job.start_by is not None:
+        session.run("limit_new", seqs=seqs)
+    if job.group is not None:
+        session.run("join_group", group=job.group, seqs=seqs)
+    lane_at = dict(rows)
+    return {job_id: lane_at[seq] for job_id, seq in made.items()}
 
 
 def parameters_for(jobs: Sequence[NewJob]) -> dict[str, Any]:
@@ -307,14 +379,12 @@ def parameters_for(jobs: Sequence[NewJob]) -> dict[str, Any]:
         "kind": job.kind,
         "queue": job.queue,
         "gate": gate_of(job),
-        "limited": bool(job.slots),
         "priority": job.priority,
-        "hold": job.hold,
         "policy": job.policy.dump(),
         "at": job.at,
-        "delay": job.delay,
+        "delay": job.delay or None,
         "lease_seconds": job.lease_seconds,
-        "unique_for": job.unique_for,
+        "unique_for_ever": True if job.unique_for == "ever" and job.unique_key is not None else None,
         "group_name": job.group,
         "tags": json.dumps(job.tags) if job.tags else None,
         "deadline": job.deadline,

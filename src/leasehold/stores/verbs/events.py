@@ -1,6 +1,6 @@
 """Events: what runs tell while they run, fenced by their leases, numbered without gaps, written once.
 
-The numbers are given while the job's row is locked, so a reader that has seen number n never finds a smaller one
+The numbers are given while the job's anchor is locked, so a reader that has seen number n never finds a smaller one
 later. A row of `stream` remembers how far a job's numbers have come and which note of which lease was written last: a
 batch that is sent again after a lost reply leaves no second trace.
 """
@@ -32,7 +32,7 @@ from leasehold.stores.verbs.writing import Verbs
 
 class EventVerbs(Verbs):
     def write_events(self, runs: Sequence[RunNotes]) -> list[tuple[str, int]]:
-        # Token 0 stands on rows that nobody ever held.
+        # Nobody ever holds token 0.
         asked = sorted((run for run in runs if run.token > 0), key=lambda run: run.id)
         leases = Records([{"id": run.id, "token": run.token} for run in asked])
 

@@ -7,7 +7,6 @@ cannot be stored must not undo the success, whose effects are done: it is left o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from leasehold.domain.job import Job, NewJob
@@ -17,16 +16,16 @@ from leasehold.stores.verbs.enqueue import enqueue_in
 from leasehold.stores.verbs.groups import held_groups
 from leasehold.stores.verbs.limits import limit_problems
 from leasehold.stores.verbs.stop_marks import Marks, stopped_follow_ups
+from leasehold.stores.verbs.writing import bump_groups
 
 
 def file_follow_ups(
-    session: Session, asked_by: Sequence[tuple[Job, NewJob]], groups: AbstractSet[str], marks: Marks
+    session: Session, asked_by: Sequence[tuple[Job, NewJob]], groups: Mapping[str, int], marks: Marks
 ) -> None:
     """Make the follow-ups of jobs that have just succeeded, then tell all groups, once each. `marks` are the stops that
     have met those jobs."""
     if not asked_by:
-        if groups:
-            session.run("bump_groups", names=sorted(groups))
+        bump_groups(session, groups)
         return
     parent_of = {job.id: parent for parent, job in asked_by}
     follow_ups = [replace(job, follow_up_of=parent.id) for parent, job in asked_by]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leasehold.domain.errors import GroupOnHold
@@ -12,7 +12,7 @@ from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.domain.views import GroupRow
 from leasehold.stores.base.database import Session
-from leasehold.stores.verbs.writing import Verbs
+from leasehold.stores.verbs.writing import Verbs, group_records
 
 CAP = 100
 LONGEST_ERROR = 2000
@@ -74,13 +74,12 @@ def _result(row: dict[str, Any]) -> GroupResult:
     )
 
 
-def touch_groups(session: Session, names: Iterable[str]) -> None:
-    """Jobs have come into these groups: make them, reopen them, tell their watchers. One statement; raises
-    GroupOnHold, and with it nothing of the transaction stays."""
-    wanted = sorted(names)
-    opened = {row[0] for row in session.tuples("touch_groups", names=wanted)}
-    if len(opened) < len(wanted):
-        refuse_held(session, [name for name in wanted if name not in opened])
+def touch_groups(session: Session, groups: Mapping[str, int]) -> None:
+    """Jobs have come into these groups: make them, reopen them, count so many more that live, tell their watchers. One
+    statement; raises GroupOnHold, and with it nothing of the transaction stays."""
+    opened = {row[0] for row in session.tuples("touch_groups", groups=group_records(groups))}
+    if len(opened) < len(groups):
+        refuse_held(session, [name for name in sorted(groups) if name not in opened])
 
 
 def refuse_held(session: Session, names: Sequence[str]) -> None:

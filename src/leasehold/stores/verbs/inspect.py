@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from leasehold.domain.checks.ids import checked_id
@@ -13,9 +14,12 @@ from leasehold.domain.states import State
 from leasehold.domain.views import ALL, Filter, HistoryEntry, Page, ParentResult, Relative, Summary
 from leasehold.stores.base.database import Session
 from leasehold.stores.base.rows import job_from_row
+from leasehold.stores.verbs.walks import JOBS, MEMBERS, TAGGED, Walk, Walked, Way
 from leasehold.stores.verbs.writing import Verbs
 
 LONGEST_PAGE = 500
+WINDOW = 20_000
+"""Rows that a page looks at where no index serves its filter."""
 
 
 class InspectVerbs(Verbs):
@@ -26,32 +30,24 @@ class InspectVerbs(Verbs):
         return job_from_row(rows[0])
 
     def list_jobs(self, filter: Filter = ALL, limit: int = 50, before: str | None = None) -> Page:
+        """Newest first, by the order of arrival. What no index serves (a queue, a task, a lane; successes among many
+        failures) is looked for in so many rows a page: such a page may have fewer jobs than asked for, or none, and
+        still a `next` to go on from."""
         if not 1 <= limit <= LONGEST_PAGE:
             raise InvalidInput(
                 "limit", f"{limit} is out of range", f"ask for 1 to {LONGEST_PAGE} jobs a page"
             )
-        given: dict[str, Any] = {
-            "before": None if before is None else checked_id(before, "before"),
-            "states": [state.value for state in filter.states] or None,
-            "queue": filter.queue,
-            "kind": filter.kind,
-            "lane": filter.lane,
-            "group": filter.group,
-            "tag": filter.tag,
-        }
-        asked = {name: value for name, value in given.items() if value is not None}
-        parts = ["list_jobs", *(f"list_jobs.where_{name}" for name in asked), "list_jobs.page"]
-        rows = self._database.read(lambda session: session.listing(parts, limit=limit + 1, **asked))
+        after = None if before is None else checked_id(before, "before")
+        rows, more = self._database.read(lambda session: _list(session, filter, limit + 1, after))
         jobs = [_summary(row) for row in rows[:limit]]
-        return Page(jobs, jobs[-1].id if len(rows) > limit else None)
+        return Page(jobs, jobs[-1].id if len(rows) > limit else more)
 
     def count(self, cap: int = 10_000) -> dict[State, int]:
-        def work(session: Any) -> dict[State, int]:
-            return {
-                state: session.rows("count_state", state=state.value, cap=cap)[0]["jobs"] for state in State
-            }
-
-        return self._database.read(work)
+        counts = dict.fromkeys(State, 0)
+        for row in self._database.read(lambda session: session.rows("count_states", cap=cap)):
+            state = State(row["state"])
+            counts[state] = min(cap, counts[state] + row["jobs"])
+        return counts
 
     def history(self, job_id: str) -> list[HistoryEntry]:
         rows = self._database.read(lambda session: session.rows("list_history", id=job_id))
@@ -90,6 +86,30 @@ class InspectVerbs(Verbs):
     def parent_results(self, job_id: str) -> list[ParentResult]:
         rows = self._database.read(lambda session: session.rows("read_parent_results", id=job_id))
         return [ParentResult(**row) for row in rows]
+
+
+def _list(session: Session, filter: Filter, limit: int, before: str | None) -> Walked:
+    given = {
+        "queue": filter.queue,
+        "kinds": None if filter.kind is None else [filter.kind],
+        "lane": filter.lane,
+        "group": filter.group,
+        "tags": None if filter.tag is None else [filter.tag],
+    }
+    asked: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    walk = Walk(session, asked, WINDOW)
+    ways = _ways(walk, filter)
+    if filter.states and ways[0] in (MEMBERS, TAGGED):
+        walk = replace(walk, asked={**asked, "states": [state.value for state in filter.states]})
+    return walk.go("list_jobs", ways, "list_jobs.page", limit, before)
+
+
+def _ways(walk: Walk, filter: Filter) -> list[Way]:
+    if filter.group is not None:
+        return [MEMBERS]
+    if filter.tag is not None and walk.few_tagged():
+        return [TAGGED]
+    return walk.ways_to(filter.states) if filter.states else [JOBS]
 
 
 def _summary(row: dict[str, Any]) -> Summary:

@@ -36,6 +36,8 @@ class LimitVerbs(Verbs):
         """Names that are rates. They stay so."""
         self._openings: dict[Claimed, float] = {}
         """When, on the monotonic clock, a rate may let the next job of such a claim start."""
+        self._owners: set[str] = set()
+        """Names that have a number. They keep it."""
 
     # -- operate ---------------------------------------------------------------------------------------------------
     def set_slot(self, name: str, limit: int) -> None:
@@ -130,6 +132,12 @@ class LimitVerbs(Verbs):
         return sum(row["units"] for row in rows)
 
     # -- claim -----------------------------------------------------------------------------------------------------
+    def _make_owner(self, owner: str) -> None:
+        """In a transaction of its own, before the first claim: a lease knows its owner by a number."""
+        if owner not in self._owners:
+            self._database.single(lambda session: session.run("insert_owner", owner=owner))
+            self._owners.add(owner)
+
     def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:
         if not self._openings:
             return None

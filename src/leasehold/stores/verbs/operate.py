@@ -16,7 +16,8 @@ from leasehold.stores.base.database import Row, Session
 from leasehold.stores.verbs.budgets import refuse_over_budget
 from leasehold.stores.verbs.enqueue import enqueue_in
 from leasehold.stores.verbs.groups import refuse_in_held_group
-from leasehold.stores.verbs.writing import Verbs, lock, write
+from leasehold.stores.verbs.locking import lock
+from leasehold.stores.verbs.writing import Verbs, write
 
 Decide = Callable[[Job, datetime], Move]
 

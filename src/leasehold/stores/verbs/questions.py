@@ -15,7 +15,8 @@ from leasehold.domain.states import State
 from leasehold.domain.views import OpenQuestion
 from leasehold.stores.base.database import Session
 from leasehold.stores.verbs.groups import refuse_in_held_group
-from leasehold.stores.verbs.writing import Verbs, lock, write
+from leasehold.stores.verbs.locking import lock
+from leasehold.stores.verbs.writing import Verbs, write
 
 LONGEST_LIST = 500
 

@@ -14,13 +14,14 @@ from leasehold.domain.limits import Need
 from leasehold.domain.moves import Move
 from leasehold.domain.outcome import Lost
 from leasehold.domain.settle import settle
-from leasehold.domain.states import State
+from leasehold.domain.states import Event, State, allowed
 from leasehold.stores.answers import Denied, Reaped
 from leasehold.stores.base.database import Records, Session
-from leasehold.stores.base.rows import job_from_row
+from leasehold.stores.base.places import START_BY
 from leasehold.stores.verbs.limits import LimitVerbs, lock_limits, why_not
+from leasehold.stores.verbs.locking import lock, lock_free, lock_free_held
 from leasehold.stores.verbs.questions import QuestionVerbs
-from leasehold.stores.verbs.writing import batches, lock, write
+from leasehold.stores.verbs.writing import batches, write
 
 NOTHING = Need()
 
@@ -59,14 +60,11 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
         return int(self._database.read(lambda session: session.tuples("count_leases"))[0][0])
 
     def expire(self, limit: int = 500) -> list[Job]:
-        def work(session: Session) -> list[Job]:
-            rows = session.rows("lock_overdue", limit=limit)
-            moves = [operate.expire(job_from_row(row), now=row["now"]) for row in rows]
-            if rows:
-                write(session, moves, rows[0]["now"])
-            return [move.job for move in moves]
-
-        return self._database.transact(work) + self.expire_questions(limit)
+        """The look is a read of its own: a sweep that finds nothing writes nothing."""
+        rows = self._database.read(lambda session: session.tuples("find_overdue", limit=limit))
+        ids = [row[0] for row in rows]
+        ended = self._database.transact(lambda session: _expire(session, ids)) if ids else []
+        return ended + self.expire_questions(limit)
 
     def adopt(
         self, owner: str, sites: Sequence[str], kinds: Sequence[str] | None = None, limit: int = 100
@@ -74,20 +72,24 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
         if not sites or limit < 1:
             return []
 
+        self._make_owner(owner)
+        asked = {"sites": list(sites), "kinds": None if kinds is None else list(kinds), "limit": limit}
+
         def work(session: Session) -> list[Grant]:
-            rows = session.rows(
-                "adopt",
-                owner=owner,
-                sites=list(sites),
-                kinds=None if kinds is None else list(kinds),
-                limit=limit,
-            )
-            grants = sorted((Grant(*row.values()) for row in rows), key=lambda grant: grant.id)
-            if grants:
-                session.run("insert_history", entries=Records([_adopted(grant, owner) for grant in grants]))
-            return grants
+            found = [row[0] for row in session.tuples("find_orphans", **asked)]
+            jobs, now = lock_free(session, found)
+            if now is None:
+                return []
+            orphans = [job for job in jobs.values() if job.orphan]
+            moves = [_adopted(job, now, owner) for job in orphans]
+            write(session, moves, now)
+            return [grant_of(move.job) for move in moves]
 
         return self._database.transact(work)
+
+    def find_held(self, owner: str) -> list[Grant]:
+        rows = self._database.read(lambda session: session.rows("find_held", owner=owner))
+        return [Grant(**row) for row in rows]
 
     def claim_by_id(
         self,
@@ -96,6 +98,7 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
         sites: Sequence[str] = (),
         sighting: Sighting | None = None,
     ) -> Grant | Denied:
+        self._make_owner(owner)
         monotonic = self._database.clock.monotonic()
         ripe = sighting if sighting is not None and sighting.ripe(monotonic) else None
 
@@ -109,7 +112,7 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
             needed = self._needs_of(session, [job.gate]).get(job.gate, NOTHING)
             if needed != need and not _is_held(job, now):
                 return needed
-            return _claim_by_id(session, job, now, owner, sites, ripe, monotonic, need)
+            return claim_in(session, job, now, owner, sites, ripe, monotonic, need)
 
         answer = self._database.transact(work)
         if isinstance(answer, Need):
@@ -122,20 +125,49 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
 
 
 def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
-    seen = {(s.id, s.token): s for s in sightings}
-    records = Records([{"id": s.id, "token": s.token, "expires_at": s.expires_at} for s in sightings])
-    rows = session.rows("lock_sighted", sightings=records)
-    moves = [_lose(job_from_row(row), seen[row["id"], row["lease_token"]], row["now"]) for row in rows]
-    if rows:
-        write(session, moves, rows[0]["now"])
+    jobs, now = lock_free_held(session, [s.id for s in sightings])
+    if now is None:
+        return []
+    moves = [
+        _lose(jobs[s.id], s, now)
+        for s in sightings
+        if s.id in jobs and _as_sighted(jobs[s.id], s) and s.expires_at <= now
+    ]
+    write(session, moves, now)
     return moves
+
+
+def _as_sighted(job: Job, sighting: Sighting) -> bool:
+    return (job.lease_token, job.lease_expires_at) == (sighting.token, sighting.expires_at)
+
+
+def _expire(session: Session, ids: Sequence[str]) -> list[Job]:
+    """Looked at again under the lock. A limit on the start of a job that has started is dropped: it would come up with
+    every sweep."""
+    jobs, now = lock_free(session, ids)
+    if now is None:
+        return []
+    waiting = [job for job in jobs.values() if allowed(job.state, Event.EXPIRE)]
+    over = [job for job in waiting if _time_is_over(job, now)]
+    met = [job for job in jobs.values() if job.start_by is not None and job.attempt > 0]
+    if met:
+        session.run("drop_time_limits", rows=Records([{"job": job.seq, "what": START_BY} for job in met]))
+    moves = [operate.expire(job, now=now) for job in over]
+    write(session, moves, now)
+    return [move.job for move in moves]
+
+
+def _time_is_over(job: Job, now: datetime) -> bool:
+    if job.deadline_at is not None and job.deadline_at <= now:
+        return True
+    return job.start_by is not None and job.start_by <= now and job.attempt == 0
 
 
 def _lose(job: Job, sighting: Sighting, now: datetime) -> Move:
     return settle(job, Lost(alone=sighting.alone), job.policy, now=now, jitter=random.random())
 
 
-def _claim_by_id(
+def claim_in(
     session: Session,
     job: Job,
     now: datetime,
@@ -145,6 +177,7 @@ def _claim_by_id(
     monotonic: float,
     need: Need,
 ) -> Grant | Denied:
+    """Claim this job, which is locked, in a transaction that is open."""
     job_id = job.id
     if job.state is State.RUNNING and job.lease_owner is not None:
         if job.lease_expires_at is None or job.lease_expires_at > now:
@@ -161,8 +194,7 @@ def _claim_by_id(
         write(session, [lost], now)
         job = lost.job
     if job.orphan and job.execution_site in sites:
-        after = replace(job, lease_owner=owner, lease_token=job.lease_token + 1)
-        granted = _granted(job, after, now, "adopted", owner)
+        granted = _adopted(job, now, owner)
     elif (why := _not_claimable(session, job, now, need)) is not None:
         return Denied(job_id, job.state, why)
     else:
@@ -171,7 +203,7 @@ def _claim_by_id(
         after = operate.claim(job, owner=owner, now=now, lane_start=STARTED)
         granted = _granted(job, after, now, None, owner)
     write(session, [granted], now)
-    return _grant(granted.job)
+    return grant_of(granted.job)
 
 
 def _is_held(job: Job, now: datetime) -> bool:
@@ -211,8 +243,9 @@ def _granted(before: Job, after: Job, now: datetime, event: str | None, owner: s
     return Move(before, replace(after, lease_expires_at=expires_at), event, owner)
 
 
-def _grant(job: Job) -> Grant:
+def grant_of(job: Job) -> Grant:
     return Grant(
+        seq=job.seq,
         id=job.id,
         token=job.lease_token,
         attempt=job.attempt,
@@ -234,14 +267,7 @@ def _grant(job: Job) -> Grant:
     )
 
 
-def _adopted(grant: Grant, owner: str) -> dict[str, object]:
-    return {
-        "job_id": grant.id,
-        "event": "adopted",
-        "from_state": State.RUNNING.value,
-        "to_state": State.RUNNING.value,
-        "token": grant.token,
-        "attempt": grant.attempt,
-        "actor": owner,
-        "detail": grant.execution_name,
-    }
+def _adopted(job: Job, now: datetime, owner: str) -> Move:
+    """The attempt stays: it names the execution that may still live."""
+    after = replace(job, lease_owner=owner, lease_token=job.lease_token + 1)
+    return replace(_granted(job, after, now, "adopted", owner), detail=job.execution_name)

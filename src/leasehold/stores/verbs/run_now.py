@@ -10,13 +10,14 @@ from leasehold.stores.answers import Denied, Enqueued, Full
 from leasehold.stores.base.database import Row, Session
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.limits import lock_limits
-from leasehold.stores.verbs.recover import _claim_by_id, _grant
-from leasehold.stores.verbs.writing import lock
+from leasehold.stores.verbs.locking import lock
+from leasehold.stores.verbs.recover import claim_in, grant_of
 
 
 class RunNowVerbs(EnqueueVerbs):
     def run_now(self, job: NewJob, owner: str, cap: int) -> Grant | Full | Enqueued:
         self._make_gates([job])
+        self._make_owner(owner)
         monotonic = self._database.clock.monotonic()
         return self._database.transact(lambda session: _run_now(session, job, owner, cap, monotonic))
 
@@ -40,7 +41,7 @@ def _run_now(
         return made
     jobs, now = lock(session, [job.id])
     assert now is not None
-    granted = _claim_by_id(session, jobs[job.id], now, owner, (), None, monotonic, need)
+    granted = claim_in(session, jobs[job.id], now, owner, (), None, monotonic, need)
     if isinstance(granted, Denied):
         # Raised, so that what was stored goes too.
         raise Refused(job.id, "start", "not stored", granted.why)
@@ -65,7 +66,7 @@ def _holder(place: Row) -> Holder:
 def _given_before(session: Session, job: NewJob, owner: str) -> Grant | Enqueued:
     """The same call again, after a lost reply."""
     row = lock(session, [job.id])[0][job.id]
-    return _grant(row) if row.lease_owner == owner else Enqueued(job.id, created=False)
+    return grant_of(row) if row.lease_owner == owner else Enqueued(job.id, created=False)
 
 
 def _duplicate_of(session: Session, job: NewJob) -> Enqueued | None:

@@ -1,37 +1,29 @@
-"""Renew and settle: every write is fenced by the token, and what was lost is said so."""
+"""Settle: every write is fenced by the token, and what was lost is said so."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import GroupOnHold
-from leasehold.domain.job import Grant, Job, NewJob, Renewal
+from leasehold.domain.job import Job, NewJob
 from leasehold.domain.outcome import Asked, Failure, Outcome, Success
 from leasehold.domain.settle import settle as decide
-from leasehold.domain.states import Flag, State
+from leasehold.domain.states import State
 from leasehold.stores.answers import Ending, Settled
-from leasehold.stores.base.database import Columns, Records, Session
+from leasehold.stores.base.database import Columns, Session
 from leasehold.stores.verbs.enqueue import EnqueueVerbs
 from leasehold.stores.verbs.follow_ups import file_follow_ups
+from leasehold.stores.verbs.locking import lock_held
 from leasehold.stores.verbs.stop_marks import find_marks
-from leasehold.stores.verbs.writing import batches, lock, write_moves
+from leasehold.stores.verbs.writing import batches, write_moves
 
 
 class SettleVerbs(EnqueueVerbs):
     """Settling a success may enqueue: its follow-ups are stored with it."""
-
-    def renew(self, leases: Mapping[str, int]) -> list[Renewal]:
-        if not leases:
-            return []
-        # Token 0 stands on rows that nobody ever held.
-        held = [{"id": job_id, "token": leases[job_id]} for job_id in sorted(leases) if leases[job_id] > 0]
-        records = Records(held)
-        rows = self._database.single(lambda session: session.tuples("renew", leases=records))
-        return [Renewal(job_id, Flag(flag) if flag else None) for job_id, flag in rows]
 
     def settle(self, endings: Sequence[Ending]) -> Settled:
         latest: dict[str, Ending] = {}
@@ -48,64 +40,64 @@ class SettleVerbs(EnqueueVerbs):
             screened = _screened(ending)
             if screened is not ending:
                 unstorable.add(job_id)
-            if ending.token > 0:  # Token 0 stands on rows that nobody ever held.
+            if ending.token > 0:  # Nobody ever holds token 0.
                 (good if isinstance(screened.outcome, Success) else other).append(screened)
         done: set[str] = set()
-        limited: set[str] = set()
-        for batch in batches([ending for ending in good if not _follow_ups(ending)]):
-            done |= self._settle_succeeded(batch, unstorable, limited)
-        # What the statement left out is fenced, or awaited by others: the row tells which, under its lock.
+        freed = False
+        for batch in batches(self._numbered([ending for ending in good if not _follow_ups(ending)])):
+            settled, slots = self._settle_succeeded(batch, unstorable)
+            done |= settled
+            freed |= slots
+        # What the statement left out is fenced, awaited by others, or locked: the rows tell which, under their locks.
         careful = [ending for ending in good if ending.id not in done]
         self._make_gates([job for ending in careful for job in _follow_ups(ending)], strict=False)
         for batch in batches(careful):
             done |= self._settle_carefully(batch, unstorable)
+        limited: set[str] = set()
         for batch in batches(other):
             done |= self._settle_decided(batch, limited)
         return Settled(
             accepted=sorted(done),
             fenced=sorted(latest.keys() - done),
             unstorable=sorted(unstorable & done),
-            freed=bool(limited) or any(ending.id in done for ending in careful),
+            freed=freed or bool(limited) or any(ending.id in done for ending in careful),
         )
-
-    def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
-        return bool(
-            self._database.single(
-                lambda session: session.tuples(
-                    "place_execution", id=job_id, token=token, site=site, name=name
-                )
-            )
-        )
-
-    def mark_started(self, job_id: str, token: int) -> bool:
-        return bool(
-            self._database.single(lambda session: session.tuples("mark_started", id=job_id, token=token))
-        )
-
-    def find_held(self, owner: str) -> list[Grant]:
-        rows = self._database.read(lambda session: session.rows("find_held", owner=owner))
-        return [Grant(*row.values()) for row in rows]
 
     def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
-        rows = self._database.read(lambda session: session.rows("read_settlements", ids=sorted(leases)))
+        rows = self._database.read(
+            lambda session: session.rows(
+                "read_settlements", leases=Columns(ids=list(leases), tokens=list(leases.values()))
+            )
+        )
         verdicts = dict.fromkeys(leases, "fenced")
         for row in rows:
-            token = leases[row["id"]]
-            if row["lease_token"] == token:
+            if row["held"]:
                 verdicts[row["id"]] = "mine"
-            elif row["settled_token"] == token and row["settled_by"] == owner:
+            elif row["settled_by"] == owner:
                 verdicts[row["id"]] = "done"
-            elif row["settled_token"] is not None and row["settled_token"] > token:
-                # A later run was settled since: what became of this one can no longer be told.
-                verdicts[row["id"]] = "unknown"
         return verdicts
 
-    def _settle_succeeded(
-        self, endings: Sequence[Ending], unstorable: set[str], limited: set[str]
-    ) -> set[str]:
+    def _numbered(self, endings: Sequence[Ending]) -> list[Ending]:
+        """With the number by which the lease is found. Jobs that are gone stay out: their lease is lost."""
+        unknown = sorted(ending.id for ending in endings if ending.seq is None)
+        if not unknown:
+            return list(endings)
+        rows = self._database.read(lambda session: session.rows("find_ids", ids=unknown))
+        seqs = {row["id"]: row["seq"] for row in rows}
+        found = [e if e.seq is not None else e._replace(seq=seqs.get(e.id)) for e in endings]
+        return [ending for ending in found if ending.seq is not None]
+
+    def _settle_succeeded(self, endings: Sequence[Ending], unstorable: set[str]) -> tuple[set[str], bool]:
         """One statement for all. When the database refuses a value, halve until the culprit stands alone: it ends
-        failed, the others go through."""
-        return self._bisected(endings, unstorable, lambda some: self._write_plain(some, limited))
+        failed, the others go through. Who was settled, and whether slots are free again."""
+        freed: list[bool] = []
+
+        def write(some: Sequence[Ending]) -> set[str]:
+            left, slots = self._write_succeeded(some)
+            freed.append(slots)
+            return {ending.id for ending in some if ending.seq not in left}
+
+        return self._bisected(endings, unstorable, write), any(freed)
 
     def _settle_carefully(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:
         """As above, for successes that others wait for, or that have follow-ups."""
@@ -126,23 +118,13 @@ class SettleVerbs(EnqueueVerbs):
         first = self._bisected(endings[:middle], unstorable, write)
         return first | self._bisected(endings[middle:], unstorable, write)
 
-    def _write_plain(self, endings: Sequence[Ending], limited: set[str]) -> set[str]:
-        outcomes = [cast(Success, ending.outcome) for ending in endings]
-        rows = self._write_succeeded(
-            Columns(
-                ids=[ending.id for ending in endings],
-                tokens=[ending.token for ending in endings],
-                results=[outcome.result for outcome in outcomes],
-                references=[outcome.result_ref for outcome in outcomes],
-            )
+    def _write_succeeded(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
+        """The numbers of those that the statement has left alone, and whether slots are free again. With each job goes
+        what it is tied to: its lane, key, slots, time limits, questions and group."""
+        rows = self._database.single(
+            lambda session: session.tuples("settle_succeeded", settled=settled_columns(endings))
         )
-        limited.update([row[0] for row in rows if row[1]])
-        return {row[0] for row in rows}
-
-    def _write_succeeded(self, settled: Columns) -> list[tuple[Any, ...]]:
-        """First who was still the holder, and whether it held slots. The statement itself files the lanes' tickets and
-        moves the groups' versions on."""
-        return self._database.single(lambda session: session.tuples("settle_succeeded", settled=settled))
+        return {seq for seq, _ in rows if seq is not None}, any(slots for _, slots in rows)
 
     def _settle_decided(self, endings: Sequence[Ending], limited: set[str] | None = None) -> set[str]:
         """The flag may have come a moment ago, so the decision is taken under the row's lock."""
@@ -156,14 +138,24 @@ class SettleVerbs(EnqueueVerbs):
         return {job.id for job in jobs}
 
 
+def settled_columns(endings: Sequence[Ending]) -> Columns:
+    outcomes = [cast(Success, ending.outcome) for ending in endings]
+    return Columns(
+        jobs=[ending.seq for ending in endings],
+        tokens=[ending.token for ending in endings],
+        results=[outcome.result for outcome in outcomes],
+        references=[outcome.result_ref for outcome in outcomes],
+    )
+
+
 def settle_in(session: Session, endings: Sequence[Ending]) -> list[Job]:
     """Decide and write in a transaction that is open; the jobs whose holder it still was, as they are now."""
     wanted: dict[str, tuple[int, Outcome]] = {e.id: (e.token, e.outcome) for e in endings}
-    jobs, now = lock(session, wanted)
+    jobs, now = lock_held(session, wanted)
     moves = []
     for job in jobs.values():
         token, outcome = wanted[job.id]
-        if job.lease_token == token and job.state is State.RUNNING and now is not None:
+        if job.lease_token == token and now is not None:
             moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
     if now is not None:
         asked = {ending.id: _follow_ups(ending) for ending in endings}
@@ -195,7 +187,7 @@ def _screened(ending: Ending) -> Ending:
 
 def _unstorable(ending: Ending, problem: str) -> Ending:
     what = "question" if isinstance(ending.outcome, Asked) else "result"
-    return Ending(ending.id, ending.token, Failure(f"unstorable {what}: {problem}", final=True))
+    return ending._replace(outcome=Failure(f"unstorable {what}: {problem}", final=True))
 
 
 def _follow_ups(ending: Ending) -> tuple[NewJob, ...]:

@@ -12,19 +12,18 @@ from typing import Any
 from leasehold.domain.budgets import BudgetLine, Spend
 from leasehold.domain.errors import LeaseLost, TransactionTooLong
 from leasehold.domain.outcome import Success
-from leasehold.domain.states import State
 from leasehold.stores.answers import Ending
 from leasehold.stores.base.database import Overdue, Records, Session
 from leasehold.stores.verbs.budgets import record_spends
 from leasehold.stores.verbs.enqueue import gate_of, make_gates
 from leasehold.stores.verbs.limits import make_limits
 from leasehold.stores.verbs.settle import settle_in
-from leasehold.stores.verbs.writing import Verbs, lock
+from leasehold.stores.verbs.writing import Verbs
 
 
 class HandlerTransaction:
-    """An open transaction that holds the job's row under one lease. What is written through `connection`, and what
-    the verbs here write, is committed together or not at all."""
+    """An open transaction that holds a job under one lease: renewals pass, its end waits. What is written through
+    `connection`, and what the verbs here write, is committed together or not at all."""
 
     def __init__(self, session: Session, connection: Any, job_id: str, token: int) -> None:
         self._session = session
@@ -86,9 +85,7 @@ class StepVerbs(Verbs):
     def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[HandlerTransaction]:
         try:
             with self._database.lend(seconds) as (session, connection):
-                jobs, _ = lock(session, [job_id])
-                job = jobs.get(job_id)
-                if job is None or job.lease_token != token or job.state is not State.RUNNING:
+                if not session.rows("lock_leases", leases=Records([{"id": job_id, "token": token}])):
                     raise LeaseLost(job_id, token)
                 yield HandlerTransaction(session, connection, job_id, token)
         except Overdue as overdue:

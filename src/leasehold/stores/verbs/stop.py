@@ -7,24 +7,25 @@ flagged instead of cancelled, and one that has ended is left alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from leasehold.domain.checks.ids import LOWEST_ID
 from leasehold.domain.moves import Move
 from leasehold.domain.states import State
-from leasehold.domain.stop import StopMode, StoppedJob, StopScope, decide
+from leasehold.domain.stop import STOPPABLE, StopMode, StoppedJob, StopScope, decide
 from leasehold.stores.answers import Stoppable
 from leasehold.stores.base.database import Session
-from leasehold.stores.verbs.writing import Verbs, lock, write
+from leasehold.stores.verbs.locking import lock
+from leasehold.stores.verbs.walks import IN_LANE, LANE_HOLDERS, MEMBERS, PENDING, TAGGED, Walk, Way
+from leasehold.stores.verbs.writing import Verbs, write
 
 PAGE = 10_000
 """Jobs that one look reads; they are moved in smaller batches."""
-HIGHEST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 class StopVerbs(Verbs):
     def find_stoppable(self, scope: StopScope, before: str | None = None, running: bool = False) -> Stoppable:
-        return self._database.read(lambda session: _find(session, scope, before or HIGHEST_ID, running))
+        return self._database.read(lambda session: _find(session, scope, before, running))
 
     def stop_jobs(
         self,
@@ -53,44 +54,32 @@ class StopVerbs(Verbs):
         return [row[0] for row in rows]
 
 
-def _find(session: Session, scope: StopScope, before: str, running: bool) -> Stoppable:
-    where: dict[str, Any] = {
+def _find(session: Session, scope: StopScope, before: str | None, running: bool) -> Stoppable:
+    given: dict[str, Any] = {
         "group": scope.group,
         "queue": scope.queue,
         "kinds": None if scope.kinds is None else list(scope.kinds),
         "lane": scope.lane,
         "tags": list(scope.tags) or None,
     }
-    asked = {name: value for name, value in where.items() if value is not None}
-    way, served = _way(scope, running)
-    given: dict[str, Any] = {"before": before, "limit": PAGE, **asked}
-    if scope.tags:
-        given |= {"tag": scope.tags[0], "tag_count": len(set(scope.tags))}
-    after = None
-    if way == "find_stoppable":
-        window = session.tuples("stop_window", before=before, size=PAGE - 1)
-        after = window[0][0] if window else None
-        given["since"] = after or LOWEST_ID
-    parts = [
-        way,
-        *(f"find_stoppable.where_{name}" for name in asked if name != served),
-        "find_stoppable.page",
-    ]
-    rows = session.listing(parts, **given)
+    asked = {name: value for name, value in given.items() if value is not None}
+    walk = Walk(session, asked, PAGE)
+    ways = _ways(walk, running)
+    if ways[0] in (MEMBERS, TAGGED):
+        walk = replace(walk, asked={**asked, "live": True})
+    rows, more = walk.go("find_stoppable", ways, "find_stoppable.page", PAGE, before)
     jobs = [StoppedJob(row["id"], row["kind"], State(row["state"])) for row in rows]
-    if way != "find_stoppable":
-        after = jobs[-1].id if len(jobs) == PAGE else None
-    return Stoppable(jobs, after)
+    return Stoppable(jobs, jobs[-1].id if len(jobs) == PAGE else more)
 
 
-def _way(scope: StopScope, running: bool) -> tuple[str, str | None]:
-    """The statement that reads the least, and the criterion that it serves by itself."""
+def _ways(walk: Walk, running: bool) -> list[Way]:
+    """Those that read the least."""
     if running:
-        return "find_stoppable.running", None
-    if scope.group is not None:
-        return "find_stoppable.in_group", "group"
-    if scope.lane is not None:
-        return "find_stoppable.in_lane", "lane"
-    if scope.tags:
-        return "find_stoppable.with_tag", "tags" if len(set(scope.tags)) == 1 else None
-    return "find_stoppable", None
+        return walk.ways_to([State.RUNNING])
+    if "group" in walk.asked:
+        return [MEMBERS]
+    if "lane" in walk.asked:
+        return [IN_LANE, LANE_HOLDERS, PENDING]
+    if "tags" in walk.asked and walk.few_tagged():
+        return [TAGGED]
+    return walk.ways_to(STOPPABLE)

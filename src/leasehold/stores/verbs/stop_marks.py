@@ -13,7 +13,7 @@ from leasehold.domain.job import NewJob
 from leasehold.domain.moves import Move
 from leasehold.domain.stop import StopMark, StopScope
 from leasehold.stores.base.database import Session
-from leasehold.stores.base.rows import job_from_row
+from leasehold.stores.verbs.locking import lock
 
 Marks = Mapping[str, Sequence[StopMark]]
 """By the id of the run's job."""
@@ -32,8 +32,8 @@ def find_marks_of_running(session: Session, parents: Iterable[str]) -> Marks:
     """For follow-ups that are stored while their parents run. Under a lock on the parents: a stop that comes later
     finds the follow-ups, one that came before is seen here."""
     ids = sorted(set(parents))
-    rows = session.rows("lock_flags", ids=ids) if ids else []
-    return find_marks(session, [row["id"] for row in rows if row["stop_requested"] is not None])
+    seqs = [row[0] for row in session.tuples("lock_runs", ids=ids)] if ids else []
+    return find_marks(session, [row[0] for row in session.tuples("find_flagged", seqs=seqs)] if seqs else [])
 
 
 def stopped_follow_ups(jobs: Iterable[NewJob], marks: Marks) -> dict[str, StopMark]:
@@ -48,10 +48,11 @@ def stopped_follow_ups(jobs: Iterable[NewJob], marks: Marks) -> dict[str, StopMa
 
 def end_stopped(session: Session, stopped: Mapping[str, StopMark]) -> tuple[list[Move], datetime | None]:
     """The moves that cancel them, and the store's now."""
-    rows = session.rows("lock_jobs", ids=sorted(stopped)) if stopped else []
-    marked = [(job_from_row(row), stopped[row["id"]]) for row in rows]
-    now: datetime | None = rows[0]["now"] if rows else None
+    jobs, now = lock(session, stopped) if stopped else ({}, None)
     if now is None:
         return [], None
-    moves = [operate.cancel(job, now=now, actor=mark.actor, reason=mark.reason) for job, mark in marked]
+    moves = [
+        operate.cancel(job, now=now, actor=stopped[job.id].actor, reason=stopped[job.id].reason)
+        for job in jobs.values()
+    ]
     return moves, now

@@ -11,9 +11,19 @@ from leasehold.domain.views import QueueCount
 from leasehold.stores.verbs.writing import Verbs
 
 _NAMED = re.compile(
-    r"\b(?:CREATE (?:UNIQUE )?(?P<made>TABLE|INDEX)|(?P<check>CONSTRAINT)) "
+    r"\b(?:CREATE (?:UNIQUE )?(?P<made>TABLE|VIEW|INDEX)|(?P<check>CONSTRAINT)) "
     r"(?:IF NOT EXISTS )?(?:leasehold\.)?\"?(?P<name>[a-z_]+)"
 )
+
+
+LOOKED_AT = 200_000
+"""Jobs that the search for misplaced ones looks at, the newest first. A server ends a statement that takes too long."""
+_MISPLACED = {
+    "nowhere": "job {} is in no place",
+    "twice": "job {} is in more than one place",
+    "no_job": "there is a place for number {}, but no such job",
+    "group": "group {!r} miscounts its jobs that live",
+}
 
 
 class VitalVerbs(Verbs):
@@ -37,8 +47,15 @@ class VitalVerbs(Verbs):
         rows = self._database.read(lambda session: session.rows("list_long_expired", age=age, limit=limit))
         return [row["id"] for row in rows]
 
+    def misplaced(self, limit: int = 20) -> list[str]:
+        """What breaks the rule that a job is in exactly one place, and groups that miscount. There must be none."""
+        rows = self._database.read(
+            lambda session: session.rows("list_misplaced", rows=LOOKED_AT, limit=limit)
+        )
+        return [_MISPLACED[row["what"]].format(row["id"]) for row in rows]
+
     def _missing_objects(self, package: str) -> list[str]:
-        """Tables, indexes and constraints of the present schema that are not in the database."""
+        """Tables, views, indexes and constraints of the present schema that are not in the database."""
         rows = self._database.read(lambda session: session.rows("list_definitions"))
         there = named_objects("\n".join(row["definition"] for row in rows))
         return sorted(named_objects(files(package).joinpath("schema.sql").read_text("utf-8")) - there)

@@ -1,22 +1,32 @@
-"""What every verb of the store stands on: the database, and writing decided moves."""
+"""Write decided moves: the one way in which a job changes, but for the hot statements.
+
+What is inserted into a place was deleted from another one in the same transaction, and counted: a job is in exactly one
+place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from leasehold.domain.job import Job
+from leasehold.domain.errors import DuplicateJob, StoreError
+from leasehold.domain.job import TIED, Job
 from leasehold.domain.lanes import Ticket, tickets_after
 from leasehold.domain.moves import Move
 from leasehold.domain.states import State
+from leasehold.stores.base import places
 from leasehold.stores.base.database import Database, Records, Session
-from leasehold.stores.base.rows import job_from_row, record_from_job
-from leasehold.stores.verbs.dependencies import moves_of_children
+from leasehold.stores.base.places import Place, place_of
+from leasehold.stores.verbs.dependencies import lock_descendants, moves_of_children
 
 T = TypeVar("T")
 BATCH = 500
 """Rows a short transaction may touch: on SQLite nobody else writes meanwhile."""
+
+Groups = dict[str, int]
+"""Groups that have changed, by name, and by how many their jobs that still live have become more or fewer."""
 
 
 class Verbs:
@@ -31,34 +41,190 @@ class Verbs:
         self._database.close()
 
 
-def lock(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
-    """The rows as they stand, locked in id order, and the store's now (None when there is no row)."""
-    rows = session.rows("lock_jobs", ids=sorted(set(ids)))
-    jobs = {row["id"]: job_from_row(row) for row in rows}
-    return jobs, rows[0]["now"] if rows else None
-
-
 def write(session: Session, moves: Sequence[Move], now: datetime) -> None:
     """Write what was decided, and everything that goes with it: history, tickets, questions, group versions."""
-    groups = write_moves(session, moves, now)
-    if groups:
-        session.run("bump_groups", names=sorted(groups))
+    bump_groups(session, write_moves(session, moves, now))
 
 
-def write_moves(session: Session, moves: Sequence[Move], now: datetime) -> set[str]:
-    """As `write`, but the groups that shall be told are left to the caller: a transaction tells each of them once,
+def write_moves(session: Session, moves: Sequence[Move], now: datetime) -> Groups:
+    """As `write`, but the groups that have changed are left to the caller: a transaction tells each of them once,
     and locks them last. Jobs that wait for an ended one are judged here, wave by wave."""
-    groups: set[str] = set()
+    groups: Groups = {}
+    lock_descendants(session, moves)
     while moves:
-        groups |= _write_wave(session, moves, now)
+        moves = [_with_ties(move) for move in moves]
+        _write_wave(session, moves, now)
+        for move in moves:
+            _count(groups, move)
         moves = moves_of_children(session, moves, now)
     return groups
 
 
-def _write_wave(session: Session, moves: Sequence[Move], now: datetime) -> set[str]:
+def bump_groups(session: Session, groups: Mapping[str, int]) -> None:
+    if groups:
+        session.run("bump_groups", groups=group_records(groups))
+
+
+def group_records(groups: Mapping[str, int]) -> Records:
+    return Records([{"name": name, "live": live} for name, live in sorted(groups.items())])
+
+
+def _with_ties(move: Move) -> Move:
+    """Whoever has asked a question has to close it at its end."""
+    if move.asks is None or move.job.special >= TIED:
+        return move
+    return replace(move, job=replace(move.job, special=TIED))
+
+
+def _count(groups: Groups, move: Move) -> None:
+    name = move.job.group_name
+    if name is not None and _concerns_watchers(move):
+        change = places.counts_as_live(move.job) - places.counts_as_live(move.before)
+        groups[name] = groups.get(name, 0) + change
+
+
+def _concerns_watchers(move: Move) -> bool:
+    """Endings, questions and stops do; claims and adoptions would only wake them for nothing."""
+    if move.job == move.before:
+        return move.event == "answered"
+    return move.job.state is not State.RUNNING or move.job.stop_requested != move.before.stop_requested
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What a wave of moves takes out and puts in, by statement."""
+
+    gone: dict[Place, list[dict[str, Any]]] = field(default_factory=dict)
+    made: dict[Place, list[dict[str, Any]]] = field(default_factory=dict)
+    flagged: list[dict[str, Any]] = field(default_factory=list)
+    side: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def add(self, statement: str, record: Mapping[str, Any] | None) -> None:
+        if record is not None:
+            self.side.setdefault(statement, []).append(dict(record))
+
+
+def _write_wave(session: Session, moves: Sequence[Move], now: datetime) -> None:
     changed = [move for move in moves if move.job != move.before]
-    if changed:
-        session.run("update_jobs", jobs=Records([record_from_job(move.job) for move in changed]))
+    rows = _Rows()
+    for move in changed:
+        _move(rows, move, now)
+        _sides(rows, move, now)
+    _write_places(session, rows)
+    for statement in _SIDES:
+        if statement in rows.side:
+            session.run(statement, rows=Records(rows.side[statement]))
+    _keep_keys(session, rows.side.get("insert_keys", []))
+    _write_notes(session, moves)
+    write_tickets(session, [ticket for m in changed for ticket in tickets_after(m.before, m.job, now)])
+
+
+def _move(rows: _Rows, move: Move, now: datetime) -> None:
+    was, will = place_of(move.before), place_of(move.job)
+    record = places.row_of(move.job, now)
+    if was is will is Place.LEASE:
+        # In place: a renewal that waits for the row must find it.
+        rows.flagged.append(record)
+        return
+    gone: dict[str, Any] = {"seq": move.before.seq, "token": move.before.lease_token}
+    if was is Place.LANE:
+        gone |= {"lane": move.before.lane, "lane_at": move.before.lane_at}
+    rows.gone.setdefault(was, []).append(gone)
+    rows.made.setdefault(will, []).append(record)
+
+
+def _sides(rows: _Rows, move: Move, now: datetime) -> None:
+    before, after = move.before, move.job
+    rows.add("write_troubles", places.trouble_of(before, after))
+    rows.add("insert_attempts", places.attempt_of(before, after, move.event, now))
+    if after.args != before.args:
+        rows.add("update_arguments", {"seq": after.seq, "args": after.args})
+    for holds, drop, keep, record in (
+        (
+            places.holds_slots,
+            "drop_lease_slots",
+            "insert_lease_slots",
+            {"job": after.seq, "gate": after.gate},
+        ),
+        (places.holds_lane, "drop_lane_holds", "insert_lane_holds", {"job": after.seq, "lane": after.lane}),
+        (places.stops_lane, "drop_lane_stops", "insert_lane_stops", {"job": after.seq, "lane": after.lane}),
+        (places.holds_key, "drop_keys", "insert_keys", _key(after)),
+    ):
+        if holds(before) != holds(after):
+            rows.add(keep if holds(after) else drop, record)
+    was, will = places.time_limits_of(before), places.time_limits_of(after)
+    for what, due_at in sorted(was - will):
+        rows.add("drop_time_limits", {"job": after.seq, "what": what, "due_at": due_at})
+    for what, due_at in sorted(will - was):
+        rows.add("insert_time_limits", {"job": after.seq, "what": what, "due_at": due_at})
+
+
+def _key(job: Job) -> dict[str, Any]:
+    return {
+        "kind": job.kind,
+        "key": job.unique_key,
+        "job_id": job.id,
+        "for_ever": job.unique_for == "ever",
+    }
+
+
+_SIDES = (
+    "update_arguments",
+    "write_troubles",
+    "insert_attempts",
+    "drop_time_limits",
+    "insert_time_limits",
+    "drop_lease_slots",
+    "insert_lease_slots",
+    "drop_lane_holds",
+    "insert_lane_holds",
+    "drop_lane_stops",
+    "insert_lane_stops",
+    "drop_keys",
+)
+"""After the places, in the order of locks: lanes, then keys. Groups come last of all."""
+
+
+def _keep_keys(session: Session, keys: Sequence[dict[str, Any]]) -> None:
+    """A job that comes back to life needs its key; another may have taken it a moment ago."""
+    if not keys:
+        return
+    got = {row[0] for row in session.tuples("insert_keys", keys=Records(keys))}
+    for key in keys:
+        if key["job_id"] not in got:
+            rows = session.rows("find_key_holders", kinds=[key["kind"]], keys=[key["key"]])
+            holder = rows[0]["id"] if rows else "of another transaction"
+            raise DuplicateJob(holder, key["kind"], key["key"])
+
+
+_DELETES = {
+    Place.READY: "delete_ready",
+    Place.LANE: "delete_lane_places",
+    Place.LEASE: "delete_leases",
+    Place.PARKED: "delete_parked",
+    Place.OUTCOME: "delete_outcomes",
+}
+_INSERTS = {
+    Place.READY: "insert_ready",
+    Place.LANE: "insert_lane_places",
+    Place.LEASE: "insert_leases",
+    Place.PARKED: "insert_parked",
+    Place.OUTCOME: "insert_outcomes",
+}
+
+
+def _write_places(session: Session, rows: _Rows) -> None:
+    for place, records in rows.gone.items():
+        gone = session.tuples(_DELETES[place], rows=Records(records))
+        if len(gone) != len(records):
+            raise StoreError(f"{len(records) - len(gone)} job(s) left {place.value} under their locks")
+    if rows.flagged:
+        session.run("update_leases", rows=Records(rows.flagged))
+    for place, records in rows.made.items():
+        session.run(_INSERTS[place], rows=Records(records))
+
+
+def _write_notes(session: Session, moves: Sequence[Move]) -> None:
     entries = [
         {
             "job_id": move.job.id,
@@ -75,8 +241,6 @@ def _write_wave(session: Session, moves: Sequence[Move], now: datetime) -> set[s
     ]
     if entries:
         session.run("insert_history", entries=Records(entries))
-    tickets = [ticket for move in changed for ticket in tickets_after(move.before, move.job, now)]
-    write_tickets(session, tickets)
     closed = sorted(move.job.id for move in moves if move.closes_questions)
     if closed:
         session.run("close_questions", ids=closed)
@@ -95,14 +259,6 @@ def _write_wave(session: Session, moves: Sequence[Move], now: datetime) -> set[s
                 secret=move.asks.secret,
                 seconds=move.asks.timeout,
             )
-    # Watchers want to hear of endings, questions and stops; claims and adoptions would only wake them for nothing.
-    return {m.job.group_name for m in moves if m.job.group_name is not None and _concerns_watchers(m)}
-
-
-def _concerns_watchers(move: Move) -> bool:
-    if move.job == move.before:
-        return move.event == "answered"
-    return move.job.state is not State.RUNNING or move.job.stop_requested != move.before.stop_requested
 
 
 def write_tickets(session: Session, tickets: Sequence[Ticket]) -> None:

@@ -1,94 +1,187 @@
--- The job row carries the whole protocol: state, lease, token, counters. Columns that later features need are here
--- from the start, because a hot table is not altered lightly.
-CREATE TABLE leasehold.job (
-    id                   uuid PRIMARY KEY,
-    seq                  bigint GENERATED ALWAYS AS IDENTITY,
-    kind                 text NOT NULL,
-    queue                text NOT NULL,
-    gate                 bigint NOT NULL,
-    limited              boolean NOT NULL DEFAULT false,
-    priority             smallint NOT NULL DEFAULT 0,
-    state                text NOT NULL,
-    reason               text,
-    args                 json NOT NULL,
-    policy               json,
-    created_at           timestamptz NOT NULL,
-    available_at         timestamptz NOT NULL,
-    lane                 text,
-    lane_at              timestamptz,
-    halts_lane           boolean NOT NULL DEFAULT false,
-    lease_owner          text,
-    lease_expires_at     timestamptz,
-    lease_seconds        double precision NOT NULL DEFAULT 30,
-    lease_token          bigint NOT NULL DEFAULT 0,
-    attempt              integer NOT NULL DEFAULT 0,
-    failures             integer NOT NULL DEFAULT 0,
-    crashes              integer NOT NULL DEFAULT 0,
-    stop_requested       text,
-    execution_site       text,
-    execution_name       text,
-    execution_started_at timestamptz,
-    first_started_at     timestamptz,
-    started_at           timestamptz,
-    finished_at          timestamptz,
-    settled_by           text,
-    settled_token        bigint,
-    result               json,
-    result_ref           text,
-    error                text,
-    unique_key           text,
-    unique_for           text NOT NULL DEFAULT 'live',
-    group_name           text,
-    tags                 json,
-    held                 boolean NOT NULL DEFAULT false,
-    unmet                integer NOT NULL DEFAULT 0,
-    deadline_at          timestamptz,
-    start_by             timestamptz,
-    retry_of             uuid,
-    trace                text,
-    CONSTRAINT job_state_known CHECK (state IN ('pending', 'queued', 'running', 'waiting', 'paused',
-                                                'failed', 'timed_out', 'succeeded', 'cancelled')),
-    CONSTRAINT job_priority_in_range CHECK (priority BETWEEN -100 AND 100),
-    CONSTRAINT job_token_not_negative CHECK (lease_token >= 0 AND attempt >= 0 AND unmet >= 0),
-    CONSTRAINT job_lease_whole CHECK ((lease_owner IS NULL) = (lease_expires_at IS NULL)),
-    CONSTRAINT job_lease_only_running CHECK (lease_owner IS NULL OR state = 'running'),
-    CONSTRAINT job_flag_only_running CHECK (stop_requested IS NULL OR
-                                            (state = 'running' AND stop_requested IN ('finish', 'pause', 'cancel'))),
-    CONSTRAINT job_hold_only_pending CHECK (NOT held OR state = 'pending'),
-    CONSTRAINT job_halt_only_failed CHECK (NOT halts_lane OR (lane IS NOT NULL AND state IN ('failed', 'timed_out'))),
-    CONSTRAINT job_lane_has_place CHECK ((lane IS NULL) = (lane_at IS NULL)),
-    CONSTRAINT job_unique_for_known CHECK (unique_for IN ('live', 'ever'))
-) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+-- A job is a row that stays and a row that moves. What was asked for is a row of `job`, inserted once. Where the job is
+-- stands in exactly one *place*: ready | lane_place → lease → parked → outcome. The place is the state. What few jobs
+-- have is a table of its own, so that a plain job pays nothing for it. docs/decisions/0021 says why.
 
--- Rows that cannot be claimed are not in it, so a claim never walks past them: finished ones by the state, lane jobs
--- by the lane, paused kinds and queues by their gate, delayed ones by the due time behind the priority.
-CREATE INDEX job_claim ON leasehold.job (gate, priority DESC, available_at, seq) WHERE lane IS NULL AND state = 'queued';
-CREATE INDEX job_lane ON leasehold.job (lane, lane_at, seq) WHERE lane IS NOT NULL AND state = 'queued';
--- The tripwire: a lane belongs to the job that has started in it, until that job is done or passed over. Two claimers
--- that saw different heads cannot both commit, not even if the first one's job has failed and halts the lane by then.
-CREATE UNIQUE INDEX job_lane_held ON leasehold.job (lane) WHERE lane IS NOT NULL AND lane_at = '1970-01-01 00:00:00+00' AND
-    (state IN ('queued', 'running', 'waiting', 'paused') OR halts_lane);
-CREATE INDEX job_lane_halt ON leasehold.job (lane) WHERE lane IS NOT NULL AND
-    (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane));
--- By owner, not by expiry: a renewal then touches no indexed column (a HOT update on PostgreSQL), and the sweep reads
--- the live leases, which are few. Not WHERE state = 'running': statistics that never saw a running row would draw
--- other probes to such an index.
-CREATE INDEX job_lease ON leasehold.job (lease_owner) WHERE lease_owner IS NOT NULL;
-CREATE INDEX job_orphan ON leasehold.job (execution_site, id)
-    WHERE execution_site IS NOT NULL AND lease_owner IS NULL AND state = 'running';
-CREATE UNIQUE INDEX job_unique ON leasehold.job (kind, unique_key) WHERE unique_key IS NOT NULL AND
-    (unique_for = 'ever' OR state IN ('pending', 'queued', 'running', 'waiting', 'paused'));
--- What people look for is what did not go well; a job that simply succeeds never enters this one.
-CREATE INDEX job_notable ON leasehold.job (state, id)
-    WHERE state IN ('pending', 'waiting', 'paused', 'failed', 'timed_out', 'cancelled');
-CREATE INDEX job_deadline ON leasehold.job (deadline_at)
-    WHERE deadline_at IS NOT NULL AND state IN ('pending', 'queued', 'waiting');
-CREATE INDEX job_start_by ON leasehold.job (start_by)
-    WHERE start_by IS NOT NULL AND attempt = 0 AND state IN ('pending', 'queued');
--- For the pruner: does anybody of this group still live?
-CREATE INDEX job_group_live ON leasehold.job (group_name)
-    WHERE group_name IS NOT NULL AND state IN ('pending', 'queued', 'running', 'waiting', 'paused');
-CREATE INDEX job_group_member ON leasehold.job (group_name, id) WHERE group_name IS NOT NULL;
+-- What was asked for. Its row is also the anchor: whoever moves a job with care locks it first; claim, renew and a plain
+-- settle never do. `seq` is the inner key and the order of arrival, `id` the only public name. A fact that few calls
+-- give is a nullable column without index or check: null costs nothing. Only resume(args=…) ever updates a row.
+CREATE TABLE leasehold.job (
+    seq             bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    id              uuid NOT NULL CONSTRAINT job_id UNIQUE,
+    gate            bigint NOT NULL,
+    created_at      timestamptz NOT NULL,
+    lease_seconds   real NOT NULL DEFAULT 30,
+    priority        smallint NOT NULL DEFAULT 0 CONSTRAINT job_priority_in_range CHECK (priority BETWEEN -100 AND 100),
+    kind            text NOT NULL,
+    queue           text NOT NULL,
+    policy          json,
+    args            json NOT NULL,
+    available_at    timestamptz,
+    lane            text,
+    group_name      text,
+    unique_key      text,
+    unique_for_ever boolean,
+    tags            json,
+    deadline_at     timestamptz,
+    start_by        timestamptz,
+    retry_of        uuid,
+    trace           text
+);
+
+-- `special` stands in every place and only rises. 0: plain. 1: tied, its end touches rows of other tables. 2: awaited,
+-- its end is judged in Python for those who wait for it.
+
+-- May be claimed from `available_at` on. vacuum_truncate: cutting off empty pages locks everybody out, and these tables
+-- are emptied all day.
+CREATE TABLE leasehold.ready (
+    seq           bigint PRIMARY KEY,
+    gate          bigint NOT NULL,
+    priority      smallint NOT NULL DEFAULT 0,
+    available_at  timestamptz NOT NULL,
+    token         bigint NOT NULL DEFAULT 0,
+    attempt       integer NOT NULL DEFAULT 0,
+    lease_seconds real NOT NULL DEFAULT 30,
+    special       smallint NOT NULL DEFAULT 0
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0,
+        vacuum_truncate = false);
+CREATE INDEX ready_claim ON leasehold.ready (gate, priority DESC, available_at, seq);
+
+-- Queued in a lane, in the lane's order. `lane_at` is the epoch once the job has started: it stays first.
+CREATE TABLE leasehold.lane_place (
+    seq           bigint NOT NULL,
+    lane          text NOT NULL,
+    lane_at       timestamptz NOT NULL,
+    gate          bigint NOT NULL,
+    priority      smallint NOT NULL,
+    available_at  timestamptz NOT NULL,
+    token         bigint NOT NULL DEFAULT 0,
+    attempt       integer NOT NULL DEFAULT 0,
+    lease_seconds real NOT NULL,
+    special       smallint NOT NULL,
+    PRIMARY KEY (lane, lane_at, seq)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0,
+        vacuum_truncate = false);
+
+-- Somebody runs it. No second index: renewals stay HOT, and the sweep reads the whole table, which is small. `stop` is
+-- the flag (1 finish, 2 pause, 3 cancel): it stands in the row that every ending takes away.
+CREATE TABLE leasehold.lease (
+    job           bigint PRIMARY KEY,
+    token         bigint NOT NULL CONSTRAINT lease_token_positive CHECK (token > 0),
+    expires_at    timestamptz NOT NULL,
+    started_at    timestamptz NOT NULL,
+    attempt       integer NOT NULL,
+    owner         integer NOT NULL,
+    lease_seconds real NOT NULL,
+    special       smallint NOT NULL DEFAULT 0,
+    stop          smallint NOT NULL DEFAULT 0 CONSTRAINT lease_stop_known CHECK (stop BETWEEN 0 AND 3)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+
+-- Nobody may claim it. state: 1 pending, 2 waiting, 3 paused, 4 orphan (it may still run, but nobody holds it).
+CREATE TABLE leasehold.parked (
+    job        bigint PRIMARY KEY,
+    state      smallint NOT NULL CONSTRAINT parked_state_known CHECK (state BETWEEN 1 AND 4),
+    token      bigint NOT NULL,
+    attempt    integer NOT NULL,
+    special    smallint NOT NULL,
+    since      timestamptz NOT NULL,
+    stop       smallint NOT NULL DEFAULT 0,
+    held       boolean NOT NULL DEFAULT false,
+    unmet      integer NOT NULL DEFAULT 0 CONSTRAINT parked_unmet_not_negative CHECK (unmet >= 0),
+    lane_at    timestamptz,
+    started_at timestamptz,
+    reason     text,
+    CONSTRAINT parked_stop_only_orphan CHECK (stop = 0 OR (state = 4 AND stop BETWEEN 1 AND 3)),
+    CONSTRAINT parked_hold_only_pending CHECK (NOT held OR state = 1)
+);
+CREATE INDEX parked_state ON leasehold.parked (state, job);
+
+-- How it ended. state: 1 succeeded, 2 cancelled, 3 failed, 4 timed out. started_at: its last run, if there was one. owner
+-- is null if it was not the holder of a lease who ended it.
+CREATE TABLE leasehold.outcome (
+    job         bigint PRIMARY KEY,
+    token       bigint NOT NULL,
+    finished_at timestamptz NOT NULL,
+    started_at  timestamptz,
+    attempt     integer NOT NULL,
+    owner       integer,
+    state       smallint NOT NULL CONSTRAINT outcome_state_known CHECK (state BETWEEN 1 AND 4),
+    special     smallint NOT NULL DEFAULT 0,
+    result      json,
+    result_ref  text,
+    error       text,
+    reason      text
+);
+-- What people look for is what did not go well; a plain success never enters it.
+CREATE INDEX outcome_notable ON leasehold.outcome (state, job) WHERE state <> 1;
+
+-- What a run has left behind for the next one, and what the place does not tell: counters, when it first and last
+-- started, its due time once that was put off, the last error, and why it waits or shall stop.
+CREATE TABLE leasehold.trouble (
+    job              bigint PRIMARY KEY,
+    failures         integer NOT NULL,
+    crashes          integer NOT NULL,
+    first_started_at timestamptz,
+    started_at       timestamptz,
+    available_at     timestamptz,
+    error            text,
+    reason           text,
+    changed_at       timestamptz NOT NULL
+);
+
+-- Every grant's end has one record: the outcome, if that run ended the job, else a row here.
+CREATE TABLE leasehold.attempt (
+    job        bigint NOT NULL,
+    token      bigint NOT NULL,
+    number     integer NOT NULL,
+    owner      integer,
+    settled    boolean NOT NULL,
+    started_at timestamptz NOT NULL,
+    ended_at   timestamptz NOT NULL,
+    ended      text NOT NULL,
+    error      text,
+    PRIMARY KEY (job, token)
+);
+
+-- Who holds leases, by a number that is never used again.
+CREATE TABLE leasehold.owner (
+    number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name   text NOT NULL CONSTRAINT owner_name UNIQUE
+);
+
+-- Who has a key now. The primary key is the guard.
+CREATE TABLE leasehold.unique_key (
+    kind     text NOT NULL,
+    key      text NOT NULL,
+    job_id   uuid NOT NULL,
+    for_ever boolean NOT NULL,
+    PRIMARY KEY (kind, key)
+);
+
+-- Who has started in a lane, or halts it. The primary key is the tripwire: two claimers that saw different heads cannot
+-- both commit.
+CREATE TABLE leasehold.lane_hold (
+    lane text PRIMARY KEY,
+    job  bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0,
+        vacuum_truncate = false);
+
+-- Who has not started and blocks the lane all the same: paused while it was queued.
+CREATE TABLE leasehold.lane_stop (
+    lane text NOT NULL,
+    job  bigint NOT NULL,
+    PRIMARY KEY (lane, job)
+);
+
+-- "Look at this lane from this time on." Addressed by ctid; gate 0 means that the next head is unknown.
+CREATE TABLE leasehold.ticket (
+    gate         bigint NOT NULL,
+    priority     smallint NOT NULL,
+    available_at timestamptz NOT NULL,
+    lane         text NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
+        vacuum_truncate = false);
+CREATE INDEX ticket_claim ON leasehold.ticket (gate, priority DESC, available_at);
 
 -- What a job needs besides its turn, interned. The id is a hash of the four values, so that two producers never wait
 -- for each other to learn it.
@@ -100,17 +193,8 @@ CREATE TABLE leasehold.gate (
     rate_key text
 );
 
--- "Look at this lane from this time on." Addressed by ctid; gate 0 means that the next head is unknown.
-CREATE TABLE leasehold.ticket (
-    gate         bigint NOT NULL,
-    priority     smallint NOT NULL,
-    available_at timestamptz NOT NULL,
-    lane         text NOT NULL
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX ticket_claim ON leasehold.ticket (gate, priority DESC, available_at);
-
 CREATE TABLE leasehold.pause (
-    scope     text NOT NULL CHECK (scope IN ('queue', 'kind')),
+    scope     text NOT NULL CONSTRAINT pause_scope_known CHECK (scope IN ('queue', 'kind')),
     name      text NOT NULL,
     paused_by text,
     reason    text,
@@ -119,11 +203,81 @@ CREATE TABLE leasehold.pause (
     PRIMARY KEY (scope, name)
 );
 
+-- How many units may be in use at once. How many are is counted from lease_slot and slot_hold: no total that could drift.
+CREATE TABLE leasehold.slot (
+    name text PRIMARY KEY,
+    lim  integer NOT NULL CONSTRAINT slot_limit_not_negative CHECK (lim >= 0)
+);
+
+-- Runs that use slots by their gate; an orphan keeps its row.
+CREATE TABLE leasehold.lease_slot (
+    job  bigint PRIMARY KEY,
+    gate bigint NOT NULL
+);
+
+-- Units taken inside a run. They count while the job runs in that attempt; what is left of others is swept.
+CREATE TABLE leasehold.slot_hold (
+    name    text NOT NULL,
+    job     bigint NOT NULL,
+    attempt integer NOT NULL,
+    units   integer NOT NULL CONSTRAINT slot_hold_units_positive CHECK (units > 0),
+    PRIMARY KEY (name, job, attempt)
+);
+CREATE INDEX slot_hold_job ON leasehold.slot_hold (job);
+
+-- `next_at`: when the next job would start if they came evenly. One row and one instant a key.
+CREATE TABLE leasehold.rate (
+    key           text PRIMARY KEY,
+    lim           text NOT NULL,
+    spacing       double precision NOT NULL CONSTRAINT rate_spacing_positive CHECK (spacing > 0),
+    burst         integer NOT NULL CONSTRAINT rate_burst_positive CHECK (burst >= 1),
+    next_at       timestamptz NOT NULL,
+    closed        boolean NOT NULL DEFAULT false,
+    closed_until  timestamptz,
+    closed_by     text,
+    closed_reason text
+) WITH (fillfactor = 50);
+
+-- One row per task that was ever run at once: what such calls lock, so that they decide one after the other.
+CREATE TABLE leasehold.cap (
+    kind text PRIMARY KEY
+);
+
+-- `live`: its jobs that have not ended; it moves with the version.
 CREATE TABLE leasehold.job_group (
-    name    text PRIMARY KEY,
-    state   text NOT NULL DEFAULT 'active',
-    reason  text,
-    version bigint NOT NULL DEFAULT 1
+    name       text PRIMARY KEY,
+    state      text NOT NULL DEFAULT 'active',
+    reason     text,
+    version    bigint NOT NULL DEFAULT 1,
+    live       bigint NOT NULL DEFAULT 0,
+    changed_by text,
+    changed_at timestamptz
+);
+
+CREATE TABLE leasehold.member (
+    group_name text NOT NULL,
+    job        bigint NOT NULL,
+    PRIMARY KEY (group_name, job)
+);
+
+-- what: 1 deadline of the whole job, 2 to be started by.
+CREATE TABLE leasehold.time_limit (
+    job    bigint NOT NULL,
+    what   smallint NOT NULL,
+    due_at timestamptz NOT NULL,
+    PRIMARY KEY (job, what)
+);
+CREATE INDEX time_limit_due ON leasehold.time_limit (due_at);
+
+-- Where an external run lives: one an attempt, kept. Stored before the start; `started_at` is the mark after it.
+CREATE TABLE leasehold.execution (
+    job        bigint NOT NULL,
+    attempt    integer NOT NULL,
+    site       text NOT NULL,
+    name       text NOT NULL,
+    placed_at  timestamptz NOT NULL,
+    started_at timestamptz,
+    PRIMARY KEY (job, attempt)
 );
 
 CREATE TABLE leasehold.tag (
@@ -133,18 +287,132 @@ CREATE TABLE leasehold.tag (
 );
 CREATE INDEX tag_job ON leasehold.tag (job_id);
 
+-- A child waits for its parents. `met` once the parent has ended in a way that lets the child run.
+CREATE TABLE leasehold.dependency (
+    child_id   uuid NOT NULL,
+    parent_id  uuid NOT NULL,
+    position   integer NOT NULL,
+    on_failure text NOT NULL CONSTRAINT dependency_on_failure_known CHECK (on_failure IN ('cancel', 'run')),
+    met        boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (child_id, parent_id)
+);
+CREATE INDEX dependency_parent ON leasehold.dependency (parent_id);
+
+-- Which job's handler asked for which.
+CREATE TABLE leasehold.follow_up (
+    parent_id uuid NOT NULL,
+    child_id  uuid NOT NULL,
+    PRIMARY KEY (parent_id, child_id)
+);
+CREATE INDEX follow_up_child ON leasehold.follow_up (child_id);
+
+-- A secret answer is shown to the job alone, and goes when the job has ended for good; `answered` outlives it.
 CREATE TABLE leasehold.question (
-    job_id    uuid NOT NULL,
-    key       text NOT NULL,
-    text      text NOT NULL,
-    schema    json,
-    answer    json,
-    asked_at  timestamptz NOT NULL,
-    closed_at timestamptz,
+    job_id     uuid NOT NULL,
+    key        text NOT NULL,
+    text       text NOT NULL,
+    schema     json,
+    answer     json,
+    asked_at   timestamptz NOT NULL,
+    closed_at  timestamptz,
+    secret     boolean NOT NULL DEFAULT false,
+    answered   boolean NOT NULL DEFAULT false,
+    expires_at timestamptz,
+    expired    boolean NOT NULL DEFAULT false,
     PRIMARY KEY (job_id, key)
 );
+-- Open ones only, which are few: those that run out, and the inbox in the order of asking.
+CREATE INDEX question_expiry ON leasehold.question (expires_at) WHERE closed_at IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX question_open ON leasehold.question (asked_at) WHERE closed_at IS NULL;
 
--- Only what the row itself cannot tell: retries, losses, adoptions, pauses, operators' actions.
+-- What a job's steps have returned. A step that stands here is not run again, whichever run of the job comes to it.
+CREATE TABLE leasehold.step (
+    job_id   uuid NOT NULL,
+    name     text NOT NULL,
+    result   json NOT NULL,
+    attempt  integer NOT NULL,
+    saved_at timestamptz NOT NULL,
+    PRIMARY KEY (job_id, name)
+);
+
+-- Where a job's loop has come to: one state per job, the last one counts.
+CREATE TABLE leasehold.checkpoint (
+    job_id   uuid PRIMARY KEY,
+    state    json NOT NULL,
+    saved_at timestamptz NOT NULL
+);
+
+-- What a job reports while it runs: partial results, its newest progress, stalls. Numbered per job, without gaps, while
+-- its lease is locked.
+CREATE TABLE leasehold.event (
+    job_id  uuid NOT NULL,
+    seq     bigint NOT NULL,
+    kind    text NOT NULL,
+    data    json,
+    key     text,
+    attempt integer NOT NULL,
+    at      timestamptz NOT NULL,
+    PRIMARY KEY (job_id, seq)
+);
+-- Once per key, also after a crash and a retry.
+CREATE UNIQUE INDEX event_key ON leasehold.event (job_id, key) WHERE key IS NOT NULL;
+-- A forty-minute job leaves one row of progress, not thousands.
+CREATE UNIQUE INDEX event_progress ON leasehold.event (job_id) WHERE kind = 'progress';
+
+-- How far a job's numbers have come, and the last note of the last lease that was written: what is sent again after a
+-- lost reply is written once. One row per job that ever reported something.
+CREATE TABLE leasehold.stream (
+    job_id   uuid PRIMARY KEY,
+    last_seq bigint NOT NULL,
+    token    bigint NOT NULL,
+    place    bigint NOT NULL
+) WITH (fillfactor = 80);
+
+-- The last lines that each attempt has logged; `cut` is how many characters before them were dropped.
+CREATE TABLE leasehold.log_tail (
+    job_id  uuid NOT NULL,
+    attempt integer NOT NULL,
+    text    text NOT NULL,
+    cut     bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (job_id, attempt)
+);
+
+-- The ledger: what was spent, under which key and which lease. The key makes a repeat harmless. No fence: money that a
+-- run has spent is spent, also after its lease was lost.
+CREATE TABLE leasehold.spending (
+    job_id  uuid NOT NULL,
+    key     text NOT NULL,
+    unit    text NOT NULL,
+    amount  bigint NOT NULL CONSTRAINT spending_not_negative CHECK (amount >= 0),
+    token   bigint NOT NULL,
+    attempt integer NOT NULL,
+    at      timestamptz NOT NULL,
+    PRIMARY KEY (job_id, key, unit)
+);
+
+-- Totals and limits of jobs and groups. A total moves in the transaction that writes its row of the ledger. A job's own
+-- limit stands here only once somebody has raised it; before that its policy has it.
+CREATE TABLE leasehold.budget (
+    scope text NOT NULL CONSTRAINT budget_scope_known CHECK (scope IN ('job', 'group')),
+    name  text NOT NULL,
+    unit  text NOT NULL,
+    lim   bigint,
+    spent bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (scope, name, unit)
+) WITH (fillfactor = 80);
+
+-- A running job that a stop has flagged, and what that stop was about: follow-ups of it that fall under the same scope
+-- are created cancelled.
+CREATE TABLE leasehold.stop_mark (
+    job_id uuid NOT NULL,
+    scope  text NOT NULL,
+    reason text,
+    actor  text,
+    at     timestamptz NOT NULL,
+    PRIMARY KEY (job_id, scope)
+);
+
+-- Only what the rows themselves cannot tell: retries, losses, adoptions, pauses, operators' actions.
 CREATE TABLE leasehold.history (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job_id     uuid NOT NULL,
@@ -172,3 +440,164 @@ CREATE TABLE leasehold.worker (
     started_at  timestamptz NOT NULL,
     seen_at     timestamptz NOT NULL
 );
+
+-- Plans that are made while these are empty would read them from end to end once they are full. With pages of their own,
+-- which vacuum_truncate keeps, the planner reckons with rows.
+INSERT INTO leasehold.ready (seq, gate, available_at) SELECT -n, 0, to_timestamp(0) FROM generate_series(1, 5000) AS n;
+INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, owner, lease_seconds)
+SELECT -n, 1, to_timestamp(0), to_timestamp(0), 1, 0, 30 FROM generate_series(1, 5000) AS n;
+INSERT INTO leasehold.lane_place (seq, lane, lane_at, gate, priority, available_at, lease_seconds, special)
+SELECT -n, '', to_timestamp(0), 0, 0, to_timestamp(0), 30, 1 FROM generate_series(1, 5000) AS n;
+INSERT INTO leasehold.lane_hold (lane, job) SELECT n::text, 0 FROM generate_series(1, 5000) AS n;
+INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
+SELECT 0, 0, to_timestamp(0), '' FROM generate_series(1, 5000) AS n;
+DELETE FROM leasehold.ready;
+DELETE FROM leasehold.lease;
+DELETE FROM leasehold.lane_place;
+DELETE FROM leasehold.lane_hold;
+DELETE FROM leasehold.ticket;
+
+-- One row a job, put together from its place and what belongs to it: the branches are the states. Statements that read
+-- a whole job read this one.
+CREATE VIEW leasehold.job_row AS
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL AS limited, j.priority, 'queued'::text AS state, t.reason AS reason, j.args, j.policy,
+    j.created_at, p.available_at AS available_at, j.lane, NULL::timestamptz AS lane_at, false AS halts_lane,
+    NULL::text AS lease_owner, NULL::timestamptz AS lease_expires_at, j.lease_seconds, p.token AS lease_token, p.attempt, coalesce(t.failures, 0) AS failures,
+    coalesce(t.crashes, 0) AS crashes, NULL::text AS stop_requested,
+    NULL::text AS execution_site, NULL::text AS execution_name, NULL::timestamptz AS execution_started_at, t.first_started_at AS first_started_at,
+    t.started_at AS started_at, NULL::timestamptz AS finished_at, NULL::text AS settled_by, NULL::bigint AS settled_token, NULL::json AS result,
+    NULL::text AS result_ref, t.error AS error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END AS unique_for,
+    j.group_name, j.tags, false AS held, 0 AS unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(t.changed_at, j.created_at) AS updated_at
+FROM leasehold.ready AS p JOIN leasehold.job AS j ON j.seq = p.seq JOIN leasehold.gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'queued', t.reason, j.args, j.policy,
+    j.created_at, p.available_at, j.lane, p.lane_at, false,
+    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL::text,
+    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
+    t.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
+    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(t.changed_at, j.created_at)
+FROM leasehold.lane_place AS p JOIN leasehold.job AS j ON j.seq = p.seq AND j.lane = p.lane JOIN leasehold.gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'running', CASE WHEN p.stop <> 0 THEN t.reason END, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN j.lane IS NOT NULL THEN to_timestamp(0) END, false,
+    o.name, p.expires_at, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END,
+    x.site, x.name, x.started_at, coalesce(t.first_started_at, p.started_at),
+    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
+    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.started_at
+FROM leasehold.lease AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold.owner AS o ON o.number = p.owner LEFT JOIN leasehold.execution AS x ON x.job = p.job AND x.attempt = p.attempt
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'running', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
+    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END,
+    x.site, x.name, x.started_at, coalesce(t.first_started_at, p.started_at),
+    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
+    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
+FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold.execution AS x ON x.job = p.job AND x.attempt = p.attempt
+WHERE p.state = 4
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'pending', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
+    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL::text,
+    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
+    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
+    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
+FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+WHERE p.state = 1
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'waiting', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
+    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL::text,
+    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
+    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
+    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
+FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+WHERE p.state = 2
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'paused', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
+    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL::text,
+    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
+    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
+    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
+FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+WHERE p.state = 3
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'succeeded', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, false,
+    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL::text,
+    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
+    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
+    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
+FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
+WHERE p.state = 1
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'cancelled', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, false,
+    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL::text,
+    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
+    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
+    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, false, (SELECT count(*) FROM leasehold.dependency AS d WHERE d.child_id = j.id AND NOT d.met)::integer, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
+FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
+WHERE p.state = 2
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'failed', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN to_timestamp(0) WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
+    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL::text,
+    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
+    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
+    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, false, (SELECT count(*) FROM leasehold.dependency AS d WHERE d.child_id = j.id AND NOT d.met)::integer, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
+FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
+WHERE p.state = 3
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'timed_out', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN to_timestamp(0) WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
+    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL::text,
+    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
+    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
+    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, false, (SELECT count(*) FROM leasehold.dependency AS d WHERE d.child_id = j.id AND NOT d.met)::integer, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
+FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
+WHERE p.state = 4;
+
+-- For people and their tools: one row a job with the familiar columns. Read it, never write.
+CREATE VIEW leasehold.jobs AS
+SELECT id, kind, queue, state, reason, priority, lane, group_name, tags, unique_key, args, result, result_ref, error,
+    attempt, failures, crashes, stop_requested, lease_owner, lease_expires_at, execution_site, execution_name,
+    created_at, available_at, started_at, finished_at, updated_at, deadline_at, start_by, retry_of, trace
+FROM leasehold.job_row;

@@ -1,6 +1,6 @@
 -- name: lock_spender
--- Whose budgets count: the job's own and its group's. The lock only keeps the job from being pruned meanwhile; a renewal
--- or a settle of it does not wait.
+-- Whose budgets count: the job's own and its group's. The lock only keeps the job from being pruned meanwhile; whoever
+-- moves it does not wait.
 SELECT id, policy, group_name FROM leasehold.job WHERE id = :id FOR KEY SHARE;
 
 -- name: find_spender

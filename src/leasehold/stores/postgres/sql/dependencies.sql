@@ -1,12 +1,37 @@
--- name: lock_parents
--- In id order, and without their payloads: a fan-in may have thousands. A parent that just spends is passed: its group's
--- total may be ours already, inside `complete`, and then each would wait for the other.
-SELECT j.id, j.kind, j.state, j.reason, :now AS now FROM leasehold.job AS j
-WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.id FOR NO KEY UPDATE;
+-- part: state_of_j
+-- The state of the job j, from whichever place it is in.
+(SELECT 'queued' FROM leasehold.ready AS p WHERE p.seq = j.seq
+ UNION ALL SELECT 'queued' FROM leasehold.lane_place AS p WHERE p.lane = j.lane AND p.seq = j.seq
+ UNION ALL SELECT 'running' FROM leasehold.lease AS p WHERE p.job = j.seq
+ UNION ALL SELECT CASE p.state WHEN 1 THEN 'pending' WHEN 2 THEN 'waiting' WHEN 3 THEN 'paused' ELSE 'running' END
+    FROM leasehold.parked AS p WHERE p.job = j.seq
+ UNION ALL SELECT CASE p.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
+    FROM leasehold.outcome AS p WHERE p.job = j.seq LIMIT 1)
 
--- name: mark_awaited
--- Under the parents' locks: whoever ends one of them from now on judges its children too.
-UPDATE leasehold.job SET awaited = true WHERE id = ANY(:ids::uuid[]) AND NOT awaited;
+-- name: lock_descendants
+-- The anchors of all who wait for these jobs, and for those in turn, by seq.
+WITH RECURSIVE below AS (
+    SELECT d.child_id AS id FROM leasehold.dependency AS d WHERE d.parent_id = ANY(:ids::uuid[]) AND NOT d.met
+    UNION
+    SELECT d.child_id FROM below AS b, LATERAL (
+        SELECT e.child_id FROM leasehold.dependency AS e WHERE e.parent_id = b.id AND NOT e.met OFFSET 0) AS d)
+SELECT j.seq FROM leasehold.job AS j WHERE j.id = ANY(ARRAY(SELECT id FROM below)) ORDER BY j.seq FOR NO KEY UPDATE;
+
+-- name: await_ready
+UPDATE leasehold.ready SET special = 2 WHERE seq = ANY(:seqs::bigint[]);
+
+-- name: await_lane_places
+UPDATE leasehold.lane_place SET special = 2 WHERE lane = ANY(:lanes::text[]) AND seq = ANY(:seqs::bigint[]);
+
+-- name: await_leases
+UPDATE leasehold.lease SET special = 2 WHERE job = ANY(:seqs::bigint[]);
+
+-- name: await_parked
+UPDATE leasehold.parked SET special = 2 WHERE job = ANY(:seqs::bigint[]);
+
+-- name: await_outcomes
+-- It has ended, but its child may want its result: it is not pruned before.
+UPDATE leasehold.outcome SET special = 2 WHERE job = ANY(:seqs::bigint[]);
 
 -- name: insert_dependencies
 INSERT INTO leasehold.dependency (child_id, parent_id, position, on_failure)
@@ -16,9 +41,11 @@ FROM json_to_recordset(:dependencies::json) AS r(child_id uuid, parent_id uuid, 
 -- name: hold_for_parents
 -- New children were inserted as held, so that no claim could see them meanwhile; this tells what really holds them.
 WITH v AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(:children::json) AS r(id uuid, unmet integer, held boolean))
-UPDATE leasehold.job AS j SET unmet = v.unmet, held = v.held
-FROM v WHERE j.id = ANY(ARRAY(SELECT id FROM v)) AND j.id = v.id;
+    SELECT j.seq, r.unmet, r.held
+    FROM json_to_recordset(:children::json) AS r(id uuid, unmet integer, held boolean), LATERAL (
+        SELECT q.seq FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j)
+UPDATE leasehold.parked AS p SET unmet = v.unmet, held = v.held
+FROM v WHERE p.job = ANY(ARRAY(SELECT seq FROM v)) AND p.job = v.seq;
 
 -- name: find_dependents
 -- Whoever still waits for these jobs.
@@ -32,17 +59,22 @@ WHERE d.child_id = v.child_id AND d.parent_id = v.parent_id;
 
 -- name: read_parent_results
 -- In the order of `after=`. Those without success have none.
-SELECT d.parent_id AS id, p.kind, p.result FROM leasehold.dependency AS d JOIN leasehold.job AS p ON p.id = d.parent_id
-WHERE d.child_id = :id AND p.state = 'succeeded' ORDER BY d.position;
+SELECT d.parent_id AS id, j.kind, p.result FROM leasehold.dependency AS d,
+    LATERAL (SELECT q.seq, q.kind FROM leasehold.job AS q WHERE q.id = d.parent_id LIMIT 1) AS j,
+    LATERAL (SELECT o.result FROM leasehold.outcome AS o WHERE o.job = j.seq AND o.state = 1 LIMIT 1) AS p
+WHERE d.child_id = :id ORDER BY d.position;
 
 -- name: list_parents
 -- Those that are still there, in the order of `after=`.
-SELECT d.parent_id, d.on_failure FROM leasehold.dependency AS d JOIN leasehold.job AS p ON p.id = d.parent_id
+SELECT d.parent_id, d.on_failure FROM leasehold.dependency AS d,
+    LATERAL (SELECT FROM leasehold.job AS q WHERE q.id = d.parent_id LIMIT 1) AS p
 WHERE d.child_id = :id ORDER BY d.position;
 
 -- name: list_relatives
 -- What a job waits for (the unmet ones first), who waits for it, whose follow-up it is, and which follow-ups it has.
-SELECT r.relation, j.id, j.kind, j.state, r.on_failure, r.met FROM (
+SELECT r.relation, j.id, j.kind,
+-- include: state_of_j
+AS state, r.on_failure, r.met FROM (
     SELECT 1 AS rank, 'waits_for' AS relation, parent_id AS id, on_failure, met, position FROM leasehold.dependency
         WHERE child_id = :id
     UNION ALL
@@ -50,11 +82,6 @@ SELECT r.relation, j.id, j.kind, j.state, r.on_failure, r.met FROM (
     UNION ALL
     SELECT 3, 'follow_up_of', parent_id, NULL, NULL, 0 FROM leasehold.follow_up WHERE child_id = :id
     UNION ALL
-    SELECT 4, 'follow_up', child_id, NULL, NULL, 0 FROM leasehold.follow_up WHERE parent_id = :id) AS r
-JOIN leasehold.job AS j ON j.id = r.id
-ORDER BY r.rank, r.met, r.position, j.id LIMIT :limit;
-
--- name: insert_follow_ups
-INSERT INTO leasehold.follow_up (parent_id, child_id)
-SELECT r.parent_id, r.child_id FROM json_to_recordset(:follow_ups::json) AS r(parent_id uuid, child_id uuid)
-ON CONFLICT DO NOTHING;
+    SELECT 4, 'follow_up', child_id, NULL, NULL, 0 FROM leasehold.follow_up WHERE parent_id = :id) AS r,
+    LATERAL (SELECT q.seq, q.id, q.kind, q.lane FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j
+ORDER BY r.rank, r.met, r.position, j.seq LIMIT :limit;

@@ -1,35 +1,66 @@
 -- name: insert_jobs
 -- Jobs that are alike but for id, arguments, lane and key, in the order given (seq follows it). A row that meets its own
--- id (a repeat after a lost reply) or a held unique key is left out of the answer, and the caller finds out which it was.
-INSERT INTO leasehold.job (id, kind, queue, gate, limited, priority, state, args, policy, created_at, available_at, lane, lane_at,
-    lease_seconds, unique_key, unique_for, group_name, tags, held, deadline_at, start_by, retry_of, trace)
-SELECT r.id, :kind::text, :queue::text, :gate::bigint, :limited::boolean, :priority::smallint,
-    CASE WHEN :hold::boolean THEN 'pending' ELSE 'queued' END, r.args::json, :policy::json, :now,
-    coalesce(:at::timestamptz, :now + :delay::double precision * interval '1 second'),
-    r.lane, CASE WHEN r.lane IS NOT NULL THEN
-        greatest(coalesce(:at::timestamptz, :now + :delay::double precision * interval '1 second'), :now) END,
-    :lease_seconds::double precision, r.unique_key, :unique_for::text, :group_name::text, :tags::json, :hold::boolean,
+-- id (a repeat after a lost reply) is left out of the answer.
+INSERT INTO leasehold.job (id, gate, created_at, lease_seconds, priority, kind, queue, policy, args, available_at, lane,
+    group_name, unique_key, unique_for_ever, tags, deadline_at, start_by, retry_of, trace)
+SELECT r.id, :gate::bigint, :now, :lease_seconds::real, :priority::smallint, :kind::text, :queue::text, :policy::json,
+    r.args::json, coalesce(:at::timestamptz, :now + :delay::double precision * interval '1 second'),
+    r.lane, :group_name::text, r.unique_key, :unique_for_ever::boolean, :tags::json,
     :now + :deadline::double precision * interval '1 second', :now + :start_by::double precision * interval '1 second',
     :retry_of::uuid, :trace::text
 FROM unnest(:jobs.ids::uuid[], :jobs.args::text[], :jobs.lanes::text[], :jobs.keys::text[])
     AS r(id, args, lane, unique_key)
 ON CONFLICT DO NOTHING
-RETURNING id, lane_at;
+RETURNING id, seq;
 
--- name: insert_plain
--- One job with nothing special about it, and the bell in the same commit: a round trip less than both by themselves.
-INSERT INTO leasehold.job (id, kind, queue, gate, priority, state, args, policy, created_at, available_at, lease_seconds)
-VALUES (:id, :kind, :queue, :gate, :priority, 'queued', :args, :policy, :now,
-    :now + :delay::double precision * interval '1 second', :lease_seconds::double precision)
+-- name: ready_new
+-- Where new jobs begin. No lane, so no place in one.
+INSERT INTO leasehold.ready (seq, gate, priority, available_at, lease_seconds, special)
+SELECT j.seq, j.gate, j.priority, coalesce(j.available_at, j.created_at), j.lease_seconds, :special::smallint
+FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[])
+RETURNING seq, NULL::timestamptz AS lane_at;
+
+-- name: line_up_new
+INSERT INTO leasehold.lane_place (seq, lane, lane_at, gate, priority, available_at, lease_seconds, special)
+SELECT j.seq, j.lane, greatest(coalesce(j.available_at, j.created_at), j.created_at), j.gate, j.priority,
+    coalesce(j.available_at, j.created_at), j.lease_seconds, :special::smallint
+FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[])
+RETURNING seq, lane_at;
+
+-- name: park_new
+INSERT INTO leasehold.parked (job, state, token, attempt, special, since, held, lane_at)
+SELECT j.seq, 1, 0, 0, :special::smallint, j.created_at, true,
+    CASE WHEN j.lane IS NOT NULL THEN greatest(coalesce(j.available_at, j.created_at), j.created_at) END
+FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[])
+RETURNING job, lane_at;
+
+-- name: limit_new
+INSERT INTO leasehold.time_limit (job, what, due_at)
+SELECT j.seq, 1, j.deadline_at FROM leasehold.job AS j
+WHERE j.seq = ANY(:seqs::bigint[]) AND j.deadline_at IS NOT NULL
+UNION ALL
+SELECT j.seq, 2, j.start_by FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[]) AND j.start_by IS NOT NULL;
+
+-- name: join_group
+INSERT INTO leasehold.member (group_name, job) SELECT :group::text, n.seq FROM unnest(:seqs::bigint[]) AS n(seq);
+
+-- name: insert_keys
+-- Whoever gets its key is in the answer. In the order of keys: a key that another transaction is about to take, or to
+-- give up, is waited for.
+INSERT INTO leasehold.unique_key (kind, key, job_id, for_ever)
+SELECT r.kind, r.key, r.job_id, r.for_ever
+FROM json_to_recordset(:keys::json) AS r(kind text, key text, job_id uuid, for_ever boolean) ORDER BY r.kind, r.key
 ON CONFLICT DO NOTHING
-RETURNING CASE WHEN :ring::boolean THEN pg_notify(:channel, '') END;
+RETURNING job_id;
 
--- name: copy_plain
-COPY leasehold.job (id, kind, queue, gate, priority, state, policy, created_at, available_at, lease_seconds, args)
-FROM STDIN;
+-- name: find_key_holders
+-- Who holds these unique keys now. One probe a key, whatever the statistics say.
+SELECT u.job_id AS id, u.kind, u.key AS unique_key
+FROM unnest(:kinds::text[], :keys::text[]) AS k(kind, key), LATERAL (
+    SELECT q.job_id, q.kind, q.key FROM leasehold.unique_key AS q WHERE q.kind = k.kind AND q.key = k.key LIMIT 1) AS u;
 
--- name: read_clock
-SELECT statement_timestamp()::text AS now;
+-- name: find_ids
+SELECT id, seq FROM leasehold.job WHERE id = ANY(:ids::uuid[]);
 
 -- name: insert_gates
 INSERT INTO leasehold.gate (id, queue, kind, slots, rate_key)
@@ -37,39 +68,33 @@ SELECT r.id, r.queue, r.kind, r.slots::json, r.rate_key
 FROM json_to_recordset(:gates::json) AS r(id bigint, queue text, kind text, slots text, rate_key text)
 ON CONFLICT DO NOTHING;
 
--- name: insert_tickets
--- A ticket of gate 0 speaks for a head that is not known for sure; its rank is that of the job that seems to be next:
--- under the rank of the job that left, a higher head would be looked at too late.
-INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
-SELECT r.gate, coalesce(h.priority, r.priority), r.available_at, r.lane
-FROM json_to_recordset(:tickets::json) AS r(gate bigint, priority smallint, available_at timestamptz, lane text)
-LEFT JOIN LATERAL (
-    SELECT j.priority FROM leasehold.job AS j
-    WHERE r.gate = 0 AND j.lane = r.lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
-    ORDER BY j.lane_at, j.seq LIMIT 1) AS h ON true;
-
 -- name: insert_tags
 INSERT INTO leasehold.tag (name, job_id)
 SELECT r.name, r.job_id FROM json_to_recordset(:tags::json) AS r(name text, job_id uuid)
 ON CONFLICT DO NOTHING;
 
--- name: touch_groups
--- Makes the group with its first job, and tells those who watch it that something has changed. A group
--- on hold is left out of the answer: nothing may come into it. In name order: two
--- transactions that touch the same groups must not wait for each other in a circle.
-INSERT INTO leasehold.job_group AS g (name)
-SELECT name FROM unnest(:names::text[]) AS n(name) ORDER BY name
-ON CONFLICT (name) DO UPDATE SET version = g.version + 1, state = 'active', reason = NULL WHERE g.state <> 'held'
-RETURNING name;
+-- name: insert_plain
+-- One plain job, and the bell in the same commit: a round trip less than both by themselves. Due now, or after a delay.
+WITH made AS (
+    INSERT INTO leasehold.job (id, gate, created_at, lease_seconds, priority, kind, queue, policy, args, available_at)
+    VALUES (:id, :gate, :now, :lease_seconds::real, :priority, :kind, :queue, :policy, :args,
+        :now + :delay::double precision * interval '1 second')
+    ON CONFLICT DO NOTHING
+    RETURNING seq, gate, priority, coalesce(available_at, created_at) AS due, lease_seconds)
+INSERT INTO leasehold.ready (seq, gate, priority, available_at, lease_seconds)
+SELECT seq, gate, priority, due, lease_seconds FROM made
+RETURNING CASE WHEN :ring::boolean THEN pg_notify(:channel, '') END;
 
--- name: find_key_holders
--- Who holds these unique keys now. One probe of the unique index per key, whatever the statistics say.
-SELECT j.id, j.kind, j.unique_key, j.state, j.attempt
-FROM unnest(:kinds::text[], :keys::text[]) AS k(kind, unique_key), LATERAL (
-    SELECT q.id, q.kind, q.unique_key, q.state, q.attempt FROM leasehold.job AS q
-    WHERE q.kind = k.kind AND q.unique_key = k.unique_key AND q.unique_key IS NOT NULL
-      AND (q.unique_for = 'ever' OR q.state IN ('pending', 'queued', 'running', 'waiting', 'paused'))
-    LIMIT 1) AS j;
+-- name: reserve_numbers
+-- The numbers themselves, not their bounds: beside a second producer they are no single range.
+SELECT statement_timestamp()::text, array_agg(nextval(pg_get_serial_sequence('leasehold.job', 'seq')))
+FROM generate_series(1, :count::integer);
 
--- name: find_ids
-SELECT id FROM leasehold.job WHERE id = ANY(:ids::uuid[]);
+-- name: ready_many
+-- First, while the arguments are still being encoded.
+INSERT INTO leasehold.ready (seq, gate, priority, available_at, lease_seconds)
+SELECT n.seq, :gate::bigint, :priority::smallint, :due::timestamptz, :lease_seconds::real
+FROM unnest(:seqs::bigint[]) AS n(seq);
+
+-- name: copy_plain
+COPY leasehold.job (seq, id, gate, created_at, lease_seconds, priority, kind, queue, policy, args) FROM STDIN;

@@ -1,10 +1,14 @@
 -- name: lock_leases
--- Whoever no longer holds its lease has nothing to tell. Locked by id, as everywhere; while it is locked nobody else
--- gives numbers to the job's events.
-WITH v AS MATERIALIZED (SELECT r.id, r.token FROM json_to_recordset(:leases::json) AS r(id uuid, token bigint))
-SELECT j.id, j.lease_token AS token, j.lease_owner AS owner
-FROM leasehold.job AS j JOIN v ON j.id = v.id AND j.lease_token = v.token
-WHERE j.id = ANY(ARRAY(SELECT id FROM v)) ORDER BY j.id FOR UPDATE OF j;
+-- Whoever no longer holds its lease has nothing to tell. First the anchors, by seq, as everywhere: while one is locked
+-- nobody else gives numbers to the job's events. Then the leases, so that their renewals pass and their ends wait.
+WITH v AS MATERIALIZED (SELECT r.id, r.token FROM json_to_recordset(:leases::json) AS r(id uuid, token bigint)),
+anchors AS MATERIALIZED (
+    SELECT j.seq, j.id FROM leasehold.job AS j
+    WHERE j.id = ANY(ARRAY(SELECT id FROM v)) ORDER BY j.seq FOR NO KEY UPDATE)
+SELECT a.id, l.token, (SELECT o.name FROM leasehold.owner AS o WHERE o.number = l.owner) AS owner
+FROM anchors AS a JOIN v ON v.id = a.id, LATERAL (
+    SELECT q.token, q.owner FROM leasehold.lease AS q WHERE q.job = a.seq AND q.token = v.token
+    LIMIT 1 FOR KEY SHARE) AS l;
 
 -- name: read_streams
 SELECT job_id, last_seq, token, place FROM leasehold.stream WHERE job_id = ANY(:ids::uuid[]);
@@ -42,9 +46,10 @@ ON CONFLICT (job_id) DO UPDATE SET last_seq = excluded.last_seq, token = exclude
 -- State and events in one look: a job that is seen at rest has no event that this does not show, or that a look behind
 -- the last one shown would not find. The limit stands inside: a join of two tables would be sorted as a whole.
 SELECT j.state, j.attempt, e.seq, e.kind, e.data, e.key, e.attempt AS told_in, e.at
-FROM leasehold.job AS j LEFT JOIN LATERAL (
-    SELECT * FROM leasehold.event AS v WHERE v.job_id = j.id AND v.seq > :since ORDER BY v.seq LIMIT :limit) AS e ON true
-WHERE j.id = :id ORDER BY e.seq;
+FROM (SELECT r.id, r.state, r.attempt FROM leasehold.job_row AS r WHERE r.id = :id LIMIT 1) AS j LEFT JOIN LATERAL (
+    SELECT * FROM leasehold.event AS v
+    WHERE v.job_id = j.id AND v.seq > :since ORDER BY v.seq LIMIT :limit) AS e ON true
+ORDER BY e.seq;
 
 -- name: read_progress
 SELECT e.data, e.at FROM leasehold.event AS e WHERE e.job_id = :id AND e.kind = 'progress';

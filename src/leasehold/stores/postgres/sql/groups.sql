@@ -6,31 +6,45 @@ SELECT name, state, reason, version, changed_by, changed_at FROM leasehold.job_g
 SELECT name, version FROM leasehold.job_group WHERE name = ANY(:names::text[]);
 
 -- name: count_group
-SELECT j.kind, j.state, count(*) AS jobs FROM leasehold.job AS j
-WHERE j.group_name = :name AND j.group_name IS NOT NULL
-    AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]))
-GROUP BY j.kind, j.state ORDER BY j.kind, j.state;
+SELECT s.kind, s.state, count(*) AS jobs FROM (
+    SELECT j.kind,
+-- include: state_of_number
+    AS state FROM (
+        SELECT x.seq AS number, x.kind FROM leasehold.job AS x WHERE x.seq = ANY(ARRAY(
+            SELECT m.job FROM leasehold.member AS m WHERE m.group_name = :name))) AS j
+    WHERE :kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[])) AS s
+GROUP BY s.kind, s.state ORDER BY s.kind, s.state;
 
 -- name: list_group_results
 -- Those that ended last. The sort carries no payloads.
-SELECT r.id, r.kind, r.result, r.result_ref FROM leasehold.job AS r WHERE r.id = ANY(ARRAY(
-    SELECT j.id FROM leasehold.job AS j
-    WHERE j.group_name = :name AND j.group_name IS NOT NULL AND j.state = 'succeeded'
-        AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]))
-    ORDER BY j.finished_at DESC, j.id DESC LIMIT :limit))
-ORDER BY r.finished_at DESC, r.id DESC;
+SELECT j.id, j.kind, o.result, o.result_ref FROM (
+    SELECT x.job, x.finished_at FROM leasehold.outcome AS x
+    WHERE x.job = ANY(ARRAY(SELECT m.job FROM leasehold.member AS m WHERE m.group_name = :name)) AND x.state = 1
+      AND (:kinds::text[] IS NULL
+        OR (SELECT j.kind FROM leasehold.job AS j WHERE j.seq = x.job) = ANY(:kinds::text[]))
+    ORDER BY x.finished_at DESC, x.job DESC LIMIT :limit) AS d, LATERAL (
+    SELECT x.id, x.kind FROM leasehold.job AS x WHERE x.seq = d.job LIMIT 1) AS j, LATERAL (
+    SELECT x.result, x.result_ref FROM leasehold.outcome AS x WHERE x.job = d.job LIMIT 1) AS o
+ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: list_group_errors
-SELECT j.id, j.kind, j.state, substr(j.error, 1, :length) AS error FROM leasehold.job AS j
-WHERE j.group_name = :name AND j.group_name IS NOT NULL AND j.state IN ('failed', 'timed_out')
-    AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]))
-ORDER BY j.finished_at DESC, j.id DESC LIMIT :limit;
+SELECT j.id, j.kind, CASE o.state WHEN 3 THEN 'failed' ELSE 'timed_out' END AS state,
+    substr(coalesce(o.error, (SELECT x.error FROM leasehold.trouble AS x WHERE x.job = d.job)), 1, :length) AS error
+FROM (
+    SELECT x.job, x.finished_at FROM leasehold.outcome AS x
+    WHERE x.job = ANY(ARRAY(SELECT m.job FROM leasehold.member AS m WHERE m.group_name = :name)) AND x.state IN (3, 4)
+      AND (:kinds::text[] IS NULL
+        OR (SELECT j.kind FROM leasehold.job AS j WHERE j.seq = x.job) = ANY(:kinds::text[]))
+    ORDER BY x.finished_at DESC, x.job DESC LIMIT :limit) AS d, LATERAL (
+    SELECT x.id, x.kind FROM leasehold.job AS x WHERE x.seq = d.job LIMIT 1) AS j, LATERAL (
+    SELECT x.state, x.error FROM leasehold.outcome AS x WHERE x.job = d.job LIMIT 1) AS o
+ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: count_group_questions
-SELECT count(*) AS questions FROM leasehold.job AS j JOIN leasehold.question AS q ON q.job_id = j.id
-WHERE j.group_name = :name AND j.group_name IS NOT NULL
-    AND j.state IN ('pending', 'queued', 'running', 'waiting', 'paused') AND q.closed_at IS NULL
-    AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]));
+-- From the questions that are open, which are few. Those of a job that has ended are closed.
+SELECT count(*) AS questions FROM leasehold.question AS q, LATERAL (
+    SELECT x.kind, x.group_name FROM leasehold.job AS x WHERE x.id = q.job_id LIMIT 1) AS j
+WHERE q.closed_at IS NULL AND j.group_name = :name AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]));
 
 -- name: stop_group
 -- A hold outlasts a later stop: only a release lifts it.
@@ -39,12 +53,14 @@ UPDATE leasehold.job_group SET state = CASE WHEN state = 'held' THEN 'held' ELSE
 WHERE name = :name;
 
 -- name: hold_group
-INSERT INTO leasehold.job_group AS g (name, state, reason, changed_by, changed_at) VALUES (:name, 'held', :reason, :actor, :now)
+INSERT INTO leasehold.job_group AS g (name, state, reason, changed_by, changed_at)
+VALUES (:name, 'held', :reason, :actor, :now)
 ON CONFLICT (name) DO UPDATE SET state = 'held', reason = excluded.reason, version = g.version + 1,
     changed_by = excluded.changed_by, changed_at = excluded.changed_at;
 
 -- name: release_group
-UPDATE leasehold.job_group SET state = 'active', reason = NULL, version = version + 1, changed_by = :actor, changed_at = :now
+UPDATE leasehold.job_group SET state = 'active', reason = NULL, version = version + 1, changed_by = :actor,
+    changed_at = :now
 WHERE name = :name AND state = 'held' RETURNING name;
 
 -- name: lock_groups
@@ -52,8 +68,18 @@ WHERE name = :name AND state = 'held' RETURNING name;
 SELECT name, state, reason, version, changed_by, changed_at FROM leasehold.job_group
 WHERE name = ANY(:names::text[]) ORDER BY name FOR UPDATE;
 
+-- name: touch_groups
+-- Makes the group with its first job, and tells those who watch it that something has changed. A group on hold is left
+-- out of the answer: nothing may come into it. In name order: two transactions that touch the same groups must not wait
+-- for each other in a circle.
+INSERT INTO leasehold.job_group AS g (name, live)
+SELECT r.name, r.live FROM json_to_recordset(:groups::json) AS r(name text, live bigint) ORDER BY r.name
+ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live, state = 'active', reason = NULL
+WHERE g.state <> 'held'
+RETURNING name;
+
 -- name: file_groups
 -- For jobs that come into the group cancelled: they neither reopen it nor does its hold keep them out.
-INSERT INTO leasehold.job_group AS g (name)
-SELECT n.name FROM unnest(:names::text[]) AS n(name) ORDER BY n.name
-ON CONFLICT (name) DO UPDATE SET version = g.version + 1;
+INSERT INTO leasehold.job_group AS g (name, live)
+SELECT r.name, r.live FROM json_to_recordset(:groups::json) AS r(name text, live bigint) ORDER BY r.name
+ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live;

@@ -1,40 +1,61 @@
 -- name: get_job
-SELECT j.*, :now AS now FROM leasehold.job AS j WHERE j.id = :id;
+SELECT r.*, :now AS now FROM leasehold.job_row AS r WHERE r.id = :id;
 
 -- name: list_jobs
--- One page, newest first; payloads stay where they are. Fragments named list_jobs.where_… are added as asked.
-SELECT j.id, j.seq, j.kind, j.queue, j.gate, j.priority, j.state, j.reason, j.created_at, j.available_at, j.lane,
-    j.attempt, j.failures, j.crashes, j.stop_requested, j.lease_owner, j.lease_expires_at, j.started_at, j.finished_at,
-    j.group_name, j.tags, j.error
-FROM leasehold.job AS j WHERE true
-
--- name: list_jobs.where_before
- AND j.id < :before
-
--- name: list_jobs.where_states
- AND j.state = ANY(:states::text[])
-
--- name: list_jobs.where_queue
- AND j.queue = :queue
-
--- name: list_jobs.where_kind
- AND j.kind = :kind
-
--- name: list_jobs.where_lane
- AND j.lane = :lane
-
--- name: list_jobs.where_group
- AND j.group_name = :group
-
--- name: list_jobs.where_tag
- AND j.id IN (SELECT t.job_id FROM leasehold.tag AS t WHERE t.name = :tag)
+-- One page of a walk, newest first; payloads stay where they are. It tells of a job what the view job_row would.
+SELECT j.id, j.seq, j.kind, j.queue, j.gate, j.priority,
+    CASE WHEN o.state IS NOT NULL THEN
+             CASE o.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
+         WHEN p.state IS NOT NULL THEN
+             CASE p.state WHEN 1 THEN 'pending' WHEN 2 THEN 'waiting' WHEN 3 THEN 'paused' ELSE 'running' END
+         WHEN l.token IS NOT NULL THEN 'running' ELSE 'queued' END AS state,
+    CASE WHEN o.state IS NOT NULL THEN o.reason WHEN p.state IS NOT NULL THEN p.reason
+         WHEN l.stop = 0 THEN NULL ELSE t.reason END AS reason,
+    j.created_at, coalesce(r.available_at, t.available_at, j.available_at, j.created_at) AS available_at, j.lane,
+    coalesce(o.attempt, r.attempt, l.attempt, p.attempt,
+-- include: attempt_in_lane
+    ) AS attempt,
+    coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes,
+    CASE coalesce(l.stop, p.stop) WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
+    (SELECT w.name FROM leasehold.owner AS w WHERE w.number = l.owner) AS lease_owner, l.expires_at AS lease_expires_at,
+    CASE WHEN p.state IS NOT NULL THEN p.started_at
+         ELSE coalesce(l.started_at, o.started_at, t.started_at) END AS started_at,
+    o.finished_at, j.group_name, j.tags, coalesce(o.error, t.error) AS error
+FROM (
 
 -- name: list_jobs.page
- ORDER BY j.id DESC LIMIT :limit
+) AS d, LATERAL (
+    SELECT x.id, x.seq, x.kind, x.queue, x.gate, x.priority, x.created_at, x.available_at, x.lane, x.group_name, x.tags
+    FROM leasehold.job AS x WHERE x.seq = d.number LIMIT 1) AS j
+LEFT JOIN LATERAL (
+    SELECT x.state, x.reason, x.attempt, x.started_at, x.finished_at, x.error
+    FROM leasehold.outcome AS x WHERE x.job = j.seq LIMIT 1) AS o ON true
+LEFT JOIN LATERAL (
+    SELECT x.available_at, x.attempt FROM leasehold.ready AS x WHERE x.seq = j.seq LIMIT 1) AS r ON true
+LEFT JOIN LATERAL (
+    SELECT x.token, x.attempt, x.stop, x.owner, x.expires_at, x.started_at
+    FROM leasehold.lease AS x WHERE x.job = j.seq LIMIT 1) AS l ON true
+LEFT JOIN LATERAL (
+    SELECT x.state, x.reason, x.attempt, x.stop, x.started_at
+    FROM leasehold.parked AS x WHERE x.job = j.seq LIMIT 1) AS p ON true
+LEFT JOIN LATERAL (
+    SELECT x.failures, x.crashes, x.reason, x.error, x.available_at, x.started_at
+    FROM leasehold.trouble AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
+ORDER BY d.number DESC LIMIT :limit
 
--- name: count_state
--- Capped: a count nobody waits for.
-SELECT count(*) AS jobs FROM (SELECT 1 FROM leasehold.job AS j WHERE j.state = :state LIMIT :cap) AS capped;
+-- name: count_states
+-- By place, each capped: a count that nobody waits for. Of a state with two places the caller adds both.
+SELECT 'queued' AS state, count(*) AS jobs FROM (SELECT 1 FROM leasehold.ready LIMIT :cap) AS c
+UNION ALL SELECT 'queued', count(*) FROM (SELECT 1 FROM leasehold.lane_place LIMIT :cap) AS c
+UNION ALL SELECT 'running', count(*) FROM (SELECT 1 FROM leasehold.lease LIMIT :cap) AS c
+UNION ALL SELECT 'running', count(*) FROM (SELECT 1 FROM leasehold.parked WHERE state = 4 LIMIT :cap) AS c
+UNION ALL SELECT 'pending', count(*) FROM (SELECT 1 FROM leasehold.parked WHERE state = 1 LIMIT :cap) AS c
+UNION ALL SELECT 'waiting', count(*) FROM (SELECT 1 FROM leasehold.parked WHERE state = 2 LIMIT :cap) AS c
+UNION ALL SELECT 'paused', count(*) FROM (SELECT 1 FROM leasehold.parked WHERE state = 3 LIMIT :cap) AS c
+UNION ALL SELECT 'succeeded', count(*) FROM (SELECT 1 FROM leasehold.outcome WHERE state = 1 LIMIT :cap) AS c
+UNION ALL SELECT 'cancelled', count(*) FROM (SELECT 1 FROM leasehold.outcome WHERE state = 2 LIMIT :cap) AS c
+UNION ALL SELECT 'failed', count(*) FROM (SELECT 1 FROM leasehold.outcome WHERE state = 3 LIMIT :cap) AS c
+UNION ALL SELECT 'timed_out', count(*) FROM (SELECT 1 FROM leasehold.outcome WHERE state = 4 LIMIT :cap) AS c;
 
 -- name: list_history
 SELECT at, event, from_state, to_state, token, attempt, actor, detail FROM leasehold.history
@@ -47,9 +68,9 @@ SELECT actor FROM leasehold.history WHERE job_id = :id AND event = ANY(:events::
 -- Due jobs of the queue that a claim would take before this one. Of every gate a limited number of rows is read, due or
 -- not, so a crowd of delayed jobs costs no more. Other gates with limits, and paused ones, are in nobody's way.
 SELECT count(*) FROM leasehold.gate AS g, LATERAL (
-    SELECT j.priority, j.available_at, j.seq FROM leasehold.job AS j
-    WHERE j.gate = g.id AND j.lane IS NULL AND j.state = 'queued' AND j.priority >= :priority
-    ORDER BY j.priority DESC, j.available_at, j.seq LIMIT :cap) AS b
+    SELECT p.priority, p.available_at, p.seq FROM leasehold.ready AS p
+    WHERE p.gate = g.id AND p.priority >= :priority
+    ORDER BY p.priority DESC, p.available_at, p.seq LIMIT :cap) AS b
 WHERE g.queue = :queue AND (g.id = :gate OR (g.slots IS NULL AND g.rate_key IS NULL))
   AND NOT EXISTS (SELECT FROM leasehold.pause AS p
                   WHERE p.scope = 'kind' AND p.name = g.kind AND (p.until IS NULL OR p.until > :now))
@@ -58,16 +79,6 @@ WHERE g.queue = :queue AND (g.id = :gate OR (g.slots IS NULL AND g.rate_key IS N
 
 -- name: count_ahead_in_lane
 SELECT count(*) FROM (
-    SELECT 1 FROM leasehold.job AS j WHERE j.lane = :lane AND j.lane IS NOT NULL AND j.state = 'queued'
-      AND (j.lane_at, j.seq) < (:lane_at::timestamptz, :seq::bigint)
-    ORDER BY j.lane_at, j.seq LIMIT :cap) AS b;
-
--- name: list_questions
--- A secret answer is for the job alone.
-SELECT key, text, schema, CASE WHEN NOT secret THEN answer END AS answer, asked_at, closed_at, secret, expires_at, expired,
-    answered
-FROM leasehold.question WHERE job_id = :id ORDER BY asked_at, key;
-
--- name: count_lane_tickets
--- For tests and the doctor: an unblocked lane with a due head must have one.
-SELECT count(*) AS tickets FROM leasehold.ticket WHERE lane = :lane;
+    SELECT 1 FROM leasehold.lane_place AS p
+    WHERE p.lane = :lane AND (p.lane_at, p.seq) < (:lane_at::timestamptz, :seq::bigint)
+    ORDER BY p.lane_at, p.seq LIMIT :cap) AS b;

@@ -1,3 +1,11 @@
+-- part: runs_of_o
+-- The run that the hold o belongs to, if it still runs: under a lease, or as an orphan.
+        SELECT l.owner, l.started_at FROM leasehold.lease AS l WHERE l.job = o.job AND l.attempt = o.attempt
+        UNION ALL
+        SELECT NULL, p.started_at FROM leasehold.parked AS p
+        WHERE p.job = o.job AND p.attempt = o.attempt AND p.state = 4
+        LIMIT 1
+
 -- name: read_gates
 -- What jobs behind these gates need. A gate never changes, so every process asks once.
 SELECT id, slots, rate_key FROM leasehold.gate WHERE id = ANY(:ids::bigint[]);
@@ -12,9 +20,8 @@ SELECT key FROM leasehold.rate WHERE key = ANY(:keys::text[]) ORDER BY key FOR U
 
 -- name: read_slots
 -- Limits, and units in use: of running jobs by their gates, and those taken inside runs that still run. LATERAL, so
--- that holds are looked up by name and jobs by id whatever the statistics say.
-WITH running AS MATERIALIZED (
-    SELECT j.gate, count(*) AS jobs FROM leasehold.job AS j WHERE j.limited AND j.state = 'running' GROUP BY j.gate),
+-- that holds are looked up by name and places by job whatever the statistics say.
+WITH running AS MATERIALIZED (SELECT gate, count(*) AS jobs FROM leasehold.lease_slot GROUP BY gate),
 by_gate AS MATERIALIZED (
     SELECT n.key AS name, sum(n.value::integer * r.jobs) AS units
     FROM running AS r JOIN leasehold.gate AS g ON g.id = r.gate, LATERAL json_each_text(g.slots) AS n
@@ -22,10 +29,9 @@ by_gate AS MATERIALIZED (
 SELECT s.name, s.lim, (coalesce(u.units, 0) + coalesce(h.units, 0))::bigint AS used
 FROM leasehold.slot AS s LEFT JOIN by_gate AS u ON u.name = s.name
 LEFT JOIN LATERAL (
-    SELECT sum(o.units * live.yes) AS units FROM leasehold.slot_hold AS o, LATERAL (
-        SELECT 1 AS yes FROM leasehold.job AS j
-        WHERE j.id = o.job_id AND j.attempt = o.attempt AND j.state = 'running' LIMIT 1) AS live
-    WHERE o.name = s.name) AS h ON true
+    SELECT sum(o.units) AS units FROM leasehold.slot_hold AS o, LATERAL (
+-- include: runs_of_o
+    ) AS live WHERE o.name = s.name) AS h ON true
 WHERE :names::text[] IS NULL OR s.name = ANY(:names::text[])
 ORDER BY s.name;
 
@@ -40,19 +46,23 @@ UPDATE leasehold.rate AS r SET next_at = greatest(r.next_at, :now) + t.jobs * r.
 FROM json_to_recordset(:taken::json) AS t(key text, jobs integer) WHERE r.key = t.key;
 
 -- name: list_slot_holders
--- Who uses a slot, oldest run first.
-SELECT w.job_id, sum(w.units)::bigint AS units, w.kind, w.owner FROM (
-    SELECT j.id AS job_id, n.value::integer AS units, j.kind, j.lease_owner AS owner, j.started_at
-    FROM leasehold.gate AS g, LATERAL json_each_text(g.slots) AS n, LATERAL (
-        SELECT q.id, q.kind, q.lease_owner, q.started_at FROM leasehold.job AS q
-        WHERE q.gate = g.id AND q.limited AND q.state = 'running' OFFSET 0) AS j
-    WHERE n.key = :name
+-- Who uses a slot, oldest run first. An orphan has no owner.
+SELECT j.id AS job_id, sum(w.units)::bigint AS units, j.kind, n.name AS owner FROM (
+    SELECT u.job, v.value::integer AS units, live.owner, live.started_at
+    FROM leasehold.gate AS g, LATERAL json_each_text(g.slots) AS v, LATERAL (
+        SELECT q.job FROM leasehold.lease_slot AS q WHERE q.gate = g.id OFFSET 0) AS u, LATERAL (
+        SELECT l.owner, l.started_at FROM leasehold.lease AS l WHERE l.job = u.job
+        UNION ALL
+        SELECT NULL, p.started_at FROM leasehold.parked AS p WHERE p.job = u.job AND p.state = 4
+        LIMIT 1) AS live
+    WHERE v.key = :name
     UNION ALL
-    SELECT j.id, h.units, j.kind, j.lease_owner, j.started_at FROM leasehold.slot_hold AS h, LATERAL (
-        SELECT q.id, q.kind, q.lease_owner, q.started_at FROM leasehold.job AS q
-        WHERE q.id = h.job_id AND q.attempt = h.attempt AND q.state = 'running' OFFSET 0) AS j
-    WHERE h.name = :name) AS w
-GROUP BY w.job_id, w.kind, w.owner, w.started_at ORDER BY w.started_at, w.job_id LIMIT :limit;
+    SELECT o.job, o.units, live.owner, live.started_at FROM leasehold.slot_hold AS o, LATERAL (
+-- include: runs_of_o
+    ) AS live WHERE o.name = :name) AS w
+CROSS JOIN LATERAL (SELECT q.id, q.kind FROM leasehold.job AS q WHERE q.seq = w.job LIMIT 1) AS j
+LEFT JOIN LATERAL (SELECT q.name FROM leasehold.owner AS q WHERE q.number = w.owner LIMIT 1) AS n ON true
+GROUP BY w.job, j.id, j.kind, n.name, w.started_at ORDER BY w.started_at, w.job LIMIT :limit;
 
 -- name: set_slot
 INSERT INTO leasehold.slot (name, lim) VALUES (:name, :lim) ON CONFLICT (name) DO UPDATE SET lim = excluded.lim;
@@ -86,23 +96,30 @@ UPDATE leasehold.rate SET closed = false, closed_until = NULL, closed_by = NULL,
 WHERE key = :key RETURNING key;
 
 -- name: hold_slot
--- Only the holder of the lease may; more of the same slot adds up.
-INSERT INTO leasehold.slot_hold AS h (name, job_id, attempt, units)
-SELECT :name::text, j.id, j.attempt, :units::integer FROM leasehold.job AS j
-WHERE j.id = :id AND j.lease_token = :token AND j.state = 'running'
-ON CONFLICT (name, job_id, attempt) DO UPDATE SET units = h.units + excluded.units
+-- Only the holder of the lease may; more of the same slot adds up. The lease cannot end meanwhile.
+WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
+mine AS MATERIALIZED (
+    SELECT l.job, l.attempt FROM anchor, LATERAL (
+        SELECT q.job, q.attempt FROM leasehold.lease AS q WHERE q.job = anchor.seq AND q.token = :token
+        LIMIT 1 FOR KEY SHARE) AS l)
+INSERT INTO leasehold.slot_hold AS h (name, job, attempt, units)
+SELECT :name::text, job, attempt, :units::integer FROM mine
+ON CONFLICT (name, job, attempt) DO UPDATE SET units = h.units + excluded.units
 RETURNING units;
 
 -- name: release_slot
-DELETE FROM leasehold.slot_hold WHERE name = :name AND job_id = :id AND attempt = :attempt RETURNING units;
+DELETE FROM leasehold.slot_hold
+WHERE name = :name AND job = (SELECT seq FROM leasehold.job WHERE id = :id) AND attempt = :attempt RETURNING units;
 
 -- name: sweep_holds
 -- Of runs that have ended. They do not count; they only lie about. What is locked is just being removed by the pruner, and
 -- waiting for it, in whatever order rows come, could be a deadlock.
 DELETE FROM leasehold.slot_hold WHERE ctid = ANY(ARRAY(
-    SELECT h.ctid FROM leasehold.slot_hold AS h WHERE h.name = :name AND NOT EXISTS (
-        SELECT FROM leasehold.job AS j WHERE j.id = h.job_id AND j.attempt = h.attempt AND j.state = 'running')
-    FOR UPDATE OF h SKIP LOCKED));
+    SELECT o.ctid FROM leasehold.slot_hold AS o WHERE o.name = :name AND NOT EXISTS (
+        SELECT FROM leasehold.lease AS l WHERE l.job = o.job AND l.attempt = o.attempt)
+      AND NOT EXISTS (
+        SELECT FROM leasehold.parked AS p WHERE p.job = o.job AND p.attempt = o.attempt AND p.state = 4)
+    FOR UPDATE OF o SKIP LOCKED));
 
 -- name: find_slots
 SELECT name, lim FROM leasehold.slot WHERE name = ANY(:names::text[]);

@@ -17,9 +17,13 @@ SELECT 1 AS yes FROM leasehold.pause WHERE scope = 'kind' AND name = :kind AND (
 
 -- name: find_halter
 -- The job that stands in the way of its lane, if one does; one that can be resumed before one that waits for an answer.
-SELECT id FROM leasehold.job WHERE lane = :lane AND lane IS NOT NULL
-    AND (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane)) ORDER BY state = 'waiting', id LIMIT 1;
-
--- name: answer_question
-UPDATE leasehold.question SET answer = :answer::json, answered = true, closed_at = :now
-WHERE job_id = :id AND key = :key AND closed_at IS NULL RETURNING key;
+-- Who has started and runs, or is queued again, is in nobody's way.
+SELECT id FROM (
+    SELECT j.id, j.seq, p.state = 2 AS waits FROM leasehold.lane_hold AS h JOIN leasehold.job AS j ON j.seq = h.job
+    JOIN leasehold.parked AS p ON p.job = h.job WHERE h.lane = :lane AND p.state IN (2, 3)
+    UNION ALL
+    SELECT j.id, j.seq, false FROM leasehold.lane_hold AS h JOIN leasehold.job AS j ON j.seq = h.job
+    JOIN leasehold.outcome AS p ON p.job = h.job WHERE h.lane = :lane
+    UNION ALL
+    SELECT j.id, j.seq, false FROM leasehold.lane_stop AS s JOIN leasehold.job AS j ON j.seq = s.job WHERE s.lane = :lane
+) AS found ORDER BY waits, seq LIMIT 1;

@@ -1,3 +1,28 @@
+-- name: open_question
+-- Asked again while it is open, it is the same question: its time runs from the first asking on.
+INSERT INTO leasehold.question AS q (job_id, key, text, schema, secret, asked_at, expires_at)
+VALUES (:id, :key, :text, :schema, :secret, :now, :now + :seconds::double precision * interval '1 second')
+ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.schema, secret = excluded.secret,
+    asked_at = CASE WHEN q.closed_at IS NULL THEN q.asked_at ELSE excluded.asked_at END,
+    expires_at = CASE WHEN q.closed_at IS NULL THEN coalesce(q.expires_at, excluded.expires_at)
+        ELSE excluded.expires_at END,
+    closed_at = NULL, answer = NULL, answered = false, expired = false;
+
+-- name: close_questions
+-- By the end of their job; what it was told in secret goes with it.
+UPDATE leasehold.question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
+WHERE job_id = ANY(:ids::uuid[]) AND (closed_at IS NULL OR (secret AND answer IS NOT NULL));
+
+-- name: answer_question
+UPDATE leasehold.question SET answer = :answer::json, answered = true, closed_at = :now
+WHERE job_id = :id AND key = :key AND closed_at IS NULL RETURNING key;
+
+-- name: list_questions
+-- A secret answer is for the job alone.
+SELECT key, text, schema, CASE WHEN NOT secret THEN answer END AS answer, asked_at, closed_at, secret, expires_at,
+    expired, answered
+FROM leasehold.question WHERE job_id = :id ORDER BY asked_at, key;
+
 -- name: read_question
 -- For the job itself, and for the check of an answer: with a secret answer, and with what the clock says.
 SELECT key, text, schema, answer, asked_at, closed_at, secret, expires_at,
@@ -7,9 +32,12 @@ FROM leasehold.question WHERE job_id = :id AND key = :key;
 -- name: list_open_questions
 -- The inbox: open questions, the oldest first, of jobs that an answer may still meet. Fragments named
 -- list_open_questions.where_… are added as asked.
-SELECT q.job_id, j.kind, j.queue, j.group_name, j.state, q.key, q.text, q.schema, q.secret, q.asked_at, q.expires_at
-FROM leasehold.question AS q JOIN leasehold.job AS j ON j.id = q.job_id
-WHERE q.closed_at IS NULL AND (q.expires_at IS NULL OR q.expires_at > :now) AND j.state IN ('waiting', 'paused')
+SELECT q.job_id, j.kind, j.queue, j.group_name, CASE p.state WHEN 2 THEN 'waiting' ELSE 'paused' END AS state,
+    q.key, q.text, q.schema, q.secret, q.asked_at, q.expires_at
+FROM leasehold.question AS q, LATERAL (
+    SELECT x.seq, x.kind, x.queue, x.group_name FROM leasehold.job AS x WHERE x.id = q.job_id LIMIT 1) AS j, LATERAL (
+    SELECT x.state FROM leasehold.parked AS x WHERE x.job = j.seq LIMIT 1) AS p
+WHERE q.closed_at IS NULL AND (q.expires_at IS NULL OR q.expires_at > :now) AND p.state IN (2, 3)
 
 -- name: list_open_questions.where_group
  AND j.group_name = :group

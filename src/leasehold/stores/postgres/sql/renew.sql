@@ -1,20 +1,40 @@
 -- name: renew
--- The token alone says "running, and mine"; the expiry is not asked, so a late renewal that nobody has fenced still
--- counts. Owner and state stay out of the WHERE: there they mislead the planner. Locked by id first, as everywhere: an
--- UPDATE locks as its plan goes, and over a table that was empty a while ago that may be as rows lie on the disk. No
--- stronger than an UPDATE locks, so that it passes those who spend.
-WITH v AS MATERIALIZED (SELECT r.id, r.token FROM json_to_recordset(:leases::json) AS r(id uuid, token bigint)),
-mine AS MATERIALIZED (
-    SELECT j.id FROM v JOIN leasehold.job AS j ON j.id = v.id AND j.lease_token = v.token
-    WHERE j.id = ANY(ARRAY(SELECT id FROM v)) ORDER BY j.id FOR NO KEY UPDATE OF j)
-UPDATE leasehold.job AS j SET lease_expires_at = :now + j.lease_seconds * interval '1 second'
-WHERE j.id = ANY(ARRAY(SELECT id FROM mine))
-RETURNING j.id, j.stop_requested;
+-- The token alone says "mine"; the expiry is not asked, so a late renewal that nobody has fenced still counts. Whatever
+-- somebody has locked is passed over and asked for again by itself: one locked job must not cost the others their
+-- leases. A probe a lease, by its key: whatever the statistics say.
+WITH mine AS MATERIALIZED (
+    SELECT l.tid, j.id FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) AS r(id, token), LATERAL (
+        SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j, LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.lease AS q WHERE q.job = j.seq AND q.token = r.token
+        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS l)
+UPDATE leasehold.lease AS l SET expires_at = :now + l.lease_seconds * interval '1 second'
+FROM mine AS m WHERE l.ctid = ANY(ARRAY(SELECT tid FROM mine)) AND l.ctid = m.tid
+RETURNING m.id, l.stop;
+
+-- name: find_leases
+-- Held by these tokens, locked or not.
+SELECT j.id, l.stop FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) AS r(id, token), LATERAL (
+    SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j, LATERAL (
+    SELECT q.stop FROM leasehold.lease AS q WHERE q.job = j.seq AND q.token = r.token LIMIT 1) AS l;
 
 -- name: place_execution
--- Stored under the fence before the start: a job without a site has no execution anywhere.
-UPDATE leasehold.job SET execution_site = :site, execution_name = :name, execution_started_at = NULL
-WHERE id = :id AND lease_token = :token RETURNING id;
+-- Stored under the fence before the start: an attempt without a row has no execution anywhere.
+WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
+mine AS MATERIALIZED (
+    SELECT l.job, l.attempt FROM anchor, LATERAL (
+        SELECT q.job, q.attempt FROM leasehold.lease AS q WHERE q.job = anchor.seq AND q.token = :token
+        LIMIT 1 FOR KEY SHARE) AS l)
+INSERT INTO leasehold.execution (job, attempt, site, name, placed_at)
+SELECT job, attempt, :site, :name, :now FROM mine
+ON CONFLICT (job, attempt) DO UPDATE SET site = excluded.site, name = excluded.name, placed_at = excluded.placed_at,
+    started_at = NULL
+RETURNING job;
 
 -- name: mark_started
-UPDATE leasehold.job SET execution_started_at = :now WHERE id = :id AND lease_token = :token RETURNING id;
+WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
+mine AS MATERIALIZED (
+    SELECT l.job, l.attempt FROM anchor, LATERAL (
+        SELECT q.job, q.attempt FROM leasehold.lease AS q WHERE q.job = anchor.seq AND q.token = :token
+        LIMIT 1 FOR KEY SHARE) AS l)
+UPDATE leasehold.execution AS x SET started_at = :now FROM mine
+WHERE x.job = mine.job AND x.attempt = mine.attempt RETURNING x.job;

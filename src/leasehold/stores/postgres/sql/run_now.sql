@@ -8,10 +8,10 @@ INSERT INTO leasehold.cap (kind) VALUES (:kind) ON CONFLICT DO NOTHING;
 -- name: list_places
 -- What runs of a kind, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans, and no
 -- other rows: finished and queued jobs of the kind may be millions.
-SELECT j.id, j.lease_owner, j.started_at, j.lease_expires_at, :now AS now FROM (
-    SELECT l.id, l.lease_owner, l.started_at, l.lease_expires_at FROM leasehold.job AS l
-    WHERE l.lease_owner IS NOT NULL AND l.kind = :kind
+SELECT j.id, o.name AS lease_owner, p.started_at, p.expires_at AS lease_expires_at, :now AS now FROM (
+    SELECT l.job, l.owner, l.started_at, l.expires_at FROM leasehold.lease AS l
     UNION ALL
-    SELECT o.id, o.lease_owner, o.started_at, o.lease_expires_at FROM leasehold.job AS o
-    WHERE o.execution_site IS NOT NULL AND o.lease_owner IS NULL AND o.state = 'running' AND o.kind = :kind) AS j
-ORDER BY j.started_at, j.id;
+    SELECT k.job, NULL, k.started_at, NULL FROM leasehold.parked AS k WHERE k.state = 4) AS p, LATERAL (
+    SELECT x.id FROM leasehold.job AS x WHERE x.seq = p.job AND x.kind = :kind LIMIT 1) AS j
+LEFT JOIN LATERAL (SELECT x.name FROM leasehold.owner AS x WHERE x.number = p.owner LIMIT 1) AS o ON true
+ORDER BY p.started_at, p.job;

@@ -1,91 +1,67 @@
 -- name: settle_succeeded
--- Success is success under every flag, so the token is the whole guard and nothing needs to be read first. Jobs that
--- others wait for are left to the decided path, which judges those in the same transaction. A lane job
--- leaves a ticket whether or not anybody is seen to wait: a look could miss an enqueue whose own ticket a claim is just
--- dropping. Only the ticket's rank is taken from the job that seems to be next. Jobs are locked in the order of v, by
--- id, and groups in name order.
+-- Success is success under every flag, so the token is the whole guard. A probe a lease, by its key, whatever the
+-- statistics say; what somebody has locked is passed over, so that this statement waits for no job and is in no circle.
+-- Jobs that others wait for are left to the decided way, which judges those in the same transaction. What is inserted
+-- comes from what was deleted. The answer: who was left alone, and a row that says that slots are free again.
+-- CTEs that nobody reads run from the last to the first: groups are locked after everything else.
 WITH v AS MATERIALIZED (
-    SELECT r.id, r.token, r.result, r.result_ref
-    FROM (SELECT * FROM unnest(:settled.ids::uuid[], :settled.tokens::bigint[], :settled.results::text[],
-              :settled.references::text[])
-          -- No row, but a hundred thousand by the planner's reckoning: so it goes through v, in the order of v, and looks
-          -- for the jobs. Taken for few rows, v itself is looked up in, and jobs are locked as they lie on the disk. A
-          -- thousand were too few for a large table that was vacuumed when it was empty: every plan was as dear as
-          -- reading it. (renew locks beforehand; here that would be a tenth of the statement.)
-          UNION ALL SELECT NULL, NULL, NULL, NULL FROM generate_series(1, (SELECT 0)), json_array_elements('[]')
-         ) AS r(id, token, result, result_ref)
-    ORDER BY r.id),
-s AS (
-    UPDATE leasehold.job AS j SET state = 'succeeded', reason = NULL, result = v.result::json, result_ref = v.result_ref,
-        lease_owner = NULL, lease_expires_at = NULL, lease_token = j.lease_token + 1, stop_requested = NULL,
-        finished_at = :now, settled_by = j.lease_owner, settled_token = j.lease_token,
-        execution_site = NULL, execution_name = NULL, execution_started_at = NULL
-    FROM v WHERE j.id = ANY(ARRAY(SELECT id FROM v)) AND j.id = v.id AND j.lease_token = v.token
-      AND NOT j.awaited
-    RETURNING j.id, j.lane, j.priority, j.group_name, j.attempt, j.limited),
-tickets AS (
-    INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
-    SELECT 0, coalesce(h.priority, s.priority), :now, s.lane FROM s LEFT JOIN LATERAL (
-        SELECT j.priority FROM leasehold.job AS j
-        WHERE j.lane = s.lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
-        ORDER BY j.lane_at, j.seq LIMIT 1) AS h ON true
-    WHERE s.lane IS NOT NULL),
+    SELECT r.job, r.token, r.result, r.result_ref
+    FROM unnest(:settled.jobs::bigint[], :settled.tokens::bigint[], :settled.results::text[],
+        :settled.references::text[]) AS r(job, token, result, result_ref)),
+gone AS (
+    DELETE FROM leasehold.lease WHERE ctid = ANY(ARRAY(
+        SELECT l.tid FROM v, LATERAL (
+            SELECT q.ctid AS tid FROM leasehold.lease AS q WHERE q.job = v.job AND q.token = v.token AND q.special < 2
+            LIMIT 1 FOR UPDATE SKIP LOCKED) AS l))
+    RETURNING job, token, started_at, attempt, owner, special),
+facts AS MATERIALIZED (
+    SELECT g.job, g.attempt, j.id, j.lane, j.priority, j.group_name, j.kind, j.unique_key, j.deadline_at, j.start_by
+    FROM gone AS g, LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = g.job LIMIT 1) AS j WHERE g.special = 1),
+groups AS (
+    UPDATE leasehold.job_group AS g SET version = g.version + 1, live = g.live - f.jobs
+    FROM (SELECT q.name, n.jobs
+          FROM (SELECT group_name, count(*) AS jobs FROM facts WHERE group_name IS NOT NULL GROUP BY group_name) AS n
+          JOIN leasehold.job_group AS q ON q.name = n.group_name ORDER BY q.name FOR UPDATE OF q) AS f
+    WHERE g.name = f.name),
 questions AS ( -- only a job that has run before can have asked
     UPDATE leasehold.question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
-    WHERE job_id = ANY(ARRAY(SELECT id FROM s WHERE attempt > 1))
+    WHERE job_id = ANY(ARRAY(SELECT id FROM facts WHERE attempt > 1))
       AND (closed_at IS NULL OR (secret AND answer IS NOT NULL))),
-groups AS (
-    UPDATE leasehold.job_group SET version = version + 1 WHERE name = ANY(ARRAY(
-        SELECT name FROM leasehold.job_group
-        WHERE name = ANY(ARRAY(SELECT DISTINCT group_name FROM s WHERE group_name IS NOT NULL))
-        ORDER BY name FOR UPDATE)))
-SELECT id, limited FROM s;
+limits AS (
+    DELETE FROM leasehold.time_limit
+    WHERE job = ANY(ARRAY(SELECT job FROM facts WHERE deadline_at IS NOT NULL OR start_by IS NOT NULL))),
+keys AS (
+    DELETE FROM leasehold.unique_key WHERE ctid = ANY(ARRAY(
+        SELECT k.tid FROM facts AS f, LATERAL (
+            SELECT q.ctid AS tid FROM leasehold.unique_key AS q
+            WHERE q.kind = f.kind AND q.key = f.unique_key AND q.job_id = f.id AND NOT q.for_ever LIMIT 1) AS k
+        WHERE f.unique_key IS NOT NULL))),
+slots AS (DELETE FROM leasehold.lease_slot WHERE job = ANY(ARRAY(SELECT job FROM facts)) RETURNING job),
+holds AS (
+    DELETE FROM leasehold.lane_hold WHERE ctid = ANY(ARRAY(
+        SELECT h.tid FROM facts AS f, LATERAL (
+            SELECT q.ctid AS tid FROM leasehold.lane_hold AS q WHERE q.lane = f.lane AND q.job = f.job LIMIT 1) AS h
+        WHERE f.lane IS NOT NULL))),
+tickets AS (
+    INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
+    SELECT 0, coalesce(h.priority, f.priority), :now, f.lane FROM facts AS f LEFT JOIN LATERAL (
+        SELECT p.priority FROM leasehold.lane_place AS p WHERE p.lane = f.lane AND p.lane_at <= :now
+        ORDER BY p.lane_at, p.seq LIMIT 1) AS h ON true
+    WHERE f.lane IS NOT NULL),
+ended AS ( -- one list may hold an old token of a job and a new one
+    INSERT INTO leasehold.outcome (job, token, finished_at, started_at, attempt, owner, state, special, result, result_ref)
+    SELECT g.job, g.token, :now, g.started_at, g.attempt, g.owner, 1, g.special, v.result::json, v.result_ref
+    FROM gone AS g JOIN v ON v.job = g.job AND v.token = g.token)
+SELECT v.job, false AS slots FROM v WHERE NOT EXISTS (SELECT FROM gone AS g WHERE g.job = v.job AND g.token = v.token)
+UNION ALL
+SELECT NULL, true FROM (SELECT FROM slots LIMIT 1) AS freed;
 
--- name: lock_jobs
--- Every decision that depends on the row is taken under its lock, in id order. The store's now comes along, so that
--- instants are the database's.
-SELECT j.*, :now AS now FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.id FOR UPDATE;
-
--- name: update_jobs
--- Writes moves that were decided under lock_jobs.
-WITH v AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(:jobs::json) AS r(id uuid, state text, reason text, args text,
-        available_at timestamptz, lane_at timestamptz, halts_lane boolean, lease_owner text,
-        lease_expires_at timestamptz, lease_token bigint, attempt integer, failures integer, crashes integer,
-        stop_requested text, execution_site text, execution_name text, execution_started_at timestamptz,
-        first_started_at timestamptz, started_at timestamptz, finished_at timestamptz, settled_by text,
-        settled_token bigint, result text, result_ref text, error text, held boolean, unmet integer)
-    ORDER BY r.id)
-UPDATE leasehold.job AS j SET state = v.state, reason = v.reason, args = v.args::json, available_at = v.available_at,
-    lane_at = v.lane_at, halts_lane = v.halts_lane, lease_owner = v.lease_owner,
-    lease_expires_at = v.lease_expires_at, lease_token = v.lease_token, attempt = v.attempt, failures = v.failures,
-    crashes = v.crashes, stop_requested = v.stop_requested, execution_site = v.execution_site,
-    execution_name = v.execution_name, execution_started_at = v.execution_started_at,
-    first_started_at = v.first_started_at, started_at = v.started_at, finished_at = v.finished_at,
-    settled_by = v.settled_by, settled_token = v.settled_token, result = v.result::json, result_ref = v.result_ref,
-    error = v.error, held = v.held, unmet = v.unmet
-FROM v WHERE j.id = ANY(ARRAY(SELECT id FROM v)) AND j.id = v.id;
-
--- name: insert_history
-INSERT INTO leasehold.history (job_id, at, event, from_state, to_state, token, attempt, actor, detail)
-SELECT r.job_id, :now, r.event, r.from_state, r.to_state, r.token, r.attempt, r.actor, r.detail
-FROM json_to_recordset(:entries::json) AS r(job_id uuid, event text, from_state text, to_state text, token bigint,
-    attempt integer, actor text, detail text);
-
--- name: bump_groups
-UPDATE leasehold.job_group SET version = version + 1 WHERE name = ANY(ARRAY(
-    SELECT name FROM leasehold.job_group WHERE name = ANY(:names::text[]) ORDER BY name FOR UPDATE));
-
--- name: open_question
--- Asked again while it is open, it is the same question: its time runs from the first asking on.
-INSERT INTO leasehold.question AS q (job_id, key, text, schema, secret, asked_at, expires_at)
-VALUES (:id, :key, :text, :schema, :secret, :now, :now + :seconds::double precision * interval '1 second')
-ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.schema, secret = excluded.secret,
-    asked_at = CASE WHEN q.closed_at IS NULL THEN q.asked_at ELSE excluded.asked_at END,
-    expires_at = CASE WHEN q.closed_at IS NULL THEN coalesce(q.expires_at, excluded.expires_at) ELSE excluded.expires_at END,
-    closed_at = NULL, answer = NULL, answered = false, expired = false;
-
--- name: close_questions
--- By the end of their job; what it was told in secret goes with it.
-UPDATE leasehold.question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
-WHERE job_id = ANY(:ids::uuid[]) AND (closed_at IS NULL OR (secret AND answer IS NOT NULL));
+-- name: read_settlements
+-- After a lost reply: is the lease still held by this token, and if not, was the run under it settled by its holder?
+SELECT j.id, EXISTS (SELECT FROM leasehold.lease AS l WHERE l.job = j.seq AND l.token = r.token OFFSET 0) AS held, coalesce(
+    (SELECT o.name FROM leasehold.outcome AS p JOIN leasehold.owner AS o ON o.number = p.owner
+     WHERE p.job = j.seq AND p.token = r.token),
+    (SELECT o.name FROM leasehold.attempt AS a JOIN leasehold.owner AS o ON o.number = a.owner
+     WHERE a.job = j.seq AND a.token = r.token AND a.settled)) AS settled_by
+FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) AS r(id, token), LATERAL (
+    SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j;

@@ -3,15 +3,19 @@
 SELECT name, result FROM leasehold.step WHERE job_id = :id;
 
 -- name: save_steps
--- Under the fence: a run that has lost its lease writes nothing, and gets no row back. The row is locked, so that a
--- reaper that comes at the same time either is first, and the token no longer fits, or waits for the commit. The same
+-- Under the fence: a run that has lost its lease writes nothing, and gets no row back. The lease stays locked until the
+-- commit, so that its renewals pass and its end waits: what a run has kept is there when the next one begins. The same
 -- step again (a repeat after a lost reply) writes the same values over it.
-WITH mine AS MATERIALIZED (
-    SELECT id, attempt FROM leasehold.job WHERE id = :id AND lease_token = :token FOR UPDATE)
+WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
+mine AS MATERIALIZED (
+    SELECT l.attempt FROM anchor, LATERAL (
+        SELECT q.attempt FROM leasehold.lease AS q WHERE q.job = anchor.seq AND q.token = :token
+        LIMIT 1 FOR KEY SHARE) AS l)
 INSERT INTO leasehold.step (job_id, name, result, attempt, saved_at)
-SELECT mine.id, r.name, r.result::json, mine.attempt, :now
+SELECT :id, r.name, r.result::json, mine.attempt, :now
 FROM mine, json_to_recordset(:steps::json) AS r(name text, result text)
-ON CONFLICT (job_id, name) DO UPDATE SET result = excluded.result, attempt = excluded.attempt, saved_at = excluded.saved_at
+ON CONFLICT (job_id, name) DO UPDATE SET result = excluded.result, attempt = excluded.attempt,
+    saved_at = excluded.saved_at
 RETURNING job_id;
 
 -- name: load_checkpoint
@@ -19,9 +23,13 @@ SELECT state FROM leasehold.checkpoint WHERE job_id = :id;
 
 -- name: save_checkpoint
 -- Under the fence, as save_steps.
-WITH mine AS MATERIALIZED (SELECT id FROM leasehold.job WHERE id = :id AND lease_token = :token FOR UPDATE)
+WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
+mine AS MATERIALIZED (
+    SELECT l.attempt FROM anchor, LATERAL (
+        SELECT q.attempt FROM leasehold.lease AS q WHERE q.job = anchor.seq AND q.token = :token
+        LIMIT 1 FOR KEY SHARE) AS l)
 INSERT INTO leasehold.checkpoint (job_id, state, saved_at)
-SELECT mine.id, :state::json, :now FROM mine
+SELECT :id, :state::json, :now FROM mine
 ON CONFLICT (job_id) DO UPDATE SET state = excluded.state, saved_at = excluded.saved_at
 RETURNING job_id;
 

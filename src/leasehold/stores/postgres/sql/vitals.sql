@@ -2,49 +2,95 @@
 SELECT :now AS now;
 
 -- name: count_by_queue
--- What is not over yet, or wants somebody's attention. Each part is capped and reads an index of its own.
-SELECT queue, kind, state, count(*) AS jobs FROM (
-    (SELECT queue, kind, state FROM leasehold.job WHERE lane IS NULL AND state = 'queued' LIMIT :cap)
-    UNION ALL (SELECT queue, kind, state FROM leasehold.job WHERE lane IS NOT NULL AND state = 'queued' LIMIT :cap)
-    UNION ALL (SELECT queue, kind, state FROM leasehold.job WHERE lease_owner IS NOT NULL LIMIT :cap)
-    UNION ALL (SELECT queue, kind, state FROM leasehold.job WHERE state = 'pending' LIMIT :cap)
-    UNION ALL (SELECT queue, kind, state FROM leasehold.job WHERE state = 'waiting' LIMIT :cap)
-    UNION ALL (SELECT queue, kind, state FROM leasehold.job WHERE state = 'paused' LIMIT :cap)
-    UNION ALL (SELECT queue, kind, state FROM leasehold.job WHERE state = 'failed' LIMIT :cap)
-    UNION ALL (SELECT queue, kind, state FROM leasehold.job WHERE state = 'timed_out' LIMIT :cap)) AS capped
-GROUP BY queue, kind, state ORDER BY queue, kind, state;
+-- What is not over yet, or wants somebody's attention. Of each place so many rows are read; the gate tells queue and
+-- kind.
+SELECT g.queue, g.kind, c.state, sum(c.jobs)::bigint AS jobs FROM (
+    SELECT p.gate, 'queued' AS state, count(*) AS jobs FROM (
+        SELECT gate FROM leasehold.ready LIMIT :cap) AS p GROUP BY p.gate
+    UNION ALL
+    SELECT p.gate, 'queued', count(*) FROM (SELECT gate FROM leasehold.lane_place LIMIT :cap) AS p GROUP BY p.gate
+    UNION ALL
+    SELECT j.gate, p.state, count(*) FROM (
+        (SELECT job, 'running' AS state FROM leasehold.lease LIMIT :cap)
+        UNION ALL (SELECT job, 'running' FROM leasehold.parked WHERE state = 4 LIMIT :cap)
+        UNION ALL (SELECT job, 'pending' FROM leasehold.parked WHERE state = 1 LIMIT :cap)
+        UNION ALL (SELECT job, 'waiting' FROM leasehold.parked WHERE state = 2 LIMIT :cap)
+        UNION ALL (SELECT job, 'paused' FROM leasehold.parked WHERE state = 3 LIMIT :cap)
+        UNION ALL (SELECT job, 'failed' FROM leasehold.outcome WHERE state = 3 LIMIT :cap)
+        UNION ALL (SELECT job, 'timed_out' FROM leasehold.outcome WHERE state = 4 LIMIT :cap)) AS p, LATERAL (
+        SELECT x.gate FROM leasehold.job AS x WHERE x.seq = p.job LIMIT 1) AS j
+    GROUP BY j.gate, p.state) AS c
+JOIN leasehold.gate AS g ON g.id = c.gate
+GROUP BY g.queue, g.kind, c.state ORDER BY g.queue, g.kind, c.state;
 
 -- name: list_stuck_lanes
 -- A lane that nothing blocks, whose head is due, and that no ticket speaks for. There must never be one.
-SELECT h.lane, h.id FROM (
-    SELECT j.lane, j.id, j.available_at, row_number() OVER (PARTITION BY j.lane ORDER BY j.lane_at, j.seq) AS place
-    FROM leasehold.job AS j WHERE j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now) AS h
+SELECT h.lane FROM (
+    SELECT p.lane, p.seq, p.available_at, row_number() OVER (PARTITION BY p.lane ORDER BY p.lane_at, p.seq) AS place
+    FROM leasehold.lane_place AS p WHERE p.lane_at <= :now) AS h
 WHERE h.place = 1 AND h.available_at <= :now
-  AND NOT EXISTS (SELECT 1 FROM leasehold.job AS b WHERE b.lane = h.lane AND b.lane IS NOT NULL AND b.lane_at = to_timestamp(0) AND b.state = 'running')
-  AND NOT EXISTS (SELECT 1 FROM leasehold.job AS b WHERE b.lane = h.lane AND b.lane IS NOT NULL
-        AND (b.state IN ('waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane)))
+  AND NOT EXISTS (SELECT 1 FROM leasehold.lane_hold AS b WHERE b.lane = h.lane AND b.job <> h.seq)
+  AND NOT EXISTS (SELECT 1 FROM leasehold.lane_stop AS b WHERE b.lane = h.lane)
   AND h.lane NOT IN (SELECT t.lane FROM leasehold.ticket AS t WHERE t.available_at <= :now)
 ORDER BY h.lane LIMIT :limit;
 
 -- name: list_stuck_children
 -- Pending without a hold, and nobody whom it waits for can still end. There must never be one.
-SELECT j.id FROM leasehold.job AS j WHERE j.state = 'pending' AND NOT j.held AND NOT EXISTS (
-    SELECT 1 FROM leasehold.dependency AS d JOIN leasehold.job AS p ON p.id = d.parent_id
-    WHERE d.child_id = j.id AND NOT d.met AND p.state IN ('pending', 'queued', 'running', 'waiting', 'paused'))
-ORDER BY j.id LIMIT :limit;
+SELECT j.id FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job
+WHERE p.state = 1 AND NOT p.held AND NOT EXISTS (
+    SELECT 1 FROM leasehold.dependency AS d JOIN leasehold.job AS a ON a.id = d.parent_id
+    WHERE d.child_id = j.id AND NOT d.met AND (SELECT 1 FROM leasehold.outcome AS o WHERE o.job = a.seq) IS NULL)
+ORDER BY j.seq LIMIT :limit;
 
 -- name: list_long_expired
 -- Leases that ran out so long ago that somebody should have taken the job over.
-SELECT id, lease_owner FROM leasehold.job
-WHERE lease_owner IS NOT NULL AND lease_expires_at < :now - :age::double precision * interval '1 second' LIMIT :limit;
+SELECT (SELECT j.id FROM leasehold.job AS j WHERE j.seq = l.job) AS id FROM leasehold.lease AS l
+WHERE l.expires_at < :now - :age::double precision * interval '1 second' LIMIT :limit;
+
+-- name: list_misplaced
+-- Whatever breaks "a job is in exactly one place", and groups that miscount their jobs. There must never be any. Of
+-- jobs and their outcomes the newest :rows are looked at: a store may hold tens of millions. A number without a job is
+-- told as it is. A job of a group is special: plain ones need not be asked.
+WITH recent AS (SELECT coalesce((SELECT seq FROM leasehold.job ORDER BY seq DESC LIMIT 1 OFFSET :rows), 0) AS seq),
+placed AS MATERIALIZED (
+    SELECT p.seq, count(*) AS places FROM (
+        SELECT seq FROM leasehold.ready
+        UNION ALL SELECT seq FROM leasehold.lane_place
+        UNION ALL SELECT job FROM leasehold.lease
+        UNION ALL SELECT job FROM leasehold.parked
+        UNION ALL SELECT job FROM leasehold.outcome WHERE job > (SELECT seq FROM recent)) AS p
+    GROUP BY p.seq),
+living AS MATERIALIZED (
+    SELECT j.group_name, count(*) AS live FROM (
+        SELECT seq FROM leasehold.ready WHERE special > 0
+        UNION ALL SELECT seq FROM leasehold.lane_place
+        UNION ALL SELECT job FROM leasehold.lease WHERE special > 0
+        UNION ALL SELECT job FROM leasehold.parked) AS p JOIN leasehold.job AS j ON j.seq = p.seq
+    WHERE j.group_name IS NOT NULL GROUP BY j.group_name)
+SELECT m.what, m.id FROM (
+    SELECT 'nowhere' AS what, j.id::text AS id FROM leasehold.job AS j
+    WHERE j.seq > (SELECT seq FROM recent) AND NOT EXISTS (SELECT 1 FROM placed AS p WHERE p.seq = j.seq)
+    UNION ALL
+    SELECT 'twice', coalesce((SELECT j.id FROM leasehold.job AS j WHERE j.seq = p.seq)::text, p.seq::text)
+    FROM placed AS p WHERE p.places > 1
+    UNION ALL
+    SELECT 'no_job', p.seq::text FROM placed AS p
+    WHERE NOT EXISTS (SELECT 1 FROM leasehold.job AS j WHERE j.seq = p.seq)
+    UNION ALL
+    SELECT 'group', g.name FROM leasehold.job_group AS g LEFT JOIN living AS l ON l.group_name = g.name
+    WHERE g.live <> coalesce(l.live, 0)) AS m
+LIMIT :limit;
 
 -- name: list_definitions
--- Every table, index and constraint that is there, as text that names them. An index that failed to build is not.
-SELECT 'CREATE TABLE ' || c.relname AS definition FROM pg_class AS c
-WHERE c.relkind = 'r' AND c.relnamespace = (SELECT m.relnamespace FROM pg_class AS m WHERE m.oid = 'leasehold.migration'::regclass)
+-- Every table, view, index and constraint that is there, as text that names them. An index that failed to build is not.
+SELECT CASE c.relkind WHEN 'v' THEN 'CREATE VIEW ' ELSE 'CREATE TABLE ' END || c.relname AS definition
+FROM pg_class AS c
+WHERE c.relkind IN ('r', 'v')
+    AND c.relnamespace = (SELECT m.relnamespace FROM pg_class AS m WHERE m.oid = 'leasehold.migration'::regclass)
 UNION ALL
 SELECT 'CREATE INDEX ' || c.relname FROM pg_class AS c JOIN pg_index AS i ON i.indexrelid = c.oid
-WHERE i.indisvalid AND c.relnamespace = (SELECT m.relnamespace FROM pg_class AS m WHERE m.oid = 'leasehold.migration'::regclass)
+WHERE i.indisvalid
+    AND c.relnamespace = (SELECT m.relnamespace FROM pg_class AS m WHERE m.oid = 'leasehold.migration'::regclass)
 UNION ALL
 SELECT 'CONSTRAINT ' || k.conname FROM pg_constraint AS k
 WHERE k.connamespace = (SELECT m.relnamespace FROM pg_class AS m WHERE m.oid = 'leasehold.migration'::regclass);

@@ -16,13 +16,14 @@ SELECT owner, queues, kinds, sites, concurrency, running, draining, version, sta
 FROM leasehold.worker WHERE seen_at >= :now - :age::double precision * interval '1 second' ORDER BY owner;
 
 -- name: list_lanes
--- Lanes that somebody holds or that stand still, and by which job.
-SELECT lane, id, state, kind, error, reason, lease_owner FROM leasehold.job
-WHERE lane IS NOT NULL AND lane_at = to_timestamp(0) AND state = 'running'
-UNION ALL
-SELECT lane, id, state, kind, error, reason, lease_owner FROM leasehold.job
-WHERE lane IS NOT NULL AND (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane))
-ORDER BY lane, id LIMIT :limit;
+-- Lanes that somebody holds or that stand still, and by which job. Whoever has started and waits in the queue for the
+-- next try keeps its lane too, but it is not what people look for here.
+SELECT h.lane, s.id, s.state, s.kind, s.error, s.reason, s.lease_owner FROM (
+    SELECT x.lane, x.job FROM leasehold.lane_hold AS x UNION ALL SELECT x.lane, x.job FROM leasehold.lane_stop AS x
+    ORDER BY lane, job) AS h, LATERAL (
+    SELECT r.id, r.kind, r.state, r.error, r.reason, r.lease_owner
+    FROM leasehold.job_row AS r WHERE r.seq = h.job AND r.state <> 'queued' LIMIT 1) AS s
+ORDER BY h.lane, h.job LIMIT :limit;
 
 -- name: list_gates
 SELECT DISTINCT queue, kind FROM leasehold.gate ORDER BY queue, kind;

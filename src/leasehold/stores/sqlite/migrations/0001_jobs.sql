@@ -1,102 +1,189 @@
--- The job row carries the whole protocol: state, lease, token, counters. Columns that later features need are here
--- from the start, because a hot table is not altered lightly. Times are whole microseconds since 1970, UTC.
-CREATE TABLE job (
-    seq                  INTEGER PRIMARY KEY,
-    id                   TEXT NOT NULL UNIQUE,
-    kind                 TEXT NOT NULL,
-    queue                TEXT NOT NULL,
-    gate                 INTEGER NOT NULL,
-    limited              INTEGER NOT NULL DEFAULT 0,
-    priority             INTEGER NOT NULL DEFAULT 0,
-    state                TEXT NOT NULL,
-    reason               TEXT,
-    args                 TEXT NOT NULL,
-    policy               TEXT,
-    created_at           INTEGER NOT NULL,
-    available_at         INTEGER NOT NULL,
-    lane                 TEXT,
-    lane_at              INTEGER,
-    halts_lane           INTEGER NOT NULL DEFAULT 0,
-    lease_owner          TEXT,
-    lease_expires_at     INTEGER,
-    lease_seconds        REAL NOT NULL DEFAULT 30,
-    lease_token          INTEGER NOT NULL DEFAULT 0,
-    attempt              INTEGER NOT NULL DEFAULT 0,
-    failures             INTEGER NOT NULL DEFAULT 0,
-    crashes              INTEGER NOT NULL DEFAULT 0,
-    stop_requested       TEXT,
-    execution_site       TEXT,
-    execution_name       TEXT,
-    execution_started_at INTEGER,
-    first_started_at     INTEGER,
-    started_at           INTEGER,
-    finished_at          INTEGER,
-    settled_by           TEXT,
-    settled_token        INTEGER,
-    result               TEXT,
-    result_ref           TEXT,
-    error                TEXT,
-    unique_key           TEXT,
-    unique_for           TEXT NOT NULL DEFAULT 'live',
-    group_name           TEXT,
-    tags                 TEXT,
-    held                 INTEGER NOT NULL DEFAULT 0,
-    unmet                INTEGER NOT NULL DEFAULT 0,
-    deadline_at          INTEGER,
-    start_by             INTEGER,
-    retry_of             TEXT,
-    trace                TEXT,
-    CONSTRAINT job_state_known CHECK (state IN ('pending', 'queued', 'running', 'waiting', 'paused',
-                                                'failed', 'timed_out', 'succeeded', 'cancelled')),
-    CONSTRAINT job_priority_in_range CHECK (priority BETWEEN -100 AND 100),
-    CONSTRAINT job_token_not_negative CHECK (lease_token >= 0 AND attempt >= 0 AND unmet >= 0),
-    CONSTRAINT job_lease_whole CHECK ((lease_owner IS NULL) = (lease_expires_at IS NULL)),
-    CONSTRAINT job_lease_only_running CHECK (lease_owner IS NULL OR state = 'running'),
-    CONSTRAINT job_flag_only_running CHECK (stop_requested IS NULL OR
-                                            (state = 'running' AND stop_requested IN ('finish', 'pause', 'cancel'))),
-    CONSTRAINT job_hold_only_pending CHECK (NOT held OR state = 'pending'),
-    CONSTRAINT job_halt_only_failed CHECK (NOT halts_lane OR (lane IS NOT NULL AND state IN ('failed', 'timed_out'))),
-    CONSTRAINT job_lane_has_place CHECK ((lane IS NULL) = (lane_at IS NULL)),
-    CONSTRAINT job_unique_for_known CHECK (unique_for IN ('live', 'ever')),
+-- A job is a row that stays and a row that moves. What was asked for is a row of `job`, inserted once. Where the job is
+-- stands in exactly one *place*: ready | lane_place → lease → parked → outcome. The place is the state. What few jobs
+-- have is a table of its own, so that a plain job pays nothing for it. docs/decisions/0021 says why. We live in the
+-- user's own file, so every name carries a prefix. Times are whole microseconds since 1970, UTC.
+
+-- What was asked for. Its row is also the anchor: whoever moves a job with care locks it first; claim, renew and a plain
+-- settle never do. `seq` is the inner key and the order of arrival, never given twice; `id` is the only public name. A fact that few calls
+-- give is a nullable column without index or check: null costs nothing. Only resume(args=…) ever updates a row.
+CREATE TABLE leasehold_job (
+    seq             INTEGER PRIMARY KEY AUTOINCREMENT,
+    id              TEXT NOT NULL CONSTRAINT job_id UNIQUE,
+    gate            INTEGER NOT NULL,
+    created_at      INTEGER NOT NULL,
+    lease_seconds   REAL NOT NULL DEFAULT 30,
+    priority        INTEGER NOT NULL DEFAULT 0 CONSTRAINT job_priority_in_range CHECK (priority BETWEEN -100 AND 100),
+    kind            TEXT NOT NULL,
+    queue           TEXT NOT NULL,
+    policy          TEXT,
+    args            TEXT NOT NULL,
+    available_at    INTEGER,
+    lane            TEXT,
+    group_name      TEXT,
+    unique_key      TEXT,
+    unique_for_ever INTEGER,
+    tags            TEXT,
+    deadline_at     INTEGER,
+    start_by        INTEGER,
+    retry_of        TEXT,
+    trace           TEXT,
     -- PostgreSQL's json type refuses what is not JSON; so does this.
-    CONSTRAINT job_result_is_json CHECK (result IS NULL OR json_valid(result)),
     CONSTRAINT job_args_are_json CHECK (json_valid(args))
 );
 
--- Rows that cannot be claimed are not in it, so a claim never walks past them: finished ones by the state, lane jobs
--- by the lane, paused kinds and queues by their gate, delayed ones by the due time behind the priority.
--- The rowid (seq) ends every index entry by itself and breaks the ties.
-CREATE INDEX job_claim ON job (gate, priority DESC, available_at) WHERE lane IS NULL AND state = 'queued';
-CREATE INDEX job_lane ON job (lane, lane_at) WHERE lane IS NOT NULL AND state = 'queued';
--- The tripwire: a lane belongs to the job that has started in it, until that job is done or passed over. Two claimers
--- that saw different heads cannot both commit, not even if the first one's job has failed and halts the lane by then.
-CREATE UNIQUE INDEX job_lane_held ON job (lane) WHERE lane IS NOT NULL AND lane_at = 0 AND
-    (state IN ('queued', 'running', 'waiting', 'paused') OR halts_lane);
-CREATE INDEX job_lane_halt ON job (lane) WHERE lane IS NOT NULL AND
-    (state IN ('waiting', 'paused') OR (state IN ('failed', 'timed_out') AND halts_lane));
--- By owner, not by expiry: a renewal then touches no indexed column (a HOT update on PostgreSQL), and the sweep reads
--- the live leases, which are few. Not WHERE state = 'running': statistics that never saw a running row would draw
--- other probes to such an index.
-CREATE INDEX job_lease ON job (lease_owner) WHERE lease_owner IS NOT NULL;
-CREATE INDEX job_orphan ON job (execution_site, id)
-    WHERE execution_site IS NOT NULL AND lease_owner IS NULL AND state = 'running';
-CREATE UNIQUE INDEX job_unique ON job (kind, unique_key) WHERE unique_key IS NOT NULL AND
-    (unique_for = 'ever' OR state IN ('pending', 'queued', 'running', 'waiting', 'paused'));
--- What people look for is what did not go well; a job that simply succeeds never enters this one.
-CREATE INDEX job_notable ON job (state, id)
-    WHERE state IN ('pending', 'waiting', 'paused', 'failed', 'timed_out', 'cancelled');
-CREATE INDEX job_deadline ON job (deadline_at)
-    WHERE deadline_at IS NOT NULL AND state IN ('pending', 'queued', 'waiting');
-CREATE INDEX job_start_by ON job (start_by)
-    WHERE start_by IS NOT NULL AND attempt = 0 AND state IN ('pending', 'queued');
--- For the pruner: does anybody of this group still live?
-CREATE INDEX job_group_live ON job (group_name)
-    WHERE group_name IS NOT NULL AND state IN ('pending', 'queued', 'running', 'waiting', 'paused');
-CREATE INDEX job_group_member ON job (group_name, id) WHERE group_name IS NOT NULL;
+-- `special` stands in every place and only rises. 0: plain. 1: tied, its end touches rows of other tables. 2: awaited,
+-- its end is judged in Python for those who wait for it.
+
+-- May be claimed from `available_at` on. Stored in the order of claims: a claim is one range at the head.
+CREATE TABLE leasehold_ready (
+    seq           INTEGER NOT NULL UNIQUE,
+    gate          INTEGER NOT NULL,
+    priority      INTEGER NOT NULL DEFAULT 0,
+    available_at  INTEGER NOT NULL,
+    token         INTEGER NOT NULL DEFAULT 0,
+    attempt       INTEGER NOT NULL DEFAULT 0,
+    lease_seconds REAL NOT NULL DEFAULT 30,
+    special       INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (gate, priority DESC, available_at, seq)
+) WITHOUT ROWID;
+
+-- Queued in a lane, in the lane's order. `lane_at` is the epoch once the job has started: it stays first.
+CREATE TABLE leasehold_lane_place (
+    seq           INTEGER NOT NULL,
+    lane          TEXT NOT NULL,
+    lane_at       INTEGER NOT NULL,
+    gate          INTEGER NOT NULL,
+    priority      INTEGER NOT NULL,
+    available_at  INTEGER NOT NULL,
+    token         INTEGER NOT NULL DEFAULT 0,
+    attempt       INTEGER NOT NULL DEFAULT 0,
+    lease_seconds REAL NOT NULL,
+    special       INTEGER NOT NULL,
+    PRIMARY KEY (lane, lane_at, seq)
+) WITHOUT ROWID;
+
+-- Somebody runs it. No second index: the sweep reads the whole table, which is small. `stop` is
+-- the flag (1 finish, 2 pause, 3 cancel): it stands in the row that every ending takes away.
+CREATE TABLE leasehold_lease (
+    job           INTEGER PRIMARY KEY,
+    token         INTEGER NOT NULL CONSTRAINT lease_token_positive CHECK (token > 0),
+    expires_at    INTEGER NOT NULL,
+    started_at    INTEGER NOT NULL,
+    attempt       INTEGER NOT NULL,
+    owner         INTEGER NOT NULL,
+    lease_seconds REAL NOT NULL,
+    special       INTEGER NOT NULL DEFAULT 0,
+    stop          INTEGER NOT NULL DEFAULT 0 CONSTRAINT lease_stop_known CHECK (stop BETWEEN 0 AND 3)
+);
+
+-- Nobody may claim it. state: 1 pending, 2 waiting, 3 paused, 4 orphan (it may still run, but nobody holds it).
+CREATE TABLE leasehold_parked (
+    job        INTEGER PRIMARY KEY,
+    state      INTEGER NOT NULL CONSTRAINT parked_state_known CHECK (state BETWEEN 1 AND 4),
+    token      INTEGER NOT NULL,
+    attempt    INTEGER NOT NULL,
+    special    INTEGER NOT NULL,
+    since      INTEGER NOT NULL,
+    stop       INTEGER NOT NULL DEFAULT 0,
+    held       INTEGER NOT NULL DEFAULT 0,
+    unmet      INTEGER NOT NULL DEFAULT 0 CONSTRAINT parked_unmet_not_negative CHECK (unmet >= 0),
+    lane_at    INTEGER,
+    started_at INTEGER,
+    reason     TEXT,
+    CONSTRAINT parked_stop_only_orphan CHECK (stop = 0 OR (state = 4 AND stop BETWEEN 1 AND 3)),
+    CONSTRAINT parked_hold_only_pending CHECK (NOT held OR state = 1)
+);
+CREATE INDEX leasehold_parked_state ON leasehold_parked (state, job);
+
+-- How it ended. state: 1 succeeded, 2 cancelled, 3 failed, 4 timed out. started_at: its last run, if there was one. owner
+-- is null if it was not the holder of a lease who ended it.
+CREATE TABLE leasehold_outcome (
+    job         INTEGER PRIMARY KEY,
+    token       INTEGER NOT NULL,
+    finished_at INTEGER NOT NULL,
+    started_at  INTEGER,
+    attempt     INTEGER NOT NULL,
+    owner       INTEGER,
+    state       INTEGER NOT NULL CONSTRAINT outcome_state_known CHECK (state BETWEEN 1 AND 4),
+    special     INTEGER NOT NULL DEFAULT 0,
+    result      TEXT,
+    result_ref  TEXT,
+    error       TEXT,
+    reason      TEXT,
+    CONSTRAINT outcome_result_is_json CHECK (result IS NULL OR json_valid(result))
+);
+-- What people look for is what did not go well; a plain success never enters it.
+CREATE INDEX leasehold_outcome_notable ON leasehold_outcome (state, job) WHERE state <> 1;
+
+-- What a run has left behind for the next one, and what the place does not tell: counters, when it first and last
+-- started, its due time once that was put off, the last error, and why it waits or shall stop.
+CREATE TABLE leasehold_trouble (
+    job              INTEGER PRIMARY KEY,
+    failures         INTEGER NOT NULL,
+    crashes          INTEGER NOT NULL,
+    first_started_at INTEGER,
+    started_at       INTEGER,
+    available_at     INTEGER,
+    error            TEXT,
+    reason           TEXT,
+    changed_at       INTEGER NOT NULL
+);
+
+-- Every grant's end has one record: the outcome, if that run ended the job, else a row here.
+CREATE TABLE leasehold_attempt (
+    job        INTEGER NOT NULL,
+    token      INTEGER NOT NULL,
+    number     INTEGER NOT NULL,
+    owner      INTEGER,
+    settled    INTEGER NOT NULL,
+    started_at INTEGER NOT NULL,
+    ended_at   INTEGER NOT NULL,
+    ended      TEXT NOT NULL,
+    error      TEXT,
+    PRIMARY KEY (job, token)
+) WITHOUT ROWID;
+
+-- Who holds leases, by a number that is never used again.
+CREATE TABLE leasehold_owner (
+    number INTEGER PRIMARY KEY,
+    name   TEXT NOT NULL CONSTRAINT owner_name UNIQUE
+);
+
+-- Who has a key now. The primary key is the guard.
+CREATE TABLE leasehold_unique_key (
+    kind     TEXT NOT NULL,
+    key      TEXT NOT NULL,
+    job_id   TEXT NOT NULL,
+    for_ever INTEGER NOT NULL,
+    PRIMARY KEY (kind, key)
+) WITHOUT ROWID;
+
+-- Who has started in a lane, or halts it. The primary key is the tripwire: two claimers that saw different heads cannot
+-- both commit.
+CREATE TABLE leasehold_lane_hold (
+    lane TEXT PRIMARY KEY,
+    job  INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- Who has not started and blocks the lane all the same: paused while it was queued.
+CREATE TABLE leasehold_lane_stop (
+    lane TEXT NOT NULL,
+    job  INTEGER NOT NULL,
+    PRIMARY KEY (lane, job)
+) WITHOUT ROWID;
+
+-- "Look at this lane from this time on." Addressed by rowid; gate 0 means that the next head is unknown.
+CREATE TABLE leasehold_ticket (
+    gate         INTEGER NOT NULL,
+    priority     INTEGER NOT NULL,
+    available_at INTEGER NOT NULL,
+    lane         TEXT NOT NULL
+);
+CREATE INDEX leasehold_ticket_claim ON leasehold_ticket (gate, priority DESC, available_at);
 
 -- What a job needs besides its turn, interned. The id is a hash of the four values, so that two producers never wait
 -- for each other to learn it.
-CREATE TABLE gate (
+CREATE TABLE leasehold_gate (
     id       INTEGER PRIMARY KEY,
     queue    TEXT NOT NULL,
     kind     TEXT NOT NULL,
@@ -104,52 +191,228 @@ CREATE TABLE gate (
     rate_key TEXT
 );
 
--- "Look at this lane from this time on." Gate 0 means that the next head is unknown.
-CREATE TABLE ticket (
-    gate         INTEGER NOT NULL,
-    priority     INTEGER NOT NULL,
-    available_at INTEGER NOT NULL,
-    lane         TEXT NOT NULL
-);
-CREATE INDEX ticket_claim ON ticket (gate, priority DESC, available_at);
-
-CREATE TABLE pause (
-    scope     TEXT NOT NULL CHECK (scope IN ('queue', 'kind')),
+CREATE TABLE leasehold_pause (
+    scope     TEXT NOT NULL CONSTRAINT pause_scope_known CHECK (scope IN ('queue', 'kind')),
     name      TEXT NOT NULL,
     paused_by TEXT,
     reason    TEXT,
     paused_at INTEGER NOT NULL,
     until     INTEGER,
     PRIMARY KEY (scope, name)
+);
+
+-- How many units may be in use at once. How many are is counted from lease_slot and slot_hold: no total that could drift.
+CREATE TABLE leasehold_slot (
+    name TEXT PRIMARY KEY,
+    lim  INTEGER NOT NULL CONSTRAINT slot_limit_not_negative CHECK (lim >= 0)
+);
+
+-- Runs that use slots by their gate; an orphan keeps its row.
+CREATE TABLE leasehold_lease_slot (
+    job  INTEGER PRIMARY KEY,
+    gate INTEGER NOT NULL
+);
+
+-- Units taken inside a run. They count while the job runs in that attempt; what is left of others is swept.
+CREATE TABLE leasehold_slot_hold (
+    name    TEXT NOT NULL,
+    job     INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    units   INTEGER NOT NULL CONSTRAINT slot_hold_units_positive CHECK (units > 0),
+    PRIMARY KEY (name, job, attempt)
+) WITHOUT ROWID;
+CREATE INDEX leasehold_slot_hold_job ON leasehold_slot_hold (job);
+
+-- `next_at`: when the next job would start if they came evenly. One row and one instant a key.
+CREATE TABLE leasehold_rate (
+    key           TEXT PRIMARY KEY,
+    lim           TEXT NOT NULL,
+    spacing       REAL NOT NULL CONSTRAINT rate_spacing_positive CHECK (spacing > 0),
+    burst         INTEGER NOT NULL CONSTRAINT rate_burst_positive CHECK (burst >= 1),
+    next_at       INTEGER NOT NULL,
+    closed        INTEGER NOT NULL DEFAULT 0,
+    closed_until  INTEGER,
+    closed_by     TEXT,
+    closed_reason TEXT
+);
+
+-- One row per task that was ever run at once: what such calls lock, so that they decide one after the other.
+CREATE TABLE leasehold_cap (
+    kind TEXT PRIMARY KEY
+);
+
+-- `live`: its jobs that have not ended; it moves with the version.
+CREATE TABLE leasehold_job_group (
+    name       TEXT PRIMARY KEY,
+    state      TEXT NOT NULL DEFAULT 'active',
+    reason     TEXT,
+    version    INTEGER NOT NULL DEFAULT 1,
+    live       INTEGER NOT NULL DEFAULT 0,
+    changed_by TEXT,
+    changed_at INTEGER
+);
+
+CREATE TABLE leasehold_member (
+    group_name TEXT NOT NULL,
+    job        INTEGER NOT NULL,
+    PRIMARY KEY (group_name, job)
 ) WITHOUT ROWID;
 
-CREATE TABLE job_group (
-    name    TEXT PRIMARY KEY,
-    state   TEXT NOT NULL DEFAULT 'active',
-    reason  TEXT,
-    version INTEGER NOT NULL DEFAULT 1
+-- what: 1 deadline of the whole job, 2 to be started by.
+CREATE TABLE leasehold_time_limit (
+    job    INTEGER NOT NULL,
+    what   INTEGER NOT NULL,
+    due_at INTEGER NOT NULL,
+    PRIMARY KEY (job, what)
+) WITHOUT ROWID;
+CREATE INDEX leasehold_time_limit_due ON leasehold_time_limit (due_at);
+
+-- Where an external run lives: one an attempt, kept. Stored before the start; `started_at` is the mark after it.
+CREATE TABLE leasehold_execution (
+    job        INTEGER NOT NULL,
+    attempt    INTEGER NOT NULL,
+    site       TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    placed_at  INTEGER NOT NULL,
+    started_at INTEGER,
+    PRIMARY KEY (job, attempt)
 ) WITHOUT ROWID;
 
-CREATE TABLE tag (
+CREATE TABLE leasehold_tag (
     name   TEXT NOT NULL,
     job_id TEXT NOT NULL,
     PRIMARY KEY (name, job_id)
 ) WITHOUT ROWID;
-CREATE INDEX tag_job ON tag (job_id);
+CREATE INDEX leasehold_tag_job ON leasehold_tag (job_id);
 
-CREATE TABLE question (
-    job_id    TEXT NOT NULL,
-    key       TEXT NOT NULL,
-    text      TEXT NOT NULL,
-    schema    TEXT,
-    answer    TEXT,
-    asked_at  INTEGER NOT NULL,
-    closed_at INTEGER,
-    PRIMARY KEY (job_id, key)
+-- A child waits for its parents. `met` once the parent has ended in a way that lets the child run.
+CREATE TABLE leasehold_dependency (
+    child_id   TEXT NOT NULL,
+    parent_id  TEXT NOT NULL,
+    position   INTEGER NOT NULL,
+    on_failure TEXT NOT NULL CONSTRAINT dependency_on_failure_known CHECK (on_failure IN ('cancel', 'run')),
+    met        INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (child_id, parent_id)
 ) WITHOUT ROWID;
+CREATE INDEX leasehold_dependency_parent ON leasehold_dependency (parent_id);
 
--- Only what the row itself cannot tell: retries, losses, adoptions, pauses, operators' actions.
-CREATE TABLE history (
+-- Which job's handler asked for which.
+CREATE TABLE leasehold_follow_up (
+    parent_id TEXT NOT NULL,
+    child_id  TEXT NOT NULL,
+    PRIMARY KEY (parent_id, child_id)
+) WITHOUT ROWID;
+CREATE INDEX leasehold_follow_up_child ON leasehold_follow_up (child_id);
+
+-- A secret answer is shown to the job alone, and goes when the job has ended for good; `answered` outlives it.
+CREATE TABLE leasehold_question (
+    job_id     TEXT NOT NULL,
+    key        TEXT NOT NULL,
+    text       TEXT NOT NULL,
+    schema     TEXT,
+    answer     TEXT,
+    asked_at   INTEGER NOT NULL,
+    closed_at  INTEGER,
+    secret     INTEGER NOT NULL DEFAULT 0,
+    answered   INTEGER NOT NULL DEFAULT 0,
+    expires_at INTEGER,
+    expired    INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (job_id, key)
+);
+-- Open ones only, which are few: those that run out, and the inbox in the order of asking.
+CREATE INDEX leasehold_question_expiry ON leasehold_question (expires_at) WHERE closed_at IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX leasehold_question_open ON leasehold_question (asked_at) WHERE closed_at IS NULL;
+
+-- What a job's steps have returned. A step that stands here is not run again, whichever run of the job comes to it.
+CREATE TABLE leasehold_step (
+    job_id   TEXT NOT NULL,
+    name     TEXT NOT NULL,
+    result   TEXT NOT NULL,
+    attempt  INTEGER NOT NULL,
+    saved_at INTEGER NOT NULL,
+    PRIMARY KEY (job_id, name)
+);
+
+-- Where a job's loop has come to: one state per job, the last one counts.
+CREATE TABLE leasehold_checkpoint (
+    job_id   TEXT PRIMARY KEY,
+    state    TEXT NOT NULL,
+    saved_at INTEGER NOT NULL
+);
+
+-- What a job reports while it runs: partial results, its newest progress, stalls. Numbered per job, without gaps, while
+-- its lease is locked.
+CREATE TABLE leasehold_event (
+    job_id  TEXT NOT NULL,
+    seq     INTEGER NOT NULL,
+    kind    TEXT NOT NULL,
+    data    TEXT,
+    key     TEXT,
+    attempt INTEGER NOT NULL,
+    at      INTEGER NOT NULL,
+    PRIMARY KEY (job_id, seq),
+    CONSTRAINT event_data_is_json CHECK (data IS NULL OR json_valid(data))
+);
+-- Once per key, also after a crash and a retry.
+CREATE UNIQUE INDEX leasehold_event_key ON leasehold_event (job_id, key) WHERE key IS NOT NULL;
+-- A forty-minute job leaves one row of progress, not thousands.
+CREATE UNIQUE INDEX leasehold_event_progress ON leasehold_event (job_id) WHERE kind = 'progress';
+
+-- How far a job's numbers have come, and the last note of the last lease that was written: what is sent again after a
+-- lost reply is written once. One row per job that ever reported something.
+CREATE TABLE leasehold_stream (
+    job_id   TEXT PRIMARY KEY,
+    last_seq INTEGER NOT NULL,
+    token    INTEGER NOT NULL,
+    place    INTEGER NOT NULL
+);
+
+-- The last lines that each attempt has logged; `cut` is how many characters before them were dropped.
+CREATE TABLE leasehold_log_tail (
+    job_id  TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    text    TEXT NOT NULL,
+    cut     INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (job_id, attempt)
+);
+
+-- The ledger: what was spent, under which key and which lease. The key makes a repeat harmless. No fence: money that a
+-- run has spent is spent, also after its lease was lost.
+CREATE TABLE leasehold_spending (
+    job_id  TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    unit    TEXT NOT NULL,
+    amount  INTEGER NOT NULL CONSTRAINT spending_not_negative CHECK (amount >= 0),
+    token   INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    at      INTEGER NOT NULL,
+    PRIMARY KEY (job_id, key, unit)
+);
+
+-- Totals and limits of jobs and groups. A total moves in the transaction that writes its row of the ledger. A job's own
+-- limit stands here only once somebody has raised it; before that its policy has it.
+CREATE TABLE leasehold_budget (
+    scope TEXT NOT NULL CONSTRAINT budget_scope_known CHECK (scope IN ('job', 'group')),
+    name  TEXT NOT NULL,
+    unit  TEXT NOT NULL,
+    lim   INTEGER,
+    spent INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (scope, name, unit)
+);
+
+-- A running job that a stop has flagged, and what that stop was about: follow-ups of it that fall under the same scope
+-- are created cancelled.
+CREATE TABLE leasehold_stop_mark (
+    job_id TEXT NOT NULL,
+    scope  TEXT NOT NULL,
+    reason TEXT,
+    actor  TEXT,
+    at     INTEGER NOT NULL,
+    PRIMARY KEY (job_id, scope)
+);
+
+-- Only what the rows themselves cannot tell: retries, losses, adoptions, pauses, operators' actions.
+CREATE TABLE leasehold_history (
     id         INTEGER PRIMARY KEY,
     job_id     TEXT NOT NULL,
     at         INTEGER NOT NULL,
@@ -161,10 +424,10 @@ CREATE TABLE history (
     actor      TEXT,
     detail     TEXT
 );
-CREATE INDEX history_job ON history (job_id, id);
+CREATE INDEX leasehold_history_job ON leasehold_history (job_id, id);
 
 -- Who works here, as each worker last said of itself. Nothing is decided by it: it explains why a job is not running.
-CREATE TABLE worker (
+CREATE TABLE leasehold_worker (
     owner       TEXT PRIMARY KEY,
     queues      TEXT NOT NULL,
     kinds       TEXT NOT NULL,
@@ -175,4 +438,156 @@ CREATE TABLE worker (
     version     TEXT NOT NULL,
     started_at  INTEGER NOT NULL,
     seen_at     INTEGER NOT NULL
-) WITHOUT ROWID;
+);
+
+-- One row a job, put together from its place and what belongs to it: the branches are the states. Statements that read
+-- a whole job read this one.
+CREATE VIEW leasehold_job_row AS
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL AS limited, j.priority, 'queued' AS state, t.reason AS reason, j.args, j.policy,
+    j.created_at, p.available_at AS available_at, j.lane, NULL AS lane_at, 0 AS halts_lane,
+    NULL AS lease_owner, NULL AS lease_expires_at, j.lease_seconds, p.token AS lease_token, p.attempt, coalesce(t.failures, 0) AS failures,
+    coalesce(t.crashes, 0) AS crashes, NULL AS stop_requested,
+    NULL AS execution_site, NULL AS execution_name, NULL AS execution_started_at, t.first_started_at AS first_started_at,
+    t.started_at AS started_at, NULL AS finished_at, NULL AS settled_by, NULL AS settled_token, NULL AS result,
+    NULL AS result_ref, t.error AS error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END AS unique_for,
+    j.group_name, j.tags, 0 AS held, 0 AS unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(t.changed_at, j.created_at) AS updated_at
+FROM leasehold_ready AS p JOIN leasehold_job AS j ON j.seq = p.seq JOIN leasehold_gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'queued', t.reason, j.args, j.policy,
+    j.created_at, p.available_at, j.lane, p.lane_at, 0,
+    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL,
+    NULL, NULL, NULL, t.first_started_at,
+    t.started_at, NULL, NULL, NULL, NULL,
+    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, 0, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(t.changed_at, j.created_at)
+FROM leasehold_lane_place AS p JOIN leasehold_job AS j ON j.seq = p.seq AND j.lane = p.lane JOIN leasehold_gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'running', CASE WHEN p.stop <> 0 THEN t.reason END, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN j.lane IS NOT NULL THEN 0 END, 0,
+    o.name, p.expires_at, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END,
+    x.site, x.name, x.started_at, coalesce(t.first_started_at, p.started_at),
+    p.started_at, NULL, NULL, NULL, NULL,
+    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, 0, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.started_at
+FROM leasehold_lease AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold_owner AS o ON o.number = p.owner LEFT JOIN leasehold_execution AS x ON x.job = p.job AND x.attempt = p.attempt
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'running', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, 0,
+    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END,
+    x.site, x.name, x.started_at, coalesce(t.first_started_at, p.started_at),
+    p.started_at, NULL, NULL, NULL, NULL,
+    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
+FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold_execution AS x ON x.job = p.job AND x.attempt = p.attempt
+WHERE p.state = 4
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'pending', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, 0,
+    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL,
+    NULL, NULL, NULL, t.first_started_at,
+    p.started_at, NULL, NULL, NULL, NULL,
+    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
+FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+WHERE p.state = 1
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'waiting', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, 0,
+    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL,
+    NULL, NULL, NULL, t.first_started_at,
+    p.started_at, NULL, NULL, NULL, NULL,
+    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
+FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+WHERE p.state = 2
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'paused', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, 0,
+    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL,
+    NULL, NULL, NULL, t.first_started_at,
+    p.started_at, NULL, NULL, NULL, NULL,
+    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
+FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+WHERE p.state = 3
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'succeeded', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, 0,
+    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL,
+    NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
+    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
+    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, 0, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
+FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold_owner AS o ON o.number = p.owner
+WHERE p.state = 1
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'cancelled', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, 0,
+    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL,
+    NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
+    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
+    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, 0, (SELECT count(*) FROM leasehold_dependency AS d WHERE d.child_id = j.id AND NOT d.met), p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
+FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold_owner AS o ON o.number = p.owner
+WHERE p.state = 2
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'failed', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN 0 WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
+    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL,
+    NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
+    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
+    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, 0, (SELECT count(*) FROM leasehold_dependency AS d WHERE d.child_id = j.id AND NOT d.met), p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
+FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold_owner AS o ON o.number = p.owner
+WHERE p.state = 3
+UNION ALL
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'timed_out', p.reason, j.args, j.policy,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN 0 WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
+    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
+    coalesce(t.crashes, 0), NULL,
+    NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
+    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
+    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    j.group_name, j.tags, 0, (SELECT count(*) FROM leasehold_dependency AS d WHERE d.child_id = j.id AND NOT d.met), p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
+FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
+    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+    LEFT JOIN leasehold_owner AS o ON o.number = p.owner
+WHERE p.state = 4;
+
+-- For people and their tools: one row a job with the familiar columns, instants as ISO 8601 in UTC. Read it, never write.
+CREATE VIEW leasehold_jobs AS
+SELECT id, kind, queue, state, reason, priority, lane, group_name, tags, unique_key, args, result, result_ref, error,
+    attempt, failures, crashes, stop_requested, lease_owner, execution_site, execution_name, retry_of, trace,
+    strftime('%Y-%m-%dT%H:%M:%S', lease_expires_at / 1000000, 'unixepoch') || printf('.%06dZ', lease_expires_at % 1000000) AS lease_expires_at,
+    strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000, 'unixepoch') || printf('.%06dZ', created_at % 1000000) AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%S', available_at / 1000000, 'unixepoch') || printf('.%06dZ', available_at % 1000000) AS available_at,
+    strftime('%Y-%m-%dT%H:%M:%S', started_at / 1000000, 'unixepoch') || printf('.%06dZ', started_at % 1000000) AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%S', finished_at / 1000000, 'unixepoch') || printf('.%06dZ', finished_at % 1000000) AS finished_at,
+    strftime('%Y-%m-%dT%H:%M:%S', updated_at / 1000000, 'unixepoch') || printf('.%06dZ', updated_at % 1000000) AS updated_at,
+    strftime('%Y-%m-%dT%H:%M:%S', deadline_at / 1000000, 'unixepoch') || printf('.%06dZ', deadline_at % 1000000) AS deadline_at,
+    strftime('%Y-%m-%dT%H:%M:%S', start_by / 1000000, 'unixepoch') || printf('.%06dZ', start_by % 1000000) AS start_by
+FROM leasehold_job_row;

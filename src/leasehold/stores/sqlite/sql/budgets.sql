@@ -1,34 +1,35 @@
 -- name: lock_spender
--- Whose budgets count: the job's own and its group's. This connection is the writer, so the job cannot be pruned meanwhile.
-SELECT id, policy, group_name FROM job WHERE id = :id;
+-- Whose budgets count: the job's own and its group's. This connection is the writer: the job is not pruned meanwhile.
+SELECT id, policy, group_name FROM leasehold_job WHERE id = :id;
 
 -- name: find_spender
-SELECT id, policy, group_name FROM job WHERE id = :id;
+SELECT id, policy, group_name FROM leasehold_job WHERE id = :id;
 
 -- name: insert_spending
 -- What comes back was not there before: a repeat of the same key moves no total.
-INSERT INTO spending (job_id, key, unit, amount, token, attempt, at)
+INSERT INTO leasehold_spending (job_id, key, unit, amount, token, attempt, at)
 SELECT :id, json_extract(r.value, '$.key'), json_extract(r.value, '$.unit'), json_extract(r.value, '$.amount'),
     :token, :attempt, :now
 FROM json_each(:spends) AS r WHERE true
 ON CONFLICT (job_id, key, unit) DO NOTHING RETURNING unit, amount;
 
 -- name: add_spent
-INSERT INTO budget (scope, name, unit, spent)
+INSERT INTO leasehold_budget (scope, name, unit, spent)
 SELECT json_extract(r.value, '$.scope'), json_extract(r.value, '$.name'), json_extract(r.value, '$.unit'),
     json_extract(r.value, '$.spent')
 FROM json_each(:totals) AS r WHERE true
 ON CONFLICT (scope, name, unit) DO UPDATE SET spent = spent + excluded.spent;
 
 -- name: read_budget
-SELECT scope, name, unit, lim, spent FROM budget WHERE scope = 'job' AND name = :id
+SELECT scope, name, unit, lim, spent FROM leasehold_budget WHERE scope = 'job' AND name = :id
 UNION ALL
-SELECT scope, name, unit, lim, spent FROM budget WHERE scope = 'group' AND name = :group;
+SELECT scope, name, unit, lim, spent FROM leasehold_budget WHERE scope = 'group' AND name = :group;
 
 -- name: set_limits
-INSERT INTO budget (scope, name, unit, lim)
-SELECT :scope, :name, json_extract(r.value, '$.unit'), json_extract(r.value, '$.lim') FROM json_each(:limits) AS r WHERE true
+INSERT INTO leasehold_budget (scope, name, unit, lim)
+SELECT :scope, :name, json_extract(r.value, '$.unit'), json_extract(r.value, '$.lim')
+FROM json_each(:limits) AS r WHERE true
 ON CONFLICT (scope, name, unit) DO UPDATE SET lim = excluded.lim;
 
 -- name: list_spending
-SELECT key, unit, amount, token, attempt, at FROM spending WHERE job_id = :id ORDER BY at, key, unit;
+SELECT key, unit, amount, token, attempt, at FROM leasehold_spending WHERE job_id = :id ORDER BY at, key, unit;

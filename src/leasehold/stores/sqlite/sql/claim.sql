@@ -1,70 +1,95 @@
 -- name: list_open_gates
 -- Gates of the queues and kinds asked for whose queue and kind are not paused, and which of them have limits besides.
-SELECT g.id, g.slots IS NOT NULL OR g.rate_key IS NOT NULL AS limited FROM gate AS g
+SELECT g.id, g.slots IS NOT NULL OR g.rate_key IS NOT NULL AS limited FROM leasehold_gate AS g
 WHERE g.queue IN (SELECT value FROM json_each(:queues))
   AND (:kinds IS NULL OR g.kind IN (SELECT value FROM json_each(:kinds)))
-  AND NOT EXISTS (SELECT 1 FROM pause AS p
+  AND NOT EXISTS (SELECT 1 FROM leasehold_pause AS p
                   WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.kind))
                     AND (p.until IS NULL OR p.until > :now));
 
 -- name: read_now
 SELECT :now AS now;
 
--- name: first_plain
+-- name: first_ready
 -- One probe of the loose index scan: the best priority below a given one in a gate, and its earliest due time.
-SELECT priority, available_at FROM job INDEXED BY job_claim
-WHERE gate = :gate AND priority < :below AND lane IS NULL AND state = 'queued'
+SELECT priority, available_at FROM leasehold_ready WHERE gate = :gate AND priority < :below
 ORDER BY priority DESC, available_at LIMIT 1;
 
 -- name: first_ticket
-SELECT priority, available_at FROM ticket INDEXED BY ticket_claim
+SELECT priority, available_at FROM leasehold_ticket INDEXED BY leasehold_ticket_claim
 WHERE gate = :gate AND priority < :below ORDER BY priority DESC, available_at LIMIT 1;
 
 -- name: list_due
 -- The due rows of one group, in the queue's order.
-SELECT seq, available_at FROM job INDEXED BY job_claim
-WHERE gate = :gate AND priority = :priority AND lane IS NULL AND state = 'queued' AND available_at <= :now
+SELECT seq, available_at FROM leasehold_ready WHERE gate = :gate AND priority = :priority AND available_at <= :now
 ORDER BY available_at, seq LIMIT :limit;
 
 -- name: list_tickets
--- The due tickets of one group with what stands behind each: the lane's head, and whether the lane is blocked.
-SELECT t.rowid AS ticket, t.lane,
-    h.seq, h.gate, h.priority, h.available_at, h.available_at <= :now AS due,
-    EXISTS (SELECT 1 FROM job AS b INDEXED BY job_lane_held
-            WHERE b.lane = t.lane AND b.lane IS NOT NULL AND b.lane_at = 0
-            AND (b.state IN ('queued', 'running', 'waiting', 'paused') OR b.halts_lane) AND b.state = 'running')
-    OR EXISTS (SELECT 1 FROM job AS b INDEXED BY job_lane_halt WHERE b.lane = t.lane AND b.lane IS NOT NULL
-            AND (b.state IN ('waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))) AS blocked
-FROM (SELECT rowid, lane, priority, available_at FROM ticket INDEXED BY ticket_claim
+-- The due tickets of one group with what stands behind each: the lane's head, and whether the lane is blocked. A job that
+-- has started and is queued again holds its lane, and is its head.
+SELECT t.rowid AS ticket, t.lane, h.seq, h.lane_at, h.gate, h.priority, h.available_at, h.available_at <= :now AS due,
+    EXISTS (SELECT 1 FROM leasehold_lane_hold AS b WHERE b.lane = t.lane AND b.job <> h.seq)
+    OR EXISTS (SELECT 1 FROM leasehold_lane_stop AS b WHERE b.lane = t.lane) AS blocked
+FROM (SELECT rowid, lane, priority, available_at FROM leasehold_ticket INDEXED BY leasehold_ticket_claim
       WHERE gate = :gate AND priority = :priority AND available_at <= :now
       ORDER BY available_at, rowid LIMIT :limit) AS t
-LEFT JOIN job AS h ON h.seq = (
-    SELECT j.seq FROM job AS j INDEXED BY job_lane
-    WHERE j.lane = t.lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
-    ORDER BY j.lane_at, j.seq LIMIT 1);
+LEFT JOIN leasehold_lane_place AS h ON (h.lane, h.lane_at, h.seq) = (
+    SELECT p.lane, p.lane_at, p.seq FROM leasehold_lane_place AS p WHERE p.lane = t.lane AND p.lane_at <= :now
+    ORDER BY p.lane_at, p.seq LIMIT 1);
 
 -- name: drop_tickets
-DELETE FROM ticket WHERE rowid IN (SELECT value FROM json_each(:tickets));
+DELETE FROM leasehold_ticket WHERE rowid IN (SELECT value FROM json_each(:tickets));
 
--- name: take
+-- name: lease_ready
 -- One writer at a time, so what was read in this transaction still stands.
-UPDATE job SET state = 'running', reason = NULL, lease_owner = :owner, lease_token = lease_token + 1,
-    attempt = attempt + 1, lease_expires_at = :now + CAST(round(lease_seconds * 1e6) AS INTEGER),
-    started_at = :now, first_started_at = coalesce(first_started_at, :now),
-    lane_at = CASE WHEN lane IS NOT NULL THEN 0 END
-WHERE seq IN (SELECT value FROM json_each(:rows))
-RETURNING seq, id, lease_token, attempt, kind, queue, args, lease_seconds, policy, lane, group_name, failures, crashes,
-    stop_requested, deadline_at, trace, execution_site, execution_name, execution_started_at;
+INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, owner, lease_seconds, special)
+SELECT p.seq, p.token + 1, :now + CAST(round(p.lease_seconds * 1e6) AS INTEGER), :now, p.attempt + 1,
+    (SELECT o.number FROM leasehold_owner AS o WHERE o.name = :owner), p.lease_seconds, p.special
+FROM json_each(:seqs) AS r CROSS JOIN leasehold_ready AS p ON p.seq = r.value;
+
+-- name: leave_ready
+DELETE FROM leasehold_ready WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: lease_lane_heads
+INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, owner, lease_seconds, special)
+SELECT p.seq, p.token + 1, :now + CAST(round(p.lease_seconds * 1e6) AS INTEGER), :now, p.attempt + 1,
+    (SELECT o.number FROM leasehold_owner AS o WHERE o.name = :owner), p.lease_seconds, p.special
+FROM json_each(:heads) AS r CROSS JOIN leasehold_lane_place AS p
+    ON p.lane = json_extract(r.value, '$.lane') AND p.lane_at = json_extract(r.value, '$.lane_at')
+   AND p.seq = json_extract(r.value, '$.seq');
+
+-- name: hold_lanes
+-- The key refuses a second job of a lane. A job that has started before (its place is 0) holds it already.
+INSERT INTO leasehold_lane_hold (lane, job)
+SELECT json_extract(r.value, '$.lane'), json_extract(r.value, '$.seq') FROM json_each(:heads) AS r
+WHERE json_extract(r.value, '$.lane_at') <> 0;
+
+-- name: leave_lanes
+DELETE FROM leasehold_lane_place WHERE (lane, lane_at, seq) IN (
+    SELECT json_extract(value, '$.lane'), json_extract(value, '$.lane_at'), json_extract(value, '$.seq')
+    FROM json_each(:heads));
+
+-- name: use_slots
+INSERT INTO leasehold_lease_slot (job, gate)
+SELECT j.seq, j.gate FROM json_each(:seqs) AS r CROSS JOIN leasehold_job AS j ON j.seq = r.value;
+
+-- name: read_grants
+-- What the worker needs of each. Only a job that has run before can have counters.
+SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
+    j.deadline_at, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes
+FROM json_each(:seqs) AS r CROSS JOIN leasehold_lease AS l ON l.job = r.value CROSS JOIN leasehold_job AS j ON j.seq = l.job
+LEFT JOIN leasehold_trouble AS t ON l.attempt > 1 AND t.job = l.job
+ORDER BY r.key;
 
 -- name: find_lane_head
 -- For a claim by id: the job that is first in the lane now, and whether anything blocks the lane.
-SELECT (SELECT j.id FROM job AS j
-        WHERE j.lane = :lane AND j.lane IS NOT NULL AND j.state = 'queued' AND j.lane_at <= :now
-        ORDER BY j.lane_at, j.seq LIMIT 1) AS head,
-    coalesce(
-        (SELECT b.id FROM job AS b INDEXED BY job_lane_held
-            WHERE b.lane = :lane AND b.lane IS NOT NULL AND b.lane_at = 0
-            AND (b.state IN ('queued', 'running', 'waiting', 'paused') OR b.halts_lane) AND b.state = 'running' LIMIT 1),
-        (SELECT b.id FROM job AS b INDEXED BY job_lane_halt WHERE b.lane = :lane AND b.lane IS NOT NULL
-            AND (b.state IN ('waiting', 'paused') OR (b.state IN ('failed', 'timed_out') AND b.halts_lane))
-            LIMIT 1)) AS blocker;
+WITH head AS MATERIALIZED (
+    SELECT p.seq FROM leasehold_lane_place AS p WHERE p.lane = :lane AND p.lane_at <= :now
+    ORDER BY p.lane_at, p.seq LIMIT 1)
+SELECT (SELECT j.id FROM leasehold_job AS j WHERE j.seq = (SELECT seq FROM head)) AS head,
+    (SELECT j.id FROM leasehold_job AS j WHERE j.seq = coalesce(
+        (SELECT h.job FROM leasehold_lane_hold AS h WHERE h.lane = :lane AND h.job IS NOT (SELECT seq FROM head)),
+        (SELECT min(s.job) FROM leasehold_lane_stop AS s WHERE s.lane = :lane))) AS blocker;
+
+-- name: insert_owner
+INSERT INTO leasehold_owner (name) VALUES (:owner) ON CONFLICT DO NOTHING;

@@ -1,30 +1,29 @@
 -- name: lock_leases
 -- Whoever no longer holds its lease has nothing to tell. This connection is the writer, so nothing moves meanwhile.
-SELECT j.id, j.lease_token AS token, j.lease_owner AS owner
-FROM json_each(:leases) AS v CROSS JOIN job AS j
-    ON j.id = json_extract(v.value, '$.id') AND j.lease_token = json_extract(v.value, '$.token')
-ORDER BY j.id;
+SELECT j.id, l.token, (SELECT o.name FROM leasehold_owner AS o WHERE o.number = l.owner) AS owner
+FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extract(v.value, '$.id')
+    CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(v.value, '$.token');
 
 -- name: read_streams
-SELECT job_id, last_seq, token, place FROM stream WHERE job_id IN (SELECT value FROM json_each(:ids));
+SELECT job_id, last_seq, token, place FROM leasehold_stream WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: find_keys
 -- Those of the keys that are there already, whichever attempt has told them.
-SELECT e.job_id, e.key FROM json_each(:keys) AS v CROSS JOIN event AS e INDEXED BY event_key
+SELECT e.job_id, e.key FROM json_each(:keys) AS v CROSS JOIN leasehold_event AS e INDEXED BY leasehold_event_key
     ON e.job_id = json_extract(v.value, '$.job_id') AND e.key = json_extract(v.value, '$.key') AND e.key IS NOT NULL;
 
 -- name: drop_progress
-DELETE FROM event WHERE kind = 'progress' AND job_id IN (SELECT value FROM json_each(:ids));
+DELETE FROM leasehold_event WHERE kind = 'progress' AND job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: insert_events
-INSERT INTO event (job_id, seq, kind, data, key, attempt, at)
+INSERT INTO leasehold_event (job_id, seq, kind, data, key, attempt, at)
 SELECT json_extract(r.value, '$.job_id'), json_extract(r.value, '$.seq'), json_extract(r.value, '$.kind'),
     json_extract(r.value, '$.data'), json_extract(r.value, '$.key'), json_extract(r.value, '$.attempt'), :now
 FROM json_each(:events) AS r;
 
 -- name: append_logs
 -- The end is kept: the last lines tell what happened.
-INSERT INTO log_tail (job_id, attempt, text, cut)
+INSERT INTO leasehold_log_tail (job_id, attempt, text, cut)
 SELECT json_extract(r.value, '$.job_id'), json_extract(r.value, '$.attempt'),
     substr(json_extract(r.value, '$.text'), -:cap),
     json_extract(r.value, '$.cut') + max(length(json_extract(r.value, '$.text')) - :cap, 0)
@@ -34,7 +33,7 @@ ON CONFLICT (job_id, attempt) DO UPDATE SET
     text = substr(text || excluded.text, -:cap);
 
 -- name: write_streams
-INSERT INTO stream (job_id, last_seq, token, place)
+INSERT INTO leasehold_stream (job_id, last_seq, token, place)
 SELECT json_extract(r.value, '$.job_id'), json_extract(r.value, '$.last_seq'), json_extract(r.value, '$.token'),
     json_extract(r.value, '$.place')
 FROM json_each(:streams) AS r WHERE true
@@ -42,13 +41,22 @@ ON CONFLICT (job_id) DO UPDATE SET last_seq = excluded.last_seq, token = exclude
 
 -- name: read_stream
 -- State and events in one look: a job that is seen at rest has no event that this does not show, or that a look behind
--- the last one shown would not find.
-SELECT j.state, j.attempt, e.seq, e.kind, e.data, e.key, e.attempt AS told_in, e.at
-FROM job AS j LEFT JOIN event AS e ON e.job_id = j.id AND e.seq > :since
-WHERE j.id = :id ORDER BY e.seq LIMIT :limit;
+-- the last one shown would not find. The places are joined one by one: a join with job_row would put all of it
+-- together.
+SELECT
+-- include: state_of_number
+    AS state,
+    coalesce(o.attempt, r.attempt, l.attempt, p.attempt,
+-- include: attempt_in_lane
+    ) AS attempt, e.seq, e.kind, e.data, e.key, e.attempt AS told_in, e.at
+FROM (SELECT a.seq AS number, a.* FROM leasehold_job AS a WHERE a.id = :id) AS j
+LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_ready AS r ON r.seq = j.seq
+LEFT JOIN leasehold_lease AS l ON l.job = j.seq LEFT JOIN leasehold_parked AS p ON p.job = j.seq
+LEFT JOIN leasehold_event AS e ON e.job_id = j.id AND e.seq > :since
+ORDER BY e.seq LIMIT :limit;
 
 -- name: read_progress
-SELECT e.data, e.at FROM event AS e WHERE e.job_id = :id AND e.kind = 'progress';
+SELECT e.data, e.at FROM leasehold_event AS e WHERE e.job_id = :id AND e.kind = 'progress';
 
 -- name: read_logs
-SELECT attempt, text, cut FROM log_tail WHERE job_id = :id ORDER BY attempt;
+SELECT attempt, text, cut FROM leasehold_log_tail WHERE job_id = :id ORDER BY attempt;

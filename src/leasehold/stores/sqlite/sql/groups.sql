@@ -1,59 +1,82 @@
 -- name: get_group
-SELECT name, state, reason, version, changed_by, changed_at FROM job_group WHERE name = :name;
+SELECT name, state, reason, version, changed_by, changed_at FROM leasehold_job_group WHERE name = :name;
 
 -- name: group_versions
 -- Of all groups that somebody watches, in one read.
-SELECT name, version FROM job_group WHERE name IN (SELECT value FROM json_each(:names));
+SELECT name, version FROM leasehold_job_group WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: count_group
-SELECT j.kind, j.state, count(*) AS jobs FROM job AS j INDEXED BY job_group_member
-WHERE j.group_name = :name AND j.group_name IS NOT NULL
-    AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
-GROUP BY j.kind, j.state ORDER BY j.kind, j.state;
+SELECT s.kind, s.state, count(*) AS jobs FROM (
+    SELECT j.kind,
+-- include: state_of_number
+    AS state FROM (SELECT m.job AS number FROM leasehold_member AS m WHERE m.group_name = :name) AS d
+    CROSS JOIN leasehold_job AS j ON j.seq = d.number
+    WHERE :kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds))) AS s
+GROUP BY s.kind, s.state ORDER BY s.kind, s.state;
 
 -- name: list_group_results
 -- Those that ended last. The sort carries no payloads.
-SELECT r.id, r.kind, r.result, r.result_ref FROM job AS r WHERE r.seq IN (
-    SELECT j.seq FROM job AS j INDEXED BY job_group_member
-    WHERE j.group_name = :name AND j.group_name IS NOT NULL AND j.state = 'succeeded'
-        AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
-    ORDER BY j.finished_at DESC, j.id DESC LIMIT :limit)
-ORDER BY r.finished_at DESC, r.id DESC;
+SELECT j.id, j.kind, o.result, o.result_ref FROM (
+    SELECT m.job, e.finished_at
+    FROM leasehold_member AS m CROSS JOIN leasehold_outcome AS e ON e.job = m.job AND e.state = 1
+    WHERE m.group_name = :name AND (:kinds IS NULL
+        OR (SELECT x.kind FROM leasehold_job AS x WHERE x.seq = m.job) IN (SELECT value FROM json_each(:kinds)))
+    ORDER BY e.finished_at DESC, m.job DESC LIMIT :limit) AS d
+CROSS JOIN leasehold_job AS j ON j.seq = d.job CROSS JOIN leasehold_outcome AS o ON o.job = d.job
+ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: list_group_errors
-SELECT j.id, j.kind, j.state, substr(j.error, 1, :length) AS error FROM job AS j INDEXED BY job_group_member
-WHERE j.group_name = :name AND j.group_name IS NOT NULL AND j.state IN ('failed', 'timed_out')
-    AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
-ORDER BY j.finished_at DESC, j.id DESC LIMIT :limit;
+SELECT j.id, j.kind, CASE o.state WHEN 3 THEN 'failed' ELSE 'timed_out' END AS state,
+    substr(coalesce(o.error, (SELECT x.error FROM leasehold_trouble AS x WHERE x.job = d.job)), 1, :length) AS error
+FROM (
+    SELECT m.job, e.finished_at
+    FROM leasehold_member AS m CROSS JOIN leasehold_outcome AS e ON e.job = m.job AND e.state IN (3, 4)
+    WHERE m.group_name = :name AND (:kinds IS NULL
+        OR (SELECT x.kind FROM leasehold_job AS x WHERE x.seq = m.job) IN (SELECT value FROM json_each(:kinds)))
+    ORDER BY e.finished_at DESC, m.job DESC LIMIT :limit) AS d
+CROSS JOIN leasehold_job AS j ON j.seq = d.job CROSS JOIN leasehold_outcome AS o ON o.job = d.job
+ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: count_group_questions
-SELECT count(*) AS questions FROM job AS j INDEXED BY job_group_live CROSS JOIN question AS q ON q.job_id = j.id
-WHERE j.group_name = :name AND j.group_name IS NOT NULL
-    AND j.state IN ('pending', 'queued', 'running', 'waiting', 'paused') AND q.closed_at IS NULL
+-- From the questions that are open, which are few. Those of a job that has ended are closed.
+SELECT count(*) AS questions
+FROM leasehold_question AS q INDEXED BY leasehold_question_open CROSS JOIN leasehold_job AS j ON j.id = q.job_id
+WHERE q.closed_at IS NULL AND j.group_name = :name
     AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)));
 
 -- name: stop_group
 -- A hold outlasts a later stop: only a release lifts it.
-UPDATE job_group SET state = CASE WHEN state = 'held' THEN 'held' ELSE 'stopped' END, reason = :reason,
+UPDATE leasehold_job_group SET state = CASE WHEN state = 'held' THEN 'held' ELSE 'stopped' END, reason = :reason,
     version = version + 1, changed_by = :actor, changed_at = :now
 WHERE name = :name;
 
 -- name: hold_group
-INSERT INTO job_group (name, state, reason, changed_by, changed_at) VALUES (:name, 'held', :reason, :actor, :now)
-ON CONFLICT (name) DO UPDATE SET state = 'held', reason = excluded.reason, version = version + 1,
+INSERT INTO leasehold_job_group AS g (name, state, reason, changed_by, changed_at)
+VALUES (:name, 'held', :reason, :actor, :now)
+ON CONFLICT (name) DO UPDATE SET state = 'held', reason = excluded.reason, version = g.version + 1,
     changed_by = excluded.changed_by, changed_at = excluded.changed_at;
 
 -- name: release_group
-UPDATE job_group SET state = 'active', reason = NULL, version = version + 1, changed_by = :actor, changed_at = :now
+UPDATE leasehold_job_group SET state = 'active', reason = NULL, version = version + 1, changed_by = :actor,
+    changed_at = :now
 WHERE name = :name AND state = 'held' RETURNING name;
 
 -- name: lock_groups
 -- In name order, and after the jobs.
-SELECT name, state, reason, version, changed_by, changed_at FROM job_group
+SELECT name, state, reason, version, changed_by, changed_at FROM leasehold_job_group
 WHERE name IN (SELECT value FROM json_each(:names)) ORDER BY name;
+
+-- name: touch_groups
+-- Makes the group with its first job, and tells those who watch it that something has changed. A group on hold is left
+-- out of the answer: nothing may come into it.
+INSERT INTO leasehold_job_group AS g (name, live)
+SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.live') FROM json_each(:groups) AS r WHERE true
+ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live, state = 'active', reason = NULL
+WHERE g.state <> 'held'
+RETURNING name;
 
 -- name: file_groups
 -- For jobs that come into the group cancelled: they neither reopen it nor does its hold keep them out.
-INSERT INTO job_group (name)
-SELECT n.value FROM json_each(:names) AS n WHERE true
-ON CONFLICT (name) DO UPDATE SET version = version + 1;
+INSERT INTO leasehold_job_group AS g (name, live)
+SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.live') FROM json_each(:groups) AS r WHERE true
+ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live;

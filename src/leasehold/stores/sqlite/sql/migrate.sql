@@ -1,5 +1,5 @@
 -- name: schema_version
-SELECT coalesce(max(version), 0) AS version FROM migration;
+SELECT coalesce(max(version), 0) AS version FROM leasehold_migration;
 
 -- name: record_migration
-INSERT INTO migration (version, applied_at) VALUES (:version, :now);
+INSERT INTO leasehold_migration (version, applied_at) VALUES (:version, :now);

@@ -1,15 +1,42 @@
+-- name: open_question
+-- Asked again while it is open, it is the same question: its time runs from the first asking on.
+INSERT INTO leasehold_question (job_id, key, text, schema, secret, asked_at, expires_at)
+VALUES (:id, :key, :text, :schema, :secret, :now, :now + CAST(round(:seconds * 1e6) AS INTEGER))
+ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.schema, secret = excluded.secret,
+    asked_at = CASE WHEN closed_at IS NULL THEN asked_at ELSE excluded.asked_at END,
+    expires_at = CASE WHEN closed_at IS NULL THEN coalesce(expires_at, excluded.expires_at)
+        ELSE excluded.expires_at END,
+    closed_at = NULL, answer = NULL, answered = 0, expired = 0;
+
+-- name: close_questions
+-- By the end of their job; what it was told in secret goes with it.
+UPDATE leasehold_question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
+WHERE job_id IN (SELECT value FROM json_each(:ids)) AND (closed_at IS NULL OR (secret AND answer IS NOT NULL));
+
+-- name: answer_question
+UPDATE leasehold_question SET answer = :answer, answered = 1, closed_at = :now
+WHERE job_id = :id AND key = :key AND closed_at IS NULL RETURNING key;
+
+-- name: list_questions
+-- A secret answer is for the job alone.
+SELECT key, text, schema, CASE WHEN NOT secret THEN answer END AS answer, asked_at, closed_at, secret, expires_at,
+    expired, answered
+FROM leasehold_question WHERE job_id = :id ORDER BY asked_at, key;
+
 -- name: read_question
 -- For the job itself, and for the check of an answer: with a secret answer, and with what the clock says.
 SELECT key, text, schema, answer, asked_at, closed_at, secret, expires_at,
     expired OR (closed_at IS NULL AND coalesce(expires_at <= :now, 0)) AS expired, answered
-FROM question WHERE job_id = :id AND key = :key;
+FROM leasehold_question WHERE job_id = :id AND key = :key;
 
 -- name: list_open_questions
 -- The inbox: open questions, the oldest first, of jobs that an answer may still meet. Fragments named
 -- list_open_questions.where_… are added as asked.
-SELECT q.job_id, j.kind, j.queue, j.group_name, j.state, q.key, q.text, q.schema, q.secret, q.asked_at, q.expires_at
-FROM question AS q INDEXED BY question_open CROSS JOIN job AS j ON j.id = q.job_id
-WHERE q.closed_at IS NULL AND (q.expires_at IS NULL OR q.expires_at > :now) AND j.state IN ('waiting', 'paused')
+SELECT q.job_id, j.kind, j.queue, j.group_name, CASE p.state WHEN 2 THEN 'waiting' ELSE 'paused' END AS state,
+    q.key, q.text, q.schema, q.secret, q.asked_at, q.expires_at
+FROM leasehold_question AS q INDEXED BY leasehold_question_open CROSS JOIN leasehold_job AS j ON j.id = q.job_id
+    CROSS JOIN leasehold_parked AS p ON p.job = j.seq
+WHERE q.closed_at IS NULL AND (q.expires_at IS NULL OR q.expires_at > :now) AND p.state IN (2, 3)
 
 -- name: list_open_questions.where_group
  AND j.group_name = :group
@@ -24,11 +51,11 @@ WHERE q.closed_at IS NULL AND (q.expires_at IS NULL OR q.expires_at > :now) AND 
  ORDER BY q.asked_at, q.job_id, q.key LIMIT :limit
 
 -- name: find_expired_questions
-SELECT job_id FROM question INDEXED BY question_expiry
+SELECT job_id FROM leasehold_question INDEXED BY leasehold_question_expiry
 WHERE closed_at IS NULL AND expires_at IS NOT NULL AND expires_at <= :now ORDER BY expires_at LIMIT :limit;
 
 -- name: close_expired_questions
 -- Looked at again under the lock of their jobs: an answer may have come a moment ago.
-UPDATE question SET closed_at = :now, expired = 1
+UPDATE leasehold_question SET closed_at = :now, expired = 1
 WHERE job_id IN (SELECT value FROM json_each(:ids)) AND closed_at IS NULL AND expires_at <= :now
 RETURNING job_id, key;

@@ -1,15 +1,26 @@
 -- name: renew
--- The token alone says "running, and mine"; the expiry is not asked, so a late renewal that nobody has fenced still
--- counts.
-UPDATE job SET lease_expires_at = :now + CAST(round(lease_seconds * 1e6) AS INTEGER)
-FROM json_each(:leases) AS v
-WHERE job.id = json_extract(v.value, '$.id') AND job.lease_token = json_extract(v.value, '$.token')
-RETURNING id, stop_requested;
+-- The token alone says "mine"; the expiry is not asked, so a late renewal that nobody has fenced still counts.
+UPDATE leasehold_lease AS l SET expires_at = :now + CAST(round(l.lease_seconds * 1e6) AS INTEGER)
+FROM json_each(:leases) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extract(r.value, '$[0]')
+WHERE l.job = j.seq AND l.token = json_extract(r.value, '$[1]')
+RETURNING (SELECT q.id FROM leasehold_job AS q WHERE q.seq = job), stop;
+
+-- name: find_leases
+-- Held by these tokens, locked or not.
+SELECT j.id, l.stop FROM json_each(:leases) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extract(r.value, '$[0]')
+CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(r.value, '$[1]');
 
 -- name: place_execution
--- Stored under the fence before the start: a job without a site has no execution anywhere.
-UPDATE job SET execution_site = :site, execution_name = :name, execution_started_at = NULL
-WHERE id = :id AND lease_token = :token RETURNING id;
+-- Stored under the fence before the start: an attempt without a row has no execution anywhere.
+INSERT INTO leasehold_execution (job, attempt, site, name, placed_at)
+SELECT l.job, l.attempt, :site, :name, :now FROM leasehold_job AS j JOIN leasehold_lease AS l ON l.job = j.seq
+WHERE j.id = :id AND l.token = :token
+ON CONFLICT (job, attempt) DO UPDATE SET site = excluded.site, name = excluded.name, placed_at = excluded.placed_at,
+    started_at = NULL
+RETURNING job;
 
 -- name: mark_started
-UPDATE job SET execution_started_at = :now WHERE id = :id AND lease_token = :token RETURNING id;
+UPDATE leasehold_execution AS x SET started_at = :now
+FROM leasehold_job AS j JOIN leasehold_lease AS l ON l.job = j.seq
+WHERE j.id = :id AND l.token = :token AND x.job = l.job AND x.attempt = l.attempt
+RETURNING job;

@@ -1,28 +1,31 @@
 -- name: load_steps
 -- All of a job's, in one read.
-SELECT name, result FROM step WHERE job_id = :id;
+SELECT name, result FROM leasehold_step WHERE job_id = :id;
 
 -- name: save_steps
 -- Under the fence: a run that has lost its lease writes nothing, and gets no row back. The same step again (a repeat
 -- after a lost reply) writes the same values over it.
-INSERT INTO step (job_id, name, result, attempt, saved_at)
-SELECT j.id, json_extract(r.value, '$.name'), json_extract(r.value, '$.result'), j.attempt, :now
-FROM job AS j, json_each(:steps) AS r WHERE j.id = :id AND j.lease_token = :token
-ON CONFLICT (job_id, name) DO UPDATE SET result = excluded.result, attempt = excluded.attempt, saved_at = excluded.saved_at
+INSERT INTO leasehold_step (job_id, name, result, attempt, saved_at)
+SELECT j.id, json_extract(r.value, '$.name'), json_extract(r.value, '$.result'), l.attempt, :now
+FROM leasehold_job AS j CROSS JOIN leasehold_lease AS l ON l.job = j.seq CROSS JOIN json_each(:steps) AS r
+WHERE j.id = :id AND l.token = :token
+ON CONFLICT (job_id, name) DO UPDATE SET result = excluded.result, attempt = excluded.attempt,
+    saved_at = excluded.saved_at
 RETURNING job_id;
 
 -- name: load_checkpoint
-SELECT state FROM checkpoint WHERE job_id = :id;
+SELECT state FROM leasehold_checkpoint WHERE job_id = :id;
 
 -- name: save_checkpoint
 -- Under the fence, as save_steps.
-INSERT INTO checkpoint (job_id, state, saved_at)
-SELECT j.id, :state, :now FROM job AS j WHERE j.id = :id AND j.lease_token = :token
+INSERT INTO leasehold_checkpoint (job_id, state, saved_at)
+SELECT j.id, :state, :now FROM leasehold_job AS j CROSS JOIN leasehold_lease AS l ON l.job = j.seq
+WHERE j.id = :id AND l.token = :token
 ON CONFLICT (job_id) DO UPDATE SET state = excluded.state, saved_at = excluded.saved_at
 RETURNING job_id;
 
 -- name: forget_steps
-DELETE FROM step WHERE job_id IN (SELECT value FROM json_each(:ids));
+DELETE FROM leasehold_step WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: forget_checkpoints
-DELETE FROM checkpoint WHERE job_id IN (SELECT value FROM json_each(:ids));
+DELETE FROM leasehold_checkpoint WHERE job_id IN (SELECT value FROM json_each(:ids));

@@ -1,0 +1,148 @@
+-- name: delete_ready
+-- What leaves a place is counted by the caller: fewer rows than moves, and nothing is written at all.
+DELETE FROM leasehold.ready AS p USING json_to_recordset(:rows::json) AS r(seq bigint, token bigint)
+WHERE p.seq = r.seq AND p.token = r.token RETURNING p.seq;
+
+-- name: delete_leases
+DELETE FROM leasehold.lease AS p USING json_to_recordset(:rows::json) AS r(seq bigint, token bigint)
+WHERE p.job = r.seq AND p.token = r.token RETURNING p.job;
+
+-- name: delete_parked
+DELETE FROM leasehold.parked AS p USING json_to_recordset(:rows::json) AS r(seq bigint, token bigint)
+WHERE p.job = r.seq AND p.token = r.token RETURNING p.job;
+
+-- name: delete_outcomes
+DELETE FROM leasehold.outcome AS p USING json_to_recordset(:rows::json) AS r(seq bigint, token bigint)
+WHERE p.job = r.seq AND p.token = r.token RETURNING p.job;
+
+-- name: delete_lane_places
+DELETE FROM leasehold.lane_place AS p
+USING json_to_recordset(:rows::json) AS r(seq bigint, token bigint, lane text, lane_at timestamptz)
+WHERE p.lane = r.lane AND p.lane_at = r.lane_at AND p.seq = r.seq AND p.token = r.token RETURNING p.seq;
+
+-- name: insert_ready
+INSERT INTO leasehold.ready (seq, gate, priority, available_at, token, attempt, lease_seconds, special)
+SELECT r.seq, r.gate, r.priority, r.available_at, r.token, r.attempt, r.lease_seconds, r.special
+FROM json_to_recordset(:rows::json) AS r(seq bigint, gate bigint, priority smallint, available_at timestamptz, token
+    bigint, attempt integer, lease_seconds real, special smallint);
+
+-- name: insert_lane_places
+INSERT INTO leasehold.lane_place (seq, lane, lane_at, gate, priority, available_at, token, attempt, lease_seconds, special)
+SELECT r.seq, r.lane, r.lane_at, r.gate, r.priority, r.available_at, r.token, r.attempt, r.lease_seconds, r.special
+FROM json_to_recordset(:rows::json) AS r(seq bigint, lane text, lane_at timestamptz, gate bigint, priority smallint,
+    available_at timestamptz, token bigint, attempt integer, lease_seconds real, special smallint);
+
+-- name: insert_leases
+INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, owner, lease_seconds, special, stop)
+SELECT r.job, r.token, r.expires_at, r.started_at, r.attempt, (SELECT o.number FROM leasehold.owner AS o WHERE o.name =
+    r.owner), r.lease_seconds, r.special, r.stop
+FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, expires_at timestamptz, started_at timestamptz,
+    attempt integer, owner text, lease_seconds real, special smallint, stop smallint);
+
+-- name: insert_parked
+INSERT INTO leasehold.parked (job, state, token, attempt, special, since, stop, held, unmet, lane_at, started_at, reason)
+SELECT r.job, r.state, r.token, r.attempt, r.special, r.since, r.stop, r.held, r.unmet, r.lane_at, r.started_at,
+    r.reason
+FROM json_to_recordset(:rows::json) AS r(job bigint, state smallint, token bigint, attempt integer, special smallint,
+    since timestamptz, stop smallint, held boolean, unmet integer, lane_at timestamptz, started_at timestamptz,
+    reason text);
+
+-- name: insert_outcomes
+INSERT INTO leasehold.outcome (job, token, finished_at, started_at, attempt, owner, state, special, result, result_ref, error, reason)
+SELECT r.job, r.token, r.finished_at, r.started_at, r.attempt, (SELECT o.number FROM leasehold.owner AS o WHERE o.name
+    = r.owner), r.state, r.special, r.result::json, r.result_ref, r.error, r.reason
+FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, finished_at timestamptz, started_at timestamptz,
+    attempt integer, owner text, state smallint, special smallint, result text, result_ref text, error text, reason
+    text);
+
+-- name: update_leases
+-- A flag, or a raised special. In place: a renewal that waits for the row must find it.
+UPDATE leasehold.lease AS l SET stop = r.stop, special = r.special
+FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, stop smallint, special smallint)
+WHERE l.job = r.job AND l.token = r.token;
+
+-- name: update_arguments
+-- The one column of `job` that ever changes.
+UPDATE leasehold.job AS j SET args = r.args::json
+FROM json_to_recordset(:rows::json) AS r(seq bigint, args text) WHERE j.seq = r.seq;
+
+-- name: write_troubles
+INSERT INTO leasehold.trouble (job, failures, crashes, first_started_at, started_at, available_at, error, reason, changed_at)
+SELECT r.job, r.failures, r.crashes, r.first_started_at, r.started_at, r.available_at, r.error, r.reason, :now
+FROM json_to_recordset(:rows::json) AS r(job bigint, failures integer, crashes integer, first_started_at timestamptz, started_at timestamptz,
+    available_at timestamptz, error text, reason text)
+ON CONFLICT (job) DO UPDATE SET failures = excluded.failures, crashes = excluded.crashes, first_started_at = excluded.first_started_at,
+    started_at = excluded.started_at, available_at = excluded.available_at, error = excluded.error, reason =
+    excluded.reason, changed_at = excluded.changed_at;
+
+-- name: insert_attempts
+-- A run that is on record already (it went back to the queue before the job ended there) stays as it is.
+INSERT INTO leasehold.attempt (job, token, number, owner, settled, started_at, ended_at, ended, error)
+SELECT r.job, r.token, r.number, (SELECT o.number FROM leasehold.owner AS o WHERE o.name = r.owner), r.settled,
+    r.started_at, r.ended_at, r.ended, r.error
+FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, number integer, owner text, settled boolean,
+    started_at timestamptz, ended_at timestamptz, ended text, error text)
+ON CONFLICT (job, token) DO NOTHING;
+
+-- name: drop_time_limits
+DELETE FROM leasehold.time_limit AS x USING json_to_recordset(:rows::json) AS r(job bigint, what smallint)
+WHERE x.job = r.job AND x.what = r.what;
+
+-- name: insert_time_limits
+INSERT INTO leasehold.time_limit (job, what, due_at)
+SELECT r.job, r.what, r.due_at
+FROM json_to_recordset(:rows::json) AS r(job bigint, what smallint, due_at timestamptz)
+ON CONFLICT DO NOTHING;
+
+-- name: drop_lease_slots
+DELETE FROM leasehold.lease_slot AS x USING json_to_recordset(:rows::json) AS r(job bigint) WHERE x.job = r.job;
+
+-- name: insert_lease_slots
+INSERT INTO leasehold.lease_slot (job, gate)
+SELECT r.job, r.gate
+FROM json_to_recordset(:rows::json) AS r(job bigint, gate bigint);
+
+-- name: drop_lane_holds
+DELETE FROM leasehold.lane_hold AS x USING json_to_recordset(:rows::json) AS r(job bigint, lane text)
+WHERE x.lane = r.lane AND x.job = r.job;
+
+-- name: insert_lane_holds
+-- In the order of lanes. The key refuses a second job in a lane, and the transaction is repeated.
+INSERT INTO leasehold.lane_hold (lane, job)
+SELECT r.lane, r.job FROM json_to_recordset(:rows::json) AS r(job bigint, lane text) ORDER BY r.lane;
+
+-- name: drop_lane_stops
+DELETE FROM leasehold.lane_stop AS x USING json_to_recordset(:rows::json) AS r(job bigint, lane text)
+WHERE x.lane = r.lane AND x.job = r.job;
+
+-- name: insert_lane_stops
+INSERT INTO leasehold.lane_stop (lane, job)
+SELECT r.lane, r.job
+FROM json_to_recordset(:rows::json) AS r(lane text, job bigint);
+
+-- name: drop_keys
+DELETE FROM leasehold.unique_key AS x USING json_to_recordset(:rows::json) AS r(kind text, key text, job_id uuid)
+WHERE x.kind = r.kind AND x.key = r.key AND x.job_id = r.job_id;
+
+-- name: insert_history
+INSERT INTO leasehold.history (job_id, at, event, from_state, to_state, token, attempt, actor, detail)
+SELECT r.job_id, :now, r.event, r.from_state, r.to_state, r.token, r.attempt, r.actor, r.detail
+FROM json_to_recordset(:entries::json) AS r(job_id uuid, event text, from_state text, to_state text, token bigint,
+    attempt integer, actor text, detail text);
+
+-- name: insert_tickets
+-- A ticket of gate 0 speaks for a head that is not known for sure; its rank is that of the job that seems to be next:
+-- under the rank of the job that left, a higher head would be looked at too late.
+INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
+SELECT r.gate, coalesce(h.priority, r.priority), r.available_at, r.lane
+FROM json_to_recordset(:tickets::json) AS r(gate bigint, priority smallint, available_at timestamptz, lane text)
+LEFT JOIN LATERAL (
+    SELECT p.priority FROM leasehold.lane_place AS p WHERE r.gate = 0 AND p.lane = r.lane AND p.lane_at <= :now
+    ORDER BY p.lane_at, p.seq LIMIT 1) AS h ON true;
+
+-- name: bump_groups
+-- In the order of names, and after everything else.
+WITH changed AS MATERIALIZED (
+    SELECT g.name, r.live FROM json_to_recordset(:groups::json) AS r(name text, live bigint)
+    JOIN leasehold.job_group AS g ON g.name = r.name ORDER BY g.name FOR UPDATE OF g)
+UPDATE leasehold.job_group AS g SET version = g.version + 1, live = g.live + c.live FROM changed AS c WHERE g.name = c.name;

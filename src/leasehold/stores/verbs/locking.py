@@ -1,0 +1,85 @@
+"""Lock jobs with care, and see them as they stand.
+
+A careful verb locks the job's anchor (its row of `job`) and then looks for it, place by place in the order of life,
+each probe with a snapshot of its own. Hot statements only move a job forward, and every other move is made under its
+anchor: what left a place while we waited is in a later one, so one pass finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from leasehold.domain.errors import StoreError
+from leasehold.domain.job import Job
+from leasehold.stores.base.database import Row, Session
+from leasehold.stores.base.places import Place, assemble
+
+
+def lock(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
+    """The jobs as they stand, locked in the order of seq, and the store's now (None when there is no such job)."""
+    return _lock(session, ids, tuple(Place))
+
+
+def lock_held(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
+    """As `lock`, but only those that somebody holds a lease on."""
+    return _lock(session, ids, (Place.LEASE,))
+
+
+def lock_free(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
+    """As `lock`, but a job that somebody has in hand is left to them."""
+    return _assembled(session, session.rows("lock_free_anchors", ids=sorted(set(ids))), tuple(Place))
+
+
+def lock_free_held(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
+    """As `lock_held`, but a job that somebody has in hand is left to them: its holder may be about to settle it."""
+    anchors = session.rows("lock_free_anchors", ids=sorted(set(ids)))
+    return _assembled(session, anchors, (Place.LEASE,), "probe_free_leases")
+
+
+def _lock(
+    session: Session, ids: Iterable[str], order: Sequence[Place]
+) -> tuple[dict[str, Job], datetime | None]:
+    return _assembled(session, session.rows("lock_anchors", ids=sorted(set(ids))), order)
+
+
+def _assembled(
+    session: Session, anchors: Sequence[Row], order: Sequence[Place], leases: str = "probe_leases"
+) -> tuple[dict[str, Job], datetime | None]:
+    if not anchors:
+        return {}, None
+    found: dict[int, tuple[Place, Row]] = {}
+    for place in order:
+        missing = [anchor for anchor in anchors if anchor["seq"] not in found]
+        if place is Place.LANE:
+            missing = [anchor for anchor in missing if anchor["lane"] is not None]
+        if missing:
+            statement = leases if place is Place.LEASE else _PROBES[place]
+            found |= {row["seq"]: (place, row) for row in _probe(session, place, statement, missing)}
+    if len(order) == len(Place):
+        for anchor in anchors:
+            if anchor["seq"] not in found:
+                raise StoreError(f"job {anchor['id']} is in no place; run `leasehold doctor`")
+    # A statement of its own, after those that waited for locks: what they saw beside the job may be older.
+    sides = {row["seq"]: row for row in session.rows("read_sides", seqs=sorted(found))} if found else {}
+    jobs = {
+        anchor["id"]: assemble(anchor, *found[anchor["seq"]], sides[anchor["seq"]])
+        for anchor in anchors
+        if anchor["seq"] in found
+    }
+    return jobs, anchors[0]["now"]
+
+
+_PROBES = {
+    Place.READY: "probe_ready",
+    Place.LANE: "probe_lane_places",
+    Place.PARKED: "probe_parked",
+    Place.OUTCOME: "probe_outcomes",
+}
+
+
+def _probe(session: Session, place: Place, statement: str, anchors: Sequence[Row]) -> list[Row]:
+    seqs = [anchor["seq"] for anchor in anchors]
+    if place is Place.LANE:
+        return session.rows(statement, seqs=seqs, lanes=[anchor["lane"] for anchor in anchors])
+    return session.rows(statement, seqs=seqs)

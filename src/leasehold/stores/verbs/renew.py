@@ -1,0 +1,43 @@
+"""Renew: what a holder does with its lease while the work goes on. Every write is fenced by the token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from leasehold.domain.job import Renewal
+from leasehold.stores.base.database import Columns
+from leasehold.stores.base.places import FLAGS
+from leasehold.stores.verbs.writing import Verbs
+
+
+class RenewVerbs(Verbs):
+    def renew(self, leases: Mapping[str, int]) -> list[Renewal]:
+        held = {job_id: leases[job_id] for job_id in sorted(leases) if leases[job_id] > 0}
+        if not held:
+            return []
+        renewed = self._ask("renew", held)
+        answer = [Renewal(job_id, FLAGS[stop]) for job_id, stop in renewed.items()]
+        missing = {job_id: token for job_id, token in held.items() if job_id not in renewed}
+        if missing:
+            # The statement waits for nobody. What it passed over is locked by somebody, or lost: a look tells.
+            locked = self._ask("find_leases", missing)
+            answer += [Renewal(job_id, FLAGS[stop], extended=False) for job_id, stop in locked.items()]
+        return answer
+
+    def _ask(self, statement: str, leases: Mapping[str, int]) -> dict[str, int]:
+        columns = Columns(ids=list(leases), tokens=list(leases.values()))
+        return dict(self._database.single(lambda session: session.tuples(statement, leases=columns)))
+
+    def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
+        return bool(
+            self._database.single(
+                lambda session: session.tuples(
+                    "place_execution", id=job_id, token=token, site=site, name=name
+                )
+            )
+        )
+
+    def mark_started(self, job_id: str, token: int) -> bool:
+        return bool(
+            self._database.single(lambda session: session.tuples("mark_started", id=job_id, token=token))
+        )
