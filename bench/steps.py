@@ -89,6 +89,6 @@ def measure(
             return total
 
         job = work_plainly.enqueue()
-    asyncio.run(app.worker(burst=True, keep=None).run())
+    asyncio.run(app.worker(burst=True, retention=None).run())
     assert job.result(timeout=0) == sum(range(STEPS))
     return found[0]

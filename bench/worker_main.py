@@ -55,7 +55,7 @@ def make_app(url: str, kinds: Sequence[str] = ()) -> Leasehold:
 async def serve(options: dict[str, Any]) -> dict[str, Any]:
     app = make_app(options["url"], options.get("kinds", ()))
     worker = app.worker(
-        concurrency=options.get("concurrency", 1000), threads=options.get("threads", 8), keep=None
+        concurrency=options.get("concurrency", 1000), threads=options.get("threads", 8), retention=None
     )
     tune_process()  # as Worker.run does, which is what users run
     async with worker:

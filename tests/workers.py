@@ -12,7 +12,7 @@ from leasehold import Leasehold, Worker
 
 def burst(app: Leasehold, **settings: Any) -> Worker:
     """Run what is due, and what becomes due by it, to its end."""
-    worker = app.worker(burst=True, keep=None, **settings)
+    worker = app.worker(burst=True, retention=None, **settings)
     asyncio.run(worker.run())
     return worker
 

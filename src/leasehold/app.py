@@ -1,4 +1,4 @@
-"""Leasehold: the composition root. Tasks are registered here, and everything is wired here and nowhere else."""
+"""Leasehold: the app as users write it. What its verbs stand on is wired in `internals.py`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import contextlib
 import functools
 import importlib
 import os
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from importlib import metadata
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from leasehold.client.enqueue import Enqueue
 from leasehold.client.group import Group
 from leasehold.client.job import Job
 from leasehold.client.limits import Rates, Slots
@@ -22,25 +19,19 @@ from leasehold.client.register import Register
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.states import State
-from leasehold.domain.stop import StopReport
-from leasehold.domain.views import Filter, Page
-from leasehold.operations.operations import Operations
-from leasehold.operations.stop import StopOptions
+from leasehold.domain.stop import StopOptions, StopReport, StopRequest
+from leasehold.domain.views import Criteria, Filter, Page
+from leasehold.internals import AnyTask, Internals, Place
 from leasehold.run.context import Context, SyncContext
 from leasehold.stores.base.database import Clock
-from leasehold.stores.contract import Store
-from leasehold.stores.open import open_store, resolve_url
-from leasehold.stores.scratch import scratch_place
+from leasehold.stores.open import resolve_url
 from leasehold.tasks.call import Bindable
-from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.flows import Chain, Dag
-from leasehold.tasks.registry import Registry
 from leasehold.tasks.settings import CallOptions, TaskOptions
 from leasehold.tasks.task import Task
-from leasehold.worker.embedded import EmbeddedWorker, embedded_settings
-from leasehold.worker.hooks import Hook, Hooks, checked_names
+from leasehold.worker.hooks import Hook, checked_names
 from leasehold.worker.settings import WorkerSettings, split_names
-from leasehold.worker.worker import Lifespan, Worker
+from leasehold.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,29 +57,28 @@ class Leasehold:
         clock: Clock | None = None,
         grace: Duration | None = 300.0,
     ) -> None:
-        self.url = resolve_url(url)
-        self._grace = None if grace is None else seconds(grace, "grace")
-        self._listen_url = listen_url
-        self._schema = schema or os.environ.get("LEASEHOLD_SCHEMA") or "leasehold"
-        self._pooler = pooler
-        self._clock = clock
-        self._tasks = Registry()
-        self._lifespan: Lifespan | None = None
-        self._hooks = Hooks()
-        self._store: Store | None = None
-        self._opening = threading.Lock()
-        self._embedded = EmbeddedWorker(lambda: self.store, self._make_embedded)
-        self.operations = Operations(lambda: self.store, self._tasks.queues, listen_url)
-        """The operator's verbs, for the surfaces."""
-        find_task = self._tasks.definitions.get
-        self._find_task = find_task
-        self._enqueue = Enqueue(self.operations, find_task, self._embedded.run)
-        self.queues = Pausable(self.operations, "queue")
-        self.kinds = Pausable(self.operations, "kind")
-        self.lanes = Lanes(self.operations, find_task)
-        self.slots = Slots(self.operations)
-        self.rates = Rates(self.operations)
-        self.questions = Questions(self.operations, find_task)
+        place = Place(
+            url=resolve_url(url),
+            schema=schema or os.environ.get("LEASEHOLD_SCHEMA") or "leasehold",
+            listen_url=listen_url,
+            pooler=pooler,
+            clock=clock,
+        )
+        internals = Internals(place, None if grace is None else seconds(grace, "grace"))
+        self.__internals__ = internals
+        """Not for users: see `internals.py`."""
+        operations, find_task = internals.operations, internals.find_task
+        self.queues = Pausable(operations, "queue")
+        self.kinds = Pausable(operations, "kind")
+        self.lanes = Lanes(operations, find_task)
+        self.slots = Slots(operations)
+        self.rates = Rates(operations)
+        self.questions = Questions(operations, find_task)
+
+    @property
+    def url(self) -> str:
+        """Of the database that it works on."""
+        return self.__internals__.place.url
 
     # -- define ----------------------------------------------------------------------------------------------------
     @overload
@@ -119,21 +109,15 @@ class Leasehold:
 
     def _register(
         self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
-    ) -> Task[..., ..., Any, Job[Any]]:
-        return self._task(self._tasks.add(function, name, settings))
-
-    def _task(self, definition: TaskDefinition) -> Task[..., ..., Any, Job[Any]]:
-        return Task(definition, self._enqueue.store, self._enqueue.run_now)
-
-    def _named(self, name: str, settings: CallOptions) -> Task[..., ..., Any, Job[Any]]:
-        return self._task(self._tasks.find(name)).using(**settings)
+    ) -> AnyTask:
+        return self.__internals__.make_task(self.__internals__.tasks.add(function, name, settings))
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
     ) -> Job[Any]:
         """Enqueue a registered task by its name. `settings` are those of `.using()`."""
-        return self._named(name, settings).enqueue_args(args or {})
+        return self.__internals__.named_task(name, settings).enqueue_many([args or {}])[0]
 
     async def aenqueue(
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
@@ -143,29 +127,18 @@ class Leasehold:
     def chain(self, *calls: Bindable[[], Any]) -> Chain[Job[Any]]:
         """Calls that run one after the other: `app.chain(load.bind(day), clean, report).enqueue()`. Each waits for
         the success of the one before it, whose result it finds in `ctx.results()`."""
-        return Chain(calls, self._enqueue.store)
+        return Chain(calls, self.__internals__.enqueue.store)
 
     def dag(self) -> Dag[Job[Any]]:
         """A builder for calls that wait for each other by name."""
-        return Dag(self._enqueue.store)
+        return Dag(self.__internals__.enqueue.store)
 
     # -- run at once -----------------------------------------------------------------------------------------------
     def run_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Cap and reject: start a job in this process at once if fewer than the task's `cap` run anywhere, else raise
-        AtCapacity, with the holders and a hint when to ask again. `app.run_now(research.using(cap=4), "t1")`. Gives
-        back the job as soon as it has begun; `job.result(timeout)` waits for it."""
+        """Start a job in this process at once if fewer than the task's `max_running` run anywhere, else raise
+        AtCapacity, with the holders and a hint when to ask again. `app.run_now(research.using(max_running=4), "t1")`.
+        Returns the job as soon as it has begun; `job.result(timeout)` waits for it."""
         return task.run_now(*args, **kwargs)
-
-    def run_now_by_name(
-        self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
-    ) -> Job[Any]:
-        """As `run_now`, for a registered task by its name. `settings` are those of `.using()`."""
-        return self._named(name, settings).run_now_args(args or {})
-
-    async def arun_now_by_name(
-        self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
-    ) -> Job[Any]:
-        return await asyncio.to_thread(functools.partial(self.run_now_by_name, name, args, **settings))
 
     async def arun_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         return await asyncio.to_thread(self.run_now, task, *args, **kwargs)
@@ -179,13 +152,13 @@ class Leasehold:
         concurrency: int = 20,
         threads: int = 8,
         grace: Duration | None = 300.0,
-        keep: Duration | None = "7d",
+        retention: Duration | None = "7d",
         burst: bool = False,
         listen_url: str | None = None,
         **more: Any,
     ) -> Worker:
         """A worker for these queues. Use it as `async with app.worker(): …` inside another program, or run it with
-        `await app.worker().run()`. `grace` is what running jobs get when it drains; `keep` is the age at which
+        `await app.worker().run()`. `grace` is what running jobs get when it drains; `retention` is the age at which
         finished jobs are pruned."""
         settings = WorkerSettings(
             queues=split_names(queues if isinstance(queues, str) else tuple(queues)),
@@ -193,26 +166,12 @@ class Leasehold:
             concurrency=concurrency,
             threads=threads,
             grace=None if grace is None else seconds(grace, "grace"),
-            keep=None if keep is None else seconds(keep, "keep"),
+            retention=None if retention is None else seconds(retention, "retention"),
             burst=burst,
-            listen_url=listen_url or self._listen_url,
+            listen_url=listen_url or self.__internals__.place.listen_url,
             **more,
         )
-        return self._make_worker(dict(self._tasks.definitions), settings)
-
-    def _make_worker(self, tasks: Mapping[str, TaskDefinition], settings: WorkerSettings) -> Worker:
-        return Worker(
-            self.store,
-            tasks,
-            settings,
-            lifespan=self._lifespan,
-            hooks=self._hooks,
-            version=metadata.version("leasehold"),
-        )
-
-    def _make_embedded(self) -> Worker:
-        """The worker of `run_now`. It sees tasks that are registered later, too."""
-        return self._make_worker(self._tasks.definitions, embedded_settings(self._grace))
+        return self.__internals__.make_worker(settings)
 
     def include(self, modules: Iterable[str]) -> None:
         """Import modules, so that the tasks in them are registered."""
@@ -222,7 +181,7 @@ class Leasehold:
     def lifespan(self, function: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
         """Register an async generator that opens what the worker's jobs share (clients, pools), yields it, and closes
         it again. Handlers find it as `ctx.resources`."""
-        self._lifespan = contextlib.asynccontextmanager(function)
+        self.__internals__.lifespan = contextlib.asynccontextmanager(function)
         return function
 
     def on(self, *names: str) -> Callable[[Hook], Hook]:
@@ -231,7 +190,7 @@ class Leasehold:
         wanted = checked_names(names)
 
         def register(hook: Hook) -> Hook:
-            self._hooks.add(wanted, hook)
+            self.__internals__.hooks.add(wanted, hook)
             return hook
 
         return register
@@ -239,8 +198,7 @@ class Leasehold:
     # -- look and steer --------------------------------------------------------------------------------------------
     def get(self, job_id: str) -> Job[Any]:
         """Raises JobNotFound."""
-        row = self.operations.get(job_id)
-        return Job(row.id, self.operations, self._find_task, row)
+        return self.__internals__.handle(job_id)
 
     async def aget(self, job_id: str) -> Job[Any]:
         return await asyncio.to_thread(self.get, job_id)
@@ -249,21 +207,29 @@ class Leasehold:
         self,
         *,
         state: State | str | Iterable[State | str] = (),
-        queue: str | None = None,
-        kind: str | None = None,
-        lane: str | None = None,
-        group: str | None = None,
-        tag: str | None = None,
         limit: int = 50,
         before: str | None = None,
+        **criteria: Unpack[Criteria],
     ) -> Page:
-        """One page of jobs, newest first. Ask for the next with `before=page.next`."""
-        filter = Filter(checked_states(state), queue, kind, lane, group, tag)
-        return self.operations.list_jobs(filter, limit, before)
+        """One page of jobs, newest first, of those that match all that is given: `queue`, `kind`, `lane`, `group`,
+        `tag`. Ask for the next with `before=page.next`."""
+        filter = Filter(checked_states(state), **criteria)
+        return self.__internals__.operations.list_jobs(filter, limit, before)
+
+    async def ajobs(
+        self,
+        *,
+        state: State | str | Iterable[State | str] = (),
+        limit: int = 50,
+        before: str | None = None,
+        **criteria: Unpack[Criteria],
+    ) -> Page:
+        found = functools.partial(self.jobs, state=state, limit=limit, before=before, **criteria)
+        return await asyncio.to_thread(found)
 
     def group(self, name: str) -> Group:
         """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
-        return Group(name, self.operations)
+        return Group(name, self.__internals__.operations)
 
     def stop(self, **asked: Unpack[StopOptions]) -> StopReport:
         """Stop every job that matches all that is given: `group`, `queue`, `kinds`, `lane`, `tags` (all of them), or
@@ -271,90 +237,45 @@ class Leasehold:
         another try and waits for them up to `wait` (30 s); `"immediate"` tells them to stop and returns; `"full"`
         tells them and waits. `dry_run` changes nothing. `hold=True`, for whole groups, refuses new jobs until
         `app.group(name).release()`. `reason` and `actor` stand in the history."""
-        return self.operations.stop(**asked)
+        return self.__internals__.operations.stop(StopRequest(**asked))
 
     async def astop(self, **asked: Unpack[StopOptions]) -> StopReport:
-        """As `stop`."""
         return await asyncio.to_thread(functools.partial(self.stop, **asked))
 
     def count(self) -> dict[State, int]:
         """Jobs by state, each counted up to 10,000."""
-        return self.operations.count()
+        return self.__internals__.operations.count()
+
+    async def acount(self) -> dict[State, int]:
+        return await asyncio.to_thread(self.count)
 
     def prune(self, older_than: Duration = "7d") -> int:
         """Delete jobs that came to rest longer ago than this. Never what halts a lane, holds a unique key for good,
         or belongs to a group that still lives."""
-        return self.operations.prune(older_than)
+        return self.__internals__.operations.prune(older_than)
 
-    # -- the store -------------------------------------------------------------------------------------------------
-    @property
-    def store(self) -> Store:
-        """The open store, with a schema that this code knows."""
-        if self._store is None:
-            with self._opening:
-                if self._store is None:
-                    self._store = self._open(upgrade=self.url.startswith("sqlite"))
-        return self._store
+    async def aprune(self, older_than: Duration = "7d") -> int:
+        return await asyncio.to_thread(self.prune, older_than)
 
-    @contextlib.contextmanager
-    def unchecked(self) -> Iterator[Operations]:
-        """The operator's verbs on a store whose schema may be missing or old."""
-        store = open_store(self.url, schema=self._schema, clock=self._clock, pooler=self._pooler)
-        try:
-            yield Operations(lambda: store)
-        finally:
-            store.close()
-
-    @contextlib.contextmanager
-    def scratch(self) -> Iterator[Leasehold]:
-        """An app without tasks on an empty store beside this one: a schema of its own in the same database, or a file
-        in the same folder. It is removed when the block ends."""
-        with (
-            scratch_place(self.url, self._pooler) as (url, schema),
-            Leasehold(url, schema=schema, pooler=self._pooler, clock=self._clock) as app,
-        ):
-            app.upgrade()
-            yield app
-
+    # -- the database ----------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:
         """Bring the schema up to date; the versions that were applied. Safe to call from several processes."""
-        with self.unchecked() as operations:
+        with self.__internals__.unchecked() as operations:
             return operations.upgrade()
+
+    async def aupgrade(self) -> list[int]:
+        return await asyncio.to_thread(self.upgrade)
 
     def close(self) -> None:
         """End the runs of `run_now`, which get their grace, and close the connections. The app opens new ones if it is
         used again."""
-        self._embedded.close()
-        with self._opening:
-            store, self._store = self._store, None
-        if store is not None:
-            store.close()
+        self.__internals__.close()
 
-    @contextlib.contextmanager
-    def moved_to(self, url: str, clock: Clock | None = None) -> Iterator[None]:
-        """Work on another store until the block ends. For tests."""
-        before = self.url, self._clock
-        self.close()
-        self.url, self._clock = url, clock
-        try:
-            yield
-        finally:
-            self.close()
-            self.url, self._clock = before
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Leasehold:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _open(self, upgrade: bool) -> Store:
-        store = open_store(self.url, schema=self._schema, clock=self._clock, pooler=self._pooler)
-        try:
-            if upgrade:
-                store.upgrade()
-            store.check_schema()
-        except BaseException:
-            store.close()
-            raise
-        return store

@@ -19,6 +19,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,10 @@ class Sandbox:
         return asyncio.run(self.adrain())
 
     async def adrain(self) -> int:
-        queues = sorted({queue for queue, _ in self.app.store.list_gates()})
+        queues = sorted({queue for queue, _ in self.app.__internals__.store.list_gates()})
         if not queues:
             return 0
-        worker = self.app.worker(queues=queues, burst=True, keep=None, sweep=3600.0)
+        worker = self.app.worker(queues=queues, burst=True, retention=None, sweep=3600.0)
         await worker.run()
         return worker.attempts.ended
 
@@ -103,5 +104,7 @@ class Sandbox:
 def sandbox(app: Leasehold, folder: str | Path, clock: ManualClock | None = None) -> Iterator[Sandbox]:
     """Put the app on a new SQLite file in `folder`, with a clock of its own, until the block ends."""
     clock = clock or ManualClock()
-    with app.moved_to(f"sqlite:///{Path(folder).resolve()}/leasehold-sandbox.db", clock):
+    internals = app.__internals__
+    url = f"sqlite:///{Path(folder).resolve()}/leasehold-sandbox.db"
+    with internals.moved_to(replace(internals.place, url=url, clock=clock)):
         yield Sandbox(app, clock)

@@ -23,15 +23,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "worker": ("worker", "run", "runners", "tasks", *CONTRACT, "domain"),
     "operations": ("operations", *CONTRACT, "domain"),
     "client": ("client", "operations", "tasks", "domain"),
-    "app": (*ROOMS, "stores", "runners", "domain"),
-    "surfaces": ("app", "operations", "surfaces.guard", "domain"),
+    "internals": (*ROOMS, "stores", "runners", "domain"),
+    "app": ("internals", *ROOMS, "stores", "runners", "domain"),
+    "surfaces": ("app", "types", "operations", "surfaces.guard", "domain"),
     "remote": ("types", "errors"),
     "errors": ("domain",),
     "types": (*ROOMS, "domain"),
     "testing": ("app", "client", "stores", "domain"),
     "pytest_plugin": ("testing", "app"),
     "contrib": ("leasehold",),
-    "__init__": ("app", *ROOMS, "domain"),
+    "__init__": ("app", "errors", "types"),
     "__main__": ("surfaces.cli",),
 }
 
@@ -59,7 +60,7 @@ IMPURE_CALLS = {
 }
 
 # What a user may import besides `from leasehold import …`.
-PUBLIC_MODULES = ("leasehold.testing", "leasehold.contrib")
+PUBLIC_MODULES = ("leasehold.errors", "leasehold.types", "leasehold.testing", "leasehold.contrib")
 
 
 def test_the_package_is_there():

@@ -7,14 +7,13 @@ import math
 import pytest
 from pydantic import BaseModel
 
-from leasehold import (
+from leasehold import Leasehold, State
+from leasehold.errors import (
     DatabaseUnreachable,
     InvalidArguments,
     InvalidInput,
     JobNotFound,
-    Leasehold,
     SchemaOutdated,
-    State,
     UnknownTask,
     Unstorable,
 )

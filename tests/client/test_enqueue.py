@@ -11,7 +11,8 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from leasehold import DuplicateJob, InvalidTask, Leasehold, Retry, State
+from leasehold import Leasehold, Retry, State
+from leasehold.errors import DuplicateJob, InvalidTask
 from leasehold.tasks.settings import CallOptions, CallSettings, TaskOptions, TaskSettings
 from leasehold.testing import START
 
@@ -87,7 +88,7 @@ def test_settings_of_the_task_stand_in_the_row(app):
     )
     def work(target: str, part: int = 1) -> None: ...
 
-    row = work.enqueue("t").row
+    row = work.enqueue("t").__row__
     assert (row.queue, row.priority, row.lane, row.unique_key) == ("agents", 10, "t", "t/1")
     assert (row.lease_seconds, row.tags) == (60.0, ("x",))
     assert row.deadline_at == START + timedelta(hours=6)
@@ -98,17 +99,17 @@ def test_using_changes_one_call_and_not_the_task(app):
     @app.task(priority=3)
     def work() -> None: ...
 
-    changed = work.using(delay="10m", priority="low", group="g", hold=True).enqueue().row
+    changed = work.using(delay="10m", priority="low", group="g", hold=True).enqueue().__row__
     assert (changed.priority, changed.group_name, changed.state) == (-10, "g", State.PENDING)
     assert changed.available_at == START + timedelta(minutes=10)
-    assert work.enqueue().row.priority == 3
+    assert work.enqueue().__row__.priority == 3
 
 
 def test_using_adds_up(app):
     @app.task
     def work() -> None: ...
 
-    row = work.using(delay=5).using(group="g").enqueue().row
+    row = work.using(delay=5).using(group="g").enqueue().__row__
     assert (row.available_at, row.group_name) == (START + timedelta(seconds=5), "g")
 
 
@@ -125,7 +126,7 @@ def test_enqueue_by_name_needs_no_import_of_the_task(app):
     def add(a: int) -> int:
         return a
 
-    assert app.enqueue("pkg.add", {"a": 1}, priority=5).row.priority == 5
+    assert app.enqueue("pkg.add", {"a": 1}, priority=5).__row__.priority == 5
 
 
 def test_many_jobs_are_one_transaction(app):
@@ -281,8 +282,8 @@ def test_the_same_many_calls_twice_make_them_once(backend):
         def note(number: int) -> None: ...
 
         jobs = note._blueprint.make([{"number": n} for n in range(200)])
-        assert [one.created for one in app.store.enqueue(jobs)] == [True] * 200
-        assert [one.created for one in app.store.enqueue(jobs)] == [False] * 200
+        assert [one.created for one in app.__internals__.store.enqueue(jobs)] == [True] * 200
+        assert [one.created for one in app.__internals__.store.enqueue(jobs)] == [False] * 200
         assert app.count()[State.QUEUED] == 200
 
 
@@ -332,12 +333,14 @@ def test_many_calls_come_back_word_for_word_and_in_their_order(backend):
         @app.task
         def note(text: str) -> None: ...
 
-        before = app.store.now()
+        before = app.__internals__.store.now()
         jobs = note.enqueue_many([{"text": texts[n % len(texts)]} for n in range(200)])
         assert all(job.created for job in jobs)
-        rows = [app.get(job.id).row for job in jobs]
-        granted = app.store.claim("w", ["default"], 500)
+        rows = [app.get(job.id).__row__ for job in jobs]
+        granted = app.__internals__.store.claim("w", ["default"], 500)
         assert [grant.id for grant in granted] == [job.id for job in jobs]
         assert [app.get(job.id).args["text"] for job in jobs] == [texts[n % len(texts)] for n in range(200)]
-        assert all(before <= row.created_at == row.available_at <= app.store.now() for row in rows)
+        assert all(
+            before <= row.created_at == row.available_at <= app.__internals__.store.now() for row in rows
+        )
         assert [row.seq for row in rows] == sorted(row.seq for row in rows)

@@ -8,8 +8,9 @@ import threading
 import pytest
 from pydantic import BaseModel
 
-from leasehold import InvalidArguments, JobNotSucceeded, Refused, State, WaitTimedOut
+from leasehold import State
 from leasehold.domain.outcome import Failure, Success
+from leasehold.errors import InvalidArguments, JobNotSucceeded, Refused, WaitTimedOut
 from leasehold.stores.answers import Ending
 
 
@@ -27,8 +28,8 @@ def work(app):
 
 def end(app, outcome):
     """Run the next job as a worker would."""
-    (grant,) = app.store.claim("worker", ["q"], 1)
-    app.store.settle([Ending(grant.id, grant.token, outcome)])
+    (grant,) = app.__internals__.store.claim("worker", ["q"], 1)
+    app.__internals__.store.settle([Ending(grant.id, grant.token, outcome)])
 
 
 def test_a_result_comes_back_through_the_return_annotation(app, work):
@@ -66,7 +67,7 @@ def test_the_verbs_move_the_job_and_tell_its_new_state(app, work):
     assert job.resume().state is State.QUEUED
     assert job.cancel("enough").state is State.CANCELLED
     again = job.retry()
-    assert (again.state, again.row.retry_of) == (State.QUEUED, job.id)
+    assert (again.state, again.__row__.retry_of) == (State.QUEUED, job.id)
     assert [entry.event for entry in job.history()] == ["paused", "resumed", "cancelled", "retried"]
     assert job.history()[0].actor == "ann"
 
@@ -85,9 +86,9 @@ def test_a_held_job_is_released(work):
 def test_a_failed_job_halts_its_lane_until_it_is_resolved_or_resumed(app, work):
     first, second = work.enqueue("t"), work.enqueue("t")
     end(app, Failure("boom", final=True))
-    assert app.store.claim("worker", ["q"], 1) == []
+    assert app.__internals__.store.claim("worker", ["q"], 1) == []
     first.refresh().resolve()
-    assert [grant.id for grant in app.store.claim("worker", ["q"], 1)] == [second.id]
+    assert [grant.id for grant in app.__internals__.store.claim("worker", ["q"], 1)] == [second.id]
 
 
 def test_a_lane_is_resumed_by_its_name(app, work):
@@ -121,13 +122,13 @@ def test_queues_and_kinds_are_paused_with_who_and_why(app, work):
     work.enqueue("t")
     app.queues.pause("q", reason="deploy", actor="ann", for_="1h")
     assert [(p.name, p.reason, p.paused_by) for p in app.queues.paused()] == [("q", "deploy", "ann")]
-    assert app.store.claim("worker", ["q"], 1) == []
+    assert app.__internals__.store.claim("worker", ["q"], 1) == []
     assert app.queues.resume("q")
     app.kinds.pause("work")
-    assert app.store.claim("worker", ["q"], 1) == []
+    assert app.__internals__.store.claim("worker", ["q"], 1) == []
     assert app.kinds.resume("work")
     assert not app.kinds.resume("work")
-    assert len(app.store.claim("worker", ["q"], 1)) == 1
+    assert len(app.__internals__.store.claim("worker", ["q"], 1)) == 1
 
 
 def test_pages_follow_each_other_without_gap_or_repeat(app, work):

@@ -314,7 +314,7 @@ def test_a_priority_out_of_range_is_refused_and_nothing_is_stored(store):
 
 
 def test_an_odd_policy_travels_with_its_job(store):
-    policy = Policy(7, 2, 0.5, 1e6, "adopt", True, "skip", "cap")
+    policy = Policy(7, 2, 0.5, 1e6, "adopt", True, "skip", "allow")
     assert put(store, policy=policy).policy == policy
 
 

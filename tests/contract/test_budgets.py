@@ -116,7 +116,7 @@ def test_a_handlers_transaction_takes_its_spends_with_it(store):
 
 @pytest.mark.parametrize(
     ("on_breach", "spent", "may"),
-    [("fail", 100, True), ("fail", 101, False), ("pause", 101, False), ("cap", 101, True)],
+    [("fail", 100, True), ("fail", 101, False), ("pause", 101, False), ("allow", 101, True)],
 )
 @pytest.mark.parametrize("whose", ["job", "group"])
 def test_a_job_over_its_budget_is_not_resumed(store, whose, on_breach, spent, may):

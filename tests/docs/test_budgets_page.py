@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasehold import Refused, State
+from leasehold import State
+from leasehold.errors import Refused
 from tests.backends import Backend
 from tests.docs.pages import blocks
 from tests.workers import burst
@@ -40,5 +41,5 @@ def test_the_code_of_the_page_does_what_the_page_says(page, capsys):
     assert research.result(timeout=0) == ["about a", "about b", "about c"]
     assert {row.key: row.amount for row in research.spending()} == dict.fromkeys("abc", 90_000)
     assert (discuss.result(timeout=0), discuss.budget()[0].spent) == ("about d" * 3, 27_000)
-    (line,) = page["app"].operations.group_budget("task-42")
+    (line,) = page["app"].group("task-42").budget()
     assert (line.limit, line.spent) == (1_000_000, 0)

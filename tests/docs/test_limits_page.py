@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import InvalidInput
+from leasehold.errors import InvalidInput
 from tests.backends import Backend
 from tests.docs.pages import blocks
 from tests.workers import burst

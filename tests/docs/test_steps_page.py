@@ -40,7 +40,7 @@ def test_the_code_of_the_page_does_what_the_page_says(page, backend):
     count = page["count_up"].enqueue(5)
     burst(page["app"])
     assert research.result(timeout=0) == "what https://example.org/a says; what https://example.org/b says"
-    assert research.row.attempt == 2
+    assert research.__row__.attempt == 2
     names = {
         name for (name,) in backend.query("SELECT name FROM leasehold.step WHERE job_id = ?", research.id)
     }
@@ -49,4 +49,4 @@ def test_the_code_of_the_page_does_what_the_page_says(page, backend):
     assert (ship.result(timeout=0), pay.result(timeout=0)) == (7, "receipt 8")
     assert backend.query("SELECT number FROM leasehold.booking") == [(7,)]
     assert backend.query("SELECT number, receipt FROM leasehold.payment") == [(8, "receipt 8")]
-    assert (count.result(timeout=0), count.row.attempt) == ([0, 1, 4, 9, 16], 2)
+    assert (count.result(timeout=0), count.__row__.attempt) == ([0, 1, 4, 9, 16], 2)

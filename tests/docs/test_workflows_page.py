@@ -31,7 +31,7 @@ def papers(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> types.ModuleTyp
 def test_the_program_on_the_page_does_what_the_page_says(papers: types.ModuleType):
     with papers.app as app:
         jobs = papers.read(["a", "b"])
-        asyncio.run(app.worker(burst=True, keep=None).run())
+        asyncio.run(app.worker(burst=True, retention=None).run())
         assert jobs["report"].result(timeout=0) == 2
         found = [app.get(job.id) for job in app.jobs(kind="index").jobs]
         assert sorted(job.args["paper"] for job in found) == ["TEXT OF A", "TEXT OF B"]

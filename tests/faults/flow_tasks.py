@@ -38,7 +38,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     def parent_in_thread(ctx: SyncContext, seconds: float) -> str:
         with log.run(ctx):
             ctx.enqueue(child, ctx.job_id, "first", seconds / 4)
-            ctx.wait(seconds)
+            ctx.sleep(seconds)
             ctx.enqueue(child.using(now=True), ctx.job_id, "at once", seconds / 4)
             ctx.enqueue(child, ctx.job_id, "second", seconds / 4)
             return told(ctx)

@@ -80,7 +80,7 @@ class Place:
 
         def read() -> Job | None:
             with contextlib.suppress(DatabaseUnreachable):
-                return self.app.store.get(job)
+                return self.app.__internals__.store.get(job)
             return None
 
         return wait_for(read, f"job {job} to be read")

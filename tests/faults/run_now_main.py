@@ -36,7 +36,7 @@ def main() -> None:
             tell({"id": app.run_now(hold).id})
         except AtCapacity as refused:
             holders = [dataclasses.asdict(holder) for holder in refused.holders]
-            tell({"holders": holders, "retry_after": refused.retry_after, "cap": refused.cap})
+            tell({"holders": holders, "retry_after": refused.retry_after, "max_running": refused.max_running})
     app.close()
 
 

@@ -37,7 +37,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     @app.task(**common)
     def brief_in_thread(ctx: SyncContext, seconds: float) -> str:
         with log.run(ctx):
-            ctx.wait(seconds)
+            ctx.sleep(seconds)
             return told(ctx)
 
     @app.task(**common)
@@ -66,7 +66,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     def wait_in_thread(ctx: SyncContext, name: str) -> str:
         with log.run(ctx):
             while not gate(f"{name}-{ctx.attempt}").exists():
-                ctx.wait(LOOK_EVERY)
+                ctx.sleep(LOOK_EVERY)
             return told(ctx)
 
     @app.task(on_drain="pause", **common)

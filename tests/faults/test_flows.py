@@ -92,7 +92,7 @@ def test_a_fan_out_of_300_and_its_fan_in_survive_the_death_of_all_workers_in_the
         broken.add(f"second {n}", tasks.join, after=[f"part {n}"])
     broken.add("join", tasks.join, after=[f"second {n}" for n in range(30)])
     broken.add("last", tasks.join, after=["join"])
-    broken.add("anyway", tasks.join, after=["join"], on_failure="run")
+    broken.add("anyway", tasks.join, after=["join"], on_parent_failure="run")
     good, bad = flow.enqueue(), broken.enqueue()
 
     fleet.start_many(WORKERS[place.store], **SETTINGS)

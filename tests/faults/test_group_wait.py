@@ -22,7 +22,7 @@ CHANGES = 30
 
 @pytest.mark.timeout(120)
 def test_a_waiter_in_another_process_is_woken_within_250_ms(app: Leasehold, backend: Backend) -> None:
-    app.store.enqueue([new_job(group="g") for _ in range(CHANGES + 1)])
+    app.__internals__.store.enqueue([new_job(group="g") for _ in range(CHANGES + 1)])
     config = {"url": backend.url, "schema": backend.schema, "group": "g", "since": 1}
     waiter = subprocess.Popen(
         [sys.executable, "-m", "tests.faults.group_waiter_main", json.dumps(config)],
@@ -35,10 +35,10 @@ def test_a_waiter_in_another_process_is_woken_within_250_ms(app: Leasehold, back
         assert _next(waiter)["version"] == 1, "it is there"
         late = []
         for number in range(CHANGES):
-            (grant,) = app.store.claim("worker-1", ["default"], 1)
-            app.store.settle([Ending(grant.id, grant.token, Success("1"))])
+            (grant,) = app.__internals__.store.claim("worker-1", ["default"], 1)
+            app.__internals__.store.settle([Ending(grant.id, grant.token, Success("1"))])
             changed_at = time.monotonic()
-            app.store.tell_watchers()
+            app.__internals__.store.tell_watchers()
             seen = _next(waiter)
             assert seen["version"] == number + 2
             late.append(seen["at"] - changed_at)

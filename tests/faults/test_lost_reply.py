@@ -153,7 +153,7 @@ def test_a_step_whose_commit_was_never_answered_is_not_run_again(place: Place, p
 @pytest.mark.timeout(60)
 def test_events_whose_commit_was_never_answered_are_stored_once(place: Place, proxy: Proxy) -> None:
     with contextlib.closing(Fleet(place)) as fleet:
-        worker = fleet.start(sweep=60.0, keep=None, **through(proxy))
+        worker = fleet.start(sweep=60.0, retention=None, **through(proxy))
         job = place.tasks.tell_at_the_gate.enqueue("go", 40)
         place.wait_for_start(job.id)
         proxy.drop_reply(DECIDED)

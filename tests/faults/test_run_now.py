@@ -1,4 +1,4 @@
-"""Cap and reject across processes: the cap holds, a killed holder does not count for ever, and ends need no worker."""
+"""Cap and reject across processes: the limit holds, a killed holder does not count for ever, ends need no worker."""
 
 from __future__ import annotations
 
@@ -72,26 +72,26 @@ def start(backend: Backend, tmp_path: Path) -> Iterator[Callable[..., Caller]]:
 
 @pytest.mark.timeout(120)
 def test_two_processes_start_exactly_as_many_as_the_cap_and_name_the_true_holders(start, backend, tmp_path):
-    cap = 4
-    callers = [start(cap=cap) for _ in range(2)]
+    limit = 4
+    callers = [start(max_running=limit) for _ in range(2)]
     for caller in callers:
-        caller.ask(cap + 1)
-    told = [caller.answer() for caller in callers for _ in range(cap + 1)]
+        caller.ask(limit + 1)
+    told = [caller.answer() for caller in callers for _ in range(limit + 1)]
     started = {one["id"] for one in told if "id" in one}
     refused = [one for one in told if "id" not in one]
-    assert (len(started), len(refused)) == (cap, 2 * (cap + 1) - cap)
+    assert (len(started), len(refused)) == (limit, 2 * (limit + 1) - limit)
     owners = dict(backend.query("SELECT id, lease_owner FROM leasehold.job"))
     assert {str(job_id) for job_id in owners} == started, "what was refused has left nothing behind"
     for one in refused:
         assert {holder["job_id"]: holder["owner"] for holder in one["holders"]} == {
             str(job_id): owner for job_id, owner in owners.items()
         }
-        assert one["cap"] == cap
+        assert one["max_running"] == limit
         assert one["retry_after"] >= 1
     (tmp_path / "open").touch()
     with Leasehold(backend.url, schema=backend.schema) as app:
         register(app, tmp_path)
-        assert [app.get(job_id).result(timeout=PATIENCE) for job_id in started] == ["done"] * cap
+        assert [app.get(job_id).result(timeout=PATIENCE) for job_id in started] == ["done"] * limit
 
 
 @pytest.mark.timeout(120)
@@ -99,7 +99,7 @@ def test_two_processes_start_exactly_as_many_as_the_cap_and_name_the_true_holder
 def test_a_killed_holder_counts_until_its_lease_ends_and_is_cleared_with_no_worker(
     start, backend, tmp_path, queueing
 ):
-    settings = {"cap": 1, "lease": 3.0, "queueing": queueing}
+    settings = {"max_running": 1, "lease": 3.0, "queueing": queueing}
     caller = start(**settings)
     caller.ask()
     dead = caller.answer()["id"]
@@ -115,11 +115,11 @@ def test_a_killed_holder_counts_until_its_lease_ends_and_is_cleared_with_no_work
         began = time.monotonic()
         job = wait_for(lambda: _started(app, hold), "a place", 20)
         assert time.monotonic() - began < 3.0 + 5.0
-        assert app.store.now() >= holder.lease_until
+        assert app.__internals__.store.now() >= holder.lease_until
         # The reaper of the runner takes both looks: no worker is there.
         state = State.QUEUED if queueing else State.FAILED
         wait_for(lambda: app.get(dead).state is state, "the dead run to be cleared", 30)
-        assert [entry.event for entry in app.operations.history(dead)] == ["lost"]
+        assert [entry.event for entry in app.__internals__.operations.history(dead)] == ["lost"]
         (tmp_path / "open").touch()
         assert job.result(timeout=PATIENCE) == "done"
 
@@ -137,7 +137,7 @@ from leasehold import Leasehold
 
 app = Leasehold(sys.argv[1], schema=sys.argv[2])
 
-@app.task(cap=1)
+@app.task(max_running=1)
 async def late(n: int) -> int:
     await asyncio.sleep(0.5)
     return n

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold import Refused, State
+from leasehold import State
+from leasehold.errors import Refused
 from tests.faults import spending_tasks
 from tests.faults.harness import Fleet, Place, wait_for
 from tests.faults.spending_tasks import LIMIT, STEPS
@@ -30,7 +31,7 @@ def notes(place: Place) -> list[str]:
 def test_a_budget_breached_topped_up_and_resumed_through_crashes_leaves_an_exact_ledger(place, fleet, lease):
     tasks = spending_tasks.register(place.app, place.folder, lease)
     app = place.app
-    app.operations.set_group_budget("g", {"tokens": 10**9})
+    app.__internals__.operations.set_group_budget("g", {"tokens": 10**9})
     job = tasks.spender.using(group="g").enqueue()
 
     def kill_when_it_has_spent(worker, pages: int) -> None:
@@ -69,7 +70,7 @@ def test_a_budget_breached_topped_up_and_resumed_through_crashes_leaves_an_exact
         ("group", "pages"): (None, STEPS),
     }
     assert len({row.token for row in ledger}) >= 4, "four leases have spent"
-    assert job.refresh().row.crashes == 1, "since the resume"
+    assert job.refresh().__row__.crashes == 1, "since the resume"
     assert fleet.unexpected() == []
 
 
@@ -81,13 +82,13 @@ def test_an_answered_job_goes_on_with_another_worker_and_repeats_no_finished_ste
     first = fleet.start(module=MODULE)
     place.wait_for_state(job.id, "waiting")
     first.kill()
-    assert job.refresh().row.lease_owner is None
+    assert job.refresh().__row__.lease_owner is None
     assert [q.job_id for q in place.app.questions.list()] == [job.id]
     job.answer("go", True)
     second = fleet.start(module=MODULE)
     assert job.result(timeout=30) == ["done", True, second.pid]
     assert notes(place) == ["first"]
-    row = job.refresh().row
+    row = job.refresh().__row__
     assert (row.attempt, row.crashes, row.failures) == (2, 0, 0)
     assert fleet.unexpected() == []
 
@@ -109,5 +110,5 @@ def test_a_worker_killed_just_before_it_asks_leaves_the_question_to_another(
     job.answer("go", False)
     assert job.result(timeout=30) == ["done", False, second.pid]
     assert Counter(notes(place)) == {"first": 1, "before the question": 1}
-    assert (job.refresh().row.attempt, job.row.crashes, job.state) == (3, 1, State.SUCCEEDED)
+    assert (job.refresh().__row__.attempt, job.__row__.crashes, job.state) == (3, 1, State.SUCCEEDED)
     assert fleet.unexpected() == []

@@ -131,7 +131,7 @@ def die_at_each_step(place: Place, jobs: int, steps: int, workers: int) -> dict[
     assert effects == dict.fromkeys(wanted, 1)
     stored = place.query("SELECT count(*) FROM leasehold.step")
     assert stored == [(steps * len(every),)]
-    attempts = [job.row.attempt for job in disturbed]
+    attempts = [job.__row__.attempt for job in disturbed]
     assert all(attempt > steps // 2 for attempt in attempts), attempts
     return {"jobs": jobs, "steps": jobs * steps, "kills": len(marks), "runs": sum(attempts)}
 

@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from leasehold import Context, DatabaseUnreachable, Leasehold, State, SyncContext
+from leasehold import Context, Leasehold, State, SyncContext
+from leasehold.errors import DatabaseUnreachable
 from leasehold.stores.postgres import database
 from tests.workers import until
 
@@ -60,7 +61,7 @@ def test_what_was_computed_while_the_database_was_away_is_stored_when_it_is_back
                 return ""
 
         async def main() -> None:
-            async with app.worker(keep=None) as worker:
+            async with app.worker(retention=None) as worker:
                 job = await work.aenqueue()
                 await until(begun.is_set)
                 await asyncio.to_thread(server.stop, "immediate")
@@ -70,9 +71,9 @@ def test_what_was_computed_while_the_database_was_away_is_stored_when_it_is_back
                 await asyncio.to_thread(server.start)
                 await until(lambda: has_succeeded(job), 60)
                 assert job.result(timeout=0) == "precious"
-                assert (job.row.attempt, job.row.failures) == (1, 0)
-                assert app.store.load_steps(job.id) == {"compute": '"precious"'}
-                assert app.store.load_checkpoint(job.id) == '"precious"'
+                assert (job.__row__.attempt, job.__row__.failures) == (1, 0)
+                assert app.__internals__.store.load_steps(job.id) == {"compute": '"precious"'}
+                assert app.__internals__.store.load_checkpoint(job.id) == '"precious"'
 
         asyncio.run(main())
     assert calls == [1]

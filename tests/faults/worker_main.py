@@ -31,8 +31,8 @@ def main(register: Callable[[Leasehold, Path, float], object] = register) -> Non
     app = Leasehold(config["url"], schema=config["schema"], listen_url=config.get("listen_url"))
     register(app, Path(config["folder"]), config["lease"])
     if config.get("deaf"):
-        real = app.store.wakeups
-        app.store.wakeups = lambda listen_url=None: Deaf(real(listen_url))
+        real = app.__internals__.store.wakeups
+        app.__internals__.store.wakeups = lambda listen_url=None: Deaf(real(listen_url))
     gave_up = asyncio.run(work(app, config["settings"]))
     logging.getLogger("leasehold.worker").info("bye")
     sys.exit(REPLACE_ME if gave_up else 0)

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from leasehold import DatabaseUnreachable, GroupOnHold, GroupStatus, InvalidInput, Leasehold, State
+from leasehold import Leasehold, State
 from leasehold.domain.outcome import Success
+from leasehold.errors import DatabaseUnreachable, GroupOnHold, InvalidInput
 from leasehold.operations import group_watch
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
+from leasehold.types import GroupStatus
 from tests.backends import Backend, new_job
 
 LONG = 60.0
@@ -40,7 +42,7 @@ def app(backend: Backend) -> Iterator[Leasehold]:
 @pytest.fixture
 def reads(app: Leasehold, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Statements that the app's database has run, by name, from now on."""
-    return count_statements(app.store, monkeypatch)
+    return count_statements(app.__internals__.store, monkeypatch)
 
 
 def count_statements(store: Store, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
@@ -80,13 +82,13 @@ def wait_until(condition: Any, what: str) -> None:
 
 
 def waiters(app: Leasehold) -> int:
-    watch = app.operations._group_watch
+    watch = app.__internals__.operations._group_watch
     return 0 if watch is None else sum(len(one.waiters) for one in watch._watched.values())
 
 
 def known_to(app: Leasehold) -> list[int]:
     """The version that each waiter knows."""
-    watch = app.operations._group_watch
+    watch = app.__internals__.operations._group_watch
     watched = [] if watch is None else list(watch._watched.values())
     return [since for one in watched for since in list(one.waiters.values())]
 
@@ -101,7 +103,7 @@ def test_a_status_answers_at_once_when_there_is_something_to_tell(app: Leasehold
     assert (now.version, now.changed, now.total) == (1, True, 1)
     old = group.status(wait=LONG, since=99)
     assert (old.version, old.changed) == (1, True), "a version from another life is no reason to wait"
-    end_one(app.store)
+    end_one(app.__internals__.store)
     done = group.status(wait=LONG, since=2)
     assert (done.live, done.changed, done.progress) == (0, False, 1.0)
 
@@ -119,7 +121,7 @@ def test_a_change_ends_the_wait(app: Leasehold):
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(app.group("g").status, LONG, 2)
         wait_until(lambda: waiters(app), "nobody waits")
-        end_one(app.store)
+        end_one(app.__internals__.store)
         status = waiting.result(20)
     assert (status.changed, status.version, status.succeeded) == (True, 3, 1)
     assert status.results[0].result == 1
@@ -135,7 +137,7 @@ def test_verbs_on_jobs_and_groups_end_the_wait(app: Leasehold):
             job.resume,
             lambda: app.enqueue("work", group="g"),
             lambda: group.stop("work", mode="immediate"),
-            lambda: app.store.stop_group("g", True) or app.store.tell_watchers(),
+            lambda: app.__internals__.store.stop_group("g", True) or app.__internals__.store.tell_watchers(),
             group.release,
         ):
             since = group.status().version
@@ -171,7 +173,7 @@ def test_kinds_narrow_the_status(app: Leasehold):
 
 def test_200_waiters_cost_what_one_costs(app: Leasehold, reads: Counter[str]):
     """A group of 500 jobs: each change is read once, for all."""
-    app.store.enqueue([new_job(group="g") for _ in range(500)])
+    app.__internals__.store.enqueue([new_job(group="g") for _ in range(500)])
     group = app.group("g")
     rounds = 10
 
@@ -190,7 +192,7 @@ def test_200_waiters_cost_what_one_costs(app: Leasehold, reads: Counter[str]):
             # The next one when all 200 know the last one: else two would be seen as one.
             while known_to(app) != [version] * 200:
                 await asyncio.sleep(0.002)
-            await asyncio.to_thread(end_one, app.store)
+            await asyncio.to_thread(end_one, app.__internals__.store)
 
     async def all_of_it() -> list[list[int]]:
         answers: list[list[int]] = []
@@ -202,7 +204,7 @@ def test_200_waiters_cost_what_one_costs(app: Leasehold, reads: Counter[str]):
     assert len(answers) == 200
     assert {tuple(mine) for mine in answers} == {tuple(range(2, 2 + rounds))}
     statuses = reads["count_group"]
-    print(f"\n{app.store.label.split(':')[0]}: {rounds} changes, 200 waiters: {dict(reads)}")
+    print(f"\n{app.__internals__.store.label.split(':')[0]}: {rounds} changes, 200 waiters: {dict(reads)}")
     assert statuses <= rounds + 2, "one for each change, one at the beginning"
     assert reads["group_versions"] <= 6 * rounds + 20, "hints and the floor, whatever the number of waiters"
     assert threading.active_count() < 60, "waiting holds no thread"
@@ -213,7 +215,7 @@ def test_the_watcher_ends_after_its_last_waiter_and_starts_again(app: Leasehold,
     app.enqueue("work", group="g")
     for _ in range(2):
         app.group("g").status(wait=0.02, since=1)
-        watch = app.operations._group_watch
+        watch = app.__internals__.operations._group_watch
         assert watch is not None
         wait_until(lambda watch=watch: watch._thread is None, "the thread goes on for nobody")
         assert watch._watched == {}
@@ -221,15 +223,15 @@ def test_the_watcher_ends_after_its_last_waiter_and_starts_again(app: Leasehold,
 
 def test_with_hints_cut_off_a_change_is_seen_within_the_floor(app: Leasehold, monkeypatch):
     monkeypatch.setattr(group_watch, "LISTENING", group_watch.LOOKING)
-    deaf = app.store.group_wakeups("postgresql://nobody@127.0.0.1:1/nowhere")
-    monkeypatch.setattr(app.store, "group_wakeups", lambda _=None: deaf)
-    monkeypatch.setattr(app.store, "tell_watchers", lambda: None)
+    deaf = app.__internals__.store.group_wakeups("postgresql://nobody@127.0.0.1:1/nowhere")
+    monkeypatch.setattr(app.__internals__.store, "group_wakeups", lambda _=None: deaf)
+    monkeypatch.setattr(app.__internals__.store, "tell_watchers", lambda: None)
     app.enqueue("work", group="g")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(app.group("g").status, LONG, 1)
         wait_until(lambda: waiters(app), "nobody waits")
         began = time.monotonic()
-        app.store.cancel(app.jobs(group="g").jobs[0].id)
+        app.__internals__.store.cancel(app.jobs(group="g").jobs[0].id)
         assert waiting.result(20).live == 0
         assert time.monotonic() - began < 5.0
 

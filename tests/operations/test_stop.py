@@ -16,7 +16,7 @@ QUICK = {"lease": 0.6, "heartbeat": 0.1}
 
 @asynccontextmanager
 async def working(app: Leasehold, **settings: object) -> AsyncIterator[Worker]:
-    async with app.worker(keep=None, grace=0, **settings) as worker:
+    async with app.worker(retention=None, grace=0, **settings) as worker:
         yield worker
 
 
@@ -37,7 +37,7 @@ def test_graceful_waits_for_what_runs_and_nothing_is_tried_again(app: Leasehold)
         async with working(app):
             assert await asyncio.to_thread(began.wait, 20)
             stopping = asyncio.create_task(app.group("g").astop(reason="enough", wait=30))
-            await until(lambda: app.get(job.id).row.stop_requested is not None)
+            await until(lambda: app.get(job.id).__row__.stop_requested is not None)
             assert not stopping.done(), "it waits for the one that runs"
             go.set()
             report = await stopping
@@ -102,7 +102,7 @@ def test_immediate_returns_at_once_and_the_handler_is_stopped_a_beat_later(app: 
     @app.task(**QUICK)
     def patient(ctx: SyncContext) -> None:
         began.set()
-        ctx.wait(60)
+        ctx.sleep(60)
 
     async def scenario() -> None:
         job = patient.using(group="g").enqueue()
@@ -160,7 +160,7 @@ def test_follow_ups_of_a_stopped_run_are_created_cancelled_and_never_run(app: Le
         async with working(app):
             assert await asyncio.to_thread(began.wait, 20)
             stopping = asyncio.create_task(app.group("g").astop(reason="session_completed"))
-            await until(lambda: app.get(job.id).row.stop_requested is not None)
+            await until(lambda: app.get(job.id).__row__.stop_requested is not None)
             go.set()
             report = await stopping
             assert report.still_running == []

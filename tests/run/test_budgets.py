@@ -8,21 +8,10 @@ import contextlib
 
 import pytest
 
-from leasehold import (
-    BudgetLine,
-    Context,
-    Fail,
-    InvalidInput,
-    Leasehold,
-    OverBudget,
-    Pause,
-    Refused,
-    Retry,
-    State,
-    StopRequested,
-    SyncContext,
-)
+from leasehold import Context, Fail, Leasehold, Pause, Retry, State, StopRequested, SyncContext
 from leasehold.domain.errors import DatabaseUnreachable
+from leasehold.errors import InvalidInput, OverBudget, Refused
+from leasehold.types import BudgetLine
 from tests.workers import burst, until
 
 
@@ -96,7 +85,7 @@ def test_over_budget_the_run_ends_as_its_task_says_and_is_not_retried(app, colou
     job = work.enqueue()
     burst(app)
     assert job.refresh().state is state
-    assert (job.row.attempt, job.row.failures) == (1, 0)
+    assert (job.__row__.attempt, job.__row__.failures) == (1, 0)
     assert "over budget: 101 tokens are spent, its budget is 100" in job.error
     assert "top_up" in job.error
     assert spent(job) == 101
@@ -104,7 +93,7 @@ def test_over_budget_the_run_ends_as_its_task_says_and_is_not_retried(app, colou
 
 
 def test_a_capped_job_is_not_stopped_and_looks_at_what_is_left(app):
-    @app.task(budget={"pages": 3}, on_breach="cap")
+    @app.task(budget={"pages": 3}, on_breach="allow")
     async def fetch(ctx: Context) -> int:
         pages = 0
         while ctx.left("pages"):
@@ -192,17 +181,17 @@ def test_a_call_may_bring_its_own_budget(app):
     async def work(ctx: Context) -> int | None:
         return ctx.left("tokens")
 
-    jobs = [work.enqueue(), work.using(budget={"tokens": 99}, on_breach="cap").enqueue()]
+    jobs = [work.enqueue(), work.using(budget={"tokens": 99}, on_breach="allow").enqueue()]
     burst(app)
     assert [job.result(timeout=0) for job in jobs] == [10, 99]
-    assert jobs[1].row.policy.on_breach == "cap"
+    assert jobs[1].__row__.policy.on_breach == "allow"
 
 
 # --- groups ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_group_has_a_budget_of_its_own_and_the_smaller_rest_counts(app):
-    app.operations.set_group_budget("g", {"tokens": 100})
+    app.__internals__.operations.set_group_budget("g", {"tokens": 100})
 
     @app.task(budget={"tokens": 80})
     async def work(ctx: Context) -> int | None:
@@ -214,15 +203,15 @@ def test_a_group_has_a_budget_of_its_own_and_the_smaller_rest_counts(app):
     assert first.result(timeout=0) == 20
     assert second.refresh().state is State.FAILED
     assert "the budget of group 'g' is 100" in second.error
-    assert app.operations.group_budget("g") == [BudgetLine("group", "g", "tokens", 100, 120)]
+    assert app.__internals__.operations.group_budget("g") == [BudgetLine("group", "g", "tokens", 100, 120)]
     with pytest.raises(Refused, match="raise the limit of group 'g' first"):
         second.resume()
-    app.operations.set_group_budget("g", {"tokens": None})
+    app.__internals__.operations.set_group_budget("g", {"tokens": None})
     assert second.resume().state is State.QUEUED
 
 
 def test_spends_in_steps_of_several_jobs_meet_in_the_budget_of_their_group(app):
-    app.operations.set_group_budget("g", {"tokens": 100})
+    app.__internals__.operations.set_group_budget("g", {"tokens": 100})
 
     @app.task
     async def work(ctx: Context) -> int:
@@ -237,7 +226,7 @@ def test_spends_in_steps_of_several_jobs_meet_in_the_budget_of_their_group(app):
     jobs = [work.using(group="g").enqueue() for _ in range(3)]
     burst(app)
     assert [job.refresh().state for job in jobs] == [State.FAILED] * 3
-    (line,) = app.operations.group_budget("g")
+    (line,) = app.__internals__.operations.group_budget("g")
     # A run learns what the others have spent when its own step is committed: each may be ahead by a step.
     assert 100 < line.spent <= 100 + 3 * 2 * 10
     assert line.spent == sum(spent(job) for job in jobs)
@@ -279,7 +268,7 @@ def test_what_a_step_spends_is_counted_once_however_often_its_job_runs(app, colo
     job = work.enqueue()
     burst(app)
     assert job.result(timeout=0) == 0
-    assert job.row.attempt == 3
+    assert job.__row__.attempt == 3
     assert spent(job) == 30
     assert {row.attempt for row in job.spending()} == {1}
 
@@ -433,7 +422,7 @@ def test_what_a_run_spends_after_its_lease_was_lost_is_recorded_with_its_token(a
 @pytest.mark.parametrize("before", [True, False])
 def test_a_spend_is_repeated_while_the_database_is_away_and_counted_once(app, monkeypatch, before):
     """The call fails before it reaches the database, or the answer is lost after it has."""
-    real, failures = app.store.spend, [1, 1, 1]
+    real, failures = app.__internals__.store.spend, [1, 1, 1]
 
     def flaky(*args):
         if before and failures:
@@ -445,7 +434,7 @@ def test_a_spend_is_repeated_while_the_database_is_away_and_counted_once(app, mo
             raise DatabaseUnreachable("test", "cut")
         return answer
 
-    monkeypatch.setattr(app.store, "spend", flaky)
+    monkeypatch.setattr(app.__internals__.store, "spend", flaky)
 
     @app.task(budget={"tokens": 100})
     async def work(ctx: Context) -> int | None:
@@ -467,7 +456,7 @@ def test_a_spend_is_repeated_while_the_database_is_away_and_counted_once(app, mo
         (100, "fail", State.PAUSED),  # equal is still paused
         (101, "fail", State.FAILED),
         (101, "pause", State.PAUSED),
-        (101, "cap", State.PAUSED),
+        (101, "allow", State.PAUSED),
     ],
 )
 @pytest.mark.parametrize("by", ["pause", "drain"])
@@ -484,8 +473,12 @@ def test_interrupted_by_a_pause_while_over_its_limit_a_job_fails_if_its_task_say
     job = work.enqueue()
 
     async def interrupt() -> None:
-        async with app.worker(keep=None, grace=0) as worker:
-            await until(lambda: any(event.kind == "spent" for event in app.store.read_stream(job.id).events))
+        async with app.worker(retention=None, grace=0) as worker:
+            await until(
+                lambda: any(
+                    event.kind == "spent" for event in app.__internals__.store.read_stream(job.id).events
+                )
+            )
             if by == "pause":
                 await asyncio.to_thread(job.pause)
                 await until(lambda: job.refresh().state is not State.RUNNING)
@@ -494,7 +487,7 @@ def test_interrupted_by_a_pause_while_over_its_limit_a_job_fails_if_its_task_say
 
     asyncio.run(interrupt())
     assert job.refresh().state is state
-    assert job.row.attempt == 1
+    assert job.__row__.attempt == 1
     if state is State.FAILED:
         assert job.error.startswith("interrupted while over budget: 101 tokens are spent, its budget is 100")
 
@@ -520,7 +513,7 @@ def test_a_cancelled_job_over_its_limit_is_cancelled(app):
         except OverBudget:
             ctx.emit("spent")
         try:
-            ctx.wait(60)
+            ctx.sleep(60)
         except StopRequested:
             ctx.spend(tokens=1)  # on its way out it still pays
             raise
@@ -528,8 +521,12 @@ def test_a_cancelled_job_over_its_limit_is_cancelled(app):
     job = work.enqueue()
 
     async def interrupt() -> None:
-        async with app.worker(keep=None):
-            await until(lambda: any(event.kind == "spent" for event in app.store.read_stream(job.id).events))
+        async with app.worker(retention=None):
+            await until(
+                lambda: any(
+                    event.kind == "spent" for event in app.__internals__.store.read_stream(job.id).events
+                )
+            )
             await asyncio.to_thread(job.cancel, "no more")
             await until(lambda: job.refresh().state is not State.RUNNING)
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasehold import Context, InvalidInput, Retry, State, SyncContext, TransactionTooLong
+from leasehold import Context, Retry, State, SyncContext
+from leasehold.errors import InvalidInput, TransactionTooLong
 from leasehold.run import steps
 from tests.backends import Backend
 from tests.workers import burst, until
@@ -56,7 +57,7 @@ def test_the_writes_of_an_async_block_commit_with_the_success(app, effects):
     job, behind = work.enqueue(), behind_it.enqueue()
     worker = burst(app)
     assert job.result(timeout=0) == {"n": 1}
-    assert (job.row.attempt, job.row.lease_token) == (1, 2)
+    assert (job.__row__.attempt, job.__row__.lease_token) == (1, 2)
     assert behind.result(timeout=0) == "the lane goes on"
     assert (
         worker.attempts.ended,
@@ -107,7 +108,7 @@ def test_an_exception_in_the_block_undoes_it_and_fails_the_run(app, effects, col
 
     job = work.enqueue()
     burst(app)
-    assert (job.result(timeout=0), job.row.failures, effects.seen()) == (3, 2, [3])
+    assert (job.result(timeout=0), job.__row__.failures, effects.seen()) == (3, 2, [3])
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])
@@ -149,7 +150,7 @@ def test_what_comes_after_the_block_changes_nothing(app, effects, colour):
 
     job = work.enqueue()
     burst(app)
-    assert (job.result(timeout=0), job.row.attempt) == (1, 1)
+    assert (job.result(timeout=0), job.__row__.attempt) == (1, 1)
     assert refused == ["step", "checkpoint", "complete"]
 
 
@@ -161,7 +162,7 @@ def test_a_result_that_cannot_be_stored_is_refused_before_the_block_runs(app, ef
 
     job = work.enqueue()
     burst(app)
-    assert (job.refresh().state, job.row.attempt, effects.seen()) == (State.FAILED, 1, [])
+    assert (job.refresh().state, job.__row__.attempt, effects.seen()) == (State.FAILED, 1, [])
     assert "unstorable result" in job.error
 
 
@@ -203,7 +204,7 @@ def test_a_block_whose_run_is_stopped_is_undone(app, effects):
             await asyncio.sleep(3600)
 
     async def main() -> None:
-        async with app.worker(keep=None) as worker:
+        async with app.worker(retention=None) as worker:
             job = await work.aenqueue()
             await until(begun.is_set)
             worker.attempts.stop(worker.attempts.held[job.id], "drain")
@@ -232,7 +233,7 @@ def test_a_handler_that_outlives_its_worker_ends_instead_of_waiting_for_ever(app
                     ends.append(type(error).__name__)
 
     async def main() -> None:
-        async with app.worker(keep=None, grace=0.0, stop_grace=0.2):
+        async with app.worker(retention=None, grace=0.0, stop_grace=0.2):
             await work.aenqueue()
             await until(begun.is_set)
 
@@ -243,7 +244,7 @@ def test_a_handler_that_outlives_its_worker_ends_instead_of_waiting_for_ever(app
 def test_success_wins_over_a_pause_that_came_before_it(app, effects):
     @app.task
     async def work(ctx: Context) -> str:
-        await asyncio.to_thread(app.operations.pause, ctx.job_id)
+        await asyncio.to_thread(app.__internals__.operations.pause, ctx.job_id)
         async with ctx.complete("done") as tx:
             await tx.execute(effects.insert, [1])
         return ""
@@ -290,7 +291,7 @@ def test_a_step_with_tx_commits_its_writes_and_is_not_run_again(app, effects, co
 
     job = work.enqueue()
     burst(app)
-    assert (job.result(timeout=0), job.row.attempt) == ([0, 1, 2], 2)
+    assert (job.result(timeout=0), job.__row__.attempt) == ([0, 1, 2], 2)
     assert effects.seen() == [0, 1, 2]
 
 
@@ -310,7 +311,7 @@ def test_a_step_with_tx_that_fails_leaves_nothing_and_may_be_tried_again(app, ef
 
     job = work.enqueue()
     burst(app)
-    assert (job.result(timeout=0), job.row.attempt, effects.seen()) == (3, 1, [3])
+    assert (job.result(timeout=0), job.__row__.attempt, effects.seen()) == (3, 1, [3])
 
 
 def test_several_transactions_of_one_run_follow_each_other(app, effects):

@@ -42,7 +42,7 @@ def test_a_completed_job_has_its_steps_its_follow_ups_and_all_that_it_told(app, 
     burst(app)
     assert job.result(timeout=0) == 2, "what comes after ctx.complete changes nothing"
     assert [event.data for event in job.watch(timeout=5) if event.kind == "item"] == [0, 1, 2, 3, 4]
-    assert app.store.load_steps(job.id) == {"one": "1"}
+    assert app.__internals__.store.load_steps(job.id) == {"one": "1"}
     follow_ups = [one for one in job.relatives() if one.relation == "follow_up"]
     assert sorted(app.get(one.id).result(timeout=0) for one in follow_ups) == [1, 2]
     assert waiting.result(timeout=0) == 7

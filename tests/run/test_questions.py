@@ -12,19 +12,10 @@ from enum import Enum
 import pytest
 from pydantic import BaseModel, Field
 
-from leasehold import (
-    Context,
-    HookEvent,
-    InvalidAnswer,
-    InvalidInput,
-    Leasehold,
-    QuestionExpired,
-    Refused,
-    Retry,
-    State,
-    SyncContext,
-)
+from leasehold import Context, Leasehold, Retry, State, SyncContext
+from leasehold.errors import InvalidAnswer, InvalidInput, QuestionExpired, Refused
 from leasehold.testing import ManualClock
+from leasehold.types import HookEvent
 from tests.backends import Backend
 from tests.workers import burst, until
 
@@ -79,14 +70,14 @@ def test_a_job_parks_until_it_is_answered_and_its_finished_steps_are_not_repeate
     worker = burst(app)
     assert worker.attempts.held == {}, "it holds no place in the worker"
     assert job.refresh().state is State.WAITING
-    assert job.row.lease_owner is None
+    assert job.__row__.lease_owner is None
     (asked,) = app.questions.list()
     assert (asked.job_id, asked.kind, asked.key, asked.text) == (job.id, "work", "go", "Shall I go on?")
     assert job.answer("go", {"yes": True}, actor="ann").state is State.QUEUED
     assert app.questions.list() == []
     burst(app)
     assert job.result(timeout=0) == [1, {"yes": True}, 2, {"yes": True}]
-    assert (calls, job.row.attempt, job.row.failures) == ([1, 2], 2, 0)
+    assert (calls, job.__row__.attempt, job.__row__.failures) == ([1, 2], 2, 0)
     assert [(e.event, e.actor, e.detail) for e in job.history() if e.event == "answered"] == [
         ("answered", "ann", "go")
     ]
@@ -201,7 +192,7 @@ def test_a_json_schema_is_taken_as_it_is_and_one_that_cannot_be_checked_is_refus
     bad = work.enqueue({"type": "integer", "contains": 3})
     burst(app)
     assert bad.refresh().state is State.FAILED
-    assert bad.row.attempt == 1
+    assert bad.__row__.attempt == 1
     assert "'contains', which is not known" in bad.error
     with pytest.raises(InvalidAnswer, match="less than 3"):
         good.answer("q", 2)
@@ -220,7 +211,7 @@ def test_a_question_that_cannot_be_asked_fails_its_job_without_a_retry(app, argu
 
     job = work.enqueue()
     burst(app)
-    assert (job.refresh().state, job.row.attempt) == (State.FAILED, 1)
+    assert (job.refresh().state, job.__row__.attempt) == (State.FAILED, 1)
     assert "InvalidInput" in job.error
 
 
@@ -264,11 +255,11 @@ def test_a_question_that_nobody_answers_in_time_raises_in_the_handler(app, clock
     burst(app)
     assert (job.questions()[0].expires_at - job.questions()[0].asked_at).total_seconds() == 600
     clock.advance(599)
-    assert app.store.expire() == []
+    assert app.__internals__.store.expire() == []
     clock.advance(1)
     with pytest.raises(Refused, match="'q' has expired"):
         job.answer("q", "too late")
-    (moved,) = app.store.expire()
+    (moved,) = app.__internals__.store.expire()
     assert (moved.id, moved.state) == (job.id, State.QUEUED)
     with pytest.raises(Refused):
         job.answer("q", "too late")
@@ -286,7 +277,7 @@ def test_an_unanswered_question_that_the_handler_does_not_expect_fails_the_job_l
     job = work.enqueue()
     burst(app)
     clock.advance(60)
-    app.store.expire()
+    app.__internals__.store.expire()
     burst(app)
     assert job.refresh().state is State.FAILED
     assert "was not answered in time" in job.error
@@ -309,7 +300,7 @@ def test_a_question_of_a_paused_job_expires_without_moving_it_and_its_time_is_no
     burst(app)  # it asks again
     assert second.refresh().state is State.WAITING
     clock.advance(40)
-    assert {job.id for job in app.store.expire()} == {second.id}
+    assert {job.id for job in app.__internals__.store.expire()} == {second.id}
     assert first.refresh().state is State.PAUSED
     first.resume()
     burst(app)
@@ -331,7 +322,9 @@ def test_a_secret_answer_is_shown_nowhere_and_wiped_at_the_end(app, backend):
         job.answer("password", "hunter2")
     stored = "SELECT CAST(answer AS text) FROM leasehold.question WHERE job_id = ?"
     assert backend.query(stored, done.id) == [('"hunter2"',)]
-    assert "hunter2" not in repr([job.questions() for job in (done, cancelled)] + [done.history(), done.row])
+    assert "hunter2" not in repr(
+        [job.questions() for job in (done, cancelled)] + [done.history(), done.__row__]
+    )
     cancelled.cancel()
     burst(app)
     assert done.refresh().state is State.SUCCEEDED
@@ -406,7 +399,7 @@ def test_a_hook_hears_of_a_question_once_the_job_has_parked(app):
 
     @app.on("question")
     def tell(event: HookEvent) -> None:
-        heard.put((event, app.store.get(event.job_id).state))
+        heard.put((event, app.__internals__.store.get(event.job_id).state))
 
     @app.task
     async def work(ctx: Context) -> None:
@@ -474,7 +467,7 @@ def test_an_answer_wakes_a_sleeping_worker(backend):
 
         async def run() -> str:
             job = work.enqueue()
-            async with app.worker(keep=None, poll=60.0):
+            async with app.worker(retention=None, poll=60.0):
                 await until(lambda: job.refresh().state is State.WAITING)
                 await job.aanswer("q", "yes")
                 return await job.aresult(timeout=20)
@@ -493,7 +486,7 @@ def test_the_sweep_of_a_worker_lets_an_unanswered_job_go_on(backend):
                 return "expired"
 
         async def run() -> str:
-            async with app.worker(keep=None, poll=60.0, sweep=0.1):
+            async with app.worker(retention=None, poll=60.0, sweep=0.1):
                 return await work.enqueue().aresult(timeout=20)
 
         assert asyncio.run(run()) == "expired"

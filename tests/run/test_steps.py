@@ -13,8 +13,9 @@ from pydantic import BaseModel
 
 from bench import steps as steps_bench
 from bench.commits import counter
-from leasehold import Context, DuplicateStep, Pause, Retry, Snooze, State, SyncContext
+from leasehold import Context, Pause, Retry, Snooze, State, SyncContext
 from leasehold.domain.errors import InvalidInput
+from leasehold.errors import DuplicateStep
 from leasehold.run.steps import BATCH_STEPS
 from tests.backends import Backend
 from tests.workers import burst, until
@@ -72,7 +73,7 @@ def test_a_step_runs_once_however_often_its_job_does(app, colour, durable):
     job = work.enqueue()
     burst(app)
     assert job.result(timeout=0) == [0, 10, 20, 30, 40]
-    assert job.row.attempt == 3
+    assert job.__row__.attempt == 3
     assert calls == [0, 1, 2, 3, 4]
 
 
@@ -141,7 +142,7 @@ def test_a_name_used_twice_in_one_run_is_refused_and_not_retried(app, together):
     job, other = work.enqueue(), plainly.enqueue()
     burst(app)
     assert job.refresh().state is State.FAILED
-    assert job.row.attempt == 1
+    assert job.__row__.attempt == 1
     assert "DuplicateStep: step: 'same' was used before in this run" in job.error
     assert other.result(timeout=0) == "same"
 
@@ -192,7 +193,7 @@ def test_a_result_that_cannot_be_stored_ends_the_job_with_the_step_named(app, re
     job = work.enqueue()
     burst(app)
     assert job.refresh().state is State.FAILED
-    assert job.row.attempt == 1
+    assert job.__row__.attempt == 1
     assert "step 'odd'" in job.error
     assert told in job.error
 
@@ -276,7 +277,7 @@ def test_a_paused_job_goes_on_after_its_steps_and_a_fresh_one_from_the_start(app
     assert job.refresh().state is State.PAUSED
     job.resume(fresh=True)
     assert stored(backend, job) == {}
-    assert app.operations.history(job.id)[-1].detail == "from the start"
+    assert app.__internals__.operations.history(job.id)[-1].detail == "from the start"
     burst(app)
     assert (job.refresh().state, ran) == (State.PAUSED, [1, 1])
     job.resume()
@@ -308,7 +309,7 @@ def test_a_step_may_be_tried_again_within_its_run(app, colour):
 
     job = work.enqueue()
     burst(app)
-    assert (job.result(timeout=0), job.row.attempt) == (3, 1)
+    assert (job.result(timeout=0), job.__row__.attempt) == (3, 1)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +359,7 @@ def test_a_step_that_waits_for_its_next_try_stops_at_once(app, colour):
             ctx.step("s", fail, retry=Retry(backoff="1h", max_delay="1h"))
 
     async def main() -> None:
-        async with app.worker(keep=None):
+        async with app.worker(retention=None):
             job = await work.aenqueue()
             await until(failed.is_set)
             await job.acancel()
@@ -387,7 +388,7 @@ def test_a_plain_step_of_an_async_handler_is_waited_for_when_the_run_is_stopped_
         return await ctx.step("slow", slow)
 
     async def main() -> None:
-        async with app.worker(keep=None, stop_grace=30.0) as worker:
+        async with app.worker(retention=None, stop_grace=30.0) as worker:
             job = await work.aenqueue()
             await until(begun.is_set)
             run = worker.attempts.held[job.id]
@@ -462,7 +463,7 @@ def test_a_run_that_has_lost_its_lease_stores_nothing_and_settles_nothing(app, b
     assert after == []
     assert (worker.attempts.lost, worker.attempts.ended, worker.attempts.fenced) == (1, 0, 0)
     assert job.refresh().state is State.RUNNING
-    assert (job.row.lease_owner, job.row.lease_token) == ("thief", 2)
+    assert (job.__row__.lease_owner, job.__row__.lease_token) == ("thief", 2)
     assert stored(backend, job) == {}
     assert backend.query("SELECT * FROM leasehold.checkpoint") == []
     assert backend.query("SELECT * FROM leasehold.effect") == []
@@ -485,8 +486,8 @@ def test_a_batch_is_written_before_the_settle_even_when_the_handler_fails(app, b
 
 def burst_until_queued(app, job) -> None:
     async def main() -> None:
-        async with app.worker(keep=None):
-            await until(lambda: job.refresh().row.failures == 1)
+        async with app.worker(retention=None):
+            await until(lambda: job.refresh().__row__.failures == 1)
 
     asyncio.run(main())
 
@@ -501,7 +502,7 @@ def test_a_batch_whose_run_does_something_else_is_written_after_about_a_second(a
         go.wait(20)
 
     async def main() -> None:
-        async with app.worker(keep=None):
+        async with app.worker(retention=None):
             job = await work.aenqueue()
             await until(lambda: stored(backend, job) == {"s": "0"})
             assert not go.is_set()

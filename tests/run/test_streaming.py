@@ -17,20 +17,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from leasehold import (
-    Context,
-    HookEvent,
-    InvalidInput,
-    Retry,
-    State,
-    StreamFull,
-    SyncContext,
-    Unstorable,
-    WaitTimedOut,
-)
+from leasehold import Context, Retry, State, SyncContext
+from leasehold.errors import InvalidInput, StreamFull, Unstorable, WaitTimedOut
 from leasehold.run import stream_buffer
 from leasehold.run.attempt import Attempt
 from leasehold.run.state import RunState
+from leasehold.types import HookEvent
 from leasehold.worker.attempts import WATCH_EVERY
 from tests.backends import Backend
 from tests.workers import burst, until
@@ -113,7 +105,7 @@ def test_telling_never_waits_for_the_database(app, door):
             ctx.emit("item", n)
             ctx.progress(n, 2000)
             ctx.log(f"line {n}")
-        told.append(len(app.store.read_stream(ctx.job_id).events))
+        told.append(len(app.__internals__.store.read_stream(ctx.job_id).events))
         door.open()
 
     job = tell.enqueue()
@@ -124,7 +116,7 @@ def test_telling_never_waits_for_the_database(app, door):
     assert [kind for _, kind, _ in found].count("progress") == 1
     # Each time it is written it moves on: once more if a first part was waiting at the door.
     assert found[-1][:2] in [(2001, "progress"), (2002, "progress")]
-    assert job.progress.done == 1999
+    assert job.progress().done == 1999
     assert worker.events.commits <= 16, "written in batches"
 
 
@@ -207,7 +199,7 @@ def test_a_plain_handler_waits_when_too_much_is_told(app, door, monkeypatch):
     job = tell.enqueue()
 
     async def work() -> None:
-        async with app.worker(keep=None):
+        async with app.worker(retention=None):
             await until(lambda: len(told) >= 20)
             waited.append((not await asyncio.to_thread(done.wait, 0.3), len(told)))
             await asyncio.to_thread(door.open)
@@ -251,7 +243,7 @@ def test_an_async_handler_that_tells_too_much_is_told_so_and_flush_helps(app, mo
             except StreamFull as error:
                 raised.append(error)
                 await ctx.flush()
-                assert len(app.store.read_stream(ctx.job_id).events) == n
+                assert len(app.__internals__.store.read_stream(ctx.job_id).events) == n
                 ctx.emit("item", n)
 
     job = tell.enqueue()
@@ -269,7 +261,7 @@ def test_flush_in_a_plain_handler_returns_when_all_is_stored(app):
         ctx.flush()
         ctx.emit("item", 1)
         ctx.flush()
-        seen.append(len(app.store.read_stream(ctx.job_id).events))
+        seen.append(len(app.__internals__.store.read_stream(ctx.job_id).events))
 
     tell.enqueue()
     burst(app)
@@ -285,12 +277,12 @@ def test_progress_is_written_at_most_twice_a_second_and_the_last_one_counts(app,
         started = time.monotonic()
         for n in range(150):
             ctx.progress(n + 1, 150, f"step {n + 1}")
-            ctx.wait(0.01)
+            ctx.sleep(0.01)
         took.append(time.monotonic() - started)
 
     job = work.enqueue()
     burst(app)
-    progress = job.progress
+    progress = job.progress()
     assert (progress.done, progress.total, progress.note) == (150, 150, "step 150")
     ((writes,),) = backend.query("SELECT last_seq FROM leasehold.stream")
     assert 2 <= writes <= took[0] / stream_buffer.PROGRESS_EVERY + 2
@@ -333,8 +325,8 @@ def test_explain_tells_of_the_last_progress(app):
     job = work.enqueue()
 
     async def watch() -> None:
-        async with app.worker(keep=None):
-            await until(lambda: job.progress is not None)
+        async with app.worker(retention=None):
+            await until(lambda: job.progress() is not None)
             text = await asyncio.to_thread(lambda: str(job.explain()))
             assert "; last progress " in text
             assert "ago (3 of 10: page 3)" in text
@@ -383,7 +375,7 @@ def test_two_workers_in_one_process_keep_each_line_once(app, info):
     jobs = [work.enqueue(n) for n in range(10)]
 
     async def both() -> None:
-        await asyncio.gather(*(app.worker(burst=True, keep=None).run() for _ in range(2)))
+        await asyncio.gather(*(app.worker(burst=True, retention=None).run() for _ in range(2)))
 
     asyncio.run(both())
     assert [job.log().text.count("line of") for job in jobs] == [1] * 10
@@ -400,7 +392,7 @@ def work() -> None:
     logging.getLogger("shop").info("not asked for")
 
 async def both() -> None:
-    async with app.worker(keep=None), app.worker(keep=None):
+    async with app.worker(retention=None), app.worker(retention=None):
         await work.enqueue().aresult(timeout=30)
 
 asyncio.run(both())
@@ -465,7 +457,7 @@ def test_a_watcher_sees_everything_in_order_and_the_last_state_last(app):
         async for event in job.awatch(timeout=30):
             seen.append(event)
             if event.kind == "state" and event.data == {"state": "queued", "attempt": 0}:
-                workers.append(asyncio.create_task(app.worker(burst=True, keep=None).run()))
+                workers.append(asyncio.create_task(app.worker(burst=True, retention=None).run()))
             if event.kind == "state" and event.data["attempt"] == 2:
                 steps[0].set()
                 steps[1].set()
@@ -541,7 +533,7 @@ def test_a_silent_run_is_told_once_per_silence(app, caplog):
     job = work.enqueue()
 
     async def watch() -> None:
-        async with app.worker(keep=None):
+        async with app.worker(retention=None):
             await until(lambda: len(told) == 1)
             speak.set()
             await until(lambda: len(told) >= 2)
@@ -567,7 +559,7 @@ def test_a_run_that_shows_signs_of_life_is_not_stalled(app):
         until = time.monotonic() + 2.5
         while time.monotonic() < until:
             next(tells)()
-            ctx.wait(0.1)
+            ctx.sleep(0.1)
         return "done"
 
     job = work.enqueue()
@@ -597,7 +589,7 @@ def test_a_stalled_run_may_be_stopped_and_tried_again(app):
     job = work.enqueue()
     burst(app)
     assert job.result(timeout=0) == "done"
-    assert (job.row.attempt, job.row.failures) == (2, 1)
+    assert (job.__row__.attempt, job.__row__.failures) == (2, 1)
     assert job.error == "stalled: no progress, event or log for 0.3 s"
 
 

@@ -6,19 +6,8 @@ import asyncio
 
 import pytest
 
-from leasehold import (
-    Context,
-    DependencyCycle,
-    DuplicateJob,
-    Fail,
-    InvalidArguments,
-    InvalidInput,
-    JobNotFound,
-    Leasehold,
-    Retry,
-    State,
-    SyncContext,
-)
+from leasehold import Context, Fail, Leasehold, Retry, State, SyncContext
+from leasehold.errors import DependencyCycle, DuplicateJob, InvalidArguments, InvalidInput, JobNotFound
 from tests.workers import burst
 
 
@@ -47,7 +36,7 @@ def test_a_handler_asks_for_follow_ups_and_they_run_after_its_success(app: Lease
     made = parent.enqueue()
     burst(app)
     child = app.get(made.result(timeout=0))
-    assert (child.state, child.args, child.row.priority) == (State.SUCCEEDED, {"claim_id": 7}, -10)
+    assert (child.state, child.args, child.__row__.priority) == (State.SUCCEEDED, {"claim_id": 7}, -10)
     assert [(one.relation, one.id) for one in child.relatives()] == [("follow_up_of", made.id)]
 
 
@@ -216,7 +205,7 @@ def test_a_fan_in_finds_the_results_of_its_fan_out_in_order(app: Leasehold):
     assert [job.result(timeout=0) for job in ends] == [[n * n for n in range(10)]] * 2
 
 
-def test_on_failure_run_lets_the_child_see_who_failed(app: Leasehold):
+def test_on_parent_failure_run_lets_the_child_see_who_failed(app: Leasehold):
     @app.task
     def good() -> int:
         return 1
@@ -230,9 +219,9 @@ def test_on_failure_run_lets_the_child_see_who_failed(app: Leasehold):
         return [f"{one.kind} {one.state}" for one in ctx.parents()], list(ctx.results().values())
 
     parents = [bad.enqueue(), good.enqueue()]
-    child = after_all.using(after=parents, on_failure="run").enqueue()
+    child = after_all.using(after=parents, on_parent_failure="run").enqueue()
     strict = after_all.using(after=[job.id for job in parents]).enqueue()
-    assert child.row.policy.on_failure == "skip", "the lane's on_failure is another matter"
+    assert child.__row__.policy.on_failure == "skip", "the lane's on_failure is another matter"
     burst(app)
     assert child.result(timeout=0) == (["bad failed", "good succeeded"], [1])
     assert strict.refresh().reason == f"job {parents[0].id} (bad) ended failed"
@@ -269,7 +258,7 @@ def test_what_is_given_to_using_serves_every_call_that_follows(app: Leasehold):
     parents = [work.using(hold=True).enqueue() for _ in range(2)]
     waiting = work.using(after=(job for job in parents))
     children = [*waiting.enqueue_many([{"n": 1}, {"n": 2}]), waiting.using(priority="high").enqueue()]
-    assert [job.row.unmet for job in children] == [2, 2, 2]
+    assert [job.__row__.unmet for job in children] == [2, 2, 2]
 
 
 def test_an_unknown_parent_is_refused_by_its_id(app: Leasehold):
@@ -324,7 +313,7 @@ def test_a_dag_is_stored_whole_whatever_the_order_of_its_nodes(app: Leasehold):
     flow = app.dag()
     flow.add("d", node.bind("d"), after=["b", "c"])
     flow.add("b", node.bind("b"), after=["a"])
-    flow.add("c", node.bind(name="c"), after=["a"], on_failure="run")
+    flow.add("c", node.bind(name="c"), after=["a"], on_parent_failure="run")
     flow.add("a", node.bind("a"))
     made = flow.enqueue()
     assert list(made) == ["d", "b", "c", "a"]
@@ -375,6 +364,6 @@ def test_a_dag_refuses_unknown_and_doubled_names(app: Leasehold):
     with pytest.raises(InvalidInput, match="is taken"):
         flow.add("a", node)
     with pytest.raises(InvalidInput, match="use 'cancel' or 'run'"):
-        flow.add("b", node, on_failure="skip")
+        flow.add("b", node, on_parent_failure="skip")
     with pytest.raises(InvalidInput, match="no calls"):
         app.chain()

@@ -9,18 +9,8 @@ import time
 
 import pytest
 
-from leasehold import (
-    AcquireTimedOut,
-    Context,
-    InvalidInput,
-    InvalidTask,
-    Leasehold,
-    Rate,
-    Retry,
-    Slot,
-    State,
-    SyncContext,
-)
+from leasehold import Context, Leasehold, Rate, Retry, Slot, State, SyncContext
+from leasehold.errors import AcquireTimedOut, InvalidInput, InvalidTask
 from tests.workers import burst, until
 
 
@@ -51,9 +41,9 @@ def test_a_task_says_what_it_needs_and_a_call_may_say_otherwise(app):
     app.slots.set("browser", 4)
     app.slots.set("cpu", 1)
     app.rates.set("api", "60/min")
-    needs = app.store.limits_of(work.enqueue().row.gate)
+    needs = app.__internals__.store.limits_of(work.enqueue().__row__.gate)
     assert ([(s.name, s.need) for s in needs.slots], needs.rate.key) == ([("browser", 2)], "api")
-    needs = app.store.limits_of(work.using(slots={"cpu": 1}, rate=None).enqueue().row.gate)
+    needs = app.__internals__.store.limits_of(work.using(slots={"cpu": 1}, rate=None).enqueue().__row__.gate)
     assert ([(s.name, s.need) for s in needs.slots], needs.rate) == ([("cpu", 1)], None)
 
 
@@ -119,7 +109,7 @@ def test_a_rate_may_be_written_in_several_ways(app, limit):
 
 def backend_query(app: Leasehold, text: str) -> list[tuple]:
     """Through the store's own connection."""
-    store = app.store
+    store = app.__internals__.store
     if hasattr(store, "_sqlite"):
         return store._sqlite._writer.execute(text.replace("leasehold.", "")).fetchall()
     with store._postgres._pool.connection() as connection:
@@ -166,7 +156,7 @@ def test_a_worker_comes_back_when_the_rate_opens_not_at_its_next_poll(app):
         async with app.worker(poll=30.0):
             jobs = work.enqueue_many([{}] * 10)
             await until(lambda: all(job.refresh().state is State.SUCCEEDED for job in jobs))
-            return sorted(job.row.started_at.timestamp() for job in jobs)
+            return sorted(job.__row__.started_at.timestamp() for job in jobs)
 
     starts = asyncio.run(serve())
     gaps = [later - earlier for earlier, later in itertools.pairwise(starts)]
@@ -186,7 +176,7 @@ def test_setting_a_slot_or_opening_a_key_wakes_the_workers(app):
         app.rates.close("api")
         async with app.worker(poll=30.0):
             first, second = in_slot.enqueue(), at_rate.enqueue()
-            await until(lambda: app.store.opens_in(["default"]) is None)
+            await until(lambda: app.__internals__.store.opens_in(["default"]) is None)
             app.slots.set("browser", 1)
             await until(lambda: first.refresh().state is State.SUCCEEDED)
             app.rates.open("api")
@@ -240,7 +230,7 @@ def test_runs_take_a_slot_inside_and_never_pass_its_limit(app):
     def work_in_thread(ctx: SyncContext) -> None:
         ctx.acquire("browser")
         with crowd:
-            ctx.wait(0.01)
+            ctx.sleep(0.01)
 
     jobs = work.enqueue_many([{}] * 8) + work_in_thread.enqueue_many([{}] * 8)
     burst(app)

@@ -10,20 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from leasehold import (
-    AtCapacity,
-    Context,
-    InvalidInput,
-    InvalidTask,
-    JobNotSucceeded,
-    Leasehold,
-    Pause,
-    Refused,
-    Retry,
-    Snooze,
-    State,
-    SyncContext,
-)
+from leasehold import AtCapacity, Context, Leasehold, Pause, Retry, Snooze, State, SyncContext
+from leasehold.errors import InvalidInput, InvalidTask, JobNotSucceeded, Refused
 from tests.backends import Backend
 from tests.workers import burst, until
 
@@ -60,12 +48,12 @@ class Gate:
 def test_async_and_plain_functions_start_at_once_and_give_back_their_results(app):
     gate = Gate()
 
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def double(n: int) -> int:
         await gate.pass_through()
         return 2 * n
 
-    @app.task(cap=1)
+    @app.task(max_running=1)
     def triple(ctx: SyncContext, n: int) -> int:
         gate.pass_in_thread()
         return 3 * n
@@ -76,7 +64,7 @@ def test_async_and_plain_functions_start_at_once_and_give_back_their_results(app
     assert all(job.created for job in jobs)
     gate.open.set()
     assert [job.result(timeout=PATIENCE) for job in jobs] == [8, 15]
-    assert [job.row.attempt for job in jobs] == [1, 1]
+    assert [job.__row__.attempt for job in jobs] == [1, 1]
 
 
 def test_over_the_cap_is_refused_with_the_holders_and_nothing_is_stored(app):
@@ -86,38 +74,38 @@ def test_over_the_cap_is_refused_with_the_holders_and_nothing_is_stored(app):
     async def hold() -> None:
         await gate.pass_through()
 
-    jobs = [app.run_now(hold.using(cap=2)) for _ in range(2)]
-    with pytest.raises(AtCapacity, match="its cap is 2") as refused:
-        app.run_now(hold.using(cap=2))
+    jobs = [app.run_now(hold.using(max_running=2)) for _ in range(2)]
+    with pytest.raises(AtCapacity, match="its max_running is 2") as refused:
+        app.run_now(hold.using(max_running=2))
     error = refused.value
-    assert (error.kind, error.cap) == ("hold", 2)
+    assert (error.kind, error.max_running) == ("hold", 2)
     assert [holder.job_id for holder in error.holders] == [job.id for job in jobs]
-    assert {holder.owner for holder in error.holders} == {jobs[0].refresh().row.lease_owner}
+    assert {holder.owner for holder in error.holders} == {jobs[0].refresh().__row__.lease_owner}
     assert 1 <= error.retry_after <= 30
     assert len(app.jobs().jobs) == 2
     gate.open.set()
     for job in jobs:
         job.result(timeout=PATIENCE)
-    app.run_now(hold.using(cap=1)).result(timeout=PATIENCE)
+    app.run_now(hold.using(max_running=1)).result(timeout=PATIENCE)
 
 
 def test_the_async_twin_does_not_block_the_loop_that_calls_it(app):
-    @app.task(cap=3)
+    @app.task(max_running=3)
     async def double(n: int) -> int:
         return 2 * n
 
     async def call() -> list[int]:
         jobs = await asyncio.gather(*(app.arun_now(double, n) for n in range(3)))
-        named = await app.arun_now_by_name("double", {"n": 4}, cap=9)
+        named = await app.arun_now(double.using(max_running=9), n=4)
         return [await job.aresult(timeout=PATIENCE) for job in [*jobs, named]]
 
     assert asyncio.run(call()) == [0, 2, 4, 8]
 
 
-def test_fifty_callers_in_threads_never_see_more_runs_than_the_cap(app):
-    cap, running, most, lock = 6, 0, 0, threading.Lock()
+def test_fifty_callers_in_threads_never_see_more_runs_than_max_running(app):
+    most_at_once, running, most, lock = 6, 0, 0, threading.Lock()
 
-    @app.task(cap=cap)
+    @app.task(max_running=most_at_once)
     def count() -> None:
         nonlocal running, most
         with lock:
@@ -137,16 +125,16 @@ def test_fifty_callers_in_threads_never_see_more_runs_than_the_cap(app):
     with ThreadPoolExecutor(50) as threads:
         told = list(threads.map(call, range(50)))
     started = [job_id for job_id in told if isinstance(job_id, str)]
-    assert [seen for seen in told if isinstance(seen, int)] == [cap] * (50 - cap)
-    gate.wait_begun(cap)
+    assert [seen for seen in told if isinstance(seen, int)] == [most_at_once] * (50 - most_at_once)
+    gate.wait_begun(most_at_once)
     gate.open.set()
     for job_id in started:
         app.get(job_id).result(timeout=PATIENCE)
-    assert (len(started), most) == (cap, cap)
+    assert (len(started), most) == (most_at_once, most_at_once)
 
 
 def test_a_run_longer_than_its_lease_is_renewed_and_survives(app, backend):
-    @app.task(cap=1, lease=0.6, queueing=False)
+    @app.task(max_running=1, lease=0.6, queueing=False)
     async def long(ctx: Context) -> int:
         await asyncio.sleep(2.0)  # more than three leases
         return ctx.lease_token
@@ -155,13 +143,13 @@ def test_a_run_longer_than_its_lease_is_renewed_and_survives(app, backend):
     other = backend.open()
     first = other.get(job.id).lease_expires_at
     assert job.result(timeout=PATIENCE) == 1
-    row = job.row
+    row = job.__row__
     assert (row.attempt, row.crashes, row.settled_token) == (1, 0, 1)
     assert row.finished_at > first, "it did not outlive its first lease, so nothing was shown"
 
 
 def test_steps_events_and_checks_work_as_under_a_worker(app, backend):
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def study(ctx: Context, n: int) -> int:
         found = await ctx.step("search", lambda: n + 1)
         ctx.progress(1, 2, "half")
@@ -172,7 +160,7 @@ def test_steps_events_and_checks_work_as_under_a_worker(app, backend):
     assert job.result(timeout=PATIENCE) == 2
     assert backend.query("SELECT name FROM leasehold.step WHERE job_id = ?", job.id) == [("search",)]
     assert [event.data for event in job.watch() if event.kind == "page"] == [{"n": 2}]
-    assert str(job.progress) == "1 of 2: half"
+    assert str(job.progress()) == "1 of 2: half"
     with pytest.raises(InvalidInput, match="n: "):
         app.run_now(study, "many")
 
@@ -180,7 +168,7 @@ def test_steps_events_and_checks_work_as_under_a_worker(app, backend):
 def test_a_cancel_reaches_a_run_at_its_next_beat(app):
     gate = Gate()
 
-    @app.task(cap=1, lease=0.6)
+    @app.task(max_running=1, lease=0.6)
     async def hold() -> None:
         await gate.pass_through()
 
@@ -193,11 +181,11 @@ def test_a_cancel_reaches_a_run_at_its_next_beat(app):
 
 
 def test_a_handler_may_itself_run_another_now(app):
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def inner(n: int) -> int:
         return n + 1
 
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def outer() -> str:
         return app.run_now(inner, 1).id  # on the very loop that has to begin it
 
@@ -208,7 +196,7 @@ def test_a_handler_may_itself_run_another_now(app):
 def test_a_run_does_not_see_the_context_of_whoever_asked_for_it(app):
     variable = contextvars.ContextVar("variable", default="nothing")
 
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def look() -> str:
         return variable.get()
 
@@ -217,13 +205,13 @@ def test_a_run_does_not_see_the_context_of_whoever_asked_for_it(app):
 
 
 def test_tasks_that_are_registered_later_can_be_run_too(app):
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def first() -> int:
         return 1
 
     assert app.run_now(first).result(timeout=PATIENCE) == 1
 
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def second() -> int:
         return 2
 
@@ -233,13 +221,13 @@ def test_tasks_that_are_registered_later_can_be_run_too(app):
 def test_the_run_of_a_queue_worker_counts(app):
     gate = Gate()
 
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def hold() -> None:
         await gate.pass_through()
 
     async def scene() -> None:
         queued = hold.enqueue()
-        async with app.worker(keep=None, owner="queue-worker"):
+        async with app.worker(retention=None, owner="queue-worker"):
             await asyncio.to_thread(gate.wait_begun)
             with pytest.raises(AtCapacity) as refused:
                 await app.arun_now(hold)
@@ -252,7 +240,7 @@ def test_the_run_of_a_queue_worker_counts(app):
 
 
 def test_the_runner_takes_nothing_from_queues_and_says_so(app):
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def one() -> None: ...
 
     app.run_now(one).result(timeout=PATIENCE)
@@ -264,20 +252,20 @@ def test_the_runner_takes_nothing_from_queues_and_says_so(app):
 
 
 async def _cards(app: Leasehold) -> list:
-    await until(lambda: app.operations.list_workers())
-    return app.operations.list_workers()
+    await until(lambda: app.__internals__.operations.list_workers())
+    return app.__internals__.operations.list_workers()
 
 
 def test_close_gives_runs_their_grace_and_hands_back_what_does_not_end(backend):
     app = Leasehold(backend.url, schema=backend.schema, grace=0.2)
     brief, endless = Gate(), Gate()
 
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def ends() -> str:
         await brief.pass_through()
         return "in time"
 
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def stays() -> None:
         await endless.pass_through()
 
@@ -287,7 +275,7 @@ def test_close_gives_runs_their_grace_and_hands_back_what_does_not_end(backend):
     brief.open.set()
     app.close()
     assert one.result(timeout=0) == "in time"
-    row = other.refresh().row
+    row = other.refresh().__row__
     assert (row.state, row.lease_owner, row.reason) == (State.QUEUED, None, "its worker was stopped")
     endless.open.set()
     burst(app)
@@ -305,7 +293,7 @@ def test_close_does_not_wait_for_a_thread_that_hangs(backend):
 
     with Leasehold(backend.url, schema=backend.schema, grace=0) as app:
 
-        @app.task(cap=1)
+        @app.task(max_running=1)
         async def hangs() -> None:
             await asyncio.to_thread(hang)
 
@@ -321,7 +309,7 @@ def test_close_does_not_wait_for_a_thread_that_hangs(backend):
 def test_a_failure_goes_to_the_queue_and_workers_take_it_from_there(app):
     tries = []
 
-    @app.task(cap=1, retry=Retry(max_attempts=2, backoff=0))
+    @app.task(max_running=1, retry=Retry(max_attempts=2, backoff=0))
     async def flaky() -> str:
         tries.append(1)
         if len(tries) < 2:
@@ -331,18 +319,18 @@ def test_a_failure_goes_to_the_queue_and_workers_take_it_from_there(app):
     job = app.run_now(flaky)
     asyncio.run(until(lambda: job.refresh().state is State.QUEUED))
     burst(app)
-    assert (job.result(timeout=0), job.row.attempt) == ("at last", 2)
+    assert (job.result(timeout=0), job.__row__.attempt) == ("at last", 2)
 
 
 # -- without a queue ---------------------------------------------------------------------------------------------------
 
 
 def test_a_task_without_a_queue_refuses_every_way_into_one(app):
-    @app.task(queueing=False, cap=2)
+    @app.task(queueing=False, max_running=2)
     async def now_only(n: int = 0) -> int:
         return n
 
-    @app.task(cap=1)
+    @app.task(max_running=1)
     async def parent(ctx: Context) -> None:
         ctx.enqueue(now_only)
 
@@ -370,14 +358,14 @@ def test_a_task_without_a_queue_refuses_every_way_into_one(app):
     ("signal", "told"), [(ValueError("no"), "no"), (Snooze(5), "snoozed"), (Pause("later"), "later")]
 )
 def test_a_run_without_a_queue_fails_where_another_would_go_on(app, signal, told):
-    @app.task(queueing=False, cap=1)
+    @app.task(queueing=False, max_running=1)
     def run() -> None:
         raise signal
 
     job = app.run_now(run)
     with pytest.raises(JobNotSucceeded, match=told):
         job.result(timeout=PATIENCE)
-    assert (job.state, job.row.attempt) == (State.FAILED, 1)
+    assert (job.state, job.__row__.attempt) == (State.FAILED, 1)
     with pytest.raises(Refused, match=r"app\.run_now"):
         job.resume()
     with pytest.raises(Refused, match=r"app\.run_now"):
@@ -389,7 +377,7 @@ def test_a_run_without_a_queue_that_close_interrupts_fails_and_says_why(backend)
     gate = Gate()
     with Leasehold(backend.url, schema=backend.schema, grace=0) as app:
 
-        @app.task(queueing=False, cap=1)
+        @app.task(queueing=False, max_running=1)
         async def run() -> None:
             await gate.pass_through()
 
@@ -402,27 +390,27 @@ def test_a_run_without_a_queue_that_close_interrupts_fails_and_says_why(backend)
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cap", [0, -1, True, "4", 2.0])
-def test_a_cap_is_a_number_of_runs(app, cap):
-    with pytest.raises(InvalidTask, match="cap"):
+@pytest.mark.parametrize("count", [0, -1, True, "4", 2.0])
+def test_max_running_is_a_number_of_runs(app, count):
+    with pytest.raises(InvalidTask, match="max_running"):
 
-        @app.task(cap=cap)
+        @app.task(max_running=count)
         def run() -> None: ...
 
 
-def test_without_a_cap_the_call_is_refused_and_the_setting_named(app):
+def test_without_max_running_the_call_is_refused_and_the_setting_named(app):
     @app.task
     def run() -> None: ...
 
-    with pytest.raises(InvalidInput, match=r"run\.using\(cap=|task\.using\(cap=") as refused:
+    with pytest.raises(InvalidInput, match=r"task\.using\(max_running=") as refused:
         app.run_now(run)
-    assert refused.value.field == "cap"
+    assert refused.value.field == "max_running"
     assert app.jobs().jobs == []
 
 
 @pytest.mark.parametrize("field", ["delay", "hold", "after"])
 def test_what_makes_a_job_wait_does_not_go_with_run_now(app, field):
-    @app.task(cap=1)
+    @app.task(max_running=1)
     def run() -> None: ...
 
     other = run.enqueue()
@@ -439,14 +427,14 @@ def test_what_makes_a_job_wait_does_not_go_with_run_now(app, field):
 def test_what_a_task_without_a_queue_cannot_promise_is_refused_where_it_is_written(app, field, setting):
     with pytest.raises(InvalidTask) as refused:
 
-        @app.task(**{"queueing": False, "cap": 1, field: setting})
+        @app.task(**{"queueing": False, "max_running": 1, field: setting})
         def run() -> None: ...
 
     assert refused.value.field == field
 
 
 def test_queueing_is_the_tasks_own_and_not_a_calls(app):
-    @app.task(queueing=False, cap=1)
+    @app.task(queueing=False, max_running=1)
     def run() -> None: ...
 
     with pytest.raises(InvalidInput, match="is not a setting of a call"):
@@ -461,7 +449,7 @@ def test_an_error_at_the_start_of_the_runner_reaches_the_caller(backend):
         raise RuntimeError("no such pool")
         yield
 
-    @app.task(cap=1)
+    @app.task(max_running=1)
     def run() -> None: ...
 
     for _ in range(2):

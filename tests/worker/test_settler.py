@@ -24,7 +24,7 @@ def test_many_endings_do_not_wait_for_a_slow_batch_and_a_third_one_does(
     async def work(n: int) -> int:
         return n
 
-    settle, lock, second = app.store.settle, threading.Lock(), threading.Event()
+    settle, lock, second = app.__internals__.store.settle, threading.Lock(), threading.Event()
     under_way: list[int] = []
     most: list[int] = []
     overlapped: list[bool] = []
@@ -44,7 +44,7 @@ def test_many_endings_do_not_wait_for_a_slow_batch_and_a_third_one_does(
             with lock:
                 under_way.pop()
 
-    monkeypatch.setattr(app.store, "settle", slow)
+    monkeypatch.setattr(app.__internals__.store, "settle", slow)
     jobs = work.enqueue_many([{"n": n} for n in range(4_000)])
     burst(app, concurrency=1_000)
     assert overlapped == [True]
@@ -58,7 +58,11 @@ def test_claims_go_on_while_two_batches_are_stuck(app: Leasehold, monkeypatch: p
     async def work(n: int) -> int:
         return n
 
-    settle, claim, stuck = app.store.settle, app.store.claim, threading.Semaphore(0)
+    settle, claim, stuck = (
+        app.__internals__.store.settle,
+        app.__internals__.store.claim,
+        threading.Semaphore(0),
+    )
     claimed = threading.Event()
     answered: list[bool] = []
 
@@ -75,8 +79,8 @@ def test_claims_go_on_while_two_batches_are_stuck(app: Leasehold, monkeypatch: p
             stuck.release()
         return grants
 
-    monkeypatch.setattr(app.store, "settle", slow)
-    monkeypatch.setattr(app.store, "claim", notice)
+    monkeypatch.setattr(app.__internals__.store, "settle", slow)
+    monkeypatch.setattr(app.__internals__.store, "claim", notice)
     jobs = work.enqueue_many([{"n": n} for n in range(4_000)])
     burst(app, concurrency=1_000)
     assert all(answered)

@@ -8,19 +8,9 @@ import time
 
 import pytest
 
-from leasehold import (
-    Context,
-    Fail,
-    InvalidInput,
-    Leasehold,
-    Pause,
-    Retry,
-    RetryIn,
-    Snooze,
-    State,
-    SyncContext,
-)
+from leasehold import Context, Fail, Leasehold, Pause, Retry, RetryIn, Snooze, State, SyncContext
 from leasehold.domain.outcome import HandedBack, Success
+from leasehold.errors import InvalidInput
 from leasehold.stores.answers import Ending
 from tests.workers import burst, until
 
@@ -71,7 +61,7 @@ def test_a_failing_job_is_tried_again_and_keeps_its_last_error(app):
     job = flaky.enqueue()
     burst(app)
     assert job.result(timeout=0) == "at last"
-    assert (job.row.attempt, job.row.failures) == (3, 2)
+    assert (job.__row__.attempt, job.__row__.failures) == (3, 2)
     assert job.error.startswith("ConnectionError: try 2")
     assert "in flaky" in job.error
 
@@ -107,7 +97,7 @@ def test_a_handler_may_say_what_shall_become_of_it(app, signal, state, reason):
     job = speak.enqueue()
     burst(app)
     assert (job.refresh().state, job.reason) == (state, reason)
-    assert job.row.failures == (1 if state is State.FAILED else 0)
+    assert job.__row__.failures == (1 if state is State.FAILED else 0)
 
 
 def test_arguments_that_no_longer_fit_fail_without_a_retry_and_resume_with_new_ones(app):
@@ -151,7 +141,7 @@ def test_an_attempt_that_takes_too_long_is_stopped_and_timed_out(app):
 
     @app.task(timeout=0.2, retry=Retry(max_attempts=1))
     def slow_thread(ctx: SyncContext) -> None:
-        ctx.wait(60)
+        ctx.sleep(60)
 
     jobs = [slow.enqueue(), slow_thread.enqueue()]
     burst(app)
@@ -194,7 +184,7 @@ def test_a_stop_reaches_a_running_job_with_the_next_heartbeat(app, verb):
 
     @app.task(lease=0.9)
     def long_thread(ctx: SyncContext) -> None:
-        ctx.wait(60)
+        ctx.sleep(60)
 
     async def run() -> list:
         jobs = [await long.aenqueue(), await long_thread.aenqueue()]
@@ -208,7 +198,7 @@ def test_a_stop_reaches_a_running_job_with_the_next_heartbeat(app, verb):
     jobs = asyncio.run(run())
     expected = State.CANCELLED if verb == "cancel" else State.PAUSED
     assert [(job.state, job.reason) for job in jobs] == [(expected, "enough")] * 2
-    assert [job.row.failures for job in jobs] == [0, 0]
+    assert [job.__row__.failures for job in jobs] == [0, 0]
 
 
 def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(app):
@@ -220,7 +210,7 @@ def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(app):
     job = rude.enqueue()
     burst(app, sweep=0.1)
     assert job.result(timeout=0) == "done"
-    assert (job.row.attempt, job.row.crashes) == (1, 0)
+    assert (job.__row__.attempt, job.__row__.crashes) == (1, 0)
 
 
 def test_the_worker_takes_no_more_than_it_can_start(app):
@@ -301,7 +291,7 @@ def test_work_that_comes_later_wakes_an_idle_worker(app):
 
     async def run() -> list[float]:
         async with app.worker(poll=30.0):
-            await until(lambda: len(app.store.list_workers()) == 1)
+            await until(lambda: len(app.__internals__.store.list_workers()) == 1)
             waits = []
             for _ in range(3):
                 asked = time.time()
@@ -318,13 +308,13 @@ def test_a_worker_tells_of_itself_while_it_lives(app):
 
     async def run() -> None:
         async with app.worker(queues="a,b") as worker:
-            await until(lambda: len(app.store.list_workers()) == 1)
-            (card,) = app.store.list_workers()
+            await until(lambda: len(app.__internals__.store.list_workers()) == 1)
+            (card,) = app.__internals__.store.list_workers()
             assert (card.owner, card.queues, card.kinds) == (worker.settings.owner, ("a", "b"), ("work",))
             assert worker.health().ok
 
     asyncio.run(run())
-    assert app.store.list_workers() == []
+    assert app.__internals__.store.list_workers() == []
 
 
 def test_one_renewal_statement_a_beat_serves_all_leases(app):
@@ -341,7 +331,13 @@ def test_one_renewal_statement_a_beat_serves_all_leases(app):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"concurrency": -1}, {"concurrency": 0, "threads": 0}, {"queues": ""}, {"grace": "soon"}, {"keep": -1}],
+    [
+        {"concurrency": -1},
+        {"concurrency": 0, "threads": 0},
+        {"queues": ""},
+        {"grace": "soon"},
+        {"retention": -1},
+    ],
 )
 def test_wrong_settings_of_a_worker_are_refused_by_name(app, settings):
     @app.task
@@ -373,19 +369,19 @@ def test_a_worker_that_was_frozen_before_it_could_start_a_job_does_not_start_it(
             started.append(1)
 
     job = late.enqueue()
-    (grant,) = app.store.claim("frozen", ["default"], 1)
+    (grant,) = app.__internals__.store.claim("frozen", ["default"], 1)
     # Frozen for a lease and more: another has it now.
-    app.store.settle([Ending(grant.id, grant.token, HandedBack())])
-    (successor,) = app.store.claim("successor", ["default"], 1)
+    app.__internals__.store.settle([Ending(grant.id, grant.token, HandedBack())])
+    (successor,) = app.__internals__.store.claim("successor", ["default"], 1)
 
     async def scene() -> None:
-        async with app.worker(queues="other", keep=None) as worker:
+        async with app.worker(queues="other", retention=None) as worker:
             worker.attempts.start(grant, time.monotonic() - 1.0)
             await until(lambda: worker.attempts.fenced + worker.attempts.lost == 1)
 
     asyncio.run(scene())
     assert not started
-    app.store.settle([Ending(successor.id, successor.token, Success())])
+    app.__internals__.store.settle([Ending(successor.id, successor.token, Success())])
     assert job.refresh().state == "succeeded"
 
 
@@ -404,7 +400,7 @@ def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app
 
     async def scenario() -> None:
         job = await twice.aenqueue()
-        async with app.worker(keep=None) as worker:
+        async with app.worker(retention=None) as worker:
             real = worker.attempts.settler._on_settled
 
             async def hear_late(accepted, fenced) -> None:
@@ -439,7 +435,7 @@ def test_quick_plain_jobs_that_were_claimed_ahead_are_given_back_when_a_slow_one
         go.wait()
 
     async def scene() -> None:
-        async with app.worker(threads=1, keep=None, grace=1) as first:
+        async with app.worker(threads=1, retention=None, grace=1) as first:
             jobs = await asyncio.to_thread(quick.enqueue_many, [{"n": n} for n in range(300)])
             await until(lambda: first.attempts.ended == 300)
             assert first.attempts.thread_room > 1, "they were quick, so the worker looks ahead"
@@ -450,9 +446,9 @@ def test_quick_plain_jobs_that_were_claimed_ahead_are_given_back_when_a_slow_one
             # Given back at no cost, they wait for a worker that has a thread.
             await until(lambda: all(job.refresh().state == "queued" for job in behind))
             assert first.attempts.thread_room <= 0
-            async with app.worker(threads=1, keep=None):
+            async with app.worker(threads=1, retention=None):
                 assert [await job.aresult(timeout=20) for job in behind] == list(range(5))
-            assert [job.refresh().row.failures for job in behind] == [0] * 5
+            assert [job.refresh().__row__.failures for job in behind] == [0] * 5
             go.set()
             await until(lambda: blocker.refresh().state == "succeeded")
             assert jobs[0].refresh().attempt == 1

@@ -27,7 +27,7 @@ def adapter(url):
 
     return {
         "setup": app.upgrade,
-        "connect": lambda: app.store,
+        "connect": lambda: app.__internals__.store,
         "enqueue": lambda task, arg: tasks[task].enqueue(sent=arg),
         "enqueue_many": lambda task, args: tasks[task].enqueue_many([{"sent": arg} for arg in args]),
         "work": work,

@@ -21,7 +21,7 @@ class Made(Protocol):
 
 
 class Enqueue:
-    """`start` runs a job at once, in this process, under a cap."""
+    """`start` runs a job at once, in this process, unless too many run already."""
 
     def __init__(
         self, operations: Operations, find_task: FindTask, start: Callable[[NewJob, int], Made]
@@ -35,6 +35,6 @@ class Enqueue:
         operations, find = self._operations, self._find_task
         return [Job(one.id, operations, find, created=one.created) for one in operations.enqueue(jobs)]
 
-    def run_now(self, job: NewJob, cap: int) -> Job[Any]:
-        made = self._start(job, cap)
+    def run_now(self, job: NewJob, max_running: int) -> Job[Any]:
+        made = self._start(job, max_running)
         return Job(made.id, self._operations, self._find_task, created=made.created)

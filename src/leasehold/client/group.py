@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from typing import Unpack
 
 from leasehold.domain.budgets import BudgetLine
 from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.names import Names, checked_name
 from leasehold.domain.groups import GroupStatus
 from leasehold.domain.states import State
-from leasehold.domain.stop import StopMode, StopReport
+from leasehold.domain.stop import StopManner, StopReport, StopRequest
 from leasehold.domain.views import Filter, Page
 from leasehold.operations.operations import Operations
 
@@ -33,44 +35,14 @@ class Group:
     async def astatus(self, wait: Duration = 0, since: int | None = None, kinds: Names = None) -> GroupStatus:
         return await self._operations.agroup_status(self.name, wait=wait, since=since, kinds=kinds)
 
-    def stop(
-        self,
-        scope: Names = None,
-        *,
-        mode: StopMode = "graceful",
-        reason: str | None = None,
-        wait: Duration = 30,
-        dry_run: bool = False,
-        hold: bool = False,
-        actor: str | None = None,
-    ) -> StopReport:
-        """Stop all of its jobs, or those of the kinds in `scope`; see `Leasehold.stop` for the modes. With `hold=True`
-        nothing comes into the group until `release()`; else the next job reopens it."""
-        return self._operations.stop(
-            group=self.name,
-            kinds=scope,
-            mode=mode,
-            reason=reason,
-            wait=wait,
-            dry_run=dry_run,
-            hold=hold,
-            actor=actor,
-        )
+    def stop(self, scope: Names = None, **manner: Unpack[StopManner]) -> StopReport:
+        """Stop all of its jobs, or those of the kinds in `scope`. `mode`, `reason`, `wait`, `dry_run` and `actor` are
+        those of `Leasehold.stop`. With `hold=True` nothing comes into the group until `release()`; else the next job
+        reopens it."""
+        return self._operations.stop(StopRequest(group=self.name, kinds=scope, **manner))
 
-    async def astop(
-        self,
-        scope: Names = None,
-        *,
-        mode: StopMode = "graceful",
-        reason: str | None = None,
-        wait: Duration = 30,
-        dry_run: bool = False,
-        hold: bool = False,
-        actor: str | None = None,
-    ) -> StopReport:
-        return await asyncio.to_thread(
-            self.stop, scope, mode=mode, reason=reason, wait=wait, dry_run=dry_run, hold=hold, actor=actor
-        )
+    async def astop(self, scope: Names = None, **manner: Unpack[StopManner]) -> StopReport:
+        return await asyncio.to_thread(functools.partial(self.stop, scope, **manner))
 
     def release(self, *, actor: str | None = None) -> bool:
         """Lift the hold. False: there was none."""

@@ -19,6 +19,7 @@ from leasehold.domain.states import State
 from leasehold.domain.stream import Event, LogTail, Progress
 from leasehold.domain.views import Explanation, HistoryEntry, Relative
 from leasehold.operations.operations import Operations
+from leasehold.operations.poll import Poll
 from leasehold.operations.watch import Watch
 from leasehold.tasks.definition import TaskDefinition
 
@@ -60,44 +61,44 @@ class Job(Generic[R]):
 
     # -- facts -----------------------------------------------------------------------------------------------------
     @property
-    def row(self) -> domain.Job:
-        """Everything that is known of the job."""
+    def __row__(self) -> domain.Job:
+        """Everything that is known of the job; for our own surfaces and tests."""
         if self._row is None:
             self._row = self._operations.get(self.id)
         return self._row
 
     @property
     def state(self) -> State:
-        return self.row.state
+        return self.__row__.state
 
     @property
     def kind(self) -> str:
-        return self.row.kind
+        return self.__row__.kind
 
     @property
     def queue(self) -> str:
-        return self.row.queue
+        return self.__row__.queue
 
     @property
     def attempt(self) -> int:
         """How many runs have started."""
-        return self.row.attempt
+        return self.__row__.attempt
 
     @property
     def error(self) -> str | None:
-        return self.row.error
+        return self.__row__.error
 
     @property
     def reason(self) -> str | None:
-        return self.row.reason
+        return self.__row__.reason
 
     @property
     def available_at(self) -> datetime:
-        return self.row.available_at
+        return self.__row__.available_at
 
     @property
     def args(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.row.args)
+        found: dict[str, Any] = json.loads(self.__row__.args)
         return found
 
     def explain(self) -> Explanation:
@@ -108,16 +109,25 @@ class Job(Generic[R]):
         return await asyncio.to_thread(self.explain)
 
     def history(self) -> list[HistoryEntry]:
+        """Its moves between states, oldest first: what, when, by whom."""
         return self._operations.history(self.id)
+
+    async def ahistory(self) -> list[HistoryEntry]:
+        return await asyncio.to_thread(self.history)
 
     def relatives(self) -> list[Relative]:
         """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
         return self._operations.relatives(self.id)
 
-    @property
+    async def arelatives(self) -> list[Relative]:
+        return await asyncio.to_thread(self.relatives)
+
     def progress(self) -> Progress | None:
-        """How far it is, as it last told; read anew each time. None: it has told nothing yet."""
+        """How far it is, as it last reported. None: it has reported nothing yet."""
         return self._operations.progress(self.id)
+
+    async def aprogress(self) -> Progress | None:
+        return await asyncio.to_thread(self.progress)
 
     def log(self, attempt: int | None = None) -> LogTail:
         """The last lines that an attempt has logged; of the newest attempt that has any, unless one is named."""
@@ -162,34 +172,29 @@ class Job(Generic[R]):
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job's success and give back what it returned. Raises JobNotSucceeded when it ends otherwise,
         WaitTimedOut when it has not ended in `timeout` seconds. A paused or waiting job is waited for."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = _FIRST_LOOK
+        poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, timeout)
         while not self._ended():
-            pause = self._next_pause(deadline, timeout, pause)
-            time.sleep(pause)
+            time.sleep(self._pause(poll, timeout))
         return self._outcome()
 
     async def aresult(self, timeout: float | None = None) -> R:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = _FIRST_LOOK
+        poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, timeout)
         while not await asyncio.to_thread(self._ended):
-            pause = self._next_pause(deadline, timeout, pause)
-            await asyncio.sleep(pause)
+            await asyncio.sleep(self._pause(poll, timeout))
         return self._outcome()
 
     def _ended(self) -> bool:
         state = self.refresh().state
         return state is State.SUCCEEDED or state in _WITHOUT_RESULT
 
-    def _next_pause(self, deadline: float | None, timeout: float | None, last: float) -> float:
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
+    def _pause(self, poll: Poll, timeout: float | None) -> float:
+        pause = poll.pause()
+        if pause is None:
             raise WaitTimedOut(self.id, timeout or 0.0, self.state.value)
-        longer = min(last * 1.5, _SLOWEST_LOOK)
-        return longer if left is None else min(longer, left)
+        return pause
 
     def _outcome(self) -> R:
-        row = self.row
+        row = self.__row__
         if row.state is not State.SUCCEEDED:
             raise JobNotSucceeded(self.id, row.state.value, row.error or row.reason)
         value: Any = None if row.result is None else json.loads(row.result)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from datetime import datetime
+from typing import Unpack
 
-from leasehold.domain.checks.durations import Duration
+from leasehold.domain.closing import Closing, ClosingOptions
 from leasehold.domain.views import RateRow, SlotRow
 from leasehold.operations.operations import Operations
 
@@ -43,17 +43,10 @@ class Rates:
         never more than W times the rate, plus `burst`."""
         self._operations.set_rate(key, limit, burst=burst)
 
-    def close(
-        self,
-        key: str,
-        *,
-        for_: Duration | None = None,
-        until: datetime | None = None,
-        reason: str | None = None,
-        actor: str | None = None,
-    ) -> None:
-        """Start no job of this key, on any worker, until then or until it is opened. Running ones go on."""
-        self._operations.close_rate(key, for_=for_, until=until, reason=reason, actor=actor)
+    def close(self, key: str, **closing: Unpack[ClosingOptions]) -> None:
+        """Start no job of this key, on any worker, `for_` a duration, `until` an instant, or until it is opened.
+        Running ones go on. `reason` and `actor` are shown to whoever asks why."""
+        self._operations.close_rate(key, Closing(**closing))
 
     def open(self, key: str) -> bool:
         """False: it was not closed."""
@@ -62,18 +55,8 @@ class Rates:
     async def aset(self, key: str, limit: str, *, burst: int = 1) -> None:
         await asyncio.to_thread(functools.partial(self.set, key, limit, burst=burst))
 
-    async def aclose(
-        self,
-        key: str,
-        *,
-        for_: Duration | None = None,
-        until: datetime | None = None,
-        reason: str | None = None,
-        actor: str | None = None,
-    ) -> None:
-        await asyncio.to_thread(
-            functools.partial(self.close, key, for_=for_, until=until, reason=reason, actor=actor)
-        )
+    async def aclose(self, key: str, **closing: Unpack[ClosingOptions]) -> None:
+        await asyncio.to_thread(functools.partial(self.close, key, **closing))
 
     async def aopen(self, key: str) -> bool:
         return await asyncio.to_thread(self.open, key)

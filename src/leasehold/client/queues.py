@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+import asyncio
+import functools
+from typing import Any, Unpack
 
 from leasehold.client.job import FindTask, Job
-from leasehold.domain.checks.durations import Duration
-from leasehold.domain.views import PauseRecord, Scope
+from leasehold.domain.closing import Closing, ClosingOptions
+from leasehold.domain.views import LaneHolder, PauseRecord, Scope
 from leasehold.operations.operations import Operations
 
 
@@ -18,26 +19,27 @@ class Pausable:
         self._operations = operations
         self._scope = scope
 
-    def pause(
-        self,
-        name: str,
-        *,
-        reason: str | None = None,
-        for_: Duration | None = None,
-        until: datetime | None = None,
-        actor: str | None = None,
-    ) -> PauseRecord:
-        """Running jobs go on; no new ones start."""
-        return self._operations.pause_scope(
-            self._scope, name, reason=reason, for_=for_, until=until, actor=actor
-        )
+    def pause(self, name: str, **closing: Unpack[ClosingOptions]) -> PauseRecord:
+        """Running jobs go on; no new ones start, `for_` a duration, `until` an instant, or until it is resumed.
+        `reason` and `actor` are shown to whoever asks why."""
+        return self._operations.pause_scope(self._scope, name, Closing(**closing))
+
+    async def apause(self, name: str, **closing: Unpack[ClosingOptions]) -> PauseRecord:
+        return await asyncio.to_thread(functools.partial(self.pause, name, **closing))
 
     def resume(self, name: str) -> bool:
         """False: it was not paused."""
         return self._operations.resume_scope(self._scope, name)
 
+    async def aresume(self, name: str) -> bool:
+        return await asyncio.to_thread(self.resume, name)
+
     def paused(self) -> list[PauseRecord]:
+        """Those that are paused now."""
         return [pause for pause in self._operations.list_pauses() if pause.scope == self._scope]
+
+    async def apaused(self) -> list[PauseRecord]:
+        return await asyncio.to_thread(self.paused)
 
 
 class Lanes:
@@ -51,3 +53,13 @@ class Lanes:
         """Resume the job that halts the lane. None: nothing halts it."""
         row = self._operations.resume_lane(name, actor=actor)
         return None if row is None else Job(row.id, self._operations, self._find_task, row)
+
+    async def aresume(self, name: str, *, actor: str | None = None) -> Job[Any] | None:
+        return await asyncio.to_thread(self.resume, name, actor=actor)
+
+    async def alist(self) -> list[LaneHolder]:
+        return await asyncio.to_thread(self._operations.list_lanes)
+
+    def list(self) -> list[LaneHolder]:
+        """Lanes that are held or stand still, each with the job that runs in it or halts it."""
+        return self._operations.list_lanes()

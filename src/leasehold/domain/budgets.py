@@ -93,7 +93,7 @@ def first_over(lines: Iterable[BudgetLine]) -> BudgetLine | None:
 
 def halts(policy: Policy) -> bool:
     """Whether a breach ends the run; a capped job looks at what is left, and goes on."""
-    return policy.on_breach != "cap"
+    return policy.on_breach != "allow"
 
 
 def checked_amounts(amounts: object, field: str) -> dict[str, int]:

@@ -195,16 +195,16 @@ class AtCapacity(LeaseholdError):
     """`run_now` found every place of the task taken; nothing was stored. `holders` says by whom (`job_id`, `owner`,
     `since`, `lease_until` each), `retry_after` is a hint in seconds."""
 
-    def __init__(self, kind: str, cap: int, holders: Sequence[Holder], retry_after: float) -> None:
+    def __init__(self, kind: str, max_running: int, holders: Sequence[Holder], retry_after: float) -> None:
         self.kind = kind
-        self.cap = cap
+        self.max_running = max_running
         self.holders = tuple(holders)
         self.retry_after = retry_after
         named = ", ".join(holder.job_id for holder in self.holders[:3])
         more = f" and {len(self.holders) - 3} more" if len(self.holders) > 3 else ""
         super().__init__(
-            f"task {kind!r} runs {len(self.holders)} times at once and its cap is {cap} (jobs {named}{more}); "
-            f"ask again in about {retry_after:g} s, raise the cap, or enqueue it"
+            f"task {kind!r} runs {len(self.holders)} times at once, and its max_running is {max_running} "
+            f"(jobs {named}{more}); ask again in about {retry_after:g} s, raise it, or enqueue the job"
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 OnLost = Literal["retry", "fail", "adopt"]
 OnFailure = Literal["halt", "skip"]
-OnBreach = Literal["fail", "pause", "cap"]
+OnBreach = Literal["fail", "pause", "allow"]
 
 CRASHES_ALONE = 3
 CRASHES_SHARED = 10

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, TypedDict, get_args
 
 from leasehold.domain import operate
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.names import Names, checked_name, checked_names
+from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.moves import Move
@@ -62,6 +65,68 @@ class StopScope:
         told = json.loads(text)
         lists = {name: tuple(told[name]) for name in ("kinds", "tags") if name in told}
         return cls(**(told | lists))
+
+
+class StopManner(TypedDict, total=False):
+    """How a stop is done: the keywords of `group.stop`. `StopRequest` says what they mean."""
+
+    mode: StopMode
+    reason: str | None
+    wait: Duration
+    dry_run: bool
+    hold: bool
+    actor: str | None
+
+
+class StopOptions(StopManner, total=False):
+    """What a stop is about, and how it is done: the keywords of `app.stop`."""
+
+    group: str | None
+    queue: str | None
+    kinds: Names
+    lane: str | None
+    tags: Names
+    everything: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequest:
+    """One stop, as it was asked for; what is wrong with it is refused when it is made."""
+
+    group: str | None = None
+    queue: str | None = None
+    kinds: Names = None
+    lane: str | None = None
+    tags: Names = None
+    everything: bool = False
+    """A stop of everything has to be meant."""
+    mode: StopMode = "graceful"
+    reason: str | None = None
+    wait: Duration = 30
+    """For those that run; not in the mode immediate."""
+    dry_run: bool = False
+    """Tell what would happen; change nothing."""
+    hold: bool = False
+    """Refuse new jobs until the group is released."""
+    actor: str | None = None
+    scope: StopScope = field(init=False)
+    longest: float = field(init=False)
+    """`wait` in seconds."""
+
+    def __post_init__(self) -> None:
+        scope = StopScope(
+            group=None if self.group is None else checked_name(self.group, "group"),
+            queue=None if self.queue is None else checked_name(self.queue, "queue"),
+            kinds=checked_names(self.kinds, "kinds"),
+            lane=None if self.lane is None else checked_name(self.lane, "lane"),
+            tags=checked_names(self.tags, "tags") or (),
+            everything=self.everything,
+        )
+        object.__setattr__(self, "scope", checked_scope(scope, hold=self.hold))
+        object.__setattr__(self, "longest", seconds(self.wait, "wait"))
+        checked_mode(self.mode)
+        if self.reason is not None:
+            check_text(self.reason, "reason")
 
 
 class StopMark(NamedTuple):

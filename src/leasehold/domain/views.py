@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypedDict
 
 from leasehold.domain.groups import GroupState
 from leasehold.domain.job import OnParentFailure
@@ -50,6 +50,16 @@ class Filter:
 
 
 ALL = Filter()
+
+
+class Criteria(TypedDict, total=False):
+    """The fields of `Filter` that are plain names, for calls that take them as keywords."""
+
+    queue: str | None
+    kind: str | None
+    lane: str | None
+    group: str | None
+    tag: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import TypeVar
 
-from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.payload import check_text
-from leasehold.domain.errors import InvalidInput
 from leasehold.stores.contract import Store
 
 T = TypeVar("T")
@@ -33,15 +30,6 @@ class StoreDoor:
         if getattr(answer, "group_name", None) is not None:
             self._store.tell_watchers()
         return answer
-
-
-def checked_length(for_: Duration | None, until: datetime | None) -> float | None:
-    """Of a pause or a closure that is given by one of the two, or by none."""
-    if for_ is not None and until is not None:
-        raise InvalidInput("until", "stands beside for_", "give one of them")
-    if until is not None and until.tzinfo is None:
-        raise InvalidInput("until", f"{until!r} has no time zone", "give an aware datetime")
-    return None if for_ is None else seconds(for_, "for_", positive=True)
 
 
 def checked_reason(text: str | None) -> str | None:

@@ -11,6 +11,8 @@ from leasehold.operations.queues import list_queues
 from leasehold.stores.contract import Store
 
 SKEW, TOO_MUCH_SKEW = 2.0, 30.0
+NAMED = 3
+"""Wrongs of one kind that are named one by one; the others are counted."""
 LONG_EXPIRED = 120.0
 """Seconds past the end of a lease after which two looks of any live worker would have taken the job over."""
 
@@ -20,6 +22,7 @@ def examine(store: Store) -> list[Finding]:
         *store.examine(),
         _clock(store),
         _schema(store),
+        _places(store),
         _lanes(store),
         _children(store),
         _leases(store),
@@ -52,6 +55,19 @@ def _schema(store: Store) -> Finding:
         "bad",
         f"missing: {', '.join(lacking)}",
         "somebody removed them: take them from leasehold db sql",
+    )
+
+
+def _places(store: Store) -> Finding:
+    wrong = store.misplaced()
+    if not wrong:
+        return Finding("jobs", "ok", "every job is in one place, and every group counts its own")
+    more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
+    return Finding(
+        "jobs",
+        "bad",
+        "; ".join(wrong[:NAMED]) + more,
+        "this is a bug, or somebody has changed the tables by hand: please report it, with this line",
     )
 
 

@@ -11,7 +11,7 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import Names, checked_name, checked_names
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.groups import GroupStatus
-from leasehold.domain.stop import StopMode, StopReport, StopScope
+from leasehold.domain.stop import StopReport, StopRequest
 from leasehold.operations.base import StoreDoor
 from leasehold.operations.group_watch import GroupWatch
 from leasehold.operations.stop import Watch, nobody, stop
@@ -46,44 +46,10 @@ class GroupOperations(StoreDoor):
         self._store.tell_watchers()
         return released
 
-    def stop(
-        self,
-        *,
-        group: str | None = None,
-        queue: str | None = None,
-        kinds: Names = None,
-        lane: str | None = None,
-        tags: Names = None,
-        everything: bool = False,
-        mode: StopMode = "graceful",
-        reason: str | None = None,
-        wait: Duration = 30,
-        dry_run: bool = False,
-        hold: bool = False,
-        actor: str | None = None,
-        watch: Watch = nobody,
-    ) -> StopReport:
+    def stop(self, request: StopRequest, watch: Watch = nobody) -> StopReport:
         """Stop all jobs that match; `watch` is called now and then with the report so far."""
-        scope = StopScope(
-            group=None if group is None else checked_name(group, "group"),
-            queue=None if queue is None else checked_name(queue, "queue"),
-            kinds=checked_names(kinds, "kinds"),
-            lane=None if lane is None else checked_name(lane, "lane"),
-            tags=checked_names(tags, "tags") or (),
-            everything=everything,
-        )
-        return stop(
-            self._store,
-            scope,
-            self._find_kinds() or {kind: queue for queue, kind in self._store.list_gates()},
-            mode=mode,
-            reason=reason,
-            wait=wait,
-            dry_run=dry_run,
-            hold=hold,
-            actor=actor,
-            watch=watch,
-        )
+        known = self._find_kinds() or {kind: queue for queue, kind in self._store.list_gates()}
+        return stop(self._store, request, known, watch)
 
     def _poll(self, name: str, wait: Duration, since: int | None, kinds: Names) -> GroupPoll:
         return GroupPoll(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from leasehold.domain.checks.durations import Duration
+from leasehold.domain.closing import Closing
 from leasehold.domain.limits import checked_limit_name, checked_number, parse_rate
 from leasehold.domain.views import (
     RateRow,
     SlotRow,
 )
-from leasehold.operations.base import StoreDoor, checked_length, checked_reason
+from leasehold.operations.base import StoreDoor
 
 
 class LimitOperations(StoreDoor):
@@ -28,18 +26,10 @@ class LimitOperations(StoreDoor):
         self._store.set_rate(checked_limit_name(key, "key"), text, spacing, checked)
         self._store.wake()
 
-    def close_rate(
-        self,
-        key: str,
-        *,
-        for_: Duration | None = None,
-        until: datetime | None = None,
-        reason: str | None = None,
-        actor: str | None = None,
-    ) -> None:
+    def close_rate(self, key: str, closing: Closing) -> None:
         """No job of this key starts until then, or until it is opened."""
-        length = checked_length(for_, until)
-        self._store.close_rate(checked_limit_name(key, "key"), actor, checked_reason(reason), length, until)
+        name = checked_limit_name(key, "key")
+        self._store.close_rate(name, closing.actor, closing.reason, closing.length, closing.until)
 
     def open_rate(self, key: str) -> bool:
         return self._woken(self._store.open_rate(checked_limit_name(key, "key")))

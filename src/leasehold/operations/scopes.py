@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.names import checked_name
+from leasehold.domain.closing import Closing
 from leasehold.domain.job import Job
 from leasehold.domain.views import (
     LaneHolder,
@@ -13,24 +11,14 @@ from leasehold.domain.views import (
     QueueRow,
     Scope,
 )
-from leasehold.operations.base import StoreDoor, checked_length, checked_reason
+from leasehold.operations.base import StoreDoor
 from leasehold.operations.queues import list_queues
 
 
 class ScopeOperations(StoreDoor):
-    def pause_scope(
-        self,
-        scope: Scope,
-        name: str,
-        *,
-        reason: str | None = None,
-        for_: Duration | None = None,
-        until: datetime | None = None,
-        actor: str | None = None,
-    ) -> PauseRecord:
-        length = checked_length(for_, until)
+    def pause_scope(self, scope: Scope, name: str, closing: Closing) -> PauseRecord:
         return self._store.pause_scope(
-            scope, checked_name(name, scope), actor, checked_reason(reason), length, until
+            scope, checked_name(name, scope), closing.actor, closing.reason, closing.length, closing.until
         )
 
     def resume_scope(self, scope: Scope, name: str) -> bool:

@@ -7,21 +7,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
 
-from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.names import Names
-from leasehold.domain.checks.payload import check_text
 from leasehold.domain.states import State
-from leasehold.domain.stop import (
-    StopMode,
-    StoppedJob,
-    StopReport,
-    StopScope,
-    cancels,
-    checked_mode,
-    checked_scope,
-)
+from leasehold.domain.stop import StoppedJob, StopReport, StopRequest, cancels
+from leasehold.operations.poll import Poll
 from leasehold.stores.contract import Store
 
 BATCH = 500
@@ -35,45 +24,17 @@ SOONEST, LATEST = 0.02, 0.25
 Watch = Callable[[StopReport], None]
 
 
-class StopOptions(TypedDict, total=False):
-    """What a stop may be told: its scope, and how. `Operations.stop` says what they mean."""
-
-    group: str | None
-    queue: str | None
-    kinds: Names
-    lane: str | None
-    tags: Names
-    everything: bool
-    mode: StopMode
-    reason: str | None
-    wait: Duration
-    dry_run: bool
-    hold: bool
-    actor: str | None
-
-
 @dataclass
 class Stop:
     """One stop, from its call to its report."""
 
     store: Store
-    scope: StopScope
-    mode: StopMode
-    reason: str | None
-    actor: str | None
-    hold: bool
+    request: StopRequest
     counts: dict[str, dict[State, int]] = field(default_factory=dict)
     running: dict[str, str] = field(default_factory=dict)
     """The ids and kinds of those that were flagged."""
     left: list[str] = field(default_factory=list)
     """Of those, the ones that still run."""
-
-    @classmethod
-    def checked(
-        cls, store: Store, scope: StopScope, *, mode: str, reason: str | None, actor: str | None, hold: bool
-    ) -> Stop:
-        told = None if reason is None else check_text(reason, "reason")
-        return cls(store, checked_scope(scope, hold=hold), checked_mode(mode), told, actor, hold)
 
     def look(self) -> None:
         """What it would do; nothing is changed."""
@@ -85,60 +46,58 @@ class Stop:
         self.left = list(self.running)
 
     def act(self) -> None:
-        if self.scope.whole_group and self.scope.group is not None:
+        asked = self.request
+        if asked.scope.whole_group and asked.scope.group is not None:
             # The hold first: what comes in before it is found by the passes, what comes after is refused.
-            self.store.stop_group(self.scope.group, self.hold, self.actor, self.reason)
+            self.store.stop_group(asked.scope.group, asked.hold, asked.actor, asked.reason)
         for _ in range(PASSES):
             if not self._pass():
                 break
         self.left = list(self.running)
         self._tell()
 
-    def wait(self, longest: float, watch: Watch, report: Callable[[], StopReport]) -> None:
+    def wait(self, watch: Watch, report: Callable[[], StopReport]) -> None:
         """Until those that were flagged have ended, or the time is over."""
-        deadline = time.monotonic() + longest
-        pause = SOONEST
-        while True:
-            self._look_at_running()
-            now = time.monotonic()
-            if not self.left or now >= deadline:
-                break
+        poll = Poll(SOONEST, LATEST, self.request.longest)
+        self._look_at_running()
+        while self.left and (pause := poll.pause()) is not None:
             watch(report())
-            time.sleep(min(pause, deadline - now))
-            pause = min(pause * 1.5, LATEST)
+            time.sleep(pause)
+            self._look_at_running()
         self.left = [job for batch in _batches(self.left) for job in self.store.still_running(batch)]
         # One that was to be paused is at rest now, and still in the scope.
         ended = self.running.keys() - set(self.left)
         for batch in _batches(sorted(ended)):
-            self._count(self.store.stop_jobs(batch, self.scope, self.mode, self.actor, self.reason))
+            self._count(self._stop(batch))
         self._tell()
 
-    def report(self, known: Mapping[str, str], *, dry_run: bool) -> StopReport:
+    def report(self, known: Mapping[str, str]) -> StopReport:
         """`known`: every kind, and the queue that is its own."""
         flagged: dict[str, int] = {}
         for kind in self.running.values():
             flagged[kind] = flagged.get(kind, 0) + 1
         return StopReport(
-            scope=self.scope.told(),
-            mode=self.mode,
-            reason=self.reason,
+            scope=self.request.scope.told(),
+            mode=self.request.mode,
+            reason=self.request.reason,
             cancelled_counts={kind: dict(self.counts[kind]) for kind in sorted(self.counts)},
             flagged=dict(sorted(flagged.items())),
             still_running=list(self.left),
             unaffected_kinds=self._unaffected(known),
-            held=self.hold,
-            dry_run=dry_run,
+            held=self.request.hold,
+            dry_run=self.request.dry_run,
         )
 
     def _unaffected(self, known: Mapping[str, str]) -> list[str]:
         """By the scope where it names kinds; a stop of a group or of everything is about all of them; else those that
         are not at home in the queue and of which no job was met."""
-        if self.scope.kinds is not None:
-            return sorted(known.keys() - set(self.scope.kinds))
-        if self.scope.everything or self.scope.whole_group:
+        scope = self.request.scope
+        if scope.kinds is not None:
+            return sorted(known.keys() - set(scope.kinds))
+        if scope.everything or scope.whole_group:
             return []
         met = {*self.counts, *self.running.values()}
-        return sorted(kind for kind, queue in known.items() if kind not in met and queue != self.scope.queue)
+        return sorted(kind for kind, queue in known.items() if kind not in met and queue != scope.queue)
 
     def _pass(self) -> int:
         moved = 0
@@ -146,15 +105,19 @@ class Stop:
             for jobs in self._pages(running):
                 wanted = [job.id for job in jobs if job.id not in self.running]
                 for batch in _batches(wanted):
-                    done = self.store.stop_jobs(batch, self.scope, self.mode, self.actor, self.reason)
+                    done = self._stop(batch)
                     self._count(done)
                     moved += len(done)
         return moved
 
+    def _stop(self, ids: Sequence[str]) -> Sequence[StoppedJob]:
+        asked = self.request
+        return self.store.stop_jobs(ids, asked.scope, asked.mode, asked.actor, asked.reason)
+
     def _pages(self, running: bool) -> Iterator[Sequence[StoppedJob]]:
         before: str | None = None
         while True:
-            found = self.store.find_stoppable(self.scope, before, running)
+            found = self.store.find_stoppable(self.request.scope, before, running)
             yield found.jobs
             before = found.next
             if before is None:
@@ -164,7 +127,7 @@ class Stop:
         for job in jobs:
             if job.state is State.RUNNING:
                 self.running[job.id] = job.kind
-            if cancels(self.mode, job.state):
+            if cancels(self.request.mode, job.state):
                 states = self.counts.setdefault(job.kind, {})
                 states[job.state] = states.get(job.state, 0) + 1
 
@@ -184,28 +147,16 @@ def nobody(report: StopReport) -> None:
     """Who watches the wait."""
 
 
-def stop(
-    store: Store,
-    scope: StopScope,
-    known: Mapping[str, str],
-    *,
-    mode: StopMode,
-    reason: str | None,
-    wait: Duration,
-    dry_run: bool,
-    hold: bool,
-    actor: str | None,
-    watch: Watch = nobody,
-) -> StopReport:
-    longest = seconds(wait, "wait")
-    one = Stop.checked(store, scope, mode=mode, reason=reason, actor=actor, hold=hold)
-    if dry_run:
+def stop(store: Store, request: StopRequest, known: Mapping[str, str], watch: Watch = nobody) -> StopReport:
+    """`known`: every kind, and the queue that is its own."""
+    one = Stop(store, request)
+    if request.dry_run:
         one.look()
     else:
         one.act()
-        if one.mode != "immediate":
-            one.wait(longest, watch, lambda: one.report(known, dry_run=False))
-    return one.report(known, dry_run=dry_run)
+        if request.mode != "immediate":
+            one.wait(watch, lambda: one.report(known))
+    return one.report(known)
 
 
 def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -6,12 +6,12 @@ It is not woken: a bell that rings for every event would wake every worker as we
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from leasehold.domain.errors import WaitTimedOut
 from leasehold.domain.states import State
 from leasehold.domain.stream import STATE, Event, Seen
+from leasehold.operations.poll import Poll
 
 PAGE = 500
 SOONEST, LATEST = 0.1, 1.0
@@ -28,7 +28,7 @@ class Watch:
         self._read = read
         self._since = since
         self._timeout = timeout
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._poll = Poll(SOONEST, LATEST, timeout)
         self._told: tuple[State, int] | None = None
         self.pause = 0.0
         self.over = False
@@ -49,15 +49,14 @@ class Watch:
             data = {"state": seen.state.value, "attempt": seen.attempt}
             events.append(Event(self._since, STATE, data, attempt=seen.attempt))
         self.over = seen.state in AT_REST
-        self.pause = SOONEST if events else min(max(self.pause, SOONEST) * 1.5, LATEST)
+        if events:
+            self._poll.again()
         if not self.over:
-            self._keep_time(seen.state)
+            self._wait(seen.state)
         return events
 
-    def _keep_time(self, state: State) -> None:
-        if self._deadline is None:
-            return
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+    def _wait(self, state: State) -> None:
+        pause = self._poll.pause()
+        if pause is None:
             raise WaitTimedOut(self._job_id, self._timeout or 0.0, state.value)
-        self.pause = min(self.pause, left)
+        self.pause = pause

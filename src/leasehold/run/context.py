@@ -194,7 +194,7 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
     async def spend(self, *, key: str | None = None, **amounts: int) -> None:
         """Record what was spent, by unit: `await ctx.spend(tokens=1200, key="call-3")`. It is recorded in any case,
         once per key, also when the lease is lost; inside a step it is committed with the step. Then raises OverBudget
-        if the job or its group has spent more than it may, unless `on_breach="cap"`."""
+        if the job or its group has spent more than it may, unless `on_breach="allow"`."""
         await self._attempt.needed_journal().call(self._spending().spend, amounts, key)
 
     @overload
@@ -250,7 +250,7 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         """As `Context.acquire`, blocking; a stop ends the wait."""
         acquiring = self._acquiring(name, units, timeout)
         while (pause := acquiring.try_once()) is not None:
-            self.wait(pause)
+            self.sleep(pause)
 
     def release(self, name: str) -> None:
         """Give back what this run has acquired of a slot."""
@@ -303,7 +303,7 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         """The jobs that this one waited for, with their states."""
         return parents_of(self._attempt.needed_journal().store, self._state.grant.id)
 
-    def wait(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         """Sleep, but not longer than until a stop is requested; then raise."""
         self._state.wait(seconds)
         self._state.raise_if_stopped()

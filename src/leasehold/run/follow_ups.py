@@ -17,29 +17,29 @@ from leasehold.domain.checks.ids import make_id
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
-from leasehold.tasks.call import Bound, J
+from leasehold.tasks.call import Call, J
 
 
 class FollowUp(Generic[J]):
     """A job that will be there when this run has succeeded; `id` is known already. Given as `after=` it makes another
     follow-up wait for it. One with `now=True` is stored when it is awaited (in a plain handler: at once)."""
 
-    def __init__(self, parent_id: str, bound: Bound[J], earlier: FollowUps) -> None:
-        call = bound.call
-        self.now = call.now
+    def __init__(self, parent_id: str, call: Call[J], earlier: FollowUps) -> None:
+        plan, settings = call.__plan__, call.__plan__.call
+        self.now = settings.now
         self._tried = False
         self._found: str | None = None
         if self.now:
-            named = None if call.key is None else check_text(call.key, "key")
-            name = f"number {earlier.number(bound.name)}" if named is None else f"key {named}"
-            self._job = bound.new_job(id=derived_id(parent_id, bound.name, name), follow_up_of=parent_id)
+            named = None if settings.key is None else check_text(settings.key, "key")
+            name = f"number {earlier.number(call.name)}" if named is None else f"key {named}"
+            self._job = plan.new_job(id=derived_id(parent_id, call.name, name), follow_up_of=parent_id)
         else:
-            if call.key is not None:
+            if settings.key is not None:
                 raise InvalidInput(
                     "key", "names a follow-up that is stored at once", "use it together with now=True"
                 )
-            self._job = bound.new_job(follow_up_of=parent_id)
-        self._bound = bound
+            self._job = plan.new_job(follow_up_of=parent_id)
+        self._plan = plan
 
     def __repr__(self) -> str:
         return f"<FollowUp {self._job.kind} {self.id}>"
@@ -66,7 +66,7 @@ class FollowUp(Generic[J]):
     def store(self) -> J:
         """At once. A refusal is the handler's to deal with: it is not tried again with the success."""
         self._tried = True
-        found = self._bound.store(self._job)
+        found = self._plan.store(self._job)
         self._found = found.id
         return found
 

@@ -77,7 +77,7 @@ class Blueprint:
             "start_by": _seconds(settings.start_by, "start_by"),
             "trace": call.trace,
             "after": call.after,
-            "on_parent_failure": call.on_failure,
+            "on_parent_failure": call.on_parent_failure,
         }
         if slots:
             self._common["slots"] = slots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from leasehold.domain.job import NewJob
@@ -21,52 +21,49 @@ StoreJobs = Callable[[Sequence[NewJob]], list[J]]
 class Bindable(Protocol[P, J]):
     """A task, or a task with its arguments."""
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[J]: ...
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[J]: ...
 
 
-class Bound(Generic[J]):
-    """What `task.bind(…)` gives: to be enqueued later, alone, in a chain, in a DAG, or as a follow-up."""
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[J]):
+    """What stands behind a call: all that is needed to make its job, and to store it."""
 
-    def __init__(
-        self,
-        definition: TaskDefinition,
-        settings: TaskSettings,
-        call: CallSettings,
-        arguments: Mapping[str, Any],
-        store: StoreJobs[J],
-    ) -> None:
-        self._definition = definition
-        self._settings = settings
-        self._call = call
-        self._arguments = arguments
-        self._store = store
-
-    def __repr__(self) -> str:
-        return f"<Bound {self.name}>"
-
-    @property
-    def name(self) -> str:
-        return self._definition.name
-
-    @property
-    def call(self) -> CallSettings:
-        return self._call
-
-    def bind(self) -> Bound[J]:
-        """Itself: so that what takes a task without arguments takes this too."""
-        return self
+    definition: TaskDefinition
+    settings: TaskSettings
+    call: CallSettings
+    arguments: Mapping[str, Any]
+    store_jobs: StoreJobs[J]
 
     def new_job(self, **changes: Any) -> NewJob:
         """What will be stored; wrong arguments are refused here."""
-        (job,) = Blueprint(self._definition, self._settings, self._call).make([self._arguments])
+        (job,) = Blueprint(self.definition, self.settings, self.call).make([self.arguments])
         return replace(job, **changes) if changes else job
 
     def store(self, job: NewJob) -> J:
-        return self._store([job])[0]
+        return self.store_jobs([job])[0]
+
+
+class Call(Generic[J]):
+    """What `task.bind(…)` gives: to be enqueued later, alone, in a chain, in a DAG, or as a follow-up."""
+
+    def __init__(self, plan: Plan[J]) -> None:
+        self.__plan__ = plan
+        """For chains, DAGs and follow-ups, which make its job and store it themselves."""
+
+    def __repr__(self) -> str:
+        return f"<Call {self.name}>"
+
+    @property
+    def name(self) -> str:
+        return self.__plan__.definition.name
+
+    def bind(self) -> Call[J]:
+        """Itself: so that what takes a task without arguments takes this too."""
+        return self
 
     def enqueue(self) -> J:
         """Store a job; it is durable when this returns."""
-        return self.store(self.new_job())
+        return self.__plan__.store(self.__plan__.new_job())
 
     async def aenqueue(self) -> J:
         return await asyncio.to_thread(self.enqueue)

@@ -25,7 +25,7 @@ class Chain(Generic[J]):
             raise InvalidInput("chain", "has no calls", "give it at least one task")
         self._jobs: list[NewJob] = []
         for call in calls:
-            job = call.bind().new_job()
+            job = call.bind().__plan__.new_job()
             before = tuple(one.id for one in self._jobs[-1:])
             self._jobs.append(replace(job, after=(*before, *job.after)))
         self._store = store
@@ -65,7 +65,7 @@ class Dag(Generic[J]):
         call: Bindable[[], Any],
         *,
         after: Iterable[After] = (),
-        on_failure: OnParentFailure | None = None,
+        on_parent_failure: OnParentFailure | None = None,
     ) -> str:
         """A node. `after` names other nodes, which may follow later, or gives jobs that exist already. Gives back the
         name."""
@@ -77,9 +77,9 @@ class Dag(Generic[J]):
         wanted = list(after)
         within = tuple(one for one in wanted if isinstance(one, str))
         others = checked_parents([one for one in wanted if not isinstance(one, str)])
-        job = call.bind().new_job()
-        if on_failure is not None:
-            job = replace(job, on_parent_failure=checked_on_parent_failure(on_failure))
+        job = call.bind().__plan__.new_job()
+        if on_parent_failure is not None:
+            job = replace(job, on_parent_failure=checked_on_parent_failure(on_parent_failure))
         self._nodes[name] = _Node(replace(job, after=(*others, *job.after)), within)
         return name
 

@@ -19,7 +19,7 @@ from leasehold.domain.job import DEFAULT_LEASE, OnDuplicate, OnParentFailure, Un
 from leasehold.domain.limits import Rate, Slot, checked_slots, default_rate, rate_template
 from leasehold.domain.policy import OnBreach, OnFailure, OnLost, Policy
 
-OnDrain = Literal["release", "pause"]
+OnDrain = Literal["requeue", "pause"]
 
 
 OnStall = Literal["report", "pause", "stop"]
@@ -64,13 +64,13 @@ class TaskSettings:
     heartbeat: Duration | None = None
     on_lost: OnLost = "retry"
     count_lost: bool = False
-    on_drain: OnDrain = "release"
+    on_drain: OnDrain = "requeue"
     stall_after: Duration | None = None
     """Told as stalled when nothing is heard of it for this long."""
     budget: Mapping[str, int] | None = None
     """What the job may spend in all its runs, by unit; whole numbers."""
     on_breach: OnBreach = "fail"
-    """Over its budget, or its group's: fail, pause, or only a cap that `ctx.left` tells."""
+    """Over its budget, or its group's: fail, pause, or go on; `ctx.left` tells what is left."""
     on_stall: OnStall = "report"
     """And then: nothing more, paused, or stopped as a failure that may be retried."""
     unique: str | None = None
@@ -81,7 +81,7 @@ class TaskSettings:
     """Units that it holds while it runs, by slot."""
     rate: str | Rate | None = None
     """How often such jobs start; a template as `lane` is."""
-    cap: int | None = None
+    max_running: int | None = None
     """How many may run at once for `app.run_now` to start another."""
     queueing: bool = True
     """False: it is never enqueued, only run at once; so it runs once, and an interrupted run fails."""
@@ -121,7 +121,7 @@ class TaskSettings:
             raise InvalidTask("tags", f"{self.tags!r} is text", "give a tuple of texts")
         for tag in self.tags:
             checked_name(tag, "tags")
-        check_cap(self.cap)
+        check_max_running(self.max_running)
         self.policy()
         check_without_queue(self, explicit_retry=self.retry != Retry())
         return self
@@ -163,8 +163,8 @@ class CallSettings:
     trace: str | None = None
     after: tuple[str, ...] = ()
     """Ids of jobs that must end before this one may run."""
-    on_failure: OnParentFailure = "cancel"
-    """What it does when one of them ends without success. (`halt` and `skip` are the task's own `on_failure`.)"""
+    on_parent_failure: OnParentFailure = "cancel"
+    """What it does when one of them ends without success."""
     now: bool = False
     """As a follow-up: stored at once, not with the success."""
     key: str | None = None
@@ -181,6 +181,7 @@ class _Options(TypedDict, total=False):
     queue: str
     priority: Priority
     lane: str | None
+    on_failure: OnFailure
     retry: Retry
     timeout: Duration | None
     deadline: Duration | None
@@ -200,22 +201,21 @@ class _Options(TypedDict, total=False):
     tags: tuple[str, ...]
     slots: Mapping[str, int | Slot] | None
     rate: str | Rate | None
-    cap: int | None
+    max_running: int | None
 
 
 class TaskOptions(_Options, total=False):
     """The keywords of `@app.task`, for editors and type checkers; `TaskSettings` says what they mean."""
 
-    on_failure: OnFailure
     queueing: bool
 
 
 class CallOptions(_Options, total=False):
-    """The keywords of `.using()`. Its `on_failure` speaks of the job itself in its lane (halt, skip), or of the jobs
-    it waits for (cancel, run)."""
+    """The keywords of `.using()`, for editors and type checkers; `TaskSettings` and `CallSettings` say what they
+    mean."""
 
-    on_failure: OnFailure | OnParentFailure
     after: Iterable[Any]
+    on_parent_failure: OnParentFailure
     now: bool
     key: str | None
     delay: Duration
@@ -225,9 +225,9 @@ class CallOptions(_Options, total=False):
     trace: str | None
 
 
-def check_cap(cap: object) -> None:
-    if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):
-        raise InvalidTask("cap", f"{cap!r} is not a number of runs", "give 1 or more")
+def check_max_running(count: object) -> None:
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+        raise InvalidTask("max_running", f"{count!r} is not a number of runs", "give 1 or more")
 
 
 def check_without_queue(settings: TaskSettings, explicit_retry: bool) -> None:
@@ -244,8 +244,8 @@ def check_without_queue(settings: TaskSettings, explicit_retry: bool) -> None:
         raise InvalidTask("on_drain", f"'pause' {_NO_QUEUE}", "leave it out: an interrupted run fails")
 
 
-def checked_cap(task: str, settings: TaskSettings, call: CallSettings) -> int:
-    """Of a call that shall run at once: its cap. What would make it wait is refused."""
+def checked_max_running(task: str, settings: TaskSettings, call: CallSettings) -> int:
+    """How many may run for this call to start at once. What would make it wait is refused."""
     for name, given in (
         ("delay", call.delay != 0),
         ("at", call.at is not None),
@@ -255,19 +255,21 @@ def checked_cap(task: str, settings: TaskSettings, call: CallSettings) -> int:
     ):
         if given:
             raise InvalidInput(name, "makes a job wait, and run_now starts it at once", "leave it out")
-    if settings.cap is None:
+    if settings.max_running is None:
         raise InvalidInput(
-            "cap",
+            "max_running",
             f"task {task!r} has none",
-            "say how many may run at once: app.run_now(task.using(cap=4), …)",
+            "say how many may run at once: app.run_now(task.using(max_running=4), …)",
         )
-    return settings.cap
+    return settings.max_running
 
 
 def checked_on_parent_failure(choice: OnParentFailure) -> OnParentFailure:
     known = get_args(OnParentFailure)
     if choice not in known:
-        raise InvalidInput("on_failure", f"{choice!r} is not known", "use " + " or ".join(map(repr, known)))
+        raise InvalidInput(
+            "on_parent_failure", f"{choice!r} is not known", "use " + " or ".join(map(repr, known))
+        )
     return choice
 
 

@@ -6,14 +6,22 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, get_args
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.job import NewJob, OnParentFailure
+from leasehold.domain.job import NewJob
 from leasehold.tasks.blueprint import Blueprint, checked_parents
-from leasehold.tasks.call import Bound, J, StoreJobs
+from leasehold.tasks.call import Call, J, Plan, StoreJobs
 from leasehold.tasks.definition import TaskDefinition
-from leasehold.tasks.settings import CALL_ONLY, OF_TASK, CallOptions, CallSettings, TaskSettings, checked_cap
+from leasehold.tasks.settings import (
+    CALL_ONLY,
+    OF_TASK,
+    CallOptions,
+    CallSettings,
+    TaskSettings,
+    checked_max_running,
+    checked_on_parent_failure,
+)
 
 F = ParamSpec("F")
 """What the function takes: its context, if it has one, and the task's arguments."""
@@ -24,7 +32,6 @@ C = TypeVar("C")
 RunNow = Callable[[NewJob, int], J]
 
 _TASK_ONLY = frozenset({"queueing"})
-_OF_PARENTS = get_args(OnParentFailure)
 
 
 class Task(Generic[F, P, C, J]):
@@ -66,30 +73,26 @@ class Task(Generic[F, P, C, J]):
         if unknown:
             listed = ", ".join(sorted(known))
             raise InvalidInput(unknown[0], "is not a setting of a call", f"known: {listed}")
-        # `on_failure` stands in both: its values tell whose failure is meant.
-        of_task = OF_TASK - {"on_failure"} if settings.get("on_failure") in _OF_PARENTS else OF_TASK
-        call = {name: value for name, value in settings.items() if name not in of_task}
-        own = {name: value for name, value in settings.items() if name in of_task}
+        call = {name: value for name, value in settings.items() if name in CALL_ONLY}
+        own = {name: value for name, value in settings.items() if name in OF_TASK}
         if "after" in call:
             call["after"] = checked_parents(settings["after"])
+        if "on_parent_failure" in call:
+            call["on_parent_failure"] = checked_on_parent_failure(settings["on_parent_failure"])
         changed = self._definition.check_settings(self._settings.changed(own)) if own else self._settings
         return Task(self._definition, self._store, self._run_now, changed, _merged(self._call, call))
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[J]:
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[J]:
         """The call with these arguments, to be made later: in a chain, in a DAG, as a follow-up."""
         arguments = self._definition.bind(args, kwargs)
-        return Bound(self._definition, self._settings, self._call, arguments, self._store)
+        return Call(Plan(self._definition, self._settings, self._call, arguments, self._store))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> J:
         """Store a job; it is durable when this returns."""
-        return self.enqueue_args(self._definition.bind(args, kwargs))
+        return self.enqueue_many([self._definition.bind(args, kwargs)])[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> J:
         return await asyncio.to_thread(self.enqueue, *args, **kwargs)
-
-    def enqueue_args(self, args: Mapping[str, Any]) -> J:
-        """As `enqueue`, with the arguments as a mapping."""
-        return self._store(self._blueprint.make([args]))[0]
 
     def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[J]:
         """Store many jobs in one transaction: all or none."""
@@ -100,13 +103,13 @@ class Task(Generic[F, P, C, J]):
 
     def run_now(self, *args: P.args, **kwargs: P.kwargs) -> J:
         """As `app.run_now`."""
-        return self.run_now_args(self._definition.bind(args, kwargs))
+        arguments = self._definition.bind(args, kwargs)
+        max_running = checked_max_running(self.name, self._settings, self._call)
+        (job,) = Blueprint(self._definition, self._settings, self._call, at_once=True).make([arguments])
+        return self._run_now(job, max_running)
 
-    def run_now_args(self, args: Mapping[str, Any]) -> J:
-        """As `app.run_now`, with the arguments as a mapping."""
-        cap = checked_cap(self.name, self._settings, self._call)
-        (job,) = Blueprint(self._definition, self._settings, self._call, at_once=True).make([args])
-        return self._run_now(job, cap)
+    async def arun_now(self, *args: P.args, **kwargs: P.kwargs) -> J:
+        return await asyncio.to_thread(self.run_now, *args, **kwargs)
 
 
 def _merged(call: CallSettings, changes: dict[str, Any]) -> CallSettings:

@@ -31,7 +31,7 @@ LAST_WORDS = 1.0
 
 def embedded_settings(grace: float | None) -> WorkerSettings:
     return WorkerSettings(
-        queues=(), claims=False, concurrency=MOST_AT_ONCE, threads=MOST_AT_ONCE, grace=grace, keep=None
+        queues=(), claims=False, concurrency=MOST_AT_ONCE, threads=MOST_AT_ONCE, grace=grace, retention=None
     )
 
 
@@ -44,15 +44,15 @@ class EmbeddedWorker:
         self._host: _Host | None = None
         self._starting = threading.Lock()
 
-    def run(self, job: NewJob, cap: int) -> Enqueued:
+    def run(self, job: NewJob, max_running: int) -> Enqueued:
         """Start it, or raise AtCapacity. `created` is false if another job holds its unique key: that one is named."""
         store = self._find_store()
         host = self._enter()
         try:
             sent_at = time.monotonic()
-            answer = _decided(store, job, host.owner, cap)
+            answer = _decided(store, job, host.owner, max_running)
             if isinstance(answer, Full):
-                raise AtCapacity(job.kind, cap, answer.holders, answer.retry_after)
+                raise AtCapacity(job.kind, max_running, answer.holders, answer.retry_after)
             if isinstance(answer, Enqueued):
                 return answer
             host.begin(answer, sent_at)
@@ -80,12 +80,12 @@ class EmbeddedWorker:
             return host
 
 
-def _decided(store: Store, job: NewJob, owner: str, cap: int) -> Grant | Full | Enqueued:
+def _decided(store: Store, job: NewJob, owner: str, max_running: int) -> Grant | Full | Enqueued:
     try:
-        return store.run_now(job, owner, cap)
+        return store.run_now(job, owner, max_running)
     except DatabaseUnreachable:
         # It may have been granted, and only the answer was lost: the same call finds that out.
-        return store.run_now(job, owner, cap)
+        return store.run_now(job, owner, max_running)
 
 
 class _Host:

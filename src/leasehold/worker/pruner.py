@@ -12,9 +12,9 @@ BATCH = 1000
 
 
 class Pruner:
-    def __init__(self, store: Store, keep: float) -> None:
+    def __init__(self, store: Store, retention: float) -> None:
         self._store = store
-        self._keep = keep
+        self._retention = retention
         self._after: str | None = None
         self._service = Service("pruner", self._beat, first=random.uniform(30, 300))
 
@@ -25,7 +25,7 @@ class Pruner:
         self._service.stop()
 
     def _beat(self) -> float:
-        pruned = self._store.prune(self._keep, BATCH, self._after)
+        pruned = self._store.prune(self._retention, BATCH, self._after)
         self._after = pruned.next
         if self._after is not None:
             return 0.5

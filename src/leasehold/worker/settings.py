@@ -31,7 +31,7 @@ class WorkerSettings:
     """Seconds a handler gets to obey a stop before it is abandoned."""
     poll: float = 1.0
     sweep: float = 5.0
-    keep: float | None = 7 * 86_400.0
+    retention: float | None = 7 * 86_400.0
     """Age in seconds at which finished jobs are pruned; None: never."""
     listen_url: str | None = None
     burst: bool = False

@@ -157,7 +157,9 @@ class Worker:
             on_lost=self.attempts.on_lost,
         )
         self._reaper = Reaper(self._store, self.settings.sweep)
-        self._pruner = None if self.settings.keep is None else Pruner(self._store, self.settings.keep)
+        self._pruner = (
+            None if self.settings.retention is None else Pruner(self._store, self.settings.retention)
+        )
         self._presence = Service("presence", self._tell)
         called = self._wakeups.call(lambda: self._wake(loop))
         self._ear = None if called else Service("wake-ups", lambda: self._hear(loop))

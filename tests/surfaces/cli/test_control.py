@@ -20,9 +20,9 @@ def ask(app):
 
     def ask(key: str = "q", text: str = "Which one?", schema: dict | None = None, **more):
         job = app.enqueue("work", group="g")
-        (grant,) = [g for g in app.store.claim("host:1:aa", ["default"], 10) if g.id == job.id]
+        (grant,) = [g for g in app.__internals__.store.claim("host:1:aa", ["default"], 10) if g.id == job.id]
         asked = Asked(key, text, None if schema is None else json.dumps(schema), **more)
-        assert app.store.settle([Ending(grant.id, grant.token, asked)]).accepted
+        assert app.__internals__.store.settle([Ending(grant.id, grant.token, asked)]).accepted
         return job
 
     return ask
@@ -52,7 +52,7 @@ def test_a_secret_is_read_from_standard_input_and_not_shown(app, here, ask, monk
     job = ask(secret=True)
     monkeypatch.setattr("sys.stdin", io.StringIO("hunter2\n"))
     assert here("answer", job.id, "q", "-").code == 0
-    assert app.store.read_question(job.id, "q").answer == '"hunter2"'
+    assert app.__internals__.store.read_question(job.id, "q").answer == '"hunter2"'
     shown = [here("show", job.id).out, here("show", job.id, "--json").out, here("questions", "--json").out]
     assert not any("hunter2" in text for text in shown)
     assert "(secret)" in shown[0]
@@ -78,9 +78,9 @@ def test_a_job_that_is_not_there_is_not_found(app, here):
 
 def test_a_breached_job_is_topped_up_and_resumed(app, here):
     job = app.enqueue("work", budget={"tokens": 1000})
-    (grant,) = app.store.claim("host:1:aa", ["default"], 1)
-    app.store.spend(job.id, grant.token, 1, [Spend("a", "tokens", 1500)])
-    app.store.settle([Ending(grant.id, grant.token, Breached("over budget"))])
+    (grant,) = app.__internals__.store.claim("host:1:aa", ["default"], 1)
+    app.__internals__.store.spend(job.id, grant.token, 1, [Spend("a", "tokens", 1500)])
+    app.__internals__.store.settle([Ending(grant.id, grant.token, Breached("over budget"))])
     refused = here("resume", job.id)
     assert (refused.code, "top_up" in refused.err) == (4, True)
     (line,) = here("top-up", job.id, "tokens=600", "--json").json
@@ -102,6 +102,6 @@ def test_an_amount_that_cannot_be_added_is_a_usage_error(app, here, amount):
 
 def test_a_final_job_is_not_topped_up(app, here):
     job = app.enqueue("work", budget={"tokens": 1000})
-    (grant,) = app.store.claim("host:1:aa", ["default"], 1)
-    app.store.settle([Ending(grant.id, grant.token, Success())])
+    (grant,) = app.__internals__.store.claim("host:1:aa", ["default"], 1)
+    app.__internals__.store.settle([Ending(grant.id, grant.token, Success())])
     assert here("top-up", job.id, "tokens=1").code == 4

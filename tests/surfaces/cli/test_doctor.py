@@ -22,7 +22,9 @@ def test_a_healthy_store_has_nothing_bad(app, here, backend):
     bad = {line["check"] for line in answer.lines if line["verdict"] == "bad"}
     # The tests' own server runs without fsync, and the doctor says so.
     assert bad <= {"fsync"}
-    assert {"database", "clock", "schema", "lanes", "leases"} <= {line["check"] for line in answer.lines}
+    assert {"database", "clock", "schema", "jobs", "lanes", "leases"} <= {
+        line["check"] for line in answer.lines
+    }
 
 
 def _fsync_is_off(answer) -> bool:
@@ -51,6 +53,34 @@ def test_a_missing_index_is_bad(app, here, backend):
         backend.query("CREATE INDEX tag_job ON leasehold.tag (job_id)")
 
 
+def test_a_job_that_is_nowhere_is_bad(app, here, backend):
+    lost, _ = app.enqueue("work"), app.enqueue("work")
+    assert finding(here("doctor", "--json"), "jobs")["verdict"] == "ok"
+    backend.query("DELETE FROM leasehold.ready WHERE seq = ?", lost.__row__.seq)
+    answer = here("doctor", "--json")
+    assert answer.code == 1
+    assert finding(answer, "jobs")["verdict"] == "bad"
+    assert f"job {lost.id} is in no place" in finding(answer, "jobs")["detail"]
+
+
+def test_a_job_in_two_places_is_bad(app, here, backend):
+    twice, other = app.enqueue("work"), app.enqueue("work", hold=True)
+    backend.query("UPDATE leasehold.parked SET job = ? WHERE job = ?", twice.__row__.seq, other.__row__.seq)
+    found = finding(here("doctor", "--json"), "jobs")
+    assert found["verdict"] == "bad"
+    assert f"job {twice.id} is in more than one place" in found["detail"]
+    assert f"job {other.id} is in no place" in found["detail"]
+
+
+def test_a_group_that_miscounts_is_bad(app, here, backend):
+    app.enqueue("work", group="g")
+    assert finding(here("doctor", "--json"), "jobs")["verdict"] == "ok"
+    backend.query("UPDATE leasehold.job_group SET live = 7")
+    found = finding(here("doctor", "--json"), "jobs")
+    assert found["verdict"] == "bad"
+    assert "group 'g' miscounts" in found["detail"]
+
+
 def test_a_lane_without_a_ticket_is_bad(app, here, backend):
     app.enqueue("in_lane", {"lane": "t1"})
     assert finding(here("doctor", "--json"), "lanes")["verdict"] == "ok"
@@ -63,7 +93,7 @@ def test_a_lane_without_a_ticket_is_bad(app, here, backend):
 def test_a_lane_that_is_blocked_needs_no_ticket(app, here, backend):
     for _ in range(2):
         app.enqueue("in_lane", {"lane": "t1"})
-    assert len(app.store.claim("host:1:aa", ["default"], 5)) == 1
+    assert len(app.__internals__.store.claim("host:1:aa", ["default"], 5)) == 1
     backend.query("DELETE FROM leasehold.ticket")
     assert finding(here("doctor", "--json"), "lanes")["verdict"] == "ok"
 
@@ -71,7 +101,7 @@ def test_a_lane_that_is_blocked_needs_no_ticket(app, here, backend):
 def test_a_lease_that_ran_out_long_ago_and_an_unserved_queue_are_warned_of(app, here, backend):
     job = app.enqueue("work", queue="lonely")
     app.enqueue("work", queue="lonely")
-    app.store.claim_by_id(job.id, "host:1:aa")
+    app.__internals__.store.claim_by_id(job.id, "host:1:aa")
     expired = (
         "lease_expires_at - 1000000000"
         if backend.name == "sqlite"

@@ -10,8 +10,10 @@ from leasehold.stores.answers import Ending
 
 
 def fail(app, job, error: str = "boom") -> None:
-    grant = app.store.claim_by_id(job.id, "host:1:aa")
-    assert app.store.settle([Ending(grant.id, grant.token, Failure(error, final=True))]).accepted
+    grant = app.__internals__.store.claim_by_id(job.id, "host:1:aa")
+    assert app.__internals__.store.settle(
+        [Ending(grant.id, grant.token, Failure(error, final=True))]
+    ).accepted
 
 
 def test_jobs_are_listed_newest_first_page_by_page(app, here):
@@ -96,7 +98,7 @@ def test_show_prints_progress_and_the_log_of_the_last_attempt(app, here):
         ctx.log("last line")
 
     job = app.enqueue("tell")
-    asyncio.run(app.worker(burst=True, keep=None).run())
+    asyncio.run(app.worker(burst=True, retention=None).run())
     text = here("show", job.id).out
     assert "3 of 10: page 3, " in text
     assert "log of attempt 1" in text

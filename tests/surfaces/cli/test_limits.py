@@ -14,7 +14,7 @@ def test_slots_are_set_and_listed_with_their_holders(app, here):
     def wide() -> None: ...
 
     job = wide.enqueue()
-    app.store.claim("host:1:aa", ["default"], 5)
+    app.__internals__.store.claim("host:1:aa", ["default"], 5)
     for command in (("slots",), ("slots", "list")):
         (row,) = here(*command, "--json").lines
         assert (row["name"], row["limit"], row["used"]) == ("browser", 2, 2)

@@ -11,9 +11,9 @@ from tests.surfaces.cli.conftest import MODULE, PATIENCE, Cli, eventually, read_
 
 
 def test_it_runs_without_a_worker_and_prints_the_result(cli: Cli):
-    answer = cli("run-now", MODULE, "add", '{"a": 2, "b": 3}', "--cap", "1", "--wait", f"{PATIENCE}")
+    answer = cli("run-now", MODULE, "add", '{"a": 2, "b": 3}', "--max-running", "1", "--wait", f"{PATIENCE}")
     assert (answer.code, answer.out) == (Exit.OK, "5\n")
-    plain = cli("run-now", MODULE, "add", '{"a": 2}', "--cap", "1", "--json")
+    plain = cli("run-now", MODULE, "add", '{"a": 2}', "--max-running", "1", "--json")
     assert plain.code == Exit.OK
     assert plain.json["created"] is True
     shown = cli("show", plain.json["id"], "--json").json
@@ -22,26 +22,34 @@ def test_it_runs_without_a_worker_and_prints_the_result(cli: Cli):
 
 def test_a_failed_run_is_exit_code_1(cli: Cli):
     answer = cli(
-        "run-now", MODULE, "fail", '{"text": "no luck"}', "--cap", "1", "--wait", f"{PATIENCE}", "--json"
+        "run-now",
+        MODULE,
+        "fail",
+        '{"text": "no luck"}',
+        "--max-running",
+        "1",
+        "--wait",
+        f"{PATIENCE}",
+        "--json",
     )
     assert answer.code == Exit.JOB_FAILED
     assert "no luck" in answer.json["error"]["error"]
 
 
 def test_over_the_cap_is_exit_code_4_with_the_holders_as_json(cli: Cli):
-    holding = cli.start("run-now", MODULE, "until_told", "--cap", "1")
+    holding = cli.start("run-now", MODULE, "until_told", "--max-running", "1")
     job_id = read_until(holding, "stdout", "-").strip()
-    refused = cli("run-now", MODULE, "until_told", "--cap", "1", "--json")
+    refused = cli("run-now", MODULE, "until_told", "--max-running", "1", "--json")
     assert refused.code == Exit.REFUSED == 4
     error = refused.json["error"]
-    assert (error["type"], error["kind"], error["cap"]) == ("AtCapacity", "until_told", 1)
+    assert (error["type"], error["kind"], error["max_running"]) == ("AtCapacity", "until_told", 1)
     (holder,) = error["holders"]
     assert holder["job_id"] == job_id
     assert holder["owner"] == json.loads(cli("show", job_id, "--json").out)["lease_owner"]
     assert error["retry_after"] >= 1
-    text = cli("run-now", MODULE, "until_told", "--cap", "1")
+    text = cli("run-now", MODULE, "until_told", "--max-running", "1")
     assert text.code == 4
-    assert "its cap is 1" in text.err
+    assert "its max_running is 1" in text.err
     assert len(text.err.splitlines()) == 1
     eventually(lambda: (cli.folder / "began").exists())
     (cli.folder / "go").touch()
@@ -50,7 +58,7 @@ def test_over_the_cap_is_exit_code_4_with_the_holders_as_json(cli: Cli):
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(["add", '{"a": 1}'], "cap"), (["no_such_task"], "no task is named"), (["add", "{"], "JSON")],
+    [(["add", '{"a": 1}'], "max_running"), (["no_such_task"], "no task is named"), (["add", "{"], "JSON")],
 )
 def test_wrong_usage_is_exit_code_2(sqlite_cli: Cli, arguments, told):
     answer = sqlite_cli("run-now", MODULE, *arguments)

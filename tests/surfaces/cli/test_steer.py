@@ -18,7 +18,7 @@ def test_each_verb_works_by_id(app, here):
     assert here("resume", held.id).out.split() == [held.id, "queued"]
     assert here("cancel", held.id).out.split() == [held.id, "cancelled"]
     again = here("retry", held.id, "--json").json
-    assert app.get(again["id"]).row.retry_of == held.id
+    assert app.get(again["id"]).__row__.retry_of == held.id
 
 
 def test_resolve_lets_a_halted_lane_go_on(app, here):
@@ -29,7 +29,7 @@ def test_resolve_lets_a_halted_lane_go_on(app, here):
     assert here("lanes", "--json").lines[0]["id"] == first.id
     assert here("resolve", first.id).code == 0
     assert here("lanes", "--json").lines == []
-    assert [g.id for g in app.store.claim("host:1:aa", ["default"], 5)] == [second.id]
+    assert [g.id for g in app.__internals__.store.claim("host:1:aa", ["default"], 5)] == [second.id]
 
 
 def test_lanes_resume_brings_the_halting_job_back(app, here):
@@ -66,7 +66,7 @@ def test_bulk_work_goes_over_all_pages_and_sums_up(app, here, monkeypatch):
     from leasehold.surfaces.cli import steer
 
     monkeypatch.setattr(steer, "PAGE", 3)
-    app.store.enqueue([])
+    app.__internals__.store.enqueue([])
     for n in range(8):
         app.enqueue("work", {"n": n}, queue="q1")
     other = app.enqueue("work", queue="q2")
@@ -106,11 +106,11 @@ def test_neither_ids_nor_filter_or_both_is_refused(app, here):
 
 def test_resume_fresh_forgets_what_was_stored(app, here):
     job = app.enqueue("work")
-    grant = app.store.claim_by_id(job.id, "worker")
-    app.store.save_steps(job.id, grant.token, {"a": "1"}, state="2")
-    app.store.settle([Ending(job.id, grant.token, Failure("no", final=True))])
+    grant = app.__internals__.store.claim_by_id(job.id, "worker")
+    app.__internals__.store.save_steps(job.id, grant.token, {"a": "1"}, state="2")
+    app.__internals__.store.settle([Ending(job.id, grant.token, Failure("no", final=True))])
     assert here("cancel", job.id, "--fresh").code == 2
-    assert app.store.load_steps(job.id) == {"a": "1"}
+    assert app.__internals__.store.load_steps(job.id) == {"a": "1"}
     assert here("resume", job.id, "--fresh").out.split() == [job.id, "queued"]
-    assert app.store.load_steps(job.id) == {}
-    assert app.store.load_checkpoint(job.id) is None
+    assert app.__internals__.store.load_steps(job.id) == {}
+    assert app.__internals__.store.load_checkpoint(job.id) is None

@@ -34,12 +34,12 @@ def test_a_stop_reports_as_json(app, here):
 
 def test_a_stop_that_is_not_over_in_time_exits_with_5(app, here):
     job = app.enqueue("work", group="g")
-    grant = app.store.claim_by_id(job.id, "worker-1")
+    grant = app.__internals__.store.claim_by_id(job.id, "worker-1")
     answer = here("stop", "--group", "g", "--wait", "0s")
     assert answer.code == 5
     assert f"still running: {job.id}" in answer.out
     assert "1 to finish" in answer.out
-    app.store.settle([Ending(job.id, grant.token, Success("1"))])
+    app.__internals__.store.settle([Ending(job.id, grant.token, Success("1"))])
     assert here("stop", "--group", "g").code == 0
 
 

@@ -23,18 +23,18 @@ def test_a_queue_or_a_kind_is_paused_and_resumed(app, here, scope: str, name: st
     assert (pause["name"], pause["paused_by"], pause["reason"]) == (name, "ann@desk", "deploy")
     assert pause["until"] > pause["paused_at"]
     assert "deploy" in here("queues").out
-    assert app.store.claim("host:1:aa", ["q1"], 1) == []
+    assert app.__internals__.store.claim("host:1:aa", ["q1"], 1) == []
     assert here(scope, "resume", name, "--json").json["was_paused"] is True
     assert here(scope, "resume", name, "--json").json["was_paused"] is False
-    assert len(app.store.claim("host:1:aa", ["q1"], 1)) == 1
+    assert len(app.__internals__.store.claim("host:1:aa", ["q1"], 1)) == 1
 
 
 def test_queues_show_counts_by_state_and_live_workers(app, here):
     for _ in range(3):
         app.enqueue("work", queue="q1")
     app.enqueue("in_lane", {"lane": "t1"}, queue="q1")
-    app.store.claim("host:1:aa", ["q1"], 1)
-    app.store.beat_worker(WorkerCard("host:1:aa", ("q1",), ("work",)))
+    app.__internals__.store.claim("host:1:aa", ["q1"], 1)
+    app.__internals__.store.beat_worker(WorkerCard("host:1:aa", ("q1",), ("work",)))
     rows = {r["kind"]: r for r in here("queues", "--json").lines if r["queue"] == "q1"}
     counts = [sum(r["counts"].get(state, 0) for r in rows.values()) for state in ("queued", "running")]
     assert counts == [3, 1]

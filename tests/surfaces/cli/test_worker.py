@@ -31,7 +31,7 @@ def test_a_burst_serves_the_queues_it_was_given_and_ends(cli: Cli):
         assert app.get(served).state == "succeeded"
         assert app.get(left).state == "queued"
         said = [json.loads(line)["message"] for line in answer.err.splitlines()]
-        assert f"store: {app.store.label}" in said
+        assert f"store: {app.__internals__.store.label}" in said
 
 
 def test_sigterm_lets_running_jobs_end_and_takes_no_new_ones(cli: Cli):
@@ -42,7 +42,7 @@ def test_sigterm_lets_running_jobs_end_and_takes_no_new_ones(cli: Cli):
         eventually((cli.folder / "began").exists)
         worker.send_signal(signal.SIGTERM)
         read_until(worker, "stderr", "draining")
-        late = app.store.enqueue([new_job(kind="add", args='{"a": 1}')])[0].id
+        late = app.__internals__.store.enqueue([new_job(kind="add", args='{"a": 1}')])[0].id
         (cli.folder / "go").touch()
         worker.communicate(timeout=30)
         assert worker.returncode == 0
@@ -59,7 +59,7 @@ def test_a_second_signal_hands_running_jobs_back_at_once(sqlite_cli: Cli):
         read_until(worker, "stderr", "draining")
         assert stop(worker, signal.SIGINT)[0] == 0
         found = app.get(job)
-        assert (found.state, found.row.failures) == ("queued", 0)
+        assert (found.state, found.__row__.failures) == ("queued", 0)
 
 
 def test_the_app_may_be_named_by_the_environment(sqlite_cli: Cli):

@@ -65,7 +65,7 @@ def _resting(store: Store, job: Job, now: datetime) -> Hold:
 
 def _over_budget(store: Store, job: Job) -> list[Hold]:
     """A breach ends a run for good: resume is refused until the budget is larger."""
-    if job.state in FINAL or job.policy.on_breach == "cap":
+    if job.state in FINAL or job.policy.on_breach == "allow":
         return []
     return [
         Hold(

@@ -41,7 +41,7 @@ class Operate(Protocol):
         self, job_id: str, actor: str | None = None, args: str | None = None, fresh: bool = False
     ) -> Job:
         """A halted job goes on as the same job; a pause that was only asked for is withdrawn. With `fresh` its steps
-        and its checkpoint are forgotten. Refused while it is over its budget, unless that is only a cap; with
+        and its checkpoint are forgotten. Refused while it is over its budget, unless `on_breach` allows that; with
         DuplicateJob when another job holds its unique key by now."""
         ...
 

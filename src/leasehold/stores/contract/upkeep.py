@@ -124,6 +124,10 @@ class Vitals(Protocol):
         """Jobs that wait for others, none of whom can still end. There must be none."""
         ...
 
+    def misplaced(self, limit: int = 20) -> list[str]:
+        """Jobs that are in no place or in two, and groups that miscount their jobs, in words. There must be none."""
+        ...
+
     def long_expired(self, age: float, limit: int = 20) -> list[str]:
         """Jobs whose lease ran out longer ago than `age` seconds, and that nobody has taken over."""
         ...

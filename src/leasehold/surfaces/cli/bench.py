@@ -34,8 +34,8 @@ def bench(
     as_json: options.AsJson = False,
 ) -> None:
     """Measure enqueue, drain and pick-up on your database, in a store of its own that is removed afterwards."""
-    with open_app(url, schema, create=True).scratch() as app:
-        label = app.store.label
+    with _scratch(open_app(url, schema, create=True)) as app:
+        label = app.__internals__.store.label
         figures = asyncio.run(_measure(app, jobs, concurrency))
     if as_json:
         render.emit({"store": label, "jobs": jobs, "concurrency": concurrency} | figures)
@@ -50,6 +50,20 @@ def bench(
             ("pick-up by an idle worker, ms (median)", f"{figures['pickup_ms']:.1f}"),
         ],
     )
+
+
+@contextmanager
+def _scratch(beside: Leasehold) -> Iterator[Leasehold]:
+    """An app without tasks on an empty store beside that of the other one."""
+    from leasehold.app import Leasehold
+
+    internals = beside.__internals__
+    with (
+        internals.scratch_place() as (url, schema),
+        Leasehold(url, schema=schema, pooler=internals.place.pooler) as app,
+    ):
+        app.upgrade()
+        yield app
 
 
 async def _measure(app: Leasehold, jobs: int, concurrency: int) -> dict[str, float]:
@@ -80,7 +94,7 @@ async def _measure(app: Leasehold, jobs: int, concurrency: int) -> dict[str, flo
         enqueue = await asyncio.to_thread(one_by_one)
         bulk = await asyncio.to_thread(in_bulk)
         waiting = jobs + ONE_BY_ONE + 1
-        async with app.worker(concurrency=concurrency, keep=None) as worker:
+        async with app.worker(concurrency=concurrency, retention=None) as worker:
             told = 0
             while worker.attempts.ended < waiting:
                 await asyncio.sleep(0.005)

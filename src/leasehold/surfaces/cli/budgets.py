@@ -30,7 +30,7 @@ def top_up(
     """Raise the limits of a job's budget. One that went over it can be resumed then."""
     wanted = dict(map(_amount, amounts))
     with open_app(url, schema) as app:
-        lines = app.operations.top_up(job_id, wanted, actor=options.acting(actor))
+        lines = app.__internals__.operations.top_up(job_id, wanted, actor=options.acting(actor))
     if as_json:
         render.emit(lines)
     else:
@@ -38,18 +38,15 @@ def top_up(
 
 
 def show_lines(lines: Iterable[BudgetLine]) -> None:
-    render.table(
-        ("of", "unit", "spent", "limit", "left"),
-        [
-            (
-                line.scope if line.scope == "job" else f"group {line.name}",
-                line.unit,
-                f"{line.spent:,}",
-                "" if line.limit is None else f"{line.limit:,}",
-                "" if line.left is None else f"{line.left:,}",
-            )
-            for line in lines
-        ],
+    render.show(
+        lines,
+        {
+            "of": lambda line: line.scope if line.scope == "job" else f"group {line.name}",
+            "unit": lambda line: line.unit,
+            "spent": lambda line: f"{line.spent:,}",
+            "limit": lambda line: "" if line.limit is None else f"{line.limit:,}",
+            "left": lambda line: "" if line.left is None else f"{line.left:,}",
+        },
     )
 
 

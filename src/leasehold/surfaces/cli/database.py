@@ -30,10 +30,10 @@ def upgrade(
     with open_app(url, schema, create=True) as app:
         applied = app.upgrade()
         if as_json:
-            render.emit({"store": app.store.label, "applied": applied})
+            render.emit({"store": app.__internals__.store.label, "applied": applied})
             return
         done = f"applied {', '.join(map(str, applied))}" if applied else "nothing to do"
-        print(f"{app.store.label}: {done}")
+        print(f"{app.__internals__.store.label}: {done}")
 
 
 def verify(
@@ -43,8 +43,8 @@ def verify(
 ) -> int:
     """Check that the schema is current and complete. Exit code 1 when something is missing from it."""
     with open_app(url, schema) as app:
-        lacking = app.operations.verify()
-        label = app.store.label
+        lacking = app.__internals__.operations.verify()
+        label = app.__internals__.store.label
     if as_json:
         render.emit({"store": label, "missing": lacking})
     else:
@@ -58,7 +58,7 @@ def sql(
     schema: options.Schema = options.DEFAULT_SCHEMA,
 ) -> None:
     """Print the migrations as a script, for whoever may run DDL. The schema need not be there yet."""
-    with open_app(url, schema).unchecked() as operations:
+    with open_app(url, schema).__internals__.unchecked() as operations:
         print(operations.upgrade_sql(after))
 
 
@@ -71,7 +71,7 @@ def prune(
     """Delete jobs that came to rest long ago; never what halts a lane or belongs to a group that lives."""
     deleted = 0
     with open_app(url, schema) as app:
-        for went in app.operations.prune_batches(older_than):
+        for went in app.__internals__.operations.prune_batches(older_than):
             deleted += went
             if sys.stderr.isatty():
                 print(f"\r{deleted:,} deleted", end="", file=sys.stderr, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -37,7 +37,7 @@ def _play(folder: Path) -> int:
 
     with app, stage(app, folder) as play:
         play.scene("Leasehold: jobs in your database, leases on them, nothing else to run")
-        play.tell(f"database: {app.store.label}")
+        play.tell(f"database: {app.__internals__.store.label}")
         pids = (play.start_worker(), play.start_worker())
         play.claim(play.workers_are_up(2), f"two workers are up: processes {pids[0]} and {pids[1]}")
         if not play.broken:
@@ -52,8 +52,8 @@ def _work_and_retries(play: Stage) -> None:
     from leasehold.surfaces.cli import demo_tasks as tasks
 
     play.scene("1. Long work, and a service that is down at first")
-    flaky: Any = tasks.fetch_prices.enqueue(shop="example.org")
-    agent: Any = tasks.research.enqueue(question="Who keeps the lease?")
+    flaky = tasks.fetch_prices.enqueue(shop="example.org")
+    agent = tasks.research.enqueue(question="Who keeps the lease?")
     done = play.wait(agent, lambda row: row.state == "succeeded")
     play.claim(done, "the research has run to its end")
     done = play.wait(flaky, lambda row: row.state == "succeeded")
@@ -68,10 +68,10 @@ def _a_lane_that_halts(play: Stage, folder: Path) -> None:
     from leasehold.surfaces.cli import demo_tasks as tasks
 
     play.scene("2. A lane: target-1 is visited one page at a time, in order")
-    pages: list[Any] = [tasks.visit.enqueue(target=1, page=page) for page in ("home", "account", "orders")]
+    pages = [tasks.visit.enqueue(target=1, page=page) for page in ("home", "account", "orders")]
     _, account, orders = pages
     failed = play.wait(account, lambda row: row.state == "failed")
-    lanes = {lane.lane: lane for lane in play.app.operations.list_lanes()}
+    lanes = {lane.lane: lane for lane in play.app.__internals__.operations.list_lanes()}
     halted = "target-1" in lanes and lanes["target-1"].id == account.id
     play.claim(failed and halted, "the lane stands still behind the page that failed")
     play.why(orders)
@@ -82,9 +82,10 @@ def _a_lane_that_halts(play: Stage, folder: Path) -> None:
         "lanes resume target-1", str(getattr(play.app.lanes.resume("target-1", actor="demo"), "id", None))
     )
     done = play.wait(orders, lambda row: row.state == "succeeded")
-    order = [page.refresh().row.finished_at for page in pages]
+    ends = [page.refresh().__row__.finished_at for page in pages]
+    order = [end for end in ends if end is not None]
     play.claim(
-        done and None not in order and order == sorted(order), "all three pages were visited, in order"
+        done and len(order) == len(pages) and order == sorted(order), "all three pages were visited, in order"
     )
 
 
@@ -93,13 +94,13 @@ def _a_worker_that_dies(play: Stage) -> None:
     from leasehold.surfaces.cli.demo_stage import pid_of
 
     play.scene(f"3. A worker is killed; its lease of {tasks.LEASE:g} s runs out; another takes the job over")
-    job: Any = tasks.crawl.enqueue(site="example.org")
+    job = tasks.crawl.enqueue(site="example.org")
     play.wait(job, lambda row: row.state == "running" and _age(row.started_at) > 1.2)
-    victim = pid_of(job.row)
+    victim = pid_of(job.__row__)
     play.claim(victim is not None and play.kill(victim), f"kill -9 {victim}: the worker is gone")
     play.why(job)
     taken = play.wait(job, lambda row: row.attempt == 2 and row.state == "running")
-    heir = pid_of(job.row)
+    heir = pid_of(job.__row__)
     play.claim(taken and heir not in (None, victim), f"worker {heir} has taken the job over")
     done = play.wait(job, lambda row: row.state == "succeeded")
     play.claim(

@@ -19,6 +19,8 @@ from leasehold.surfaces.cli.demo_tasks import FOLDER
 
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
+    from leasehold.domain.job import Job as Row
+    from leasehold.types import Job
 
 TASKS = "leasehold.surfaces.cli.demo_tasks:app"
 PATIENCE = 25.0
@@ -66,11 +68,11 @@ class Stage:
             self._console.print(Text("" if blank else f"{clock}  {line}", style=style), soft_wrap=True)
 
     # -- the store ---------------------------------------------------------------------------------------------------
-    def wait(self, job: Any, until: Callable[[Any], bool], patience: float = PATIENCE) -> bool:
+    def wait(self, job: Job[Any], until: Callable[[Row], bool], patience: float = PATIENCE) -> bool:
         """Watch a job in the store, telling of each change, until this is so. False: it did not come."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
-            row = job.refresh().row
+            row = job.refresh().__row__
             now = (row.state, row.attempt, row.error)
             if self._seen.get(job.id) != now:
                 self._seen[job.id] = now
@@ -80,7 +82,7 @@ class Stage:
             time.sleep(LOOK_EVERY)
         return False
 
-    def history(self, job: Any) -> list[str]:
+    def history(self, job: Job[Any]) -> list[str]:
         """What the store remembers of the job's life; the events, oldest first."""
         entries = job.history()
         for entry in entries:
@@ -88,8 +90,8 @@ class Stage:
             self.tell(f"  history: attempt {entry.attempt}, {entry.event}, now {entry.to_state} ({told})")
         return [entry.event for entry in entries]
 
-    def why(self, job: Any) -> None:
-        holds = self.app.operations.explain(job.id)
+    def why(self, job: Job[Any]) -> None:
+        holds = self.app.__internals__.operations.explain(job.id)
         self.shows(f"why {job.id}", "\n    ".join(map(str, holds)))
 
     # -- workers -----------------------------------------------------------------------------------------------------
@@ -114,7 +116,7 @@ class Stage:
     def workers_are_up(self, count: int) -> bool:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and all(p.poll() is None for p in self._workers.values()):
-            if len(self.app.operations.list_workers()) >= count:
+            if len(self.app.__internals__.operations.list_workers()) >= count:
                 return True
             time.sleep(LOOK_EVERY)
         return False
@@ -154,7 +156,7 @@ class Stage:
                 self._print(f"      {render.clean(line.rstrip())}", "dim")
 
 
-def _change(row: Any) -> str:
+def _change(row: Row) -> str:
     told = f"{row.kind}({', '.join(map(str, json.loads(row.args).values()))}): {row.state.value}"
     if row.state == "running":
         told += f" on worker {pid_of(row)}, attempt {row.attempt}"
@@ -165,7 +167,7 @@ def _change(row: Any) -> str:
     return told
 
 
-def pid_of(row: Any) -> int | None:
+def pid_of(row: Row) -> int | None:
     """An owner's name is host:pid:chance."""
     return None if row.lease_owner is None else int(row.lease_owner.rsplit(":", 2)[1])
 

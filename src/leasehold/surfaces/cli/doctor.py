@@ -18,17 +18,20 @@ def doctor(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> int:
-    """Look for what costs or breaks: clock, disk, pooler, schema, lanes, leases. Exit code 1 when something is bad."""
+    """Look for what costs or breaks: clock, disk, pooler, schema, jobs, leases. Exit code 1 when something is bad."""
     with open_app(url, schema) as app:
-        findings = app.operations.examine()
-        label = app.store.label
-    if as_json:
-        for finding in findings:
-            render.emit(finding)
-    else:
+        findings = app.__internals__.operations.examine()
+        label = app.__internals__.store.label
+    if not as_json:
         render.note(label)
-        render.table(
-            ("check", "verdict", "found", "remedy"),
-            [(found.check, found.verdict, found.detail, found.remedy) for found in findings],
-        )
+    render.show(
+        findings,
+        {
+            "check": lambda found: found.check,
+            "verdict": lambda found: found.verdict,
+            "found": lambda found: found.detail,
+            "remedy": lambda found: found.remedy,
+        },
+        as_json=as_json,
+    )
     return Exit.JOB_FAILED if any(found.verdict == "bad" for found in findings) else Exit.OK

@@ -13,7 +13,10 @@ from leasehold.surfaces.cli.budgets import show_lines
 from leasehold.surfaces.cli.load import open_app
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from leasehold.domain.job import Job
+    from leasehold.domain.views import Summary
 
 LONGEST_VALUE = 2000
 """Characters of arguments and results that `show` prints; --json prints all."""
@@ -53,23 +56,26 @@ def list_jobs(
             limit=limit,
             before=before,
         )
-        if as_json:
-            for job in page.jobs:
-                render.emit(job)
-            return
-        render.table(
-            ("id", "state", "task", "queue", "lane", "attempt", "created", "what"),
-            [
-                (j.id, j.state, j.kind, j.queue, j.lane, j.attempt, render.ago(j.created_at), _what(j))
-                for j in page.jobs
-            ],
-            empty=f"no such jobs in {app.store.label}",
+        render.show(
+            page.jobs,
+            {
+                "id": lambda job: job.id,
+                "state": lambda job: job.state,
+                "task": lambda job: job.kind,
+                "queue": lambda job: job.queue,
+                "lane": lambda job: job.lane,
+                "attempt": lambda job: job.attempt,
+                "created": lambda job: render.ago(job.created_at),
+                "what": _what,
+            },
+            as_json=as_json,
+            empty=f"no such jobs in {app.__internals__.store.label}",
         )
-        if page.next is not None:
-            render.note(f"there are more: --before {page.next}")
+    if page.next is not None and not as_json:
+        render.note(f"there are more: --before {page.next}")
 
 
-def _what(job: Any) -> str:
+def _what(job: Summary) -> str:
     if job.state == "running":
         return f"{job.lease_owner or 'an orphan'}" + (
             f", {job.stop_requested} asked" if job.stop_requested else ""
@@ -87,13 +93,14 @@ def show(
 ) -> None:
     """Show everything about a job: facts, arguments, result, error, progress, history, log."""
     with open_app(url, schema) as app:
-        job = app.operations.get(job_id)
-        history = app.operations.history(job_id)
-        questions = app.operations.questions(job_id)
-        progress = app.operations.progress(job_id)
-        logs = app.operations.logs(job_id)
-        relatives = app.operations.relatives(job_id)
-        budget = app.operations.budget(job_id)
+        operations = app.__internals__.operations
+        job = operations.get(job_id)
+        history = operations.history(job_id)
+        questions = operations.questions(job_id)
+        progress = operations.progress(job_id)
+        logs = operations.logs(job_id)
+        relatives = operations.relatives(job_id)
+        budget = operations.budget(job_id)
     if as_json:
         more = {"history": history, "questions": questions, "progress": progress, "logs": logs}
         render.emit(_all_of(job) | more | {"relatives": relatives, "budget": budget})
@@ -103,23 +110,42 @@ def show(
     )
     if relatives:
         print("\nrelatives")
-        named = [(r.relation.replace("_", " "), r.id, r.kind, r.state) for r in relatives]
-        render.table(("relation", "id", "task", "state"), named)
+        render.show(
+            relatives,
+            {
+                "relation": lambda one: one.relation.replace("_", " "),
+                "id": lambda one: one.id,
+                "task": lambda one: one.kind,
+                "state": lambda one: one.state,
+            },
+        )
     if budget:
         print("\nbudget")
         show_lines(budget)
     if questions:
         print("\nquestions")
-        rows = [(q.key, q.text, q.status, "(secret)" if q.secret else q.answer) for q in questions]
-        render.table(("key", "question", "state", "answer"), rows)
+        render.show(
+            questions,
+            {
+                "key": lambda asked: asked.key,
+                "question": lambda asked: asked.text,
+                "state": lambda asked: asked.status,
+                "answer": lambda asked: "(secret)" if asked.secret else asked.answer,
+            },
+        )
     if history:
         print("\nhistory")
-        render.table(
-            ("at", "event", "from", "to", "attempt", "by", "detail"),
-            [
-                (h.at, h.event, h.from_state, h.to_state, h.attempt, h.actor, render.cut(h.detail, 80))
-                for h in history
-            ],
+        render.show(
+            history,
+            {
+                "at": lambda entry: entry.at,
+                "event": lambda entry: entry.event,
+                "from": lambda entry: entry.from_state,
+                "to": lambda entry: entry.to_state,
+                "attempt": lambda entry: entry.attempt,
+                "by": lambda entry: entry.actor,
+                "detail": lambda entry: render.cut(entry.detail, 80),
+            },
         )
 
     for tail in logs[-1:]:
@@ -175,7 +201,7 @@ def _lease(job: Job) -> str | None:
     return f"{job.lease_owner}, token {job.lease_token}, runs out {runs_out}"
 
 
-def _when(when: Any) -> str | None:
+def _when(when: datetime | None) -> str | None:
     return None if when is None else f"{render.clean(when)} ({render.ago(when)})"
 
 
@@ -195,7 +221,7 @@ def why(
 ) -> None:
     """Say why a job is not running, in order, and what would change that."""
     with open_app(url, schema) as app:
-        holds = app.operations.explain(job_id)
+        holds = app.__internals__.operations.explain(job_id)
     if as_json:
         render.emit(holds)
         return

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from leasehold.domain.views import RateRow, SlotRow
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
 
@@ -48,19 +49,21 @@ def list_slots(
 ) -> None:
     """Every slot, its limit, what is in use, and by whom."""
     with open_app(url, schema) as app:
-        rows = app.operations.list_slots()
-    if as_json:
-        for row in rows:
-            render.emit(row)
-        return
-    render.table(
-        ("slot", "limit", "used", "holders"),
-        [(row.name, row.limit, row.used, _holders(row)) for row in rows],
+        rows = app.slots.list()
+    render.show(
+        rows,
+        {
+            "slot": lambda row: row.name,
+            "limit": lambda row: row.limit,
+            "used": lambda row: row.used,
+            "holders": _holders,
+        },
+        as_json=as_json,
         empty="no slot was set; leasehold slots set NAME LIMIT",
     )
 
 
-def _holders(row: Any) -> str:
+def _holders(row: SlotRow) -> str:
     shown = ", ".join(f"{h.job_id} ({h.units})" for h in row.holders[:3])
     more = len(row.holders) - 3
     return f"{shown} and {more} more" if more > 0 else shown
@@ -75,7 +78,7 @@ def set_slot(
 ) -> None:
     """Let at most LIMIT units be in use at once, across all workers. 0 closes the slot."""
     with open_app(url, schema) as app:
-        app.operations.set_slot(name, limit)
+        app.slots.set(name, limit)
     if as_json:
         render.emit({"name": name, "limit": limit})
     else:
@@ -100,25 +103,28 @@ def list_rates(
 ) -> None:
     """Every rate, when its next job may start, and whether it is closed."""
     with open_app(url, schema) as app:
-        rows = app.operations.list_rates()
-    if as_json:
-        for row in rows:
-            render.emit(row)
-        return
-    render.table(
-        ("key", "limit", "burst", "next", "closed"),
-        [(row.key, row.limit, row.burst, _next(row), _closed(row)) for row in rows],
+        rows = app.rates.list()
+    render.show(
+        rows,
+        {
+            "key": lambda row: row.key,
+            "limit": lambda row: row.limit,
+            "burst": lambda row: row.burst,
+            "next": _next,
+            "closed": _closed,
+        },
+        as_json=as_json,
         empty="no rate was set; leasehold rates set KEY 60/min",
     )
 
 
-def _next(row: Any) -> str:
+def _next(row: RateRow) -> str:
     if row.next_in is None:
         return "when opened"
     return "now" if row.next_in == 0 else f"in {row.next_in:.1f} s"
 
 
-def _closed(row: Any) -> str:
+def _closed(row: RateRow) -> str:
     if not row.closed:
         return ""
     by = f" by {row.closed_by}" if row.closed_by else ""
@@ -137,7 +143,7 @@ def set_rate(
 ) -> None:
     """Let jobs of KEY start evenly, no more often than LIMIT."""
     with open_app(url, schema) as app:
-        app.operations.set_rate(key, limit, burst=burst)
+        app.rates.set(key, limit, burst=burst)
     if as_json:
         render.emit({"key": key, "limit": limit, "burst": burst})
     else:
@@ -157,7 +163,7 @@ def close_rate(
 ) -> None:
     """Start no job of KEY, on any worker; running ones go on."""
     with open_app(url, schema) as app:
-        app.operations.close_rate(key, for_=for_, reason=reason, actor=options.acting(actor))
+        app.rates.close(key, for_=for_, reason=reason, actor=options.acting(actor))
     if as_json:
         render.emit({"key": key, "closed": True})
     else:
@@ -172,7 +178,7 @@ def open_rate(
 ) -> None:
     """Start jobs of KEY again."""
     with open_app(url, schema) as app:
-        was_closed = app.operations.open_rate(key)
+        was_closed = app.rates.open(key)
     if as_json:
         render.emit({"key": key, "was_closed": was_closed})
     else:

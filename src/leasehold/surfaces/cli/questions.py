@@ -34,20 +34,17 @@ def list_questions(
             wanted = None if one.schema is None else json.loads(one.schema)
             render.emit({**render.plain(one), "schema": wanted})
         return
-    render.table(
-        ("id", "key", "task", "group", "asked", "expires", "question"),
-        [
-            (
-                q.job_id,
-                q.key,
-                q.kind,
-                q.group_name,
-                render.ago(q.asked_at),
-                render.ago(q.expires_at),
-                render.cut(q.text, 80),
-            )
-            for q in found
-        ],
+    render.show(
+        found,
+        {
+            "id": lambda asked: asked.job_id,
+            "key": lambda asked: asked.key,
+            "task": lambda asked: asked.kind,
+            "group": lambda asked: asked.group_name,
+            "asked": lambda asked: render.ago(asked.asked_at),
+            "expires": lambda asked: render.ago(asked.expires_at),
+            "question": lambda asked: render.cut(asked.text, 80),
+        },
         empty="nobody asks anything",
     )
 
@@ -66,7 +63,7 @@ def answer(
 ) -> None:
     """Answer a question; a job that waits for it goes on."""
     with open_app(url, schema) as app:
-        job = app.operations.answer(job_id, key, _value(value), actor=options.acting(actor))
+        job = app.__internals__.operations.answer(job_id, key, _value(value), actor=options.acting(actor))
     if as_json:
         render.emit({"id": job.id, "state": job.state})
     else:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
+from leasehold.domain.states import State
+from leasehold.domain.views import COUNT_CAP, PauseRecord
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
 from leasehold.surfaces.cli.problems import Exit
@@ -30,7 +33,7 @@ def add_to(cli: typer.Typer) -> None:
     cli.command("workers")(list_workers)
 
 
-def _scope(name: str, help_: str, list_them: Any) -> typer.Typer:
+def _scope(name: str, help_: str, list_them: Callable[..., None]) -> typer.Typer:
     """`queues` and `kinds` differ in one word."""
     group = typer.Typer(name=name, help=help_, rich_markup_mode=None)
     group.callback(invoke_without_command=True)(list_them)
@@ -84,38 +87,30 @@ def list_queues(
     if context.invoked_subcommand is not None:
         return
     with open_app(url, schema) as app:
-        rows = app.operations.list_queues()
-        if as_json:
-            for row in rows:
-                render.emit(row)
-            return
-        render.table(
-            ("queue", "task", "workers", "jobs", "paused"),
-            [
-                (
-                    row.queue,
-                    row.kind,
-                    row.workers,
-                    _counts(row.counts),
-                    _pauses(row.queue_pause, row.kind_pause),
-                )
-                for row in rows
-            ],
-            empty=f"no job was ever made in {app.store.label}",
-        )
+        rows, label = app.__internals__.operations.list_queues(), app.__internals__.store.label
+    render.show(
+        rows,
+        {
+            "queue": lambda row: row.queue,
+            "task": lambda row: row.kind,
+            "workers": lambda row: row.workers,
+            "jobs": lambda row: _counts(row.counts),
+            "paused": lambda row: _pauses(row.queue_pause, row.kind_pause),
+        },
+        as_json=as_json,
+        empty=f"no job was ever made in {label}",
+    )
 
 
-def _counts(counts: dict[Any, int]) -> str:
-    from leasehold.domain.views import COUNT_CAP
-
+def _counts(counts: dict[State, int]) -> str:
     return ", ".join(f"{n:,}{'+' if n >= COUNT_CAP else ''} {state}" for state, n in counts.items())
 
 
-def _pauses(*pauses: Any) -> str:
+def _pauses(*pauses: PauseRecord | None) -> str:
     return "; ".join(_pause(pause) for pause in pauses if pause is not None)
 
 
-def _pause(pause: Any) -> str:
+def _pause(pause: PauseRecord) -> str:
     by = f" by {pause.paused_by}" if pause.paused_by else ""
     until = f" until {render.clean(pause.until)}" if pause.until else ""
     why = f": {pause.reason}" if pause.reason else ""
@@ -132,23 +127,17 @@ def list_lanes(
     if context.invoked_subcommand is not None:
         return
     with open_app(url, schema) as app:
-        lanes = app.operations.list_lanes()
-    if as_json:
-        for lane in lanes:
-            render.emit(lane)
-        return
-    render.table(
-        ("lane", "state", "id", "task", "what"),
-        [
-            (
-                lane.lane,
-                lane.state,
-                lane.id,
-                lane.kind,
-                lane.lease_owner or render.cut(lane.error or lane.reason, 60),
-            )
-            for lane in lanes
-        ],
+        lanes = app.lanes.list()
+    render.show(
+        lanes,
+        {
+            "lane": lambda lane: lane.lane,
+            "state": lambda lane: lane.state,
+            "id": lambda lane: lane.id,
+            "task": lambda lane: lane.kind,
+            "what": lambda lane: lane.lease_owner or render.cut(lane.error or lane.reason, 60),
+        },
+        as_json=as_json,
         empty="no lane is held",
     )
 
@@ -162,7 +151,7 @@ def resume_lane(
 ) -> int:
     """Resume the job that halts the lane. Exit code 4: nothing halts it."""
     with open_app(url, schema) as app:
-        job = app.operations.resume_lane(lane, actor=options.acting(actor))
+        job = app.__internals__.operations.resume_lane(lane, actor=options.acting(actor))
     if as_json:
         render.emit({"lane": lane, "id": job and job.id, "state": job and job.state})
     elif job is not None:
@@ -179,25 +168,19 @@ def list_workers(
 ) -> None:
     """Live workers, as each last told of itself."""
     with open_app(url, schema) as app:
-        cards = app.operations.list_workers()
-    if as_json:
-        for card in cards:
-            render.emit(card)
-        return
-    render.table(
-        ("worker", "queues", "tasks", "running", "places", "version", "seen", "state"),
-        [
-            (
-                c.owner,
-                ",".join(c.queues),
-                len(c.kinds),
-                c.running,
-                c.concurrency,
-                c.version,
-                render.ago(c.seen_at),
-                "draining" if c.draining else "ok",
-            )
-            for c in cards
-        ],
+        cards = app.__internals__.operations.list_workers()
+    render.show(
+        cards,
+        {
+            "worker": lambda card: card.owner,
+            "queues": lambda card: ",".join(card.queues),
+            "tasks": lambda card: len(card.kinds),
+            "running": lambda card: card.running,
+            "places": lambda card: card.concurrency,
+            "version": lambda card: card.version,
+            "seen": lambda card: render.ago(card.seen_at),
+            "state": lambda card: "draining" if card.draining else "ok",
+        },
+        as_json=as_json,
         empty="no worker lives",
     )

@@ -7,11 +7,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+Row = TypeVar("Row")
+Columns = Mapping[str, Callable[[Row], object]]
+"""The head of each column, and what stands in it for a row."""
 Advance = Callable[[int], None]
 """Moves a progress bar on by so many steps."""
 
@@ -55,6 +58,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: st
         _draw(columns, cells)
     else:
         _align([list(columns), *cells])
+
+
+def show(rows: Iterable[Row], columns: Columns[Row], *, as_json: bool = False, empty: str = "none") -> None:
+    """A list: as a table, or with --json one object a line."""
+    if as_json:
+        for row in rows:
+            emit(row)
+        return
+    table(tuple(columns), [[cell(row) for cell in columns.values()] for row in rows], empty=empty)
 
 
 def fields(values: Mapping[str, object]) -> None:

@@ -130,7 +130,7 @@ class Tally:
 
 
 def _apply(app: Leasehold, verb: Verb, ids: list[str], told: dict[str, Any], as_json: bool) -> int:
-    operations = app.operations
+    operations = app.__internals__.operations
     act: Callable[..., Any] = getattr(operations, verb.name)
     tally = Tally()
     for job_id in _watched(ids, verb):

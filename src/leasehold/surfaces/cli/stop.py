@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.stop import StopRequest, checked_mode
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
 from leasehold.surfaces.cli.problems import Exit
 
 if TYPE_CHECKING:
     from leasehold.domain.groups import GroupStatus
+    from leasehold.domain.states import State
     from leasehold.domain.stop import StopReport
 
 Mode = Annotated[
@@ -61,24 +64,24 @@ def stop(
     as_json: options.AsJson = False,
 ) -> int:
     """Stop all jobs that match. Exit code 5: some still run after --wait."""
+    request = StopRequest(
+        group=group,
+        queue=queue,
+        kinds=kind or None,
+        lane=lane,
+        tags=tag or None,
+        everything=all_,
+        mode=checked_mode(mode),
+        reason=reason,
+        wait=wait,
+        dry_run=dry_run,
+        hold=hold,
+        actor=options.acting(actor),
+    )
     with open_app(url, schema) as app:
         if all_ and not dry_run and not yes:
-            _ask(app.store.label)
-        report = app.operations.stop(
-            group=group,
-            queue=queue,
-            kinds=kind or None,
-            lane=lane,
-            tags=tag or None,
-            everything=all_,
-            mode=mode,  # type: ignore[arg-type]  # checked by the stop itself, with a remedy
-            reason=reason,
-            wait=wait,
-            dry_run=dry_run,
-            hold=hold,
-            actor=options.acting(actor),
-            watch=_Waiting(),
-        )
+            _ask(app.__internals__.store.label)
+        report = app.__internals__.operations.stop(request, _Waiting())
     if as_json:
         render.emit(report)
     else:
@@ -145,7 +148,7 @@ def group(
     with open_app(url, schema) as app:
         if release:
             return _release(app.group(name).release(actor=options.acting(actor)), name, as_json)
-        status = app.operations.group_status(name, wait=wait, since=since, kinds=kind or None)
+        status = app.__internals__.operations.group_status(name, wait=wait, since=since, kinds=kind or None)
     if as_json:
         render.emit(status)
     else:
@@ -165,7 +168,7 @@ def _release(released: bool, name: str, as_json: bool) -> int:
 
 def _show(status: GroupStatus) -> None:
     state = status.state if status.reason is None else f"{status.state}: {status.reason}"
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "group": status.name,
         "state": state,
         "version": status.version,
@@ -180,9 +183,16 @@ def _show(status: GroupStatus) -> None:
         render.table(("task", "jobs"), rows)
     if status.errors:
         print("\nerrors")
-        failed = [(e.id, e.kind, e.state, render.cut(e.error, 80)) for e in status.errors[:LISTED]]
-        render.table(("id", "task", "state", "error"), failed)
+        render.show(
+            status.errors[:LISTED],
+            {
+                "id": lambda failed: failed.id,
+                "task": lambda failed: failed.kind,
+                "state": lambda failed: failed.state,
+                "error": lambda failed: render.cut(failed.error, 80),
+            },
+        )
 
 
-def _counted(states: Any) -> str:
+def _counted(states: Mapping[State, int]) -> str:
     return ", ".join(f"{number:,} {state}" for state, number in states.items())

@@ -15,7 +15,7 @@ from leasehold.surfaces.cli.load import APP_VARIABLE, load_app
 from leasehold.surfaces.cli.problems import Exit
 
 if TYPE_CHECKING:
-    from leasehold.app import Leasehold
+    from leasehold.types import CallOptions, Job, Worker
 
 LAST_WORDS = 3.0
 """Seconds that a worker which has ended gets to leave; a thread of a handler may hang and hold it back."""
@@ -49,7 +49,7 @@ def worker(
     stop_grace: Annotated[
         float, typer.Option(help="Seconds a handler gets to obey a stop before it is abandoned.")
     ] = 10.0,
-    keep: Annotated[
+    retention: Annotated[
         str,
         typer.Option(help="Age at which finished jobs are pruned; 'none' keeps them.", metavar="DURATION"),
     ] = "7d",
@@ -73,19 +73,19 @@ def worker(
             concurrency=concurrency,
             threads=threads,
             grace=_or_none(grace),
-            keep=_or_none(keep),
+            retention=_or_none(retention),
             burst=burst,
             poll=poll,
             sweep=sweep,
             stop_grace=stop_grace,
             listen_url=listen_url,
         )
-        logging.getLogger("leasehold.worker").info("store: %s", found.store.label)
+        logging.getLogger("leasehold.worker").info("store: %s", found.__internals__.store.label)
         asyncio.run(_serve(made))
     return Exit.GAVE_UP if made.gave_up else Exit.OK
 
 
-async def _serve(worker: Any) -> None:
+async def _serve(worker: Worker) -> None:
     import asyncio
     import signal
 
@@ -145,11 +145,11 @@ def enqueue(
     longest = None if wait is None else seconds(wait, "wait")
     with load_app(name) as app:
         job = app.enqueue(task, _arguments(text), delay=delay, hold=hold, **settings)
-        render.note(f"store: {app.store.label}")
+        render.note(f"store: {app.__internals__.store.label}")
         if longest is None:
             _print_new(job.id, job.created, as_json)
         else:
-            _print_result(app, job, longest, as_json)
+            _print_result(job, longest, as_json)
 
 
 def run_now(
@@ -160,27 +160,30 @@ def run_now(
             help="The app (or LEASEHOLD_APP), the task's name, its arguments as a JSON object ('-': from stdin).",
         ),
     ],
-    cap: Annotated[int | None, typer.Option(help="Another cap than the task's.", metavar="N")] = None,
+    max_running: Annotated[
+        int | None, typer.Option(help="Another limit than the task's.", metavar="NUMBER")
+    ] = None,
     wait: Annotated[
         str | None, typer.Option(help="Wait this long for its end and print its result.", metavar="DURATION")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run a job in this process at once, or be refused (exit code 4) if as many as its cap run already. Prints its id,
-    with --wait its result, and ends when the run has ended; Ctrl-C stops it."""
+    """Run a job in this process at once, or be refused (exit code 4) if the task runs --max-running times already.
+    Prints its id, with --wait its result, and ends when the run has ended; Ctrl-C stops it."""
     from leasehold.domain.checks.durations import seconds
 
     name, task, text = _split(words, "run-now")
     longest = None if wait is None else seconds(wait, "wait")
-    settings: dict[str, Any] = {} if cap is None else {"cap": cap}
+    settings: CallOptions = {} if max_running is None else {"max_running": max_running}
     with load_app(name) as app:
-        job = app.run_now_by_name(task, _arguments(text), **settings)
-        render.note(f"store: {app.store.label}")
+        named = app.__internals__.named_task(task, settings)
+        job = named.run_now(**_arguments(text))
+        render.note(f"store: {app.__internals__.store.label}")
         if longest is None:
             _print_new(job.id, job.created, as_json)
             sys.stdout.flush()
         else:
-            _print_result(app, job, longest, as_json)
+            _print_result(job, longest, as_json)
 
 
 def _print_new(job_id: str, created: bool, as_json: bool) -> None:
@@ -192,10 +195,10 @@ def _print_new(job_id: str, created: bool, as_json: bool) -> None:
             render.note("it was there already: the unique key is held")
 
 
-def _print_result(app: Leasehold, job: Any, longest: float, as_json: bool) -> None:
+def _print_result(job: Job[Any], longest: float, as_json: bool) -> None:
     render.note(f"job {job.id}")
     job.result(longest)
-    result = job.row.result
+    result = job.__row__.result
     if as_json:
         found = None if result is None else json.loads(result)
         render.emit({"id": job.id, "created": job.created, "state": job.state, "result": found})
@@ -231,7 +234,7 @@ def _arguments(text: str) -> dict[str, Any]:
     return found
 
 
-def _number(priority: str) -> Any:
+def _number(priority: str) -> int | str:
     try:
         return int(priority)
     except ValueError:

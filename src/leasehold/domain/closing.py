@@ -1,0 +1,43 @@
+"""Closing something for a while, a queue, a task or a rate: how long, why, and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypedDict
+
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.payload import check_text
+from leasehold.domain.errors import InvalidInput
+
+
+class ClosingOptions(TypedDict, total=False):
+    """The keywords of `app.queues.pause`, `app.kinds.pause` and `app.rates.close`."""
+
+    for_: Duration | None
+    until: datetime | None
+    reason: str | None
+    actor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """Given by a length, by an instant, or by neither: until somebody opens it again."""
+
+    for_: Duration | None = None
+    until: datetime | None = None
+    reason: str | None = None
+    """Shown to whoever asks why."""
+    actor: str | None = None
+    length: float | None = field(init=False)
+    """`for_` in seconds."""
+
+    def __post_init__(self) -> None:
+        if self.for_ is not None and self.until is not None:
+            raise InvalidInput("until", "stands beside for_", "give one of them")
+        if self.until is not None and self.until.tzinfo is None:
+            raise InvalidInput("until", f"{self.until!r} has no time zone", "give an aware datetime")
+        if self.reason is not None:
+            check_text(self.reason, "reason")
+        length = None if self.for_ is None else seconds(self.for_, "for_", positive=True)
+        object.__setattr__(self, "length", length)
