@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from leasehold.domain.errors import GroupOnHold, InvalidInput
 from leasehold.domain.job import Job
 from leasehold.domain.outcome import Asked, Failure, Stopped, Success
 from leasehold.domain.states import State
-from leasehold.domain.stop import StopReport, StopScope
+from leasehold.domain.stop import StopReport, StopRequest, StopScope
 from leasehold.operations import stop as engine
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
@@ -49,8 +50,8 @@ ENDED = (State.FAILED, State.TIMED_OUT, State.SUCCEEDED, State.CANCELLED)
 
 
 def stop(store: Store, scope: StopScope, mode: str = "graceful", **given: Any) -> StopReport:
-    settings = {"reason": None, "wait": 0, "dry_run": False, "hold": False, "actor": None} | given
-    return engine.stop(store, scope, KNOWN, mode=mode, **settings)
+    settings = {"mode": mode, "wait": 0} | given
+    return engine.stop(store, StopRequest(**asdict(scope), **settings), KNOWN)
 
 
 @pytest.mark.parametrize("mode", ["graceful", "immediate", "full"])

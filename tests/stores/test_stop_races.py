@@ -11,7 +11,7 @@ import pytest
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.states import State
-from leasehold.domain.stop import StopScope
+from leasehold.domain.stop import StopRequest
 from leasehold.operations.stop import stop
 from leasehold.stores.answers import Ending
 from tests.backends import Backend, new_job
@@ -75,17 +75,8 @@ def test_after_a_stop_with_a_hold_nothing_of_the_group_is_left_to_run(backend: B
     seen = first.group_versions(["g"])["g"]
     while first.group_versions(["g"])["g"] < seen + 20 or len(settled) < 10:  # all are at it
         assert not troubles, troubles
-    report = stop(
-        first,
-        StopScope(group="g"),
-        {},
-        mode=mode,  # type: ignore[arg-type]
-        reason="enough",
-        wait=30,
-        dry_run=False,
-        hold=True,
-        actor=None,
-    )
+    request = StopRequest(group="g", mode=mode, reason="enough", hold=True)  # type: ignore[arg-type]
+    report = stop(first, request, {})
     live = [
         state for state in first.group_status("g").counts["work"] if state in (State.QUEUED, State.PENDING)
     ]
