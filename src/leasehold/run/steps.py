@@ -312,11 +312,6 @@ class Steps:
         except Exception as error:
             logger.warning("some steps of an ended run were not stored: %s", error)
 
-    async def finish_async(self) -> None:
-        if self.has_batch:
-            with contextlib.suppress(asyncio.CancelledError):  # it has ended; a stop comes too late
-                await self._journal.call(self.finish)
-
     def _write_rest(self) -> None:
         with self._writing:
             batch = self.take_batch()
