@@ -389,6 +389,25 @@ def test_a_worker_that_was_frozen_before_it_could_start_a_job_does_not_start_it(
     assert job.refresh().state == "succeeded"
 
 
+def test_an_async_run_that_is_stopped_before_its_first_turn_ends_at_once(app):
+    @app.task
+    async def work() -> None:
+        await asyncio.sleep(3600)
+
+    job = work.enqueue()
+
+    async def scene() -> None:
+        async with app.worker(queues="other", keep=None, stop_grace=3600.0) as worker:
+            sent_at = time.monotonic()
+            (grant,) = app.store.claim(worker.settings.owner, ["default"], 1)
+            worker.start(grant, sent_at)
+            worker.attempts.stop(worker.attempts.held[grant.id], "drain")
+            await until(lambda: worker.attempts.ended == 1)
+
+    asyncio.run(scene())
+    assert (job.refresh().state, job.row.failures) == ("queued", 0)
+
+
 def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app):
     """A job that goes back to the queue may be claimed again before its worker hears that the ending was taken."""
     again = asyncio.Event()

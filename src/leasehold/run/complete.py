@@ -79,9 +79,16 @@ def complete(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
         if isinstance(error, LeaseLost):
             if batch.spends:
                 steps.spending.give_up(batch.spends)
-            journal.lost(run)
+            if run.in_doubt and _has_arrived(run, journal):
+                # It was the handler's first try that took the lease: it has landed since.
+                run.completed = True
+                _tell_others(run, journal)
+            else:
+                journal.lost(run)
             raise StopRequested from error
-        if not (sent and isinstance(error, DatabaseUnreachable) and _has_arrived(run, journal)):
+        unheard = sent and isinstance(error, DatabaseUnreachable)
+        run.in_doubt |= unheard
+        if not (unheard and _has_arrived(run, journal)):
             if batch.spends:
                 spends, batch.spends = batch.spends, []
                 steps.spending.give_up(spends)
@@ -91,18 +98,22 @@ def complete(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
     steps.spending.held = None
     if batch.spends:
         steps.spending.wrote(batch.spends, lines)
-    # The next of its lane, its follow-ups, or those that waited for it.
+    _tell_others(run, journal)
+
+
+def _tell_others(run: HandlerState, journal: Journal) -> None:
+    """The next of its lane, its follow-ups, or those that waited for it."""
     journal.store.wake()
     if run.grant.group_name is not None or run.follow_ups is not None:
         journal.store.tell_watchers()
 
 
 def _has_arrived(run: HandlerState, journal: Journal) -> bool:
-    """The answer to the commit was lost: the row tells. Should the commit arrive after this look, nothing is harmed:
-    whatever the run ends as then is refused, because the token has moved on."""
+    """The answer to the commit was lost: the row tells. Should the commit arrive after this look, whatever the run ends
+    as is refused, because the token has moved on; the settler then looks once more, for the run is in doubt."""
     leases = {run.grant.id: run.grant.token}
     verdicts = run.patiently(lambda: journal.store.read_settlements(leases, journal.owner))
-    return verdicts[run.grant.id] in ("done", "unknown")
+    return verdicts[run.grant.id] == "done"
 
 
 @asynccontextmanager
