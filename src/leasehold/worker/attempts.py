@@ -117,7 +117,6 @@ class Attempts:
 
 
 def _cancel(run: Attempt) -> None:
-    # A task that was cancelled before its first turn would never run, and never tell its end; one that has yet to begin
-    # sees the stop by itself.
-    if run.task is not None and run.started_at:
+    # One that has yet to begin sees the stop by itself.
+    if run.task is not None:
         run.task.cancel()
