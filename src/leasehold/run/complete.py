@@ -110,7 +110,7 @@ def _tell_others(run: HandlerState, journal: Journal) -> None:
 
 def _has_arrived(run: HandlerState, journal: Journal) -> bool:
     """The answer to the commit was lost: the row tells. Should the commit arrive after this look, whatever the run ends
-    as is refused, because the token has moved on; the settler then looks once more, for the run is in doubt."""
+    as is refused, because its lease is gone; the settler then looks once more, for the run is in doubt."""
     leases = {run.grant.id: run.grant.token}
     verdicts = run.patiently(lambda: journal.store.read_settlements(leases, journal.owner))
     return verdicts[run.grant.id] == "done"
