@@ -12,10 +12,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.progress import Progress
 
@@ -24,10 +23,9 @@ from bench.places import ROOT, Place, durable_server, postgres_place, server_ver
 from bench.speed import JOBS, ROUNDS, Table
 from leasehold.domain.job import NewJob
 from leasehold.operations.explain.job import explain
-from leasehold.stores.contract import Store
 from leasehold.tasks.blueprint import new_ids
 from tests.plans import postgres
-from tests.plans.hot import Call
+from tests.plans.traced import Call, Traced
 
 CROWDS = ("behind a full slot, higher priority", "behind a closed key, higher priority")
 KINDS = ("limited", "rated")
@@ -151,49 +149,6 @@ def _wrong_plans(place: Place, calls: list[Call]) -> list[str]:
             visited = place.scene.explain(call)
             wrong += visited.whole_tables() + visited.too_many_steps()
     return wrong
-
-
-class Traced:
-    """Counts at the seam between the verbs and the database: every statement of a store while the block lasts."""
-
-    def __init__(self, store: Store) -> None:
-        self._store: Any = store
-        self._database = self._store._database
-
-    def __enter__(self) -> list[Call]:
-        traced = _TracedDatabase(self._database)
-        self._store._database = traced
-        return traced.calls
-
-    def __exit__(self, *_: object) -> None:
-        self._store._database = self._database
-
-
-@dataclass
-class _TracedDatabase:
-    real: Any
-    calls: list[Call] = field(default_factory=list)
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.real, name)
-        if name not in ("read", "single", "transact"):
-            return found
-        return lambda work: found(lambda session: work(_TracedSession(session, self.calls)))
-
-
-@dataclass
-class _TracedSession:
-    real: Any
-    calls: list[Call]
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.real, name)
-
-        def send(statement: Any, /, **parameters: Any) -> Any:
-            self.calls.append(Call(statement, parameters))
-            return found(statement, **parameters)
-
-        return send
 
 
 # --- Telling --------------------------------------------------------------------------------------------------------

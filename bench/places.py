@@ -88,7 +88,7 @@ class Place:
             waiting = None
             began = time.perf_counter()
             while grants := self.store.claim("bare", [QUEUE], CLAIM, [KIND]):
-                endings = [Ending(grant.id, grant.token, Success()) for grant in grants]
+                endings = [Ending(grant.id, grant.token, Success(), grant.seq) for grant in grants]
                 if waiting is not None:
                     waiting.result()
                 waiting = settling.submit(self.store.settle, endings)

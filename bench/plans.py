@@ -30,7 +30,7 @@ from leasehold.stores.postgres.store import PostgresStore
 from leasehold.stores.verbs.claim import Look
 from tests.backends import new_job
 from tests.plans import postgres, sqlite
-from tests.plans.hot import find_work, look, postgres_calls, sqlite_calls
+from tests.plans.hot import find_work, hot_calls, look, postgres_calls
 from tests.servers import PostgresServer
 
 WARM_UP, ROUNDS = 2, 9
@@ -118,7 +118,7 @@ def _round(scene: Scene) -> dict[str, list[float]]:
     assert len(grants) == BATCH
     renewed = timed("renew of 500", lambda: store.renew({grant.id: grant.token for grant in grants}))
     assert len(renewed) == BATCH
-    endings = [Ending(grant.id, grant.token, Success("true")) for grant in grants]
+    endings = [Ending(grant.id, grant.token, Success("true"), grant.seq) for grant in grants]
     settled = timed("settle of 500", lambda: store.settle(endings))
     assert len(settled.accepted) == BATCH
     return times
@@ -148,17 +148,20 @@ def _wrong_plans(scene: Scene) -> list[str]:
     """The promises of tests/plans, at this size."""
     scene.load_work()
     scene.analyse()
-    work = find_work(scene.database, scene.query)
+    assert scene.store.misplaced() == []
+    work = find_work(scene.query)
     found: list[str] = []
     if isinstance(scene, postgres.Scene):
-        for call in postgres_calls(work):
+        for call in postgres_calls(scene.store, work):
             for mode in postgres.MODES:
                 plan = scene.explain(call, mode)
                 found += plan.whole_tables() + plan.other_indexes() + plan.too_many_rows()
-                if plan.statement in postgres.LOCK_BY_ID:
+                if plan.statement in postgres.LOCK_BY_SEQ:
                     found += plan.unordered_locks()
+                if plan.statement in postgres.WAIT_FOR_NOBODY:
+                    found += plan.unlocked_writes()
     else:
-        for call in sqlite_calls(work):
+        for call in hot_calls(scene.store, work):
             visited = scene.explain(call)
             found += visited.whole_tables() + visited.other_indexes() + visited.too_many_steps()
     return found

@@ -131,7 +131,7 @@ def _drains(table: Table, place: Place) -> None:
 
 
 def _enqueue_one_by_one(table: Table, place: Place) -> None:
-    """Through the whole client against an INSERT of the same row and its commit, with the same driver."""
+    """Through the whole client against an INSERT of the same rows and its commit, with the same driver."""
     ours, bare = [], []
     with Leasehold(place.url) as app, psycopg.connect(place.url, autocommit=True) as connection:
 
@@ -148,8 +148,9 @@ def _enqueue_one_by_one(table: Table, place: Place) -> None:
 def _insert_bare(connection: psycopg.Connection[tuple[object, ...]]) -> None:
     for _ in range(ONE_BY_ONE):
         connection.execute(
-            "INSERT INTO leasehold.job (id, kind, queue, gate, state, args, created_at, available_at)"
-            " VALUES (gen_random_uuid(), %s, 'bare', 1, 'queued', %s, now(), now())",
+            "WITH made AS (INSERT INTO leasehold.job (id, kind, queue, gate, args, created_at)"
+            " VALUES (gen_random_uuid(), %s, 'bare', 1, %s, now()) RETURNING seq, gate, created_at)"
+            " INSERT INTO leasehold.ready (seq, gate, available_at) SELECT seq, gate, created_at FROM made",
             [KIND, '{"sent":0.0}'],
         )
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 
 from leasehold.domain.settle import __doc__ as settle_doc
 from leasehold.domain.states import FINAL, HALTED, LIVE, TRANSITIONS, Event, State
 from leasehold.stores.base.statements import read_migrations
+from leasehold.stores.open import open_store
+from tests.servers import PostgresServer
 
 ROOT = Path(__file__).resolve().parent.parent
 STORES = ROOT / "src" / "leasehold" / "stores"
@@ -102,10 +105,19 @@ def sqlite_schema() -> str:
 
 
 def postgres_schema() -> str:
-    """The migrations one after the other: without a server there is no catalogue to ask."""
-    return _schema_file(
-        "PostgreSQL", [text.strip() for text in read_migrations("leasehold.stores.postgres").values()]
-    )
+    """As the server itself tells it, after all migrations."""
+    with PostgresServer(18, fsync=False) as server:
+        url = server.create_database("leasehold")
+        store = open_store(url)
+        store.upgrade()
+        store.close()
+        dump = [server.binaries / "pg_dump", "--schema-only", "--no-owner", "--schema=leasehold", url]
+        text = subprocess.run(dump, check=True, capture_output=True, text=True).stdout
+    # Settings of the session, and comments that name the server's version.
+    kept = [
+        line for line in text.splitlines() if not line.startswith(("--", "SET ", "SELECT pg_catalog", "\\"))
+    ]
+    return _schema_file("PostgreSQL", [re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()])
 
 
 def _schema_file(database: str, statements: list[str]) -> str:

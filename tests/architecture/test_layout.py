@@ -20,8 +20,7 @@ _NO_LATERAL = "SQLite has no LATERAL and no data-modifying CTE"
 DIALECT_ONLY: dict[str, str] = {
     "insert_plain": "with NOTIFY in the same round trip",
     "copy_plain": "COPY",
-    "reserve_numbers": "COPY takes no expressions, and needs its numbers beforehand",
-    "ready_many": "beside a COPY",
+    "ready_many": "COPY takes no expressions, and needs its numbers beforehand",
     "look": _NO_LATERAL,
     "claim_idle": _NO_LATERAL,
     "look_limited": _NO_LATERAL,

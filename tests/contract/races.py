@@ -26,6 +26,8 @@ PATIENCE = 20.0
 LOOK_EVERY = 0.002
 _ADVISORY = 470_001
 
+_OWNERS = ("w1", "w2", "w3", "thief", "worker-1", "worker-2")
+
 Verb = Callable[[], Any]
 
 
@@ -97,8 +99,11 @@ def open_race(backend: Backend, clock: ManualClock, monkeypatch: pytest.MonkeyPa
         stores = [backend.open(clock) for _ in range(3)]
         referee = PostgresReferee(backend)
     for store in stores:
-        # So that no store has to make a gate in the middle of a race.
+        # So that no store has to make a gate, or to number an owner, in the middle of a race: each is a transaction of
+        # its own, and the referee would stop the first store there.
         store.cancel(put(store).id)
+        for owner in _OWNERS:
+            store.adopt(owner, ["nowhere"])
     race = Race(*stores, referee)
     try:
         yield race

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.outcome import Asked, Failure, Success
 from leasehold.domain.states import LIVE, State
 from leasehold.stores.contract import Store
 from leasehold.stores.verbs import groups
 from leasehold.testing import ManualClock
-from tests.backends import put
+from tests.backends import Backend, new_job, put
 from tests.contract.lives import end, in_state, run
 
 
@@ -36,6 +36,16 @@ def test_a_status_counts_by_kind_and_state(store: Store, clock: ManualClock):
     only = store.group_status("g", ["verify"])
     assert (only.total, only.counts) == (1, {"verify": {State.QUEUED: 1}})
     assert only.version == status.version
+
+
+def test_the_question_of_a_job_that_has_ended_is_not_counted(store: Store, clock: ManualClock):
+    for deadline in (None, 50.0):
+        end(store, run(store, group="g", deadline=deadline), Asked("q", "May I?"))
+    assert store.group_status("g").questions == 2
+    clock.advance(60)
+    (ended,) = store.expire()
+    assert (ended.state, store.questions(ended.id)[0].closed_at) == (State.TIMED_OUT, None)
+    assert store.group_status("g").questions == 1
 
 
 def test_a_failure_fails_nobody_else_and_not_the_group(store: Store):
@@ -106,3 +116,21 @@ def test_versions_of_many_groups_come_in_one_answer(store: Store):
         put(store, group=name)
     assert store.group_versions(["a", "b", "c"]) == {"a": 1, "b": 2}
     assert store.group_versions([]) == {}
+
+
+def test_a_group_counts_its_jobs_that_live_or_can_be_resumed_from_a_pause(
+    store: Store, clock: ManualClock, backend: Backend
+):
+    def live() -> int:
+        return int(backend.query("SELECT live FROM leasehold.job_group WHERE name = 'g'")[0][0])
+
+    jobs = {state: in_state(store, clock, state, group="g") for state in State}
+    assert live() == len(LIVE) + 1
+    store.resume(jobs[State.FAILED].id)
+    assert live() == len(LIVE) + 2
+    store.cancel(jobs[State.PAUSED].id)
+    store.cancel(jobs[State.TIMED_OUT].id)
+    assert live() == len(LIVE) + 1
+    store.enqueue([new_job(group="g"), new_job(group="g", hold=True), new_job(group="other")])
+    assert live() == len(LIVE) + 3
+    assert store.misplaced() == []

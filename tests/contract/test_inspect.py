@@ -8,6 +8,7 @@ from leasehold.domain.errors import JobNotFound
 from leasehold.domain.outcome import Failure, Snoozed, Success
 from leasehold.domain.states import State
 from leasehold.domain.views import Filter
+from leasehold.stores.verbs.locking import lock
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import OWNER, claim_one, end, in_state, lose, orphan, run
 
@@ -17,6 +18,30 @@ def test_a_job_that_is_not_there_is_not_found(store):
     with pytest.raises(JobNotFound) as refusal:
         store.get(missing)
     assert refusal.value.job_id == missing
+
+
+@pytest.mark.parametrize("lane", [None, "l"])
+@pytest.mark.parametrize("state", [*State, "orphan", "tried", "flagged", "resumed", "waiting for a parent"])
+def test_a_job_reads_the_same_as_under_its_lock(store, clock, state, lane):
+    """It is put together from the same rows in two ways."""
+    fields = {"lane": lane, "group": "g", "tags": ("t",), "unique_key": "k", "deadline": 1e6, "trace": "abc"}
+    match state:
+        case "orphan":
+            job = orphan(store, clock, **fields)
+        case "tried":
+            job = end(store, run(store, **fields), Failure("broken"))
+        case "flagged":
+            job = store.pause(run(store, **fields).id, None, "later")
+        case "resumed":
+            job = store.resume(in_state(store, clock, State.FAILED, **fields).id)
+        case "waiting for a parent":
+            job = put(store, after=(put(store).id,), **fields)
+            clock.advance(2e6)
+            assert store.expire()[0].state is State.TIMED_OUT
+        case _:
+            job = in_state(store, clock, state, **fields)
+    locked, _ = store._database.transact(lambda session: lock(session, [job.id]))
+    assert store.get(job.id) == locked[job.id]
 
 
 # -- lists -------------------------------------------------------------------------------------------------------------

@@ -109,8 +109,17 @@ def test_a_resumed_job_is_the_same_job_with_a_clean_slate_due_now(store, clock, 
     clock.advance(50)
     answer = store.resume(grant.id, "anna")
     assert answer == replace(
-        before, state=State.QUEUED, failures=0, crashes=0, finished_at=None, reason=None, halts_lane=False
+        before,
+        state=State.QUEUED,
+        failures=0,
+        crashes=0,
+        finished_at=None,
+        settled_by=None,
+        settled_token=None,
+        reason=None,
+        halts_lane=False,
     )
+    assert store.get(grant.id) == answer
     assert (answer.attempt, answer.lease_token) == (2, 2), "attempt and token go on"
     entry = store.history(grant.id)[-1]
     assert (entry.event, entry.actor) == ("resumed", "anna")
@@ -180,7 +189,8 @@ def test_a_resolved_job_stays_as_it_is_but_for_its_lane(store, clock, state):
     job = in_state(store, clock, state, lane="l")
     assert job.halts_lane
     answer = store.resolve(job.id, "anna", "refunded by hand")
-    assert answer == replace(job, halts_lane=False)
+    assert answer == replace(job, halts_lane=False, lane_at=None), "it has no place in its lane any more"
+    assert store.get(job.id) == answer
     entry = store.history(job.id)[-1]
     assert (entry.event, entry.actor, entry.detail) == ("resolved", "anna", "refunded by hand")
 

@@ -235,6 +235,26 @@ def test_a_transaction_is_not_ended_inside_its_block(store, backend, effects):
     assert effects.seen() == []
 
 
+def test_a_lease_is_renewed_while_its_transaction_is_open_and_its_end_waits(store, backend):
+    if backend.name == "sqlite":
+        return  # it has one writer: whoever renews waits for the block
+    grant = run(store)
+    other, settled = backend.open(), []
+    with store.transaction(grant.id, grant.token, 20) as tx:
+        (renewal,) = other.renew({grant.id: grant.token})
+        assert renewal.extended
+        ending = Ending(grant.id, grant.token, Success("1"))
+        thread = threading.Thread(target=lambda: settled.append(other.settle([ending])))
+        thread.start()
+        while not backend.query("SELECT 1 FROM pg_locks WHERE NOT granted"):
+            time.sleep(0.01)
+        tx.save_steps({"a": "1"})
+        assert settled == []
+    thread.join()
+    assert settled[0].accepted == [grant.id]
+    assert store.load_steps(grant.id) == {"a": "1"}
+
+
 # A block that takes too long is over for others at that time, whatever it does.
 
 

@@ -23,7 +23,9 @@ def page(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     monkeypatch.setenv("LEASEHOLD_SCHEMA", backend.schema)
     names: dict[str, Any] = {}
     text = "\n".join(BLOCK.findall(PAGE.read_text(encoding="utf-8")))
-    if backend.name == "postgres":
+    if backend.name == "sqlite":
+        text = text.replace("INTO ", "INTO leasehold_")
+    else:
         text = re.sub(r"(?<=[(, ])\?(?=[,)])", "%s", text).replace("INTO ", f"INTO {backend.schema}.")
     for table in ("booking (number integer)", "payment (number integer, receipt text)"):
         backend.query(f"CREATE TABLE leasehold.{table}")

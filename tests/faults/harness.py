@@ -65,7 +65,7 @@ class Place:
             connection = sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=30)
             try:
                 with connection:
-                    return connection.execute(text.replace("leasehold.", ""), values).fetchall()
+                    return connection.execute(text.replace("leasehold.", "leasehold_"), values).fetchall()
             finally:
                 connection.close()
         import psycopg
@@ -92,7 +92,9 @@ class Place:
         self.tasks.gate(name).unlink()
 
     def unfinished(self) -> int:
-        text = "SELECT count(*) FROM leasehold.job WHERE state NOT IN ('succeeded', 'failed', 'cancelled')"
+        text = (
+            "SELECT count(*) FROM leasehold.job_row WHERE state NOT IN ('succeeded', 'failed', 'cancelled')"
+        )
         return int(self.query(text)[0][0])
 
     def wait_for_state(self, job: str, *states: str, seconds: float = PATIENCE) -> Job:
@@ -329,33 +331,50 @@ class Fleet:
 
 _AUDIT = {
     "sqlite": """
-        CREATE TABLE audit (id INTEGER PRIMARY KEY, job TEXT, from_state TEXT, to_state TEXT, from_token INTEGER,
-            to_token INTEGER, owner TEXT);
-        CREATE TRIGGER audit AFTER UPDATE ON job
-        WHEN old.state IS NOT new.state OR old.lease_token IS NOT new.lease_token BEGIN
-            INSERT INTO audit (job, from_state, to_state, from_token, to_token, owner) VALUES
-                (new.id, old.state, new.state, old.lease_token, new.lease_token,
-                 coalesce(new.lease_owner, old.lease_owner));
+        CREATE TABLE leasehold_audit (id INTEGER PRIMARY KEY, job TEXT, what TEXT, token INTEGER, owner TEXT);
+        CREATE TRIGGER audit_grant AFTER INSERT ON leasehold_lease BEGIN
+            INSERT INTO leasehold_audit (job, what, token, owner) VALUES
+                ((SELECT id FROM leasehold_job WHERE seq = new.job), 'grant', new.token,
+                 (SELECT name FROM leasehold_owner WHERE number = new.owner));
+        END;
+        CREATE TRIGGER audit_end AFTER DELETE ON leasehold_lease BEGIN
+            INSERT INTO leasehold_audit (job, what, token, owner) VALUES
+                ((SELECT id FROM leasehold_job WHERE seq = old.job), 'end', old.token,
+                 (SELECT name FROM leasehold_owner WHERE number = old.owner));
+        END;
+        CREATE TRIGGER audit_success AFTER INSERT ON leasehold_outcome WHEN new.state = 1 BEGIN
+            INSERT INTO leasehold_audit (job, what, token) VALUES
+                ((SELECT id FROM leasehold_job WHERE seq = new.job), 'success', new.token);
         END;
     """,
     "postgres": """
-        CREATE TABLE leasehold.audit (id bigserial PRIMARY KEY, job uuid, from_state text, to_state text,
-            from_token bigint, to_token bigint, owner text);
-        CREATE FUNCTION leasehold.audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-            INSERT INTO leasehold.audit (job, from_state, to_state, from_token, to_token, owner) VALUES
-                (new.id, old.state, new.state, old.lease_token, new.lease_token,
-                 coalesce(new.lease_owner, old.lease_owner));
+        CREATE TABLE leasehold.audit (id bigserial PRIMARY KEY, job uuid, what text, token bigint, owner text);
+        CREATE FUNCTION leasehold.audit_lease() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE lease leasehold.lease := CASE TG_OP WHEN 'INSERT' THEN new ELSE old END;
+        BEGIN
+            INSERT INTO leasehold.audit (job, what, token, owner) VALUES
+                ((SELECT id FROM leasehold.job WHERE seq = lease.job), TG_ARGV[0], lease.token,
+                 (SELECT name FROM leasehold.owner WHERE number = lease.owner));
             RETURN NULL;
         END $$;
-        CREATE TRIGGER audit AFTER UPDATE ON leasehold.job FOR EACH ROW
-        WHEN (old.state IS DISTINCT FROM new.state OR old.lease_token IS DISTINCT FROM new.lease_token)
-        EXECUTE FUNCTION leasehold.audit();
+        CREATE TRIGGER audit_grant AFTER INSERT ON leasehold.lease FOR EACH ROW
+        EXECUTE FUNCTION leasehold.audit_lease('grant');
+        CREATE TRIGGER audit_end AFTER DELETE ON leasehold.lease FOR EACH ROW
+        EXECUTE FUNCTION leasehold.audit_lease('end');
+        CREATE FUNCTION leasehold.audit_success() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            INSERT INTO leasehold.audit (job, what, token) VALUES
+                ((SELECT id FROM leasehold.job WHERE seq = new.job), 'success', new.token);
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER audit_success AFTER INSERT ON leasehold.outcome FOR EACH ROW WHEN (new.state = 1)
+        EXECUTE FUNCTION leasehold.audit_success();
     """,
 }
 
 
 def _install_audit(place: Place) -> None:
-    """A trigger writes down every grant and every ending, whoever made it and whatever became of the row later."""
+    """Triggers write down every grant, every end of one and every success, whoever made it and whatever became of the
+    job later."""
     if place.store == "sqlite":
         connection = sqlite3.connect(place.url.removeprefix("sqlite:///"))
         connection.executescript(_AUDIT["sqlite"])
@@ -383,16 +402,14 @@ def check(place: Place, jobs: Iterable[str], fleet: Fleet, *, expect: str = "suc
     under one lease, and no two runs of one job at once unless the first had lost its lease."""
     wanted = set(jobs)
     rows = place.query(
-        "SELECT id, state, attempt, lease_token, settled_token, settled_by, result FROM leasehold.job"
+        "SELECT id, state, attempt, lease_token, settled_token, settled_by, result FROM leasehold.job_row"
     )
     by_id = {str(row[0]): row for row in rows}
     assert set(by_id) == wanted, (
         f"{len(wanted - set(by_id))} jobs are gone, {len(set(by_id) - wanted)} are new"
     )
     moves: dict[str, list[tuple[Any, ...]]] = {job: [] for job in wanted}
-    for job, *move in place.query(
-        "SELECT job, from_state, to_state, from_token, to_token, owner FROM leasehold.audit ORDER BY id"
-    ):
+    for job, *move in place.query("SELECT job, what, token, owner FROM leasehold.audit ORDER BY id"):
         moves[str(job)].append(tuple(move))
     told_of: dict[tuple[str, int], str] = {
         (str(job), token): event
@@ -407,12 +424,12 @@ def check(place: Place, jobs: Iterable[str], fleet: Fleet, *, expect: str = "suc
         told = f"job {job}: moves {moves[job]}, runs {runs[job]}"
         assert state == expect, f"{state}, {told}"
         chain = moves[job]
-        # A grant and its end each take the token one on, from where the last move left it: none is used twice.
-        assert all(m[3] == m[2] + ("running" in m[:2]) for m in chain), told
-        assert all(a[1] == b[0] and a[3] == b[2] for a, b in itertools.pairwise(chain)), told
-        assert (chain[0][2], chain[-1][3]) == (0, token), told
-        assert [m[1] for m in chain].count("succeeded") == (1 if expect == "succeeded" else 0), told
-        granted = {m[3]: m[4] for m in chain if m[1] == "running"}
+        # Each grant takes the token one on and ends before the next one: none is used twice.
+        leases = [move[:2] for move in chain if move[0] != "success"]
+        assert leases == [(what, n) for n in range(1, token + 1) for what in ("grant", "end")], told
+        successes = [move[1] for move in chain if move[0] == "success"]
+        assert successes == ([settled_token] if expect == "succeeded" else []), told
+        granted = {move[1]: move[2] for move in chain if move[0] == "grant"}
         grants += len(granted)
         assert len(granted) == attempt, told
         # User code ran at most once under each grant, and under no other token.

@@ -129,7 +129,7 @@ def test_a_rolling_restart_under_load_costs_no_job_anything(place: Place, fleet:
     figures = check(place, [job.id for job in made], fleet)
     assert restarts >= 3
     assert (figures.lost, figures.overlaps) == (0, 0)
-    costs = place.query("SELECT count(*) FROM leasehold.job WHERE failures > 0 OR crashes > 0")
+    costs = place.query("SELECT count(*) FROM leasehold.job_row WHERE failures > 0 OR crashes > 0")
     assert costs == [(0,)]
     assert fleet.unexpected() == []
     print(f"\n{place.store}: {restarts} restarts, {figures}")

@@ -42,7 +42,7 @@ def drain_lane_under_kills(
     place.app.get(made[resolved].id).resolve(reason="let it go")
 
     kill_until_rest(jobs - 1, "succeeded", "failed")
-    states = dict(place.query("SELECT state, count(*) FROM leasehold.job GROUP BY state"))
+    states = dict(place.query("SELECT state, count(*) FROM leasehold.job_row GROUP BY state"))
     assert states == {"succeeded": jobs - 1, "failed": 1}
     assert place.row(made[resolved].id).state == "failed"
     assert place.row(made[resumed].id).state == "succeeded"
@@ -51,7 +51,7 @@ def drain_lane_under_kills(
     check_lane(runs, fleet.deaths())
     assert {run.note for run in runs} == set(range(jobs))
     twice = place.query(
-        "SELECT job FROM leasehold.audit WHERE to_state = 'succeeded' GROUP BY job HAVING count(*) > 1"
+        "SELECT job FROM leasehold.audit WHERE what = 'success' GROUP BY job HAVING count(*) > 1"
     )
     assert twice == []
     assert fleet.unexpected() == []
@@ -68,9 +68,11 @@ def assert_halted(place: Place, job: str, n: int, jobs: int) -> None:
     assert workers
     probe = place.tasks.brief.enqueue(0)
     place.wait_for_state(probe.id, "succeeded")  # they are alive and looking
-    place.query("DELETE FROM leasehold.job WHERE id = ?", probe.id)
+    seq = place.row(probe.id).seq
+    place.query("DELETE FROM leasehold.outcome WHERE job = ?", seq)
+    place.query("DELETE FROM leasehold.job WHERE seq = ?", seq)
     behind = place.query(
-        "SELECT count(*) FROM leasehold.job WHERE lane = 'one' AND state = 'queued' AND attempt = 0"
+        "SELECT count(*) FROM leasehold.job_row WHERE lane = 'one' AND state = 'queued' AND attempt = 0"
     )
     assert behind == [(jobs - n - 1,)]
 

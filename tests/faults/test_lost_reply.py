@@ -13,8 +13,10 @@ from tests.faults.harness import Fleet, Place, check
 from tests.faults.proxy import Proxy
 from tests.servers import PostgresServer
 
-CLAIM = b"attempt = j.attempt + 1"
-SUCCESS = b"SET state = 'succeeded'"
+CLAIM = b"attempt + 1 AS attempt"
+SUCCESS = (
+    b".outcome (job, token, finished_at, started_at, attempt, owner, state, special, result, result_ref)"
+)
 DECIDED = b"COMMIT"
 
 

@@ -164,7 +164,7 @@ def kill_while_completing(place: Place, rounds: int, seed: int = 1) -> dict[str,
     with zygote(place, concurrency=3, threads=2) as workers:
         coming = [workers.start()]
         for _ in range(rounds):
-            if place.query("SELECT count(*) FROM leasehold.job WHERE state = 'queued'")[0][0] < 150:
+            if place.query("SELECT count(*) FROM leasehold.job_row WHERE state = 'queued'")[0][0] < 150:
                 top_up()
             # The next one starts while this one works.
             coming.append(workers.start())
@@ -177,11 +177,11 @@ def kill_while_completing(place: Place, rounds: int, seed: int = 1) -> dict[str,
         (last,) = coming
         wait_for(lambda: place.unfinished() == 0, "the rest to end", seconds=120)
         workers.kill(last)
-    states = Counter(place.query("SELECT state FROM leasehold.job"))
+    states = Counter(place.query("SELECT state FROM leasehold.job_row"))
     assert states == {("succeeded",): len(made)}
     effects = Counter(str(job) for (job,) in place.query("SELECT job FROM leasehold.effect"))
     assert effects == dict.fromkeys(made, 1)
-    assert place.query("SELECT DISTINCT CAST(result AS text) FROM leasehold.job") == [('"done"',)]
+    assert place.query("SELECT DISTINCT CAST(result AS text) FROM leasehold.job_row") == [('"done"',)]
     lost = place.query("SELECT count(*) FROM leasehold.history WHERE event = 'lost'")[0][0]
     assert lost >= rounds / 2, "the kills met nobody: this has shown nothing"
     return {"rounds": rounds, "jobs": len(made), "lost": lost}
@@ -190,7 +190,7 @@ def kill_while_completing(place: Place, rounds: int, seed: int = 1) -> dict[str,
 def look(place: Place) -> None:
     """One statement, one snapshot: an effect is there if and only if its job has succeeded, and once."""
     odd = place.query(
-        "SELECT j.id, j.state, count(e.job) FROM leasehold.job AS j"
+        "SELECT j.id, j.state, count(e.job) FROM leasehold.job_row AS j"
         " LEFT JOIN leasehold.effect AS e ON e.job = CAST(j.id AS text) GROUP BY j.id, j.state"
         " HAVING count(e.job) <> CASE WHEN j.state = 'succeeded' THEN 1 ELSE 0 END"
     )

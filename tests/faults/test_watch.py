@@ -118,7 +118,7 @@ def test_a_watcher_that_reconnects_misses_no_event_and_sees_none_twice(
     assert lines[-1]["kind"] == "state"
     assert lines[-1]["data"] == {"state": "succeeded", "attempt": 2}
     assert any(line["kind"] == "progress" for line in lines)
-    assert place.app.get(job.id).progress.done == ITEMS
+    assert place.app.get(job.id).progress().done == ITEMS
     check(place, [job.id], fleet)
     assert fleet.unexpected() == []
     print(f"\n{place.store}: {len(lines)} lines of {len(watcher.processes)} watchers", flush=True)

@@ -1,155 +1,111 @@
-"""The statements that run all day, with the parameters of a busy worker, and the indexes they were written for."""
+"""The statements that run all day, as a busy worker and an operator send them: by the verbs themselves, undone."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.backgrounds import BATCH, GATE, KEY, KIND, OWNER, QUEUE, SITE
-from leasehold.domain.checks.ids import LOWEST_ID, make_id
-from leasehold.domain.job import HIGHEST_PRIORITY
-from leasehold.domain.lanes import ANY_GATE
-from leasehold.stores.base.database import Columns, Database, Records, Row
-from leasehold.stores.base.rows import job_from_row, record_from_job
-from leasehold.stores.verbs.enqueue import parameters_for
+from bench.backgrounds import BATCH, FEW, GATE, KIND, LIMITED_GATE, OWNER, QUEUE, SITE
+from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.stop import StopScope
+from leasehold.domain.stream import Note, RunNotes
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
+from leasehold.stores.verbs.settle import settled_columns
 from tests.backends import new_job
+from tests.plans.traced import Call, Traced
 
 ROWS = 10 * BATCH
 """A batch of 500 may meet this many rows in any step of its plan: dead versions count, the background does not. A
 join of two batches without an index or a hash would meet 250,000."""
 
-LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
-
 Query = Callable[[str], list[tuple[Any, ...]]]
 """Looks at the tables behind the store's back; they are called leasehold.job and so on."""
-
-# Statements that read too much, and why they still do. An entry that is no longer needed fails a test.
-KNOWN: dict[str, str] = {}
-
-POSTGRES_INDEXES = {
-    "look": {"job_claim", "ticket_claim"},
-    "look_limited": {"job_claim", "ticket_claim"},
-    "read_slots": {"job_limited", "job_pkey"},
-    "read_rates": set(),
-    "list_slot_holders": {"job_limited", "job_pkey"},
-    "sweep_holds": {"job_pkey"},
-    "claim_idle": {"job_claim", "ticket_claim"},
-    "claim_plain": {"job_claim"},
-    "claim_lanes": {"ticket_claim", "job_lane", "job_lane_held", "job_lane_halt"},
-    "find_lane_head": {"job_lane", "job_lane_held", "job_lane_halt"},
-    "renew": {"job_pkey"},
-    "lock_leases": {"job_pkey"},
-    "settle_succeeded": {"job_pkey", "job_lane"},
-    "insert_tickets": {"job_lane"},
-    "lock_jobs": {"job_pkey"},
-    "update_jobs": {"job_pkey"},
-    "sight_expired": {"job_lease"},
-    "lock_sighted": {"job_pkey"},
-    "adopt": {"job_orphan"},
-    "list_places": {"job_lease", "job_orphan"},
-    "insert_jobs": set(),
-    "find_key_holders": {"job_unique"},
-    "get_job": {"job_pkey"},
-    "examine_old_jobs": {"job_pkey", "job_group_live"},
-    "prune_jobs": {"job_pkey"},
-}
-_ID = "sqlite_autoindex_job_1"
-SQLITE_INDEXES = {
-    "list_open_gates": set(),
-    "read_slots": {"job_limited", _ID},
-    "read_rates": set(),
-    "list_slot_holders": {"job_limited", _ID},
-    "sweep_holds": {_ID},
-    "first_plain": {"job_claim"},
-    "first_ticket": {"ticket_claim"},
-    "list_due": {"job_claim"},
-    "list_tickets": {"ticket_claim", "job_lane", "job_lane_held", "job_lane_halt", "rowid"},
-    "drop_tickets": {"rowid"},
-    "take": {"rowid"},
-    "file_next_tickets": {"job_lane", "rowid"},
-    "find_lane_head": {"job_lane", "job_lane_held", "job_lane_halt"},
-    "renew": {_ID},
-    "lock_leases": {_ID},
-    "settle_succeeded": {_ID},
-    "insert_tickets": {"job_lane"},
-    "lock_jobs": {_ID},
-    "update_jobs": {_ID},
-    "sight_expired": {"job_lease"},
-    "lock_sighted": {_ID},
-    "adopt": {"job_orphan", "rowid"},
-    "list_places": {"job_lease", "job_orphan"},
-    "insert_jobs": set(),
-    "find_key_holders": {"job_unique"},
-    "get_job": {_ID},
-    "examine_old_jobs": {_ID, "job_group_live"},
-    "prune_jobs": {_ID},
-}
-
-
-@dataclass(frozen=True)
-class Call:
-    statement: str
-    parameters: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Work:
-    """What bench.backgrounds.load_work has put in place, by id or seq."""
+    """What bench.backgrounds.load_work has put in place: (id, seq) of jobs."""
 
-    plain: list[int]
-    tickets: list[int]
-    running: list[str]
-    running_in_lanes: list[str]
-    expired: list[Row]
-    moved: list[dict[str, Any]]
+    queued: list[tuple[str, int]]
+    in_lanes: list[tuple[str, int]]
+    running: list[tuple[str, int]]
+    running_in_lanes: list[tuple[str, int]]
+    paused: list[tuple[str, int]]
+    halting: list[tuple[str, int]]
+    stopping: list[tuple[str, int]]
+    awaited: list[tuple[str, int]]
+    ended: list[tuple[str, int]]
+
+    def endings(self, outcome: Success | Failure) -> list[Ending]:
+        half = BATCH // 2
+        some = self.running[:half] + self.running_in_lanes[:half]
+        return [Ending(job_id, 1, outcome, seq) for job_id, seq in some]
 
 
-def find_work(database: Database, query: Query) -> Work:
-    def ids(condition: str) -> list[str]:
-        return [str(row[0]) for row in query(f"SELECT id FROM leasehold.job WHERE {condition} ORDER BY id")]
+def find_work(query: Query) -> Work:
+    def jobs(place: str, condition: str) -> list[tuple[str, int]]:
+        key = "seq" if place in ("ready", "lane_place") else "job"
+        rows = query(
+            f"SELECT j.id, j.seq FROM leasehold.{place} AS p JOIN leasehold.job AS j ON j.seq = p.{key}"
+            f" WHERE {condition} ORDER BY j.seq DESC LIMIT {BATCH}"
+        )
+        return [(str(job_id), seq) for job_id, seq in rows]
 
-    running = ids(f"lease_owner = '{OWNER}' AND lane IS NULL")
-    due = f"gate = {GATE} AND lane IS NULL AND state = 'queued' AND priority = 0 ORDER BY available_at LIMIT {BATCH}"
-    rows = database.read(lambda session: session.rows("lock_jobs", ids=running))
-    expired = database.read(lambda session: session.rows("sight_expired", limit=BATCH))
+    mine = f"p.owner = (SELECT o.number FROM leasehold.owner AS o WHERE o.name = '{OWNER}')"
     return Work(
-        plain=[row[0] for row in query(f"SELECT seq FROM leasehold.job WHERE {due}")],
-        tickets=list(range(1, BATCH + 1)),
-        running=running,
-        running_in_lanes=ids(f"lease_owner = '{OWNER}' AND lane IS NOT NULL"),
-        expired=sorted(expired, key=lambda row: str(row["id"])),
-        moved=[record_from_job(job_from_row(row)) for row in rows],
+        queued=jobs(
+            "ready", f"p.gate = {GATE} AND p.priority = 0 AND p.special = 0 AND j.available_at IS NULL"
+        ),
+        in_lanes=jobs("lane_place", "p.lane LIKE 'lane-%'"),
+        running=jobs("lease", f"{mine} AND j.lane IS NULL"),
+        running_in_lanes=jobs("lease", f"{mine} AND j.lane IS NOT NULL"),
+        paused=jobs("parked", "p.state = 3 AND j.lane IS NULL"),
+        halting=jobs("outcome", "j.lane LIKE 'stuck-%'"),
+        stopping=jobs("parked", "j.lane LIKE 'stopped-%'"),
+        awaited=jobs("lease", "p.special = 2"),
+        ended=jobs("outcome", "j.group_name LIKE 'done-%'"),
     )
 
 
-def postgres_calls(work: Work) -> list[Call]:
-    plain = {"gates": [GATE], "priorities": [0], "dues": [LONG_AGO]}
-    lanes = {"gates": [GATE, ANY_GATE], "priorities": [0, 0], "open": [GATE]}
+# --- What is sent ---------------------------------------------------------------------------------------------------
+
+
+def hot_calls(store: Store, work: Work) -> list[Call]:
+    """One of every statement that the deeds below need."""
+    with Traced(store, undone=True) as calls:
+        for deed in (
+            _produce,
+            _wait_for_others,
+            _claim,
+            _hold,
+            _report,
+            _settle,
+            _recover,
+            _operate,
+            _keep_up,
+        ):
+            deed(store, work)
+    found: dict[str, Call] = {}
+    for call in calls:
+        known = found.setdefault(call.statement, call)
+        if _size(call) > _size(known):
+            found[call.statement] = call
+    return list(found.values())
+
+
+def postgres_calls(store: Store, work: Work) -> list[Call]:
+    one = new_job()
+    alike = {"gate": GATE, "priority": 0, "lease_seconds": 30.0}
+    plain = {"id": one.id, **alike, "kind": KIND, "queue": QUEUE, "policy": None, "args": "{}", "delay": None}
     return [
         look(),
         claim_idle(),
-        Call("look_limited", {"gates": [GATE]}),
-        Call("claim_plain", {"owner": OWNER, "limit": BATCH, **plain}),
-        Call("claim_lanes", {"owner": OWNER, "limit": BATCH, **lanes}),
-        *shared_calls(work),
-    ]
-
-
-def sqlite_calls(work: Work) -> list[Call]:
-    group = {"gate": GATE, "priority": 0, "limit": BATCH}
-    return [
-        Call("list_open_gates", {"queues": [QUEUE], "kinds": None}),
-        Call("first_plain", {"gate": GATE, "below": HIGHEST_PRIORITY + 1}),
-        Call("first_ticket", {"gate": GATE, "below": HIGHEST_PRIORITY + 1}),
-        Call("list_due", group),
-        Call("list_tickets", group),
-        Call("drop_tickets", {"tickets": work.tickets}),
-        Call("take", {"owner": OWNER, "rows": work.plain}),
-        Call("file_next_tickets", {"lanes": [f"lane-{n}" for n in range(1, BATCH + 1)]}),
-        *shared_calls(work),
+        Call("look_limited", {"gates": [LIMITED_GATE, GATE]}),
+        Call("insert_plain", {**plain, "ring": False, "channel": ""}),
+        Call("ready_many", {**alike, "count": BATCH}),
+        *(call for call in hot_calls(store, work) if call.statement != "look"),
     ]
 
 
@@ -161,54 +117,85 @@ def claim_idle() -> Call:
     return Call("claim_idle", {"owner": OWNER, "queues": [QUEUE], "kinds": None, "limit": BATCH})
 
 
-def renew(ids: list[str]) -> Call:
-    return Call("renew", {"leases": Records([{"id": job_id, "token": 1} for job_id in ids])})
+def settle(endings: list[Ending]) -> Call:
+    return Call("settle_succeeded", {"settled": settled_columns(endings)})
 
 
-def settle(ids: list[str]) -> Call:
-    many = len(ids)
-    settled = Columns(ids=ids, tokens=[1] * many, results=["true"] * many, references=[None] * many)
-    return Call("settle_succeeded", {"settled": settled})
+def _size(call: Call) -> int:
+    return len(str(call.parameters))
 
 
-def shared_calls(work: Work) -> list[Call]:
-    """Those that both dialects have."""
-    half = BATCH // 2
-    settled = sorted(work.running[:half] + work.running_in_lanes[:half])
-    sighted = [
-        {"id": row["id"], "token": row["lease_token"], "expires_at": row["lease_expires_at"]}
-        for row in work.expired
-    ]
-    new = parameters_for([new_job(lane=f"new-{n}") for n in range(BATCH)])
-    # Few: those of a transaction that was rolled back lie in the way of the looks that are measured after it.
-    left = [
-        {"gate": ANY_GATE, "priority": 0, "available_at": datetime.now(UTC), "lane": f"lane-{n}"}
-        for n in range(1, 21)
-    ]
-    keys = {"kinds": ["keyed"] * BATCH, "keys": [f"key-{n}" for n in range(1, BATCH + 1)]}
-    return [
-        Call("read_slots", {"names": ["browser"]}),
-        Call("read_rates", {"keys": [KEY]}),
-        Call("list_slot_holders", {"name": "browser", "limit": 20}),
-        Call("sweep_holds", {"name": "browser"}),
-        Call("find_lane_head", {"lane": "lane-7"}),
-        renew(work.running),
-        Call("lock_leases", renew(work.running).parameters),
-        settle(settled),
-        Call("insert_tickets", {"tickets": Records(left)}),
-        Call("lock_jobs", {"ids": settled}),
-        Call("update_jobs", {"jobs": Records(work.moved)}),
-        Call("sight_expired", {"limit": 1000}),
-        Call("lock_sighted", {"sightings": Records(sighted)}),
-        Call("adopt", {"owner": OWNER, "sites": [SITE], "kinds": None, "limit": 100}),
-        Call("list_places", {"kind": KIND}),
-        Call("insert_jobs", new),
-        Call("find_key_holders", keys),
-        Call("get_job", {"id": work.running[0]}),
-        Call("examine_old_jobs", {"age": 600.0, "limit": 1000, "after": LOWEST_ID, "before": _tomorrow()}),
-        Call("prune_jobs", {"ids": settled}),
-    ]
+def _produce(store: Store, work: Work) -> None:
+    many = range(BATCH)
+    store.enqueue([new_job() for _ in many])
+    store.enqueue([new_job(group="batch-1", deadline=60.0, start_by=60.0, tags=("tag",)) for _ in many])
+    store.enqueue([new_job(lane=f"lane-{n}") for n in many])
+    store.enqueue([new_job(kind="keyed", unique_key=f"new-{n}") for n in many])
+    keyed = [new_job(kind="keyed", unique_key=f"key-{n + 1}", on_duplicate="return") for n in many]
+    assert not any(one.created for one in store.enqueue(keyed))
+    store.enqueue([replace(job, on_duplicate="replace") for job in keyed])
 
 
-def _tomorrow() -> str:
-    return make_id(int((time.time() + 86_400) * 1000), bytes(10))
+def _wait_for_others(store: Store, work: Work) -> None:
+    parents = [some[0][0] for some in (work.queued, work.in_lanes, work.running, work.paused)]
+    store.enqueue([new_job(after=tuple(parents)) for _ in range(FEW)])
+
+
+def _claim(store: Store, work: Work) -> None:
+    assert len(store.claim(OWNER, [QUEUE], 2 * BATCH)) == 2 * BATCH
+    store.claim_by_id(work.in_lanes[0][0], OWNER)
+    store.run_now(new_job(), OWNER, 10 * BATCH)
+
+
+def _hold(store: Store, work: Work) -> None:
+    leases = {job_id: 1 for job_id, _ in work.running}
+    assert len(store.renew(leases)) == BATCH
+    assert store.renew(dict.fromkeys(leases, 7)) == []
+    assert len(store.find_held(OWNER)) == 2 * BATCH
+    assert set(store.read_settlements(leases, OWNER).values()) == {"mine"}
+
+
+def _report(store: Store, work: Work) -> None:
+    job_id = work.running[0][0]
+    assert store.place_execution(job_id, 1, SITE, "run")
+    store.mark_started(job_id, 1)
+    assert store.save_steps(job_id, 1, {f"step-{n}": "1" for n in range(BATCH)}, "{}")
+    assert store.acquire(job_id, 1, "gpu").granted
+    store.release_slot(job_id, 1, "gpu")
+    notes = (Note(1, "item", "1", "key"), Note(2, "progress", "1"), Note(3, "log", text="line\n"))
+    store.write_events([RunNotes(running, 1, 1, notes) for running, _ in work.running])
+
+
+def _settle(store: Store, work: Work) -> None:
+    for outcome in (Success("true"), Failure("no"), Failure("no", final=True)):
+        assert len(store.settle(work.endings(outcome)).accepted) == BATCH
+    awaited = [Ending(job_id, 1, Success("true"), seq) for job_id, seq in work.awaited]
+    assert len(store.settle(awaited).accepted) == FEW
+
+
+def _recover(store: Store, work: Work) -> None:
+    sighted = store.sight_expired(BATCH)
+    assert len(store.reap([replace(one, seen_at=-1e9) for one in sighted])) == BATCH
+    assert len(store.adopt(OWNER, [SITE])) == FEW
+    assert len([job for job in store.expire() if job.kind == KIND]) == FEW
+    assert store.count_leases() > 3 * BATCH
+
+
+def _operate(store: Store, work: Work) -> None:
+    everywhere = work.queued[:100] + work.in_lanes[:100] + work.running[:100] + work.running_in_lanes[:100]
+    ids = [job_id for job_id, _ in everywhere + work.paused[:FEW]]
+    assert len(store.stop_jobs(ids, StopScope(everything=True), "immediate")) == 400 + FEW
+    store.pause(work.in_lanes[0][0])
+    store.resume(work.paused[0][0])
+    store.cancel(work.stopping[0][0])
+    store.resume(work.halting[0][0], args="{}")
+    store.resolve(work.halting[0][0])
+    assert store.still_running(ids)
+    store.list_slots()
+    store.list_rates()
+
+
+def _keep_up(store: Store, work: Work) -> None:
+    assert store.get(work.running[0][0]).lease_owner == OWNER
+    first = min(seq for _, seq in work.ended)
+    assert store.prune(600.0, after=str(first - 1)).deleted == BATCH

@@ -1,14 +1,15 @@
-"""Hot statements on PostgreSQL keep to their indexes, whatever else the tables hold.
+"""Hot statements on PostgreSQL keep to their indexes, whatever else the tables hold and whatever the planner believes.
 
 For each background of 100,000 rows, and for all of them together at a quarter of that, every statement is planned and
-run: with the values at hand and generically, with statistics that have never seen a running job and with fresh ones.
-Loading is what takes the time, so each background is one test with a subtest per promise.
+run: with the values at hand and generically; with statistics that have never seen the work, with fresh ones, and with
+false ones, according to which the places are nearly empty. Loading is what takes the time, so each background is one
+test with a subtest per promise.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -16,36 +17,60 @@ from bench.backgrounds import ALL, BATCH, GATE, KIND, NAMES, NOTHING, OWNER, QUE
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
 from tests.backends import new_job
-from tests.plans.hot import (
-    KNOWN,
-    LONG_AGO,
-    POSTGRES_INDEXES,
-    Call,
-    claim_idle,
-    find_work,
-    look,
-    postgres_calls,
-    settle,
-)
-from tests.plans.postgres import LOCK_BY_ID, MODES, Mode, Plan, Scene
+from tests.plans.hot import claim_idle, find_work, look, postgres_calls
+from tests.plans.indexes import POSTGRES_INDEXES
+from tests.plans.postgres import LOCK_BY_SEQ, MODES, WAIT_FOR_NOBODY, Mode, Plan, Scene
+from tests.plans.traced import Call
 
 FEW, MANY = 1_000, 100_000
 OF_EACH = 25_000
-"""Of all backgrounds together: a quarter of a million rows, loaded in seconds."""
+"""Of all backgrounds together: a third of a million rows, loaded in seconds."""
+BELIEFS = (0, 1, 1_000)
+"""How many rows the planner takes each place to have."""
 LOOK_PAGES = 60
 BATCH_PAGES = 20_000
 """40 a row."""
 DEEPER = 16
 """Pages: a hundred times the rows make an index a level deeper, and a look probes it several times."""
+LONG_AGO = "2000-01-01T00:00:00+00:00"
+
+IN_LANES = "delayed in lanes, a ticket each"
+KNOWN = {
+    "claim_idle": (ALL, "asks for any ticket of a gate, in no order: of many they are read as they lie"),
+    "claim_lanes": (NOTHING, "joins all tickets with those that it drops, each with each"),
+}
+"""What does not keep to its indexes, a background that shows it, and why. An entry that is not needed fails a test."""
+MISLED = {
+    "look": (ALL, "believing that a gate has a row or none, the planner sorts all that a bitmap finds"),
+    "look_limited": (ALL, "as look"),
+    "claim_idle": (ALL, "as look"),
+    "claim_lanes": (
+        ALL,
+        "as look, along a lane; and it joins the heads that it locks with all places in lanes",
+    ),
+    "find_ids": ("parked", "believing that half of all jobs are asked for, the planner reads all of them"),
+    "probe_ready": (
+        ALL,
+        "believing in no rows, the planner takes the index of claims for the key: one pass over it",
+    ),
+    "await_ready": (ALL, "as probe_ready"),
+    "delete_ready": (ALL, "as probe_ready"),
+    "get_job": (ALL, "as probe_ready"),
+    "hold_for_parents": (ALL, "as probe_ready, of what is parked"),
+    "probe_lane_places": (IN_LANES, "as find_ids, of places in lanes"),
+    "await_lane_places": (IN_LANES, "as find_ids, of places in lanes"),
+}
+"""The same under false statistics. What they read is bounded by the table, and read once."""
 
 
 @dataclass(frozen=True)
 class Told:
     plans: list[Plan]
     """With stale statistics, then with fresh ones."""
+    misled: list[Plan]
+    looks: list[Plan]
     idle_few: list[Plan]
     idle_many: list[Plan]
-    settled: list[str]
 
 
 @pytest.mark.parametrize("background", NAMES)
@@ -54,9 +79,10 @@ def test_no_background_leads_a_hot_statement_astray(
 ):
     told = _tell(postgres_url, postgres_schema, background)
     plans = [plan for plan in told.plans if plan.statement not in KNOWN]
+    plans += [plan for plan in told.misled if plan.statement not in MISLED]
 
     with subtests.test("every hot statement was looked at"):
-        assert {plan.statement for plan in told.plans} == set(POSTGRES_INDEXES)
+        assert set(POSTGRES_INDEXES) - {plan.statement for plan in told.plans} == set()
 
     if background != NOTHING:  # a small table is read whole by right
         with subtests.test("no statement reads a whole table"):
@@ -65,53 +91,40 @@ def test_no_background_leads_a_hot_statement_astray(
         with subtests.test("every statement uses the indexes it was written for"):
             assert [wrong for plan in plans for wrong in plan.other_indexes()] == []
 
-    if background == "finished":
-        with subtests.test("what is known to read too much still does, or KNOWN is out of date"):
-            bad = {plan.statement for plan in told.plans if plan.whole_tables() or plan.too_many_rows()}
-            assert bad == set(KNOWN)
-
     with subtests.test("no step of a plan meets more rows than the batch explains"):
         assert [wrong for plan in plans for wrong in plan.too_many_rows()] == []
 
+    with subtests.test("what is known to go wrong still does, or the lists above are out of date"):
+        for known, looked_at in ((KNOWN, told.plans), (MISLED, told.misled)):
+            shown_here = {statement for statement, (shown_by, _) in known.items() if shown_by == background}
+            assert shown_here <= {plan.statement for plan in looked_at if _wrong(plan)}
+
     with subtests.test("a batch costs a bounded number of pages, and a look a few"):
-        bounds = {"look": LOOK_PAGES, "claim_idle": LOOK_PAGES}
-        dear = [plan for plan in plans if plan.pages > bounds.get(plan.statement, BATCH_PAGES)]
-        assert {str(plan): plan.pages for plan in dear} == {}
+        dear = [plan for plan in told.plans + told.misled if plan.pages > BATCH_PAGES]
+        assert {str(p): p.pages for p in dear if p.statement not in MISLED} == {}
+        # What was explained since, and undone, lies in the way of later looks.
+        assert {str(plan): plan.pages for plan in told.looks if plan.pages > LOOK_PAGES} == {}
 
     with subtests.test("a look reads no more when the rows that are not due grow a hundredfold"):
         for few, many in zip(told.idle_few, told.idle_many, strict=True):
             assert many.pages <= few.pages + DEEPER
             assert many.pages < LOOK_PAGES
 
-    with subtests.test("a settle locks jobs by id, whatever order they are given"):
-        assert len(told.settled) == BATCH
-        assert told.settled == sorted(told.settled)
+    with subtests.test("whoever waits for locks comes to them by seq"):
+        waiting = [plan for plan in told.plans + told.misled if plan.statement in LOCK_BY_SEQ]
+        assert {plan.statement for plan in waiting} == set(LOCK_BY_SEQ)
+        assert [wrong for plan in waiting for wrong in plan.unordered_locks()] == []
 
-    with subtests.test("plans that update jobs are led by ids in order"):
-        leading = [plan for plan in told.plans if plan.statement in LOCK_BY_ID]
-        assert {plan.statement for plan in leading} == set(LOCK_BY_ID)
-        assert [wrong for plan in leading for wrong in plan.unordered_locks()] == []
+    with subtests.test("whoever waits for nobody writes what it has locked, and nothing else"):
+        hot = [plan for plan in told.plans + told.misled if plan.statement in WAIT_FOR_NOBODY]
+        assert {plan.statement for plan in hot} == set(WAIT_FOR_NOBODY)
+        assert [
+            wrong for plan in hot if plan.statement not in KNOWN for wrong in plan.unlocked_writes()
+        ] == []
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_claim_from_many_kinds_locks_at_most_twice_what_it_takes(
-    mode: Mode, postgres_url: str, postgres_schema: str
-):
-    scene = Scene(postgres_url, postgres_schema)
-    gates = load_many_gates(scene.run, scene.dialect, 20)
-    scene.analyse()
-    groups = {
-        "owner": OWNER,
-        "gates": gates,
-        "priorities": [0] * len(gates),
-        "limit": BATCH,
-    }
-    plain = scene.explain(Call("claim_plain", {**groups, "dues": [LONG_AGO] * len(gates)}), mode)
-    lanes = scene.explain(Call("claim_lanes", {**groups, "open": gates}), mode)
-    scene.close()
-    for plan, table in ((plain, "job"), (lanes, "ticket")):
-        assert plan.root.rows == BATCH
-        assert plan.locked(table) <= 2 * BATCH
+def _wrong(plan: Plan) -> list[str]:
+    return plan.whole_tables() + plan.other_indexes() + plan.too_many_rows()
 
 
 def _tell(url: str, schema: str, background: str) -> Told:
@@ -122,20 +135,54 @@ def _tell(url: str, schema: str, background: str) -> Told:
     scene = _scene(url, schema, background, OF_EACH if background == ALL else MANY)
     idle_many = [scene.explain(call, mode) for call in (look(), claim_idle()) for mode in MODES]
     scene.load_work()
-    work = find_work(scene.database, scene.query)
-    calls = [(call, mode) for call in postgres_calls(work) for mode in MODES]
+    assert scene.store.misplaced() == []
+    calls = [(call, mode) for call in postgres_calls(scene.store, find_work(scene.query)) for mode in MODES]
+    looks = [scene.explain(call, mode) for call in (look(), claim_idle()) for mode in MODES]
     plans = [scene.explain(call, mode) for call, mode in calls]
     scene.analyse()
     plans += [scene.explain(call, mode) for call, mode in calls]
-    settled = scene.first_column(settle(work.running[::-1]))
+    misled: list[Plan] = []
+    for rows in BELIEFS:
+        scene.mislead(rows)
+        misled += [scene.explain(call, mode) for call, mode in calls]
     scene.close()
-    return Told(plans, idle_few, idle_many, settled)
+    return Told(plans, misled, looks, idle_few, idle_many)
 
 
 def _scene(url: str, schema: str, background: str, rows: int) -> Scene:
     scene = Scene(url, schema)
     scene.load(background, rows)
     return scene
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_claim_from_many_kinds_locks_at_most_twice_what_it_takes(
+    mode: Mode, postgres_url: str, postgres_schema: str
+):
+    scene = Scene(postgres_url, postgres_schema)
+    gates = load_many_gates(scene.run, scene.dialect, 20)
+    scene.analyse()
+    plain = scene.explain(claim_plain(gates, LONG_AGO, BATCH), mode)
+    lanes = scene.explain(Call("claim_lanes", {**groups(gates, BATCH), "open": gates}), mode)
+    scene.close()
+    for plan, table in ((plain, "ready"), (lanes, "ticket")):
+        assert plan.root.rows == BATCH
+        assert plan.locked(table) <= 2 * BATCH
+
+
+def groups(gates: list[int], limit: int) -> dict[str, Any]:
+    return {
+        "owner": OWNER,
+        "gates": gates,
+        "priorities": [0] * len(gates),
+        "limit": limit,
+        "limited": False,
+    }
+
+
+def claim_plain(gates: list[int], due: Any, limit: int, first: int = 0) -> Call:
+    begins = {"dues": [due] * len(gates), "firsts": [first] * len(gates)}
+    return Call("claim_plain", groups(gates, limit) | begins)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -151,7 +198,7 @@ def test_an_idle_claim_that_takes_a_batch_keeps_to_its_indexes(
     scene.close()
     assert plan.root.rows == BATCH
     assert plan.pages < BATCH_PAGES
-    assert plan.locked("job") <= 2 * BATCH
+    assert plan.locked("ready") <= 2 * BATCH
     assert plan.other_indexes() == []
 
 
@@ -160,25 +207,21 @@ def test_a_claim_does_not_walk_past_what_was_claimed_since_the_last_vacuum(
 ):
     """Their index entries are dead but still there. Claims begin where the look has found the first that is not."""
     scene = Scene(postgres_url, postgres_schema)
-    scene.run("ALTER TABLE leasehold.job SET (autovacuum_enabled = false)")
+    scene.load(NOTHING, 0)
 
-    def pages(due: datetime) -> int:
-        groups = {"gates": [GATE], "priorities": [0], "dues": [due]}
-        return scene.explain(Call("claim_plain", {"owner": OWNER, "limit": 10, **groups}), MODES[0]).pages
+    def pages(due: Any, first: int) -> int:
+        return scene.explain(claim_plain([GATE], due, 10, first), MODES[0]).pages
 
-    def head() -> datetime:
-        rows = scene.query(
-            "SELECT available_at FROM leasehold.job WHERE state = 'queued' ORDER BY seq LIMIT 1"
-        )
-        return rows[0][0]
+    def head() -> tuple[Any, int]:
+        return scene.query("SELECT available_at, seq FROM leasehold.ready ORDER BY seq LIMIT 1")[0]
 
     for _ in range(10):
         scene.store.enqueue([new_job(kind=KIND, queue=QUEUE) for _ in range(500)])
-    fresh = pages(head())
+    fresh = pages(*head())
     for _ in range(9):
         grants = scene.store.claim(OWNER, [QUEUE], 500)
-        scene.store.settle([Ending(grant.id, grant.token, Success()) for grant in grants])
-    from_the_start, from_the_head = pages(LONG_AGO), pages(head())
+        scene.store.settle([Ending(grant.id, grant.token, Success(), grant.seq) for grant in grants])
+    from_the_start, from_the_head = pages(LONG_AGO, 0), pages(*head())
     scene.close()
     assert from_the_head <= fresh + 10
     assert from_the_start > from_the_head + 10, "or this test shows nothing"

@@ -1,6 +1,6 @@
 """Hot statements on SQLite keep to their indexes, whatever else the tables hold.
 
-Nobody has to run ANALYZE on SQLite, and somebody may: the plans are the same without statistics and with fresh ones.
+Nobody has to run ANALYZE on SQLite, and somebody may: the plans are good without statistics and with fresh ones.
 Loading is what takes the time, so each background is one test with a subtest per promise.
 """
 
@@ -12,20 +12,30 @@ from pathlib import Path
 import pytest
 
 from bench.backgrounds import ALL, NAMES
-from tests.plans.hot import KNOWN, SQLITE_INDEXES, find_work, sqlite_calls
+from tests.plans.hot import find_work, hot_calls
+from tests.plans.indexes import SQLITE_INDEXES
 from tests.plans.sqlite import Plan, Scene
 
 FEW, MANY = 1_000, 100_000
 OF_EACH = 25_000
-"""Of all backgrounds together: a quarter of a million rows, loaded in seconds."""
+"""Of all backgrounds together: a third of a million rows, loaded in seconds."""
 LOOK_STEPS = 1_000
+KNOWN = {"find_key_holders": "it looks for every key in the list of kinds, and has no index there"}
+"""What takes too many steps, and why it still does. An entry that is not needed fails a test."""
+WITH_FEW_ROWS = {"find_dependents", "prune_dependencies", "prune_lease_slots", "prune_troubles"}
+"""SQLite knows of so few rows there that it reads them all, by right."""
 
 
 @dataclass(frozen=True)
 class Told:
-    plans: list[Plan]
+    plain: list[Plan]
+    analysed: list[Plan]
     idle_few: int
     idle_many: int
+
+    @property
+    def plans(self) -> list[Plan]:
+        return self.plain + self.analysed
 
 
 @pytest.mark.parametrize("background", NAMES)
@@ -35,10 +45,11 @@ def test_no_background_leads_a_hot_statement_astray(
     told = _tell(tmp_path, background)
 
     with subtests.test("every hot statement was looked at"):
-        assert {plan.statement for plan in told.plans} == set(SQLITE_INDEXES)
+        assert set(SQLITE_INDEXES) - {plan.statement for plan in told.plans} == set()
 
-    with subtests.test("no statement scans the jobs or the tickets"):
-        assert [wrong for plan in told.plans for wrong in plan.whole_tables()] == []
+    with subtests.test("no statement scans a table"):
+        known = [plan for plan in told.analysed if plan.statement not in WITH_FEW_ROWS]
+        assert [wrong for plan in told.plain + known for wrong in plan.whole_tables()] == []
 
     with subtests.test("every statement uses the indexes it was written for"):
         assert [wrong for plan in told.plans for wrong in plan.other_indexes()] == []
@@ -63,12 +74,13 @@ def _tell(folder: Path, background: str) -> Told:
     scene = _scene(folder / "many.db", background, OF_EACH if background == ALL else MANY)
     idle_many = scene.idle_steps()
     scene.load_work()
-    calls = sqlite_calls(find_work(scene.database, scene.query))
-    plans = [scene.explain(call) for call in calls]
-    scene.connection.execute("ANALYZE")
-    plans += [scene.explain(call) for call in calls]
+    assert scene.store.misplaced() == []
+    calls = hot_calls(scene.store, find_work(scene.query))
+    plain = [scene.explain(call) for call in calls]
+    scene.analyse()
+    analysed = [scene.explain(call) for call in calls]
     scene.close()
-    return Told(plans, idle_few, idle_many)
+    return Told(plain, analysed, idle_few, idle_many)
 
 
 def _scene(path: Path, background: str, rows: int) -> Scene:

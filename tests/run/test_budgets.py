@@ -401,7 +401,8 @@ def test_what_a_run_spends_after_its_lease_was_lost_is_recorded_with_its_token(a
     async def work(ctx: Context) -> None:
         async def call() -> int:
             if ctx.attempt == 1:
-                take = "UPDATE leasehold.job SET lease_token = lease_token + 1 WHERE id = ?"
+                seq = "(SELECT seq FROM leasehold.job WHERE id = ?)"
+                take = f"UPDATE leasehold.lease SET token = token + 1 WHERE job = {seq}"
                 await asyncio.to_thread(backend.query, take, ctx.job_id)
             await ctx.spend(tokens=10, key=f"call-{ctx.attempt}")
             return 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from leasehold import Context, Retry, State, SyncContext
-from leasehold.errors import InvalidInput, TransactionTooLong
+from leasehold.errors import DatabaseUnreachable, InvalidInput, TransactionTooLong
 from leasehold.run import steps
+from leasehold.stores.answers import Ending
 from tests.backends import Backend
 from tests.workers import burst, until
 
@@ -19,7 +21,7 @@ class Effects:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         sqlite = backend.name == "sqlite"
-        table = "effect" if sqlite else f'"{backend.schema}".effect'
+        table = "leasehold_effect" if sqlite else f'"{backend.schema}".effect'
         self.insert = f"INSERT INTO {table} VALUES ({'?' if sqlite else '%s'})"
         self.select = f"SELECT n FROM {table}"
 
@@ -57,7 +59,7 @@ def test_the_writes_of_an_async_block_commit_with_the_success(app, effects):
     job, behind = work.enqueue(), behind_it.enqueue()
     worker = burst(app)
     assert job.result(timeout=0) == {"n": 1}
-    assert (job.__row__.attempt, job.__row__.lease_token) == (1, 2)
+    assert (job.__row__.attempt, job.__row__.lease_token) == (1, 1)
     assert behind.result(timeout=0) == "the lane goes on"
     assert (
         worker.attempts.ended,
@@ -265,6 +267,81 @@ def test_a_batch_of_steps_goes_with_the_block(app, effects, backend):
     burst(app)
     assert job.result(timeout=0) is None
     assert backend.query("SELECT name FROM leasehold.step") == [("cheap",)]
+
+
+# --- a commit that is not answered ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def late_commit(app, monkeypatch) -> list[str]:
+    """The first commit of a block is not answered, and lands after the first look at its row; what looks were told."""
+    transaction, read = app.__internals__.store.transaction, app.__internals__.store.read_settlements
+    on_its_way: list[Ending] = []
+    verdicts: list[str] = []
+
+    @contextmanager
+    def unanswered(job_id, token, seconds):
+        with transaction(job_id, token, seconds) as tx:
+            if verdicts:
+                yield tx
+                return
+            monkeypatch.setattr(
+                tx, "succeed", lambda outcome: on_its_way.append(Ending(job_id, token, outcome))
+            )
+            yield tx
+            raise DatabaseUnreachable("the store", "no answer")
+
+    def look(leases, owner):
+        found = read(leases, owner)
+        verdicts.extend(found.values())
+        if on_its_way:
+            app.__internals__.store.settle(on_its_way)
+            on_its_way.clear()
+        return found
+
+    monkeypatch.setattr(app.__internals__.store, "transaction", unanswered)
+    monkeypatch.setattr(app.__internals__.store, "read_settlements", look)
+    return verdicts
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_a_block_whose_commit_lands_after_the_look_counts_whatever_its_run_ends_as(app, late_commit, colour):
+    if colour == "async":
+
+        @app.task(name="work", retry=Retry(backoff=0))
+        async def work(ctx: Context) -> int:
+            async with ctx.complete(ctx.attempt):
+                pass
+    else:
+
+        @app.task(name="work", retry=Retry(backoff=0))
+        def work(ctx: SyncContext) -> int:
+            with ctx.complete(ctx.attempt):
+                pass
+
+    job = work.enqueue()
+    worker = burst(app)
+    assert late_commit == ["mine", "done"]
+    assert job.result(timeout=0) == job.__row__.attempt == 1
+    assert (worker.attempts.ended, worker.attempts.fenced, worker.attempts.lost) == (1, 0, 0)
+
+
+def test_a_block_that_is_tried_again_finds_that_its_first_commit_has_landed(app, late_commit):
+    @app.task
+    def work(ctx: SyncContext) -> str:
+        try:
+            with ctx.complete("first"):
+                pass
+        except DatabaseUnreachable:
+            with ctx.complete("second"):
+                pass
+        return "ignored"
+
+    job = work.enqueue()
+    worker = burst(app)
+    assert late_commit == ["mine", "done"]
+    assert job.result(timeout=0) == "first"
+    assert (worker.attempts.ended, worker.attempts.fenced, worker.attempts.lost) == (1, 0, 0)
 
 
 # --- steps that commit with their effect ----------------------------------------------------------------------------

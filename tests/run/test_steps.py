@@ -407,12 +407,19 @@ def test_a_plain_step_of_an_async_handler_is_waited_for_when_the_run_is_stopped_
 def test_a_run_that_has_lost_its_lease_stores_nothing_and_settles_nothing(app, backend, colour, verb):
     backend.query("CREATE TABLE IF NOT EXISTS leasehold.effect (job text)")
     backend.query("DELETE FROM leasehold.effect")
-    effect = "INSERT INTO " + ("effect" if backend.name == "sqlite" else f'"{backend.schema}".effect')
+    effect = "INSERT INTO " + (
+        "leasehold_effect" if backend.name == "sqlite" else f'"{backend.schema}".effect'
+    )
     after = []
 
+    backend.query("INSERT INTO leasehold.owner (name) VALUES ('thief') ON CONFLICT DO NOTHING")
+
     def steal(job_id: str) -> None:
+        backend.query("INSERT INTO leasehold.owner (name) VALUES ('thief') ON CONFLICT (name) DO NOTHING")
         backend.query(
-            "UPDATE leasehold.job SET lease_token = lease_token + 1, lease_owner = 'thief' WHERE id = ?",
+            "UPDATE leasehold.lease SET token = token + 1,"
+            " owner = (SELECT number FROM leasehold.owner WHERE name = 'thief')"
+            " WHERE job = (SELECT seq FROM leasehold.job WHERE id = ?)",
             job_id,
         )
 

@@ -20,10 +20,9 @@ import pytest
 from leasehold import Context, Retry, State, SyncContext
 from leasehold.errors import InvalidInput, StreamFull, Unstorable, WaitTimedOut
 from leasehold.run import stream_buffer
-from leasehold.run.attempt import Attempt
-from leasehold.run.state import RunState
+from leasehold.run.handler_state import HandlerState
 from leasehold.types import HookEvent
-from leasehold.worker.attempts import WATCH_EVERY
+from leasehold.worker.watch import WATCH_EVERY
 from tests.backends import Backend
 from tests.workers import burst, until
 
@@ -170,7 +169,7 @@ def test_values_of_all_kinds_can_be_told(app):
 )
 def test_what_cannot_be_stored_is_refused_at_the_call(tell, error):
     with pytest.raises(error):
-        tell(Context(Attempt(RunState(None), None, None, 0.0)))
+        tell(Context(HandlerState(None, None)))
 
 
 def test_a_log_takes_everything(app):

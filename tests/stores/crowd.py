@@ -51,7 +51,10 @@ class Ledger:
     held: dict[str, Run] = field(default_factory=dict)
     reaped: Counter[str] = field(default_factory=Counter)
     told: Counter[str] = field(default_factory=Counter)
-    """How often each group's version must have moved."""
+    """How often each group's version must have moved, at the least."""
+    settles: Counter[str] = field(default_factory=Counter)
+    """Batches of successes that had a job of the group. What somebody has locked is passed over and settled with care,
+    in a second transaction, which moves the version once more."""
     resumed: set[str] = field(default_factory=set)
     refusals: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
@@ -233,6 +236,9 @@ class Crowd:
         for successes in (True, False):
             done = [r for r in batch if r.accepted and isinstance(r.outcome, Success) is successes]
             self.ledger.tell({run.grant.group_name for run in done})
+            if successes:
+                with self.ledger.lock:
+                    self.ledger.settles.update({r.grant.group_name for r in done if r.grant.group_name})
 
 
 def _name(grant: Grant) -> str:

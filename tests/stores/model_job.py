@@ -100,6 +100,9 @@ class ModelJob:
     finished_at: datetime | None = None
     settled_by: str | None = None
     settled_token: int | None = None
+    """Whose settle has ended the job, if it was one."""
+    settlements: dict[int, str] = field(default_factory=dict)
+    """Who settled the run under which token."""
     result: str | None = None
     error: str | None = None
     unique_key: str | None = None
@@ -132,7 +135,12 @@ class ModelJob:
         return self.unique_key is not None and (self.unique_for == "ever" or self.state in HOLDS_KEY)
 
     def row(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in PROTOCOL}
+        row = {name: getattr(self, name) for name in PROTOCOL}
+        if self.state in ENDED:
+            row["lane_at"] = EPOCH if self.halts_lane else None
+        if self.state not in {"pending", "paused", "timed_out"}:
+            row["unmet"] = 0
+        return row
 
     def grant(self) -> tuple[Any, ...]:
         flag, name = self.stop_requested, self.execution_name

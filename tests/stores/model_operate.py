@@ -45,6 +45,7 @@ class Model(ModelStore):
         passed_by = job.state != "paused" and not job.halts_lane
         job.state, job.finished_at, job.halts_lane = "pending" if job.unmet else "queued", None, False
         job.failures = job.crashes = 0
+        job.settled_by = job.settled_token = None
         job.available_at = min(job.available_at, now)
         if job.lane is not None and passed_by:
             job.first_in_lane, job.place = False, job.available_at
@@ -55,11 +56,11 @@ class Model(ModelStore):
     def resume_lane(self, lane: str) -> Answer:
         """One that can be resumed before one that waits for an answer."""
         halters = [
-            (job.state == "waiting", job.id)
+            (job.state == "waiting", job.seq, job.id)
             for job in self.jobs.values()
             if job.lane == lane and (job.state in {"waiting", "paused"} or job.halts_lane)
         ]
-        return self.resume(min(halters)[1]) if halters else None
+        return self.resume(min(halters)[2]) if halters else None
 
     def resolve(self, job_id: str) -> Answer:
         job = self._in_state(job_id, "failed timed_out")

@@ -68,9 +68,12 @@ def end(job: ModelJob, outcome: o.Outcome, now: datetime) -> None:
     _release_lease(job)
     if isinstance(outcome, o.Lost):
         # Not by its owner, who may come back and ask.
+        del job.settlements[job.lease_token]
         job.settled_by = job.settled_token = None
     job.state = state
     ended = state in {"succeeded", "cancelled", "failed", "timed_out"}
+    if not ended:
+        job.settled_by = job.settled_token = None
     job.finished_at = now if ended else None
     bad = state in {"failed", "timed_out"}
     job.halts_lane = bad and job.lane is not None and job.policy.on_failure == "halt"
@@ -99,13 +102,13 @@ def _backoff(job: ModelJob, tries: int) -> float:
 
 
 def _release_lease(job: ModelJob) -> None:
+    assert job.lease_owner is not None
+    job.settlements[job.lease_token] = job.lease_owner
     job.settled_by, job.settled_token = job.lease_owner, job.lease_token
     job.lease_owner = job.lease_expires_at = job.stop_requested = None
-    job.lease_token += 1
     job.execution_site = job.execution_name = job.execution_started_at = None
 
 
 def _make_orphan(job: ModelJob) -> None:
     job.lease_owner = job.lease_expires_at = None
     job.settled_by = job.settled_token = None
-    job.lease_token += 1

@@ -46,7 +46,8 @@ class ModelBase:
 
     def mine(self, job_id: str, token: int) -> ModelJob | None:
         job = self.jobs.get(job_id)
-        return job if job is not None and job.lease_token == token else None
+        held = job is not None and job.lease_owner is not None and job.lease_token == token
+        return job if held else None
 
     def key_holder(self, kind: str, key: str | None) -> ModelJob | None:
         for job in self.jobs.values():
@@ -286,9 +287,11 @@ class ModelStore(ModelBase):
         return job is not None
 
     def mark_started(self, job_id: str, token: int) -> Answer:
-        if job := self.mine(job_id, token):
-            job.execution_started_at = self.clock.now()
-        return job is not None
+        job = self.mine(job_id, token)
+        if job is None or job.execution_site is None:
+            return False
+        job.execution_started_at = self.clock.now()
+        return True
 
     def settle(self, endings: Sequence[Ending]) -> Answer:
         """Successes are one transaction, those that others wait for another, and everything else a third. Of one job
@@ -326,7 +329,8 @@ class ModelStore(ModelBase):
         expired = [
             j for j in self.jobs.values() if j.lease_expires_at is not None and j.lease_expires_at <= now
         ]
-        return tuple(sorted((self._sighting(job) for job in expired), key=lambda s: (s.expires_at, s.id)))
+        expired.sort(key=lambda job: (job.lease_expires_at, job.seq))
+        return tuple(self._sighting(job) for job in expired)
 
     def _sighting(self, job: ModelJob) -> Sighting:
         owner, expires_at = job.lease_owner, job.lease_expires_at
@@ -362,7 +366,7 @@ class ModelStore(ModelBase):
     ) -> Answer:
         orphans = [
             job
-            for _, job in sorted(self.jobs.items())
+            for job in self._by_seq()
             if job.orphan and job.execution_site in sites and (kinds is None or job.kind in kinds)
         ][:limit]
         for job in orphans:
@@ -370,18 +374,19 @@ class ModelStore(ModelBase):
         return tuple(job.grant() for job in orphans)
 
     def find_held(self, owner: str) -> Answer:
-        return tuple(job.grant() for _, job in sorted(self.jobs.items()) if job.lease_owner == owner)
+        return tuple(job.grant() for job in self._by_seq() if job.lease_owner == owner)
+
+    def _by_seq(self) -> list[ModelJob]:
+        return sorted(self.jobs.values(), key=lambda job: job.seq)
 
     def read_settlements(self, leases: Mapping[str, int], owner: str) -> Answer:
         verdicts = dict.fromkeys(leases, "fenced")
         for job_id, token in leases.items():
             job = self.jobs.get(job_id)
-            if job is not None and job.lease_token == token:
+            if job is not None and job.lease_owner is not None and job.lease_token == token:
                 verdicts[job_id] = "mine"
-            elif job is not None and (job.settled_token, job.settled_by) == (token, owner):
+            elif job is not None and job.settlements.get(token) == owner:
                 verdicts[job_id] = "done"
-            elif job is not None and job.settled_token is not None and job.settled_token > token:
-                verdicts[job_id] = "unknown"
         return verdicts
 
     # -- inspect, prune --------------------------------------------------------------------------------------------
@@ -389,7 +394,7 @@ class ModelStore(ModelBase):
         return self.find(job_id).row()
 
     def list_jobs(self, **wanted: Any) -> Answer:
-        found = sorted(self.jobs.values(), key=lambda job: job.id, reverse=True)
+        found = sorted(self.jobs.values(), key=lambda job: job.seq, reverse=True)
         return tuple(
             job.id for job in found if all(getattr(job, name) == value for name, value in wanted.items())
         )
@@ -400,7 +405,8 @@ class ModelStore(ModelBase):
     def prune(self, age: float, limit: int) -> Answer:
         before = self.clock.now() - timedelta(seconds=age)
         lively = {job.group_name for job in self.jobs.values() if job.state in LIVE | {"paused"}} - {None}
-        seen = sorted(self.jobs.items())[:limit]
+        ended = [(job.id, job) for job in self._by_seq() if job.state in ENDED]
+        seen = ended[:limit]
         gone = [
             job_id
             for job_id, job in seen
@@ -417,4 +423,4 @@ class ModelStore(ModelBase):
             job.parents = {parent: how for parent, how in job.parents.items() if parent in self.jobs}
             job.waits_for = {parent: how for parent, how in job.waits_for.items() if parent in self.jobs}
         self.questions = {key: value for key, value in self.questions.items() if key[0] in self.jobs}
-        return len(gone), seen[-1][0] if len(seen) == limit else None
+        return len(gone), len(seen) == limit and seen[-1][1].created_at < before

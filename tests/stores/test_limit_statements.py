@@ -17,15 +17,19 @@ from tests.backends import new_job, put
 LIFE = {
     "sqlite": [
         "insert_jobs",
+        "ready_new",
         "list_open_gates",
         "read_now",
-        "first_plain",
-        "first_plain",
+        "first_ready",
+        "first_ready",
         "first_ticket",
         "first_ticket",
         "list_due",
-        "take",
+        "lease_ready",
+        "leave_ready",
+        "read_grants",
         "settle_succeeded",
+        "end_leases",
     ],
     "postgres": ["insert_plain", "look", "claim_plain", "settle_succeeded"],
 }
@@ -54,7 +58,7 @@ def _telling(real: Callable, names: list[str]) -> Callable:
 def live(store: Store, queue: str) -> None:
     store.enqueue([new_job(queue=queue)])
     (grant,) = store.claim("w", [queue], 5)
-    assert store.settle([Ending(grant.id, grant.token, Success())]).accepted == [grant.id]
+    assert store.settle([Ending(grant.id, grant.token, Success(), grant.seq)]).accepted == [grant.id]
 
 
 def test_a_plain_life_has_the_statements_that_it_had_without_limits(store, backend, said):
@@ -114,4 +118,4 @@ def test_an_enqueue_with_limits_that_are_known_asks_nothing_more(store, said):
     put(store, queue="known", slots=(("browser", 1),), rate="api")
     said.clear()
     store.enqueue([new_job(queue="known", slots=(("browser", 1),), rate="api")])
-    assert said == ["insert_jobs"]
+    assert said == ["insert_jobs", "ready_new"]

@@ -1,11 +1,11 @@
-"""Whoever locks several jobs locks them by id, whatever the planner believes: else two of them deadlock.
+"""Hot statements wait for nobody, and careful verbs lock anchors by seq, whatever the planner believes: so no two of
+them can wait for each other in a circle.
 
-An UPDATE locks rows as its plan goes. Over a table that was vacuumed while it was empty, a plan may go through the rows
-as they lie on the disk."""
+An UPDATE or a DELETE locks rows as its plan goes. Over a table that was vacuumed while it was empty, a plan may go
+through the rows as they lie on the disk."""
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -15,22 +15,18 @@ import pytest
 
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.states import State
+from leasehold.domain.stop import StopScope
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
-from tests.backends import Backend, new_id, new_job
-from tests.plans.postgres import Node, is_by_id, lead_of
+from tests.backends import Backend, new_job
 
 JOBS = 40
 GONE = 12_000
 """Jobs that were there before: their pages are left."""
 
 BELIEFS = [0, 1, 10, 20, 1_000]
-"""How many rows the planner takes the table to have."""
-COUNTS_ON_ITS_PLAN = """
-    WITH v AS MATERIALIZED (
-        SELECT r.id, r.token FROM json_to_recordset(?::json) AS r(id uuid, token bigint) ORDER BY r.id)
-    UPDATE leasehold.job AS j SET lease_expires_at = now() FROM v
-    WHERE j.id = ANY(ARRAY(SELECT id FROM v)) AND j.id = v.id AND j.lease_token = v.token"""
+"""How many rows the planner takes the tables to have."""
 
 Verb = Callable[[Store, list[Grant]], object]
 
@@ -40,11 +36,15 @@ def renew(store: Store, grants: list[Grant]) -> object:
 
 
 def succeed(store: Store, grants: list[Grant]) -> object:
-    return store.settle([Ending(grant.id, grant.token, Success("1")) for grant in grants])
+    return store.settle([Ending(grant.id, grant.token, Success("1"), grant.seq) for grant in grants])
 
 
 def fail(store: Store, grants: list[Grant]) -> object:
     return store.settle([Ending(grant.id, grant.token, Failure("broken")) for grant in grants])
+
+
+def stop(store: Store, grants: list[Grant]) -> object:
+    return store.stop_jobs([grant.id for grant in grants], StopScope(everything=True), "immediate")
 
 
 def wait_for(store: Store, grants: list[Grant]) -> object:
@@ -52,36 +52,73 @@ def wait_for(store: Store, grants: list[Grant]) -> object:
 
 
 @pytest.mark.parametrize("believed", BELIEFS)
-@pytest.mark.parametrize("verb", [renew, succeed, fail])
-def test_jobs_are_locked_by_id_whatever_the_planner_believes(
+def test_a_renewal_waits_for_nobody_and_a_locked_job_costs_the_others_nothing(
+    believed: int, postgres_url: str, postgres_schema: str
+):
+    backend = Backend("postgres", postgres_url, postgres_schema)
+    store, grants = _scene(backend)
+    backend.mislead_planner(believed)
+    before = {grant.id: store.get(grant.id).lease_expires_at for grant in grants}
+    with psycopg.connect(postgres_url) as held:
+        _lock(held, backend, "lease", "job", grants[5].seq)
+        renewals = {renewal.id: renewal.extended for renewal in store.renew({g.id: g.token for g in grants})}
+    assert renewals == {grant.id: grant is not grants[5] for grant in grants}
+    moved = {grant.id: store.get(grant.id).lease_expires_at > before[grant.id] for grant in grants}
+    assert moved == renewals
+    backend.close_opened()
+
+
+@pytest.mark.parametrize("believed", BELIEFS)
+def test_a_batch_of_successes_waits_only_for_the_job_that_is_locked_and_holds_no_other(
+    believed: int, postgres_url: str, postgres_schema: str
+):
+    backend = Backend("postgres", postgres_url, postgres_schema)
+    store, grants = _scene(backend)
+    backend.mislead_planner(believed)
+    caller = threading.Thread(target=succeed, args=(store, grants))
+    with psycopg.connect(postgres_url) as held:
+        _lock(held, backend, "lease", "job", grants[5].seq)
+        caller.start()
+        _wait_until_somebody_waits_for(backend, held.info.backend_pid)
+        ended = backend.query("SELECT count(*) FROM leasehold.outcome")
+    caller.join(30)
+    assert ended == [(JOBS - 1,)], "the others have ended meanwhile"
+    assert {store.get(grant.id).state for grant in grants} == {State.SUCCEEDED}
+    backend.close_opened()
+
+
+@pytest.mark.parametrize("believed", BELIEFS)
+@pytest.mark.parametrize("verb", [fail, stop, wait_for])
+def test_anchors_are_locked_by_seq_whatever_the_planner_believes(
     verb: Verb, believed: int, postgres_url: str, postgres_schema: str
 ):
     backend = Backend("postgres", postgres_url, postgres_schema)
     store, grants = _scene(backend)
     backend.mislead_planner(believed)
     caller = threading.Thread(target=verb, args=(store, grants))
+    first = min(grant.seq for grant in grants)
     with psycopg.connect(postgres_url) as held:
-        _lock(held, backend, min(grant.id for grant in grants), "UPDATE")
+        _lock(held, backend, "job", "seq", first)
         caller.start()
         _wait_until_somebody_waits_for(backend, held.info.backend_pid)
-        free = backend.query("SELECT id FROM leasehold.job FOR UPDATE SKIP LOCKED")
+        free = backend.query(
+            "SELECT seq FROM leasehold.job WHERE seq = ANY(?) FOR UPDATE SKIP LOCKED", [g.seq for g in grants]
+        )
+        leases = backend.query("SELECT job FROM leasehold.lease FOR UPDATE SKIP LOCKED")
     caller.join(30)
     backend.close_opened()
     assert len(free) == JOBS - 1, "it waits for the first of its jobs, and holds others already"
+    assert len(leases) == JOBS, "places come after all anchors"
 
 
-def test_a_statement_that_counts_on_its_plan_would_be_misled(postgres_url: str, postgres_schema: str):
-    """Else the test above shows nothing."""
+def test_rows_do_not_lie_in_the_order_of_seq_here(postgres_url: str, postgres_schema: str):
+    """Else the tests above show nothing."""
     backend = Backend("postgres", postgres_url, postgres_schema)
-    _, grants = _scene(backend)
-    leases = json.dumps([{"id": grant.id, "token": grant.token} for grant in grants])
-    by_id = []
-    for believed in BELIEFS:
-        backend.mislead_planner(believed)
-        ((told,),) = backend.query("EXPLAIN (FORMAT JSON) " + COUNTS_ON_ITS_PLAN, leases)
-        by_id.append(is_by_id(lead_of(Node(told[0]["Plan"]))))
+    _scene(backend)
+    for table, key in (("job", "seq"), ("lease", "job")):
+        lie = [row[0] for row in backend.query(f"SELECT {key} FROM leasehold.{table} ORDER BY ctid")]
+        assert lie == sorted(lie, reverse=True)
     backend.close_opened()
-    assert not all(by_id)
 
 
 @pytest.mark.parametrize("verb", [renew, wait_for], ids=["renewed", "waited for"])
@@ -94,7 +131,7 @@ def test_a_job_that_just_spends_keeps_nobody_waiting(verb: Verb, postgres_url: s
     grants = store.claim("w", ["default"], 3)
     caller = threading.Thread(target=verb, args=(store, grants))
     with psycopg.connect(postgres_url) as held:
-        _lock(held, backend, grants[1].id, "KEY SHARE")
+        _lock(held, backend, "job", "seq", grants[1].seq, "KEY SHARE")
         caller.start()
         caller.join(10)
         waits = caller.is_alive()
@@ -109,7 +146,7 @@ def test_a_sweep_of_slots_waits_for_nobody(postgres_url: str, postgres_schema: s
     store = backend.open()
     store.upgrade()
     for number in range(2):
-        backend.query("INSERT INTO leasehold.slot_hold VALUES ('browser', ?::uuid, ?, 1)", new_id(), number)
+        backend.query("INSERT INTO leasehold.slot_hold VALUES ('browser', ?, ?, 1)", 1_000 + number, number)
 
     def sweep() -> None:
         store._postgres.single(lambda session: session.run("sweep_holds", name="browser"))
@@ -133,21 +170,21 @@ def _scene(backend: Backend) -> tuple[Store, list[Grant]]:
     store.enqueue([new_job() for _ in range(JOBS)])
     grants = store.claim("w", ["default"], JOBS)
     store.enqueue([new_job() for _ in range(GONE)])
-    _lay_in_reverse(backend)
-    backend.query("DELETE FROM leasehold.job WHERE state = 'queued'")
+    for table, key in (("job", "seq"), ("lease", "job")):
+        backend.query(f"ALTER TABLE leasehold.{table} SET (autovacuum_enabled = false)")
+        backend.query(f"CREATE INDEX backwards ON leasehold.{table} ({key} DESC)")
+        backend.query(f"CLUSTER leasehold.{table} USING backwards")
+        backend.query("DROP INDEX leasehold.backwards")
+    backend.query("DELETE FROM leasehold.job WHERE seq IN (SELECT seq FROM leasehold.ready)")
+    backend.query("DELETE FROM leasehold.ready")
     return store, grants
 
 
-def _lock(connection: psycopg.Connection, backend: Backend, job_id: str, strength: str) -> None:
-    text = f"SELECT FROM {backend.schema}.job WHERE id = %s FOR {strength}"
-    connection.execute(text.encode(), [job_id])
-
-
-def _lay_in_reverse(backend: Backend) -> None:
-    backend.query("ALTER TABLE leasehold.job SET (autovacuum_enabled = false)")
-    backend.query("CREATE INDEX backwards ON leasehold.job (id DESC)")
-    backend.query("CLUSTER leasehold.job USING backwards")
-    backend.query("DROP INDEX leasehold.backwards")
+def _lock(
+    connection: psycopg.Connection, backend: Backend, table: str, key: str, seq: int, strength: str = "UPDATE"
+) -> None:
+    text = f'SELECT FROM "{backend.schema}".{table} WHERE {key} = %s FOR {strength}'
+    connection.execute(text.encode(), [seq])
 
 
 def _wait_until_somebody_waits_for(backend: Backend, pid: int) -> None:

@@ -92,5 +92,5 @@ def test_after_a_stop_with_a_hold_nothing_of_the_group_is_left_to_run(backend: B
     # Failed: those that had no try left when they failed.
     assert status.counts["work"].keys() <= {State.SUCCEEDED, State.CANCELLED, State.FAILED}
     assert report.cancelled > 0
-    assert backend.query("SELECT count(*) FROM leasehold.job WHERE stop_requested IS NOT NULL") == [(0,)]
+    assert backend.query("SELECT count(*) FROM leasehold.job_row WHERE stop_requested IS NOT NULL") == [(0,)]
     print(f"\n{backend.name}, {mode}: {dict(status.counts['work'])}, {sum(refused)} enqueued, {report}")

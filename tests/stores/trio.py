@@ -32,7 +32,8 @@ Trace = list[tuple[str, tuple[Any, ...], dict[str, Any]]]
 
 _TIMES = {name for name in PROTOCOL if name.endswith("_at")}
 _FLAGS = {"halts_lane", "held", "awaited"}
-_JOBS = f"SELECT id, {', '.join(PROTOCOL)} FROM leasehold.job ORDER BY seq"
+_COLUMNS = ", ".join("special = 2" if name == "awaited" else name for name in PROTOCOL)
+_JOBS = f"SELECT id, {_COLUMNS} FROM leasehold.job_row ORDER BY seq"
 _QUESTIONS = "SELECT job_id, key, text, answer, closed_at IS NULL FROM leasehold.question ORDER BY 1, 2"
 _GROUPS = "SELECT name, version FROM leasehold.job_group ORDER BY name"
 _TICKETS = "SELECT lane, gate, available_at FROM leasehold.ticket"
@@ -57,7 +58,7 @@ class Side:
                 self._connection.adapters.register_loader(type_name, TextLoader)
 
     def query(self, text: str) -> Rows:
-        text = text.replace("leasehold.", "" if self.name == "sqlite" else f'"{self._schema}".')
+        text = text.replace("leasehold.", "leasehold_" if self.name == "sqlite" else f'"{self._schema}".')
         cursor = self._connection.execute(text)
         return cursor.fetchall() if cursor.description else []
 
@@ -241,7 +242,7 @@ def _normal(verb: str, answer: Any) -> Any:
         case PauseRecord():
             return (answer.scope, answer.name, answer.until, answer.paused_at)
         case Pruned():
-            return (answer.deleted, answer.next)
+            return (answer.deleted, answer.next is not None)
         case Page():
             return tuple(job.id for job in answer.jobs)
         case list():

@@ -1,15 +1,16 @@
-"""How endings go out: in batches, two of them at most at once."""
+"""How endings go out: in batches, two of them at most at once, and once each though replies are lost."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from leasehold import Leasehold, State
 from leasehold.domain.job import Grant
+from leasehold.errors import DatabaseUnreachable
 from leasehold.stores.answers import Ending, Settled
 from leasehold.worker.settler import AT_ONCE
 from tests.workers import burst
@@ -85,3 +86,69 @@ def test_claims_go_on_while_two_batches_are_stuck(app: Leasehold, monkeypatch: p
     burst(app, concurrency=1_000)
     assert all(answered)
     assert app.count()[State.SUCCEEDED] == len(jobs)
+
+
+def test_a_settle_that_lands_after_the_look_counts_though_its_repeat_is_refused(
+    app: Leasehold, monkeypatch: pytest.MonkeyPatch
+):
+    @app.task
+    async def work(n: int) -> int:
+        return n
+
+    settle, read = app.__internals__.store.settle, app.__internals__.store.read_settlements
+    on_its_way: list[Ending] = []
+    verdicts: list[str] = []
+
+    def slow(endings: Sequence[Ending]) -> Settled:
+        if not verdicts:
+            on_its_way.extend(endings)
+            raise DatabaseUnreachable("the store", "no answer")
+        return settle(endings)
+
+    def look(leases: Mapping[str, int], owner: str) -> dict[str, str]:
+        found = read(leases, owner)
+        verdicts.extend(found.values())
+        settle(on_its_way)
+        on_its_way.clear()
+        return found
+
+    monkeypatch.setattr(app.__internals__.store, "settle", slow)
+    monkeypatch.setattr(app.__internals__.store, "read_settlements", look)
+    job = work.enqueue(7)
+    worker = burst(app)
+    assert verdicts == ["mine", "done"]
+    assert (worker.attempts.ended, worker.attempts.fenced, worker.attempts.lost) == (1, 0, 0)
+    assert (job.result(timeout=0), job.__row__.attempt) == (7, 1)
+
+
+def test_endings_that_are_tried_one_by_one_after_a_lost_reply_are_looked_for_first(
+    app: Leasehold, monkeypatch: pytest.MonkeyPatch
+):
+    @app.task
+    async def work(n: int) -> int:
+        return n
+
+    settle, read = app.__internals__.store.settle, app.__internals__.store.read_settlements
+    sizes: list[int] = []
+    looks: list[int] = []
+
+    def unheard(endings: Sequence[Ending]) -> Settled:
+        settled = settle(endings)
+        sizes.append(len(endings))
+        if len(sizes) == 1:
+            raise DatabaseUnreachable("the store", "no answer")
+        return settled
+
+    def fails_once(leases: Mapping[str, int], owner: str) -> dict[str, str]:
+        looks.append(len(leases))
+        if len(looks) == 1:
+            raise RuntimeError("not the database's fault")
+        return read(leases, owner)
+
+    monkeypatch.setattr(app.__internals__.store, "settle", unheard)
+    monkeypatch.setattr(app.__internals__.store, "read_settlements", fails_once)
+    jobs = work.enqueue_many([{"n": n} for n in range(3)])
+    worker = burst(app)
+    assert (sizes[0], looks[0]) == (3, 3)
+    assert (worker.attempts.ended, worker.attempts.fenced) == (3, 0)
+    assert [job.result(timeout=0) for job in jobs] == [0, 1, 2]

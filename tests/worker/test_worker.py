@@ -376,13 +376,32 @@ def test_a_worker_that_was_frozen_before_it_could_start_a_job_does_not_start_it(
 
     async def scene() -> None:
         async with app.worker(queues="other", retention=None) as worker:
-            worker.attempts.start(grant, time.monotonic() - 1.0)
+            worker.start(grant, time.monotonic() - 1.0)
             await until(lambda: worker.attempts.fenced + worker.attempts.lost == 1)
 
     asyncio.run(scene())
     assert not started
     app.__internals__.store.settle([Ending(successor.id, successor.token, Success())])
     assert job.refresh().state == "succeeded"
+
+
+def test_an_async_run_that_is_stopped_before_its_first_turn_ends_at_once(app):
+    @app.task
+    async def work() -> None:
+        await asyncio.sleep(3600)
+
+    job = work.enqueue()
+
+    async def scene() -> None:
+        async with app.worker(queues="other", retention=None, stop_grace=3600.0) as worker:
+            sent_at = time.monotonic()
+            (grant,) = app.__internals__.store.claim(worker.settings.owner, ["default"], 1)
+            worker.start(grant, sent_at)
+            worker.attempts.stop(worker.attempts.held[grant.id], "drain")
+            await until(lambda: worker.attempts.ended == 1)
+
+    asyncio.run(scene())
+    assert (job.refresh().state, job.__row__.failures) == ("queued", 0)
 
 
 def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app):
@@ -401,7 +420,7 @@ def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app
     async def scenario() -> None:
         job = await twice.aenqueue()
         async with app.worker(retention=None) as worker:
-            real = worker.attempts.settler._on_settled
+            real = worker.settler._on_settled
 
             async def hear_late(accepted, fenced) -> None:
                 await until(lambda: attempts == [1, 2])
@@ -410,11 +429,9 @@ def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app
 
             late = asyncio.Event()
             tasks = []
-            worker.attempts.settler._on_settled = lambda *heard: tasks.append(
-                asyncio.create_task(hear_late(*heard))
-            )
+            worker.settler._on_settled = lambda *heard: tasks.append(asyncio.create_task(hear_late(*heard)))
             await asyncio.wait_for(late.wait(), 20)
-            worker.attempts.settler._on_settled = real
+            worker.settler._on_settled = real
             held = {run.grant.attempt for run in worker.attempts.held.values()}
             again.set()
             assert held == {2}, "the lease of the second attempt is renewed"
@@ -438,14 +455,14 @@ def test_quick_plain_jobs_that_were_claimed_ahead_are_given_back_when_a_slow_one
         async with app.worker(threads=1, retention=None, grace=1) as first:
             jobs = await asyncio.to_thread(quick.enqueue_many, [{"n": n} for n in range(300)])
             await until(lambda: first.attempts.ended == 300)
-            assert first.attempts.thread_room > 1, "they were quick, so the worker looks ahead"
+            assert first.starter.thread_room > 1, "they were quick, so the worker looks ahead"
             blocker = slow.enqueue()
             await until(lambda: blocker.refresh().state == "running")
             behind = await asyncio.to_thread(quick.enqueue_many, [{"n": n} for n in range(5)])
             await until(lambda: all(job.refresh().attempt > 0 for job in behind))
             # Given back at no cost, they wait for a worker that has a thread.
             await until(lambda: all(job.refresh().state == "queued" for job in behind))
-            assert first.attempts.thread_room <= 0
+            assert first.starter.thread_room <= 0
             async with app.worker(threads=1, retention=None):
                 assert [await job.aresult(timeout=20) for job in behind] == list(range(5))
             assert [job.refresh().__row__.failures for job in behind] == [0] * 5

@@ -6,6 +6,6 @@ VERSION = version("leasehold")
 SETTINGS = "synchronous=FULL (our default), concurrency 1000; finished rows kept"
 CONCURRENCY = 1000
 SLEEPERS = True
-UNFINISHED = "SELECT count(*) FROM job WHERE state IN ('queued', 'running')"
+UNFINISHED = "SELECT (SELECT count(*) FROM leasehold_ready) + (SELECT count(*) FROM leasehold_lease)"
 
 globals().update(adapter(f"sqlite:///{SQLITE}"))

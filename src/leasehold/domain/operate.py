@@ -76,7 +76,7 @@ def resume(
     due = min(job.available_at, now)
     # A lane that has gone on without this job owes it no first place; one that it blocked does.
     passed = job.state is not State.PAUSED and not job.halts_lane
-    place = None if job.lane_at is None else due if passed else min(job.lane_at, now)
+    place = None if job.lane is None else due if passed else min(job.lane_at or due, now)
     after = replace(
         job,
         state=State.PENDING if job.unmet else State.QUEUED,
@@ -84,6 +84,8 @@ def resume(
         failures=0,
         crashes=0,
         finished_at=None,
+        settled_by=None,
+        settled_token=None,
         halts_lane=False,
         available_at=due,
         lane_at=place,

@@ -1,100 +1,170 @@
-"""One attempt: a job in flight, as its worker sees it; run, and judged by how it ended.
-
-What a handler stores meanwhile goes through its context.
-"""
+"""One attempt, from its grant to its outcome: `Attempt.run` is the list of its steps."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-import traceback
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
-from leasehold.domain.errors import InvalidArguments, InvalidInput, OverBudget, Unstorable
-from leasehold.domain.job import Grant, NewJob
+from leasehold.domain.job import Grant
 from leasehold.domain.outcome import (
+    Asked,
     AttemptTimedOut,
     Breached,
     DeadlinePassed,
     Failure,
     HandedBack,
     Outcome,
-    Snoozed,
     Stopped,
     Success,
 )
 from leasehold.domain.policy import Policy
-from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
+from leasehold.domain.signals import StopRequested
 from leasehold.domain.states import Flag
 from leasehold.run.asking import park_in
-from leasehold.run.follow_ups import FollowUps
+from leasehold.run.context import Context, SyncContext
+from leasehold.run.handler_state import HandlerState
 from leasehold.run.journal import Journal
+from leasehold.run.raised import outcome_of
 from leasehold.run.spending import has_limits
-from leasehold.run.state import RunState
-from leasehold.run.steps import Steps
+from leasehold.run.state import current_run
+from leasehold.run.stream_buffer import StreamWriter
 from leasehold.tasks.definition import TaskDefinition
 
-StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "unrenewed", "stalled"]
+StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "late", "unrenewed", "stalled"]
+
+NOTHING = Success()
 
 
-@dataclass(slots=True, eq=False)
-class Attempt:
-    state: RunState
-    definition: TaskDefinition
-    journal: Journal | None
-    """None outside of a worker."""
-    started_at: float
-    resources: Any = None
-    """What the app's lifespan has yielded."""
-    steps: Steps | None = None
-    """Made when the handler first asks for it."""
-    follow_ups: FollowUps | None = None
-    """Made with the first: most runs have none."""
-    heartbeat: float = 0.0
-    """Seconds between two renewals. A single call may have asked for a shorter lease than its task."""
-    lease_until: float = 0.0
-    """On the monotonic clock: until then the lease is surely ours. Counted from when the request was *sent*."""
-    renew_at: float = 0.0
-    """On the monotonic clock: when the keeper shall renew it."""
+class Attempt(HandlerState):
+    """Its context sees the handler's side of it; its worker sees its lease and its end as well."""
+
+    started_at = 0.0
+    """On the monotonic clock; 0: it is held, and has not begun."""
+    deadline_at: float | None = None
+    """On the monotonic clock: when the whole job must have ended."""
     limit_at: float | None = None
-    """When the attempt has used up its time, or the job's deadline passes."""
+    """When the attempt has used up its time, or the job's deadline passes. Known once it has begun."""
     limit_cause: StopCause = "timeout"
     task: asyncio.Task[None] | None = None
+    """While an async handler runs; not longer, for it refers to us, and the collector of a busy worker comes rarely."""
     flag: Flag | None = None
     cause: StopCause | None = None
-    stopped_at: float = 0.0
-    settled: bool = False
+    stopped_at = 0.0
+    settled = False
     """Its ending is decided: it is in the settle queue, or dropped."""
-    abandoned: bool = False
-    stall_told: float = 0.0
+    asked: Asked | None = None
+    """It is about to park."""
+    abandoned = False
+    stall_told = 0.0
     """On the monotonic clock: the last sign of life before the silence that was told."""
 
-    @property
-    def grant(self) -> Grant:
-        return self.state.grant
+    def __init__(
+        self,
+        grant: Grant,
+        definition: TaskDefinition,
+        held_at: float,
+        sent_at: float,
+        journal: Journal | None = None,
+        writer: StreamWriter | None = None,
+        resources: Any = None,
+    ) -> None:
+        # The constructors above and `renewed`, written out: this is called for every job.
+        self.grant = grant
+        self.writer = writer
+        self.definition = definition
+        self.journal = journal
+        self.resources = resources
+        self.held_at = held_at
+        usable, self.heartbeat = definition.lease_times(grant.lease_seconds)
+        """Seconds between two renewals. A single call may have asked for a shorter lease than its task."""
+        self.lease_until = sent_at + usable
+        """On the monotonic clock: until then the lease is surely ours. Counted from when the request was *sent*."""
+        self.renew_at = sent_at + self.heartbeat
+        """On the monotonic clock: when the keeper shall renew it."""
 
-    # -- what its context asks for ---------------------------------------------------------------------------------
-    def needed_journal(self) -> Journal:
+    # -- the steps -------------------------------------------------------------------------------------------------
+    async def run(self, ended: Ended) -> None:
+        """The same for both colours: an async handler on the loop, a plain one in its thread, by `run_here`."""
+        definition = self.definition
+        current_run.set(self)
+        outcome: Outcome | None
+        try:
+            self.check()
+            arguments = definition.decode_arguments(self.grant.args)
+            if definition.context_parameter is not None:
+                await self.load(arguments, definition.context_parameter)
+            value = definition.function(**arguments)
+            if definition.is_async:
+                value = await value
+            outcome = self.judge(value)
+        except BaseException as error:
+            outcome = self.judge_error(error)
+        if self.steps is not None:
+            await self.close()
+        self.task = None
+        ended(self, outcome)
+
+    def check(self) -> None:
+        """Raises if it must not begin: a stop was asked for, the lease has run out, or no time is left. A worker that
+        was frozen since the claim may have lost the lease to another."""
+        now = self.started_at = time.monotonic()
+        timeout = self.definition.timeout
+        if timeout is not None or self.deadline_at is not None:
+            self._limit(now, timeout)
+        if now >= self.lease_until:
+            self.stop("late")
+        elif self.limit_at is not None and now >= self.limit_at:
+            self.stop(self.limit_cause)
+        self.raise_if_stopped()
+
+    async def load(self, arguments: dict[str, Any], context_parameter: str) -> None:
+        """The context, and what is an attribute of it: an async handler must not wait for the database there. A plain
+        one may, and mostly does not ask."""
+        if not self.definition.is_async:
+            arguments[context_parameter] = SyncContext(self)
+            return
+        arguments[context_parameter] = Context(self)
         if self.journal is None:
-            raise InvalidInput(
-                "ctx", "belongs to no worker", "run the job, in tests with leasehold.testing.sandbox"
-            )
-        return self.journal
+            return
+        if has_limits(self.grant):
+            # `ctx.left`
+            await self.journal.call(self.open_steps().spending.load)
+        if self.grant.attempt > 1:
+            # `ctx.saved`
+            await self.journal.call(self.open_steps().load_saved)
 
-    def open_steps(self) -> Steps:
-        if self.steps is None:
-            self.steps = Steps(self.state, self.needed_journal())
-        return self.steps
+    def judge(self, value: object) -> Outcome:
+        """What the handler returned, with the follow-ups that it asked for."""
+        if value is None and self.follow_ups is None:
+            return NOTHING
+        return Success(self.definition.encode_result(value), None, self.unstored())
 
-    def open_follow_ups(self) -> FollowUps:
-        if self.follow_ups is None:
-            self.follow_ups = FollowUps()
-        return self.follow_ups
+    def judge_error(self, error: BaseException) -> Outcome | None:
+        """What an exception means. None: the lease is lost, nothing may be written."""
+        if isinstance(error, asyncio.CancelledError) and self.definition.is_async:
+            if self.cause is None:
+                return Failure("CancelledError: the handler cancelled itself")
+            return self.outcome_when_stopped()
+        if isinstance(error, StopRequested) and self.cause is not None:
+            return self.outcome_when_stopped()
+        if self.cause == "lost":
+            return None
+        if (park := park_in(error)) is not None:
+            return park.asked
+        return outcome_of(error, self.definition)
 
-    def unstored(self) -> tuple[NewJob, ...]:
-        """The follow-ups that go with the success."""
-        return () if self.follow_ups is None else self.follow_ups.unstored()
+    async def close(self) -> None:
+        """Write what its steps have kept and spent: the ending follows, and must not overtake it."""
+        if self.steps is None or not self.steps.has_batch:
+            return
+        if not self.definition.is_async:
+            self.steps.finish()
+            return
+        with contextlib.suppress(asyncio.CancelledError):  # it has ended; a stop comes too late
+            await self.needed_journal().call(self.steps.finish)
 
     # -- its lease and its end -------------------------------------------------------------------------------------
     def renewed(self, sent_at: float) -> None:
@@ -107,13 +177,15 @@ class Attempt:
         if self.cause is None:
             self.cause = cause
             self.stopped_at = time.monotonic()
-        self.state.request_stop()
+        self.request_stop()
 
     def outcome_when_stopped(self) -> Outcome | None:
         """What a run that was stopped ends as; None: nothing may be written, the lease is another's."""
         match self.cause:
             case "lost":
                 return None
+            case "late":
+                return HandedBack("its lease had run out before it could start")
             case "timeout":
                 return AttemptTimedOut(f"the attempt took longer than {self._allowed():g} s")
             case "deadline":
@@ -142,96 +214,23 @@ class Attempt:
     def stall_text(self) -> str:
         return f"no progress, event or log for {self.definition.stall_after or 0.0:g} s"
 
+    def _limit(self, now: float, timeout: float | None) -> None:
+        if timeout is not None:
+            self.limit_at = now + timeout
+        if self.deadline_at is not None and (self.limit_at is None or self.deadline_at < self.limit_at):
+            self.limit_at, self.limit_cause = self.deadline_at, "deadline"
+
     def _allowed(self) -> float:
         return self.limit_at - self.started_at if self.limit_at is not None else 0.0
 
 
-async def run_async(attempt: Attempt, context: object) -> Outcome | None:
-    """Run on the loop. None: the lease is lost, nothing may be written. The context is not kept with the attempt, which
-    it refers to: the garbage collector of a busy worker rarely looks for circles."""
+Ended = Callable[[Attempt, Outcome | None], None]
+
+
+def run_here(steps: Coroutine[Any, Any, None]) -> None:
+    """In this thread, without a loop: the steps of a plain handler wait for nothing."""
     try:
-        arguments = attempt.definition.call_arguments(attempt.grant.args, context)
-        if attempt.definition.context_parameter:
-            await _load(attempt)
-        return _success(attempt, await attempt.definition.function(**arguments))
-    except asyncio.CancelledError:
-        if attempt.cause is None:
-            return Failure("CancelledError: the handler cancelled itself")
-        return attempt.outcome_when_stopped()
-    except BaseException as error:
-        return _raised(attempt, error)
-
-
-async def _load(attempt: Attempt) -> None:
-    """What is an attribute of the context: an async handler must not wait for the database in it."""
-    journal = attempt.journal
-    if journal is None:
+        steps.send(None)
+    except StopIteration:
         return
-    if has_limits(attempt.grant):
-        # `ctx.left`
-        await journal.call(attempt.open_steps().spending.load)
-    if attempt.grant.attempt > 1:
-        # `ctx.saved`
-        await journal.call(attempt.open_steps().load_saved)
-
-
-def run_sync(attempt: Attempt, context: object) -> Outcome | None:
-    """Run in this thread."""
-    try:
-        arguments = attempt.definition.call_arguments(attempt.grant.args, context)
-        return _success(attempt, attempt.definition.function(**arguments))
-    except BaseException as error:
-        return _raised(attempt, error)
-
-
-_NOTHING = Success()
-
-
-def _success(attempt: Attempt, value: object) -> Success:
-    follow_ups = attempt.unstored()
-    if value is None and not follow_ups:
-        return _NOTHING
-    return Success(attempt.definition.encode_result(value), None, follow_ups)
-
-
-def _raised(attempt: Attempt, error: BaseException) -> Outcome | None:
-    if isinstance(error, StopRequested) and attempt.cause is not None:
-        return attempt.outcome_when_stopped()
-    if attempt.cause == "lost":
-        return None
-    if (park := park_in(error)) is not None:
-        return park.asked
-    return outcome_of(error, attempt.definition)
-
-
-def outcome_of(error: BaseException, definition: TaskDefinition) -> Outcome:
-    """What an exception of a handler means."""
-    match error:
-        case Snooze():
-            return Snoozed(error.delay)
-        case RetryIn():
-            return Snoozed(error.delay, error.reason)
-        case Pause():
-            return Stopped(error.reason, pause=True)
-        case Fail():
-            return Failure(error.reason, final=True)
-        case OverBudget():
-            return Breached(str(error))
-        case InvalidArguments():
-            return Failure(f"its arguments no longer fit: {error}", final=True)
-        case Unstorable():
-            return Failure(f"unstorable result: {error}", final=True)
-        case InvalidInput():
-            # The same call would be refused again.
-            return Failure(describe(error), final=True)
-        case _:
-            return Failure(describe(error), final=not definition.settings.retry.covers(error))
-
-
-def describe(error: BaseException) -> str:
-    """The message first, then where it came from; our own frames on top are left out."""
-    head = "".join(traceback.format_exception_only(error)).strip()
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    if not frames:
-        return head
-    return head + "\n\n" + "".join(traceback.format_list(frames)).rstrip()
+    raise RuntimeError("the run of a plain handler waited for a loop")

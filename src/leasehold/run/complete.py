@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput, LeaseLost
 from leasehold.domain.outcome import Success
 from leasehold.domain.signals import StopRequested
-from leasehold.run.attempt import Attempt
+from leasehold.run.handler_state import HandlerState
 from leasehold.run.journal import Journal
-from leasehold.run.state import RunState
 
 T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -52,13 +51,13 @@ class Transaction:
 
 
 @contextmanager
-def complete(attempt: Attempt, result: Any) -> Iterator[SyncTransaction]:
-    run, journal = attempt.state, attempt.needed_journal()
+def complete(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
+    journal = run.needed_journal()
     if run.completed:
         raise InvalidInput("complete", "was called before in this run", "call it once, as the last act")
     run.raise_if_stopped()
-    encoded = attempt.definition.encode_result(result)
-    steps = attempt.open_steps()
+    encoded = run.definition.encode_result(result)
+    steps = run.open_steps()
     if run.writer is not None and run.stream is not None:
         # Under the lock of the transaction, or after it, what was told until now could no longer be written.
         writer, stream = run.writer, run.stream
@@ -71,7 +70,7 @@ def complete(attempt: Attempt, result: Any) -> Iterator[SyncTransaction]:
             yield SyncTransaction(tx.connection)
             tx.save_steps(batch)
             lines = tx.spend(run.grant.attempt, batch.spends) if batch.spends else None
-            tx.succeed(Success(encoded, None, attempt.unstored()))
+            tx.succeed(Success(encoded, None, run.unstored()))
             # Before the commit: the keeper must not take our own settle for a lost lease.
             run.completed = True
     except BaseException as error:
@@ -80,9 +79,16 @@ def complete(attempt: Attempt, result: Any) -> Iterator[SyncTransaction]:
         if isinstance(error, LeaseLost):
             if batch.spends:
                 steps.spending.give_up(batch.spends)
-            journal.lost(run)
+            if run.in_doubt and _has_arrived(run, journal):
+                # It was the handler's first try that took the lease: it has landed since.
+                run.completed = True
+                _tell_others(run, journal)
+            else:
+                journal.lost(run)
             raise StopRequested from error
-        if not (sent and isinstance(error, DatabaseUnreachable) and _has_arrived(run, journal)):
+        unheard = sent and isinstance(error, DatabaseUnreachable)
+        run.in_doubt |= unheard
+        if not (unheard and _has_arrived(run, journal)):
             if batch.spends:
                 spends, batch.spends = batch.spends, []
                 steps.spending.give_up(spends)
@@ -92,24 +98,28 @@ def complete(attempt: Attempt, result: Any) -> Iterator[SyncTransaction]:
     steps.spending.held = None
     if batch.spends:
         steps.spending.wrote(batch.spends, lines)
-    # The next of its lane, its follow-ups, or those that waited for it.
+    _tell_others(run, journal)
+
+
+def _tell_others(run: HandlerState, journal: Journal) -> None:
+    """The next of its lane, its follow-ups, or those that waited for it."""
     journal.store.wake()
-    if run.grant.group_name is not None or attempt.follow_ups is not None:
+    if run.grant.group_name is not None or run.follow_ups is not None:
         journal.store.tell_watchers()
 
 
-def _has_arrived(run: RunState, journal: Journal) -> bool:
-    """The answer to the commit was lost: the row tells. Should the commit arrive after this look, nothing is harmed:
-    whatever the run ends as then is refused, because the token has moved on."""
+def _has_arrived(run: HandlerState, journal: Journal) -> bool:
+    """The answer to the commit was lost: the row tells. Should the commit arrive after this look, whatever the run ends
+    as is refused, because its lease is gone; the settler then looks once more, for the run is in doubt."""
     leases = {run.grant.id: run.grant.token}
     verdicts = run.patiently(lambda: journal.store.read_settlements(leases, journal.owner))
-    return verdicts[run.grant.id] in ("done", "unknown")
+    return verdicts[run.grant.id] == "done"
 
 
 @asynccontextmanager
-async def complete_async(attempt: Attempt, result: Any) -> AsyncIterator[Transaction]:
-    journal = attempt.needed_journal()
-    blocking = complete(attempt, result)
+async def complete_async(run: HandlerState, result: Any) -> AsyncIterator[Transaction]:
+    journal = run.needed_journal()
+    blocking = complete(run, result)
     opened: list[SyncTransaction] = []
     try:
         await journal.call(lambda: opened.append(blocking.__enter__()))

@@ -12,9 +12,9 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.views import Relative
 from leasehold.run.acquire import Acquiring, release
 from leasehold.run.asking import Ask
-from leasehold.run.attempt import Attempt
 from leasehold.run.complete import SyncTransaction, Transaction, complete, complete_async
 from leasehold.run.follow_ups import FollowUp
+from leasehold.run.handler_state import HandlerState
 from leasehold.run.parents import parents_of, results_of
 from leasehold.run.spending import RunSpending
 from leasehold.run.step import Durability, Step
@@ -28,60 +28,61 @@ P = ParamSpec("P")
 
 
 class RunFacts(Telling):
-    """One run of one job, as its handler sees it. It only passes on what the attempt knows and does."""
+    """One run of one job, as its handler sees it. It has no state of its own."""
 
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
-        self._state = attempt.state
+    _run: HandlerState
+
+    def __init__(self, run: HandlerState) -> None:
+        self._run = run
 
     @property
     def resources(self) -> Any:
         """What the app's lifespan has yielded."""
-        return self._attempt.resources
+        return self._run.resources
 
     @property
     def job_id(self) -> str:
-        return self._state.grant.id
+        return self._run.grant.id
 
     @property
     def kind(self) -> str:
-        return self._state.grant.kind
+        return self._run.grant.kind
 
     @property
     def queue(self) -> str:
-        return self._state.grant.queue
+        return self._run.grant.queue
 
     @property
     def attempt(self) -> int:
         """1 for the first run."""
-        return self._state.grant.attempt
+        return self._run.grant.attempt
 
     @property
     def lease_token(self) -> int:
         """Names this lease and no other: a resource that remembers the highest token it has seen can refuse a run
         that has lost its lease."""
-        return self._state.grant.token
+        return self._run.grant.token
 
     @property
     def lane(self) -> str | None:
-        return self._state.grant.lane
+        return self._run.grant.lane
 
     @property
     def group(self) -> str | None:
-        return self._state.grant.group_name
+        return self._run.grant.group_name
 
     @property
     def stop_requested(self) -> bool:
         """The run shall end: cancelled, paused, drained, timed out, or its lease is lost."""
-        return self._state.stop_requested
+        return self._run.stop_requested
 
     def raise_if_stopped(self) -> None:
-        self._state.raise_if_stopped()
+        self._run.raise_if_stopped()
 
     @property
     def saved(self) -> Any:
         """What the last `checkpoint` of this job stored, as plain JSON; None if there was none."""
-        return self._attempt.open_steps().saved
+        return self._run.open_steps().saved
 
     def left(self, unit: str) -> int | None:
         """What the job may still spend of this unit: the smaller rest of its own budget and its group's, never below
@@ -93,16 +94,16 @@ class RunFacts(Telling):
         return self._spending().spent(unit)
 
     def _spending(self) -> RunSpending:
-        return self._attempt.open_steps().spending
+        return self._run.open_steps().spending
 
     def _ask_for(self, task: Bindable[P, J], args: Any, kwargs: Any) -> FollowUp[J]:
-        follow_ups = self._attempt.open_follow_ups()
-        follow_up = FollowUp(self._state.grant.id, task.bind(*args, **kwargs), follow_ups)
+        follow_ups = self._run.open_follow_ups()
+        follow_up = FollowUp(self._run.grant.id, task.bind(*args, **kwargs), follow_ups)
         follow_ups.append(follow_up)
         return follow_up
 
     def _acquiring(self, name: str, units: int, timeout: Duration | None) -> Acquiring:
-        return Acquiring(self._state, self._attempt.needed_journal(), name, units, timeout)
+        return Acquiring(self._run, self._run.needed_journal(), name, units, timeout)
 
 
 class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
@@ -116,11 +117,11 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
     async def results(self) -> dict[str, Any]:
         """What the jobs that this one waited for have returned, by their ids, in the order of `after`. Those that did
         not succeed are left out."""
-        return await asyncio.to_thread(results_of, self._attempt.needed_journal().store, self._state.grant.id)
+        return await asyncio.to_thread(results_of, self._run.needed_journal().store, self._run.grant.id)
 
     async def parents(self) -> list[Relative]:
         """The jobs that this one waited for, with their states."""
-        return await asyncio.to_thread(parents_of, self._attempt.needed_journal().store, self._state.grant.id)
+        return await asyncio.to_thread(parents_of, self._run.needed_journal().store, self._run.grant.id)
 
     @overload
     async def step(
@@ -164,38 +165,38 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
         `retry` tries it again within this run. With `tx=True` the function, a plain one, gets the database connection
         as its first argument, and what it writes there is committed with the step; it has 5 seconds.
         """
-        step, steps = Step(name, fn, args, durable, retry, tx), self._attempt.open_steps()
+        step, steps = Step(name, fn, args, durable, retry, tx), self._run.open_steps()
         steps.begin(step)
         return await steps.run_async(step)
 
     async def checkpoint(self, state: Any) -> None:
         """Store where this job has come to (JSON); `ctx.saved` gives it back, in this run and in later ones."""
-        await self._attempt.needed_journal().call(self._attempt.open_steps().checkpoint, state)
+        await self._run.needed_journal().call(self._run.open_steps().checkpoint, state)
 
     async def acquire(self, name: str, units: int = 1, *, timeout: Duration | None = None) -> None:
         """Wait for a token of a rate, or for units of a slot, which this run then holds until it ends or gives them
         back with `release`. Shared with all workers. Raises AcquireTimedOut after `timeout`."""
-        acquiring, journal = self._acquiring(name, units, timeout), self._attempt.needed_journal()
+        acquiring, journal = self._acquiring(name, units, timeout), self._run.needed_journal()
         while (pause := await journal.call(acquiring.try_once)) is not None:
             await asyncio.sleep(pause)
 
     async def release(self, name: str) -> None:
         """Give back what this run has acquired of a slot."""
-        journal = self._attempt.needed_journal()
-        await journal.call(release, self._state, journal, name)
+        journal = self._run.needed_journal()
+        await journal.call(release, self._run, journal, name)
 
     def complete(self, result: Any = None) -> AbstractAsyncContextManager[Transaction]:
         """The last act: `async with ctx.complete(result) as tx:` opens a transaction in which
         `await tx.execute(sql, parameters)` and `await tx.run(function)` write. At the end of the block they are
         committed together with the success of the job; an exception undoes them, and the run fails with it. The block
         has 5 seconds. What the handler returns afterwards is ignored."""
-        return complete_async(self._attempt, result)
+        return complete_async(self._run, result)
 
     async def spend(self, *, key: str | None = None, **amounts: int) -> None:
         """Record what was spent, by unit: `await ctx.spend(tokens=1200, key="call-3")`. It is recorded in any case,
         once per key, also when the lease is lost; inside a step it is committed with the step. Then raises OverBudget
         if the job or its group has spent more than it may, unless `on_breach="allow"`."""
-        await self._attempt.needed_journal().call(self._spending().spend, amounts, key)
+        await self._run.needed_journal().call(self._spending().spend, amounts, key)
 
     @overload
     async def ask(
@@ -215,8 +216,8 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
 
         `schema`, a type or a JSON schema, is what the answer must fit. A `secret` answer is shown nowhere. When
         nobody has answered within `timeout`, this raises QuestionExpired."""
-        ask, journal = Ask(key, text, schema, secret, timeout), self._attempt.needed_journal()
-        return await journal.call(ask.find, self._state, journal.store)
+        ask, journal = Ask(key, text, schema, secret, timeout), self._run.needed_journal()
+        return await journal.call(ask.find, self._run, journal.store)
 
 
 class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
@@ -233,7 +234,7 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         tx: bool = False,
     ) -> T:
         """As `Context.step`, blocking; the function runs in the handler's own thread."""
-        step, steps = Step(name, fn, args, durable, retry, tx), self._attempt.open_steps()
+        step, steps = Step(name, fn, args, durable, retry, tx), self._run.open_steps()
         if step.is_async:
             raise InvalidInput(
                 "step", f"{name!r} is an async function", "make the task async, or the step plain"
@@ -244,7 +245,7 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
 
     def checkpoint(self, state: Any) -> None:
         """As `Context.checkpoint`, blocking."""
-        self._attempt.open_steps().checkpoint(state)
+        self._run.open_steps().checkpoint(state)
 
     def acquire(self, name: str, units: int = 1, *, timeout: Duration | None = None) -> None:
         """As `Context.acquire`, blocking; a stop ends the wait."""
@@ -254,16 +255,16 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
 
     def release(self, name: str) -> None:
         """Give back what this run has acquired of a slot."""
-        release(self._state, self._attempt.needed_journal(), name)
+        release(self._run, self._run.needed_journal(), name)
 
     def _spending(self) -> RunSpending:
-        spending = self._attempt.open_steps().spending
+        spending = self._run.open_steps().spending
         spending.load()
         return spending
 
     def spend(self, *, key: str | None = None, **amounts: int) -> None:
         """As `Context.spend`, blocking."""
-        self._attempt.open_steps().spending.spend(amounts, key)
+        self._run.open_steps().spending.spend(amounts, key)
 
     @overload
     def ask(
@@ -280,11 +281,11 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
     ) -> Any:
         """As `Context.ask`: it does not block the thread until the answer is there, it leaves the handler."""
         ask = Ask(key, text, schema, secret, timeout)
-        return ask.find(self._state, self._attempt.needed_journal().store)
+        return ask.find(self._run, self._run.needed_journal().store)
 
     def complete(self, result: Any = None) -> AbstractContextManager[SyncTransaction]:
         """As `Context.complete`: `with ctx.complete(result) as tx:`, with `tx.execute` and `tx.connection`."""
-        return complete(self._attempt, result)
+        return complete(self._run, result)
 
     def enqueue(self, task: Bindable[P, J], /, *args: P.args, **kwargs: P.kwargs) -> FollowUp[J]:
         """Ask for a follow-up. It is stored with this job's success, in one transaction, and not at all if the job
@@ -297,13 +298,13 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
     def results(self) -> dict[str, Any]:
         """What the jobs that this one waited for have returned, by their ids, in the order of `after`. Those that did
         not succeed are left out."""
-        return results_of(self._attempt.needed_journal().store, self._state.grant.id)
+        return results_of(self._run.needed_journal().store, self._run.grant.id)
 
     def parents(self) -> list[Relative]:
         """The jobs that this one waited for, with their states."""
-        return parents_of(self._attempt.needed_journal().store, self._state.grant.id)
+        return parents_of(self._run.needed_journal().store, self._run.grant.id)
 
     def sleep(self, seconds: float) -> None:
         """Sleep, but not longer than until a stop is requested; then raise."""
-        self._state.wait(seconds)
-        self._state.raise_if_stopped()
+        self._run.wait(seconds)
+        self._run.raise_if_stopped()

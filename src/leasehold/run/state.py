@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TypeVar
 
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
@@ -18,25 +19,27 @@ T = TypeVar("T")
 
 
 class RunState:
-    """A stop may be requested from another thread."""
+    """A stop may be requested from another thread. What most runs never change is an attribute of the class: a worker
+    makes thousands of these a second."""
 
-    __slots__ = ("_event", "_stopped", "completed", "grant", "holds_slots", "stream", "told_at", "writer")
+    stream: RunStream | None = None
+    """Only of a run that has told something."""
+    told_at = 0.0
+    """On the monotonic clock: the last sign of life, for `stall_after`."""
+    completed = False
+    """The handler has settled its job itself; what it does from then on changes nothing."""
+    in_doubt = False
+    """The handler has sent its success, and nobody knows whether it arrived."""
+    holds_slots = False
+    """It has taken units inside the run: its end may let others go on."""
+    _stopped = False
+    _event: threading.Event | None = None
+    """Made only when somebody waits for a stop: most runs are never told to."""
 
     def __init__(self, grant: Grant, writer: StreamWriter | None = None) -> None:
         self.grant = grant
         self.writer = writer
         """None outside of a worker: what is told is checked and goes nowhere."""
-        self.stream: RunStream | None = None
-        """Only of a run that has told something."""
-        self.told_at = 0.0
-        """On the monotonic clock: the last sign of life, for `stall_after`."""
-        self.completed = False
-        """The handler has settled its job itself; what it does from then on changes nothing."""
-        self.holds_slots = False
-        """It has taken units inside the run: its end may let others go on."""
-        self._stopped = False
-        self._event: threading.Event | None = None
-        """Made only when somebody waits for a stop: most runs are never told to."""
 
     # -- stop ------------------------------------------------------------------------------------------------------
     @property
@@ -96,3 +99,7 @@ class RunState:
         # A log takes everything: what no store can keep is replaced, not refused.
         clean = line.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
         self.tell(LOG, text=clean + "\n")
+
+
+current_run: ContextVar[RunState | None] = ContextVar("leasehold_run", default=None)
+"""The run that this code belongs to. New tasks and asyncio.to_thread inherit it; threads of a handler do not."""

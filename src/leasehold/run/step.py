@@ -51,24 +51,37 @@ class Step(Spender):
         self.args = args
         self.batch = durable == "batch"
         self.tx = tx
+        self.tries = 0
+        """That have failed."""
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
         self._retry = retry
         self._policy: Policy | None = None if retry is None else TaskSettings(retry=retry).policy()
         self._codec = Codec(function, f"step {name!r}")
 
-    def encode(self, value: Any) -> str:
-        return self._codec.encode(value)
+    def pack(self, value: Any) -> tuple[str, Any]:
+        """As it is stored, and as the handler gets it. Decoded before it is stored: what does not fit its annotation
+        would fit it no better in the next run."""
+        if inspect.iscoroutine(value):
+            value.close()
+            raise InvalidInput(
+                "step",
+                f"{self.name!r} returned a coroutine",
+                "give the async function itself, then its arguments",
+            )
+        text = self._codec.encode(value)
+        return text, self.decode(text)
 
     def decode(self, text: str) -> Any:
         return self._codec.decode(text)
 
-    def delay_after(self, error: Exception, tries: int) -> float | None:
+    def delay_after(self, error: Exception) -> float | None:
         """Seconds to wait before the next try; None: there is none."""
+        self.tries += 1
         if self._retry is None or self._policy is None or isinstance(error, Signal | LeaseLost | OverBudget):
             return None
-        if tries >= self._policy.max_attempts or not self._retry.covers(error):
+        if self.tries >= self._policy.max_attempts or not self._retry.covers(error):
             return None
-        return backoff_delay(self._policy, tries, random.random())
+        return backoff_delay(self._policy, self.tries, random.random())
 
 
 class Batch(dict[str, str]):

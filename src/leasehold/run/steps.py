@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import json
 import logging
 import threading
@@ -18,7 +17,7 @@ from typing import Any, NoReturn
 
 from leasehold.domain.budgets import Spend
 from leasehold.domain.checks.payload import encode
-from leasehold.domain.errors import DatabaseUnreachable, DuplicateStep, InvalidInput, LeaseLost, OverBudget
+from leasehold.domain.errors import DatabaseUnreachable, DuplicateStep, LeaseLost, OverBudget
 from leasehold.domain.signals import StopRequested
 from leasehold.run.journal import Journal
 from leasehold.run.spending import RunSpending, current_step
@@ -73,28 +72,16 @@ class Steps:
         if found is not None:
             return step.decode(found)
         try:
-            return self._run(step)
+            value = self._tried(step)
+            if step.tx:
+                return value
+            text, answer = step.pack(value)
+            if self._must_write(step, text):
+                self._write_step(step, text)
+            return answer
         finally:
             step.ended = True
             self._give_up(step)
-
-    def _run(self, step: Step) -> Any:
-        tries = 0
-        while True:
-            self._state.raise_if_stopped()
-            try:
-                if step.tx:
-                    return self._run_in_transaction(step, tries)
-                value = self._call(step)
-            except Exception as error:
-                tries += 1
-                delay = step.delay_after(error, tries)
-                if delay is None:
-                    raise
-                self._give_up(step)
-                self._state.wait(delay)
-            else:
-                return self._keep(step, value)
 
     async def run_async(self, step: Step) -> Any:
         """As `run`, for an async handler: an async function on the loop, everything that blocks in a thread."""
@@ -106,17 +93,38 @@ class Steps:
         if found is not None:
             return step.decode(found)
         try:
-            value = await self._try_async(step)
-            text = step.encode(value)
-            answer = step.decode(text)
-            if not step.batch or self._add(step, text):
+            text, answer = step.pack(await self._tried_async(step))
+            if self._must_write(step, text):
                 await self._journal.call(self._write_step, step, text)
             return answer
         finally:
             step.ended = True
-            if step.spends:
-                with contextlib.suppress(StopRequested):  # it has outlived its worker: nobody writes for it
-                    await self._journal.call(self._give_up, step)
+            with contextlib.suppress(StopRequested):  # it has outlived its worker: nobody writes for it
+                await self._give_up_async(step)
+
+    def _tried(self, step: Step) -> Any:
+        """Called until it returns, or has failed for the last time."""
+        while True:
+            self._state.raise_if_stopped()
+            try:
+                return self._run_in_transaction(step) if step.tx else self._call(step)
+            except Exception as error:
+                delay = step.delay_after(error)
+                if delay is None:
+                    raise
+            self._give_up(step)
+            self._state.wait(delay)
+
+    async def _tried_async(self, step: Step) -> Any:
+        while True:
+            try:
+                return await self._call_async(step)
+            except Exception as error:
+                delay = step.delay_after(error)
+                if delay is None:
+                    raise
+            await self._give_up_async(step)
+            await asyncio.sleep(delay)  # a stop ends it
 
     def _call(self, step: Step, *first: Any) -> Any:
         """What the function spends is kept with the step."""
@@ -126,41 +134,24 @@ class Steps:
         finally:
             current_step.reset(mark)
 
+    async def _call_async(self, step: Step) -> Any:
+        mark = current_step.set(step)
+        try:
+            return await step.function(*step.args)
+        finally:
+            current_step.reset(mark)
+
     def _give_up(self, step: Step) -> None:
         if step.spends:
             self.spending.give_up(step.take_spends())
 
-    async def _try_async(self, step: Step) -> Any:
-        tries = 0
-        while True:
-            mark = current_step.set(step)
-            try:
-                return await step.function(*step.args)
-            except Exception as error:
-                tries += 1
-                delay = step.delay_after(error, tries)
-                if delay is None:
-                    raise
-                if step.spends:
-                    await self._journal.call(self._give_up, step)
-                await asyncio.sleep(delay)  # a stop ends it
-            finally:
-                current_step.reset(mark)
+    async def _give_up_async(self, step: Step) -> None:
+        if step.spends:
+            await self._journal.call(self._give_up, step)
 
-    def _keep(self, step: Step, value: Any) -> Any:
-        # Decoded before it is stored: what does not fit its annotation would fit it no better in the next run.
-        if inspect.iscoroutine(value):
-            value.close()
-            raise InvalidInput(
-                "step",
-                f"{step.name!r} returned a coroutine",
-                "give the async function itself, then its arguments",
-            )
-        text = step.encode(value)
-        answer = step.decode(text)
-        if not step.batch or self._add(step, text):
-            self._write_step(step, text)
-        return answer
+    def _must_write(self, step: Step, text: str) -> bool:
+        """Now: a step of a batch may wait in it."""
+        return not step.batch or self._add(step, text)
 
     def _write_step(self, step: Step, text: str) -> None:
         """A step of a batch stands in it already."""
@@ -169,17 +160,16 @@ class Steps:
         else:
             self.write({step.name: text}, spends=step.take_spends())
 
-    def _run_in_transaction(self, step: Step, tries: int) -> Any:
+    def _run_in_transaction(self, step: Step) -> Any:
         grant = self._state.grant
         try:
             with ExitStack() as stack:
                 tx = self.open_transaction(stack)
                 # A commit whose answer was lost may have arrived: the row's lock waits for it.
-                found = tx.load_steps().get(step.name) if tries else None
+                found = tx.load_steps().get(step.name) if step.tries else None
                 if found is not None:
                     return step.decode(found)
-                text = step.encode(self._call(step, tx.connection))
-                answer = step.decode(text)
+                text, answer = step.pack(self._call(step, tx.connection))
                 tx.save_steps({step.name: text})
                 lines = tx.spend(grant.attempt, step.spends) if step.spends else None
             if step.spends:
@@ -311,11 +301,6 @@ class Steps:
             self._write_rest()
         except Exception as error:
             logger.warning("some steps of an ended run were not stored: %s", error)
-
-    async def finish_async(self) -> None:
-        if self.has_batch:
-            with contextlib.suppress(asyncio.CancelledError):  # it has ended; a stop comes too late
-                await self._journal.call(self.finish)
 
     def _write_rest(self) -> None:
         with self._writing:

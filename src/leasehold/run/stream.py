@@ -23,7 +23,7 @@ LOOK_EVERY = 0.1
 class Telling:
     """The part of a context that speaks."""
 
-    _state: RunState
+    _run: RunState
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """How far the job is, such as `ctx.progress(3, 10, "page 3")`. Call it as often as you like: the newest is
@@ -33,7 +33,7 @@ class Telling:
             "total": None if total is None else _number(total, "total"),
             "note": check_text(str(note), "note"),
         }
-        self._state.tell(PROGRESS, encode(data, "progress"))
+        self._run.tell(PROGRESS, encode(data, "progress"))
 
     def emit(self, kind: str, data: Any = None, key: str | None = None) -> None:
         """A partial result, for whoever watches the job; stored within half a second, in order. With `key` it
@@ -43,16 +43,16 @@ class Telling:
             raise InvalidInput("kind", f"{name!r} is Leasehold's own", "choose another name")
         once = None if key is None else _text(key, "key", LONGEST_KEY)
         encoded = _encoded(data, name)
-        while not self._state.tell(name, encoded, once):
+        while not self._run.tell(name, encoded, once):
             self._make_room()
 
     def log(self, text: str) -> None:
         """Add a line to the log tail of this attempt."""
         now = datetime.now(UTC).isoformat(sep=" ", timespec="milliseconds")
-        self._state.log_line(f"{now} {text}")
+        self._run.log_line(f"{now} {text}")
 
     def _make_room(self) -> None:
-        raise StreamFull(self._state.grant.id, MOST_EVENTS)
+        raise StreamFull(self._run.grant.id, MOST_EVENTS)
 
 
 class TellingOnLoop(Telling):
@@ -60,11 +60,11 @@ class TellingOnLoop(Telling):
 
     async def flush(self) -> None:
         """Wait until everything told so far is stored. Raises LeaseLost if it never will be."""
-        writer, stream = self._state.writer, self._state.stream
+        writer, stream = self._run.writer, self._run.stream
         if writer is not None and stream is not None:
             upto = stream.place
             while not await asyncio.to_thread(writer.wait_until_taken, stream, upto, LOOK_EVERY):
-                self._state.raise_if_stopped()
+                self._run.raise_if_stopped()
 
 
 class TellingInThread(Telling):
@@ -72,17 +72,17 @@ class TellingInThread(Telling):
 
     def flush(self) -> None:
         """Wait until everything told so far is stored. Raises LeaseLost if it never will be."""
-        writer, stream = self._state.writer, self._state.stream
+        writer, stream = self._run.writer, self._run.stream
         if writer is not None and stream is not None:
             upto = stream.place
             while not writer.wait_until_taken(stream, upto, LOOK_EVERY):
-                self._state.raise_if_stopped()
+                self._run.raise_if_stopped()
 
     def _make_room(self) -> None:
-        writer, stream = self._state.writer, self._state.stream
+        writer, stream = self._run.writer, self._run.stream
         if writer is not None and stream is not None:
             writer.wait_for_room(stream, LOOK_EVERY)
-        self._state.raise_if_stopped()
+        self._run.raise_if_stopped()
 
 
 def _text(value: object, field: str, longest: int) -> str:

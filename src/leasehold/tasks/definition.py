@@ -111,14 +111,13 @@ class TaskDefinition:
                 self.name, f"has arguments that are not JSON ({error})", "pass JSON values"
             ) from None
 
-    def call_arguments(self, stored: str, context: object) -> dict[str, Any]:
+    def decode_arguments(self, stored: str) -> dict[str, Any]:
         """The stored arguments as the function wants them, checked again: it may have changed since."""
         try:
-            arguments = self._arguments.validate_json(stored)
+            # The adapter's own validator: its method only sorts out options that we do not use, for every job.
+            arguments: dict[str, Any] = self._arguments.validator.validate_json(stored)
         except ValidationError as error:
             raise InvalidArguments(self.name, _problems(error)) from None
-        if self.context_parameter is not None:
-            arguments[self.context_parameter] = context
         return arguments
 
     def encode_result(self, value: Any) -> str | None:

@@ -149,7 +149,7 @@ class _Host:
 
     def _begin(self, grant: Grant, sent_at: float, begun: Future[None]) -> None:
         try:
-            self._worker.attempts.start(grant, sent_at)
+            self._worker.start(grant, sent_at)
         except BaseException as error:
             begun.set_exception(error)
         else:

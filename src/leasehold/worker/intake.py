@@ -17,6 +17,8 @@ from leasehold.stores.contract import Store
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.settings import WorkerSettings
+from leasehold.worker.settler import Settler
+from leasehold.worker.starter import Starter
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -27,9 +29,6 @@ MANY = 50
 """Jobs of one claim whose start takes long enough to ask for more meanwhile. A few begin at once."""
 
 NO_ROOM = (0, 0)
-
-LONGEST_TURN = 0.02
-"""Seconds for which starting jobs may keep the loop to itself."""
 
 ABSENT_FOR = 0.1
 """Seconds for which a busy worker does not look again for jobs of a kind that were not there."""
@@ -66,16 +65,24 @@ class Intake:
         store: Store,
         tasks: Mapping[str, TaskDefinition],
         settings: WorkerSettings,
-        attempts: Attempts,
         executor: Executor,
+        attempts: Attempts,
+        *,
+        starter: Starter,
+        settler: Settler,
+        changed: asyncio.Event,
         on_work: Callable[[], None],
     ) -> None:
-        self._on_work = on_work
         self._store = store
         self._tasks = tasks
         self._settings = settings
-        self._attempts = attempts
         self._executor = executor
+        self._attempts = attempts
+        self._starter = starter
+        self._settler = settler
+        self._changed = changed
+        """Set by a wake-up, a freed place, or the drain."""
+        self._on_work = on_work
         self._async_kinds = [name for name, task in tasks.items() if task.is_async]
         self._sync_kinds = [name for name, task in tasks.items() if not task.is_async]
         self._kinds = self._async_kinds + self._sync_kinds
@@ -83,16 +90,11 @@ class Intake:
         self._was_empty = False
         self._absent_on_loop = Absence()
         self._absent_in_threads = Absence()
-        self._changed = asyncio.Event()
-        """Set by a wake-up, a freed place, or the drain."""
         self._draining = False
         self.in_trouble = False
         self.progress_at = time.monotonic()
         """When the loop last went round, or began to wait for a place."""
         self.waits_for_place = False
-
-    def wake(self) -> None:
-        self._changed.set()
 
     def drain(self) -> None:
         self._draining = True
@@ -134,12 +136,12 @@ class Intake:
 
     def _room(self, coming: Sequence[Grant] = ()) -> tuple[int, int]:
         """Jobs that could be started now, on the loop and in threads, besides those that are coming."""
-        if len(self._attempts.settler) >= MOST_UNSETTLED:
+        if len(self._settler) >= MOST_UNSETTLED:
             return NO_ROOM
         in_threads = sum(not self._tasks[grant.kind].is_async for grant in coming) if self._sync_kinds else 0
         on_loop = len(coming) - in_threads
-        loop_room = self._settings.concurrency - self._attempts.on_loop - on_loop if self._async_kinds else 0
-        thread_room = self._attempts.thread_room - in_threads if self._sync_kinds else 0
+        loop_room = self._settings.concurrency - self._starter.on_loop - on_loop if self._async_kinds else 0
+        thread_room = self._starter.thread_room - in_threads if self._sync_kinds else 0
         return min(max(0, loop_room), MOST_AT_ONCE), min(max(0, thread_room), MOST_AT_ONCE)
 
     async def _wait(self) -> None:
@@ -172,17 +174,9 @@ class Intake:
 
     async def _begin(self, grants: Sequence[Grant], sent_at: float) -> None:
         if self._draining:
-            for grant in grants:
-                self._attempts.hand_back(grant, "its worker was stopped")
-            return
-        # All are held before the first begins: it may take its time, and the leases of the others must be renewed.
-        began_at = time.monotonic()
-        for run in [self._attempts.hold(grant, sent_at) for grant in grants]:
-            self._attempts.begin(run)
-            if time.monotonic() - began_at > LONGEST_TURN:
-                # Handlers may compute before they first wait. Let others have the loop between them.
-                await asyncio.sleep(0)
-                began_at = time.monotonic()
+            self._starter.hand_back(grants, "its worker was stopped")
+        elif grants:
+            await self._starter.start(grants, sent_at)
 
     def _claim(self, loop_room: int, thread_room: int) -> list[Grant]:
         """In a thread."""
@@ -225,10 +219,11 @@ class Intake:
         forgotten = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
         if not forgotten:
             return []
-        # Nobody knows how much of their time has gone; renewed, they are as good as new.
-        renewed = self._store.renew({grant.id: grant.token for grant in forgotten.values()})
+        # Nobody knows how much of their time has gone; extended, they are as good as new.
+        leases = {grant.id: grant.token for grant in forgotten.values()}
+        renewed = [renewal.id for renewal in self._store.renew(leases) if renewal.extended]
         logger.info("%d lease(s) were granted while the database could not say so", len(renewed))
-        return [forgotten[renewal.id] for renewal in renewed]
+        return [forgotten[job_id] for job_id in renewed]
 
     async def _sit_out(self, error: Exception) -> None:
         if not self.in_trouble:

@@ -6,33 +6,23 @@ database, must not cost a lease.
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable
 
-from leasehold.domain.states import Flag
+from leasehold.domain.job import Renewal
 from leasehold.run.attempt import Attempt
 from leasehold.stores.contract import Store
+from leasehold.worker.attempts import Attempts
 from leasehold.worker.service import Service
 
-logger = logging.getLogger("leasehold.worker")
-
 IDLE = 10.0
+AGAIN = 0.5
+"""Seconds, at most, after which a lease whose row was locked is asked for again."""
 
 
 class LeaseKeeper:
-    def __init__(
-        self,
-        store: Store,
-        held: dict[str, Attempt],
-        *,
-        on_flag: Callable[[Attempt, Flag], None],
-        on_lost: Callable[[Attempt], None],
-    ) -> None:
+    def __init__(self, store: Store, attempts: Attempts) -> None:
         self._store = store
-        self._held = held
-        self._on_flag = on_flag
-        self._on_lost = on_lost
+        self._attempts = attempts
         # After trouble every second counts: others reap what is not renewed.
         self._service = Service("lease keeper", self._beat, first=0.05, slowest=1.0)
         self._next_at = float("inf")
@@ -43,10 +33,10 @@ class LeaseKeeper:
     def start(self) -> None:
         self._service.start()
 
-    def expect(self, run: Attempt) -> None:
-        """A lease has come. The keeper may be asleep for longer than it lasts."""
-        if run.renew_at < self._next_at:
-            self._next_at = run.renew_at
+    def expect(self, renew_at: float) -> None:
+        """Leases have come, the first of which is due then. The keeper may be asleep for longer than they last."""
+        if renew_at < self._next_at:
+            self._next_at = renew_at
             self._service.nudge()
 
     def stop(self) -> None:
@@ -55,10 +45,10 @@ class LeaseKeeper:
 
     def _beat(self) -> float:
         self._next_at = float("inf")
-        held = list(self._held.values())
+        held = list(self._attempts.held.values())
         if held and _due(held) <= time.monotonic():
             self._renew(held)
-        held = list(self._held.values())
+        held = list(self._attempts.held.values())
         now = time.monotonic()
         self._next_at = min(self._next_at, _due(held) if held else now + IDLE)
         return max(0.01, self._next_at - now)
@@ -74,15 +64,22 @@ class LeaseKeeper:
             run.renew_at = sent_at + run.heartbeat
             renewal = renewals.get(run.grant.id)
             if renewal is not None:
-                run.renewed(sent_at)
-                if renewal.stop_requested is not None and renewal.stop_requested is not run.flag:
-                    run.flag = renewal.stop_requested
-                    self._on_flag(run, renewal.stop_requested)
-                elif renewal.stop_requested is None:
-                    run.flag = None
-            elif not run.settled and not run.state.completed and self._held.get(run.grant.id) is run:
+                self._heard(run, renewal, sent_at)
+            elif not run.settled and not run.completed and self._attempts.held.get(run.grant.id) is run:
                 # Not ours any more, and not because we have just settled it ourselves.
-                self._on_lost(run)
+                self._attempts.on_lost(run)
+
+    def _heard(self, run: Attempt, renewal: Renewal, sent_at: float) -> None:
+        if renewal.extended:
+            run.renewed(sent_at)
+        else:
+            # Its lease runs on as before: to believe it longer would let the handler go on while another has the job.
+            run.renew_at = sent_at + min(run.heartbeat, AGAIN)
+        if renewal.stop_requested is not None and renewal.stop_requested is not run.flag:
+            run.flag = renewal.stop_requested
+            self._attempts.on_flag(run, renewal.stop_requested)
+        elif renewal.stop_requested is None:
+            run.flag = None
 
 
 def _due(held: list[Attempt]) -> float:

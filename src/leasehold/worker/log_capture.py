@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import logging
-from contextvars import ContextVar
 
-from leasehold.run.state import RunState
+from leasehold.run.state import current_run
 from leasehold.worker.stream_writer import EventWriter
-
-current_run: ContextVar[RunState | None] = ContextVar("leasehold_run", default=None)
-"""The run that this code belongs to. New tasks and asyncio.to_thread inherit it; threads of a handler do not."""
 
 
 class LogCapture(logging.Handler):

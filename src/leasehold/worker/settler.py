@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from leasehold.domain.errors import StoreError
-from leasehold.domain.outcome import Success
+from leasehold.domain.outcome import Outcome, Success
 from leasehold.run.attempt import Attempt
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
@@ -22,7 +22,7 @@ from leasehold.worker.stream_writer import EventWriter
 
 logger = logging.getLogger("leasehold.worker")
 
-Entry = tuple[Attempt, Ending]
+Entry = tuple[Attempt, Outcome]
 
 LARGE = 200
 """So many endings go out beside the batch that is under way; fewer do better to wait for it, and for more."""
@@ -35,35 +35,38 @@ class Settler:
         store: Store,
         owner: str,
         executor: Executor,
-        on_settled: Callable[[Sequence[Attempt], Sequence[Attempt]], None],
         events: EventWriter,
+        on_settled: Callable[[Sequence[Attempt], Sequence[Attempt]], None],
     ) -> None:
         self._store = store
-        self._events = events
         self._owner = owner
         self._executor = executor
+        self._events = events
         self._on_settled = on_settled
         self._waiting: list[Entry] = []
         self._batches_under_way = 0
         self._batches_in_doubt = 0
         self._more = asyncio.Event()
         self._empty = asyncio.Event()
-        self._empty.set()
+        """Cleared by who waits for it."""
 
     @property
     def in_trouble(self) -> bool:
         return self._batches_in_doubt > 0
 
-    def put(self, run: Attempt, ending: Ending) -> None:
-        self._waiting.append((run, ending))
-        self._empty.clear()
+    def put(self, run: Attempt, outcome: Outcome) -> None:
+        # In this order: the keeper must not take our own settle for a lost lease.
+        run.settled = True
+        self._waiting.append((run, outcome))
         self._more.set()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     async def drained(self) -> None:
-        await self._empty.wait()
+        while self._waiting or self._batches_under_way:
+            self._empty.clear()
+            await self._empty.wait()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as batches:
@@ -91,25 +94,26 @@ class Settler:
             if not self._waiting and not self._batches_under_way:
                 self._empty.set()
 
-    async def _settle(self, batch: list[Entry]) -> None:
+    async def _settle(self, batch: list[Entry], doubtful: bool = False) -> None:
+        """With `doubtful` an earlier try may have arrived without our hearing of it."""
         try:
-            accepted, fenced = await self._written(batch)
+            accepted, fenced = await self._written(batch, doubtful)
         except Exception:
             # Not the database's fault: one job's ending must not hold up the others'.
             if len(batch) > 1:
                 logger.exception("settling %d jobs failed; trying them one by one", len(batch))
                 for entry in batch:
-                    await self._settle([entry])
+                    await self._settle([entry], doubtful=True)
                 return
-            logger.exception("job %s could not be settled; its lease will run out", batch[0][1].id)
+            logger.exception("job %s could not be settled; its lease will run out", batch[0][0].grant.id)
             accepted, fenced = [], [batch[0][0]]
         self._on_settled(accepted, fenced)
 
-    async def _written(self, batch: list[Entry]) -> tuple[list[Attempt], list[Attempt]]:
+    async def _written(self, batch: list[Entry], doubtful: bool) -> tuple[list[Attempt], list[Attempt]]:
         """Those that the database has taken and those whose lease was lost: asked until it answers."""
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._executor, self._write, batch, False)
+            return await loop.run_in_executor(self._executor, self._write, batch, doubtful)
         except StoreError as error:
             logger.warning("%d result(s) are kept until the database takes them: %s", len(batch), error)
         self._batches_in_doubt += 1
@@ -125,33 +129,42 @@ class Settler:
         finally:
             self._batches_in_doubt -= 1
 
-    def _arrived(self, batch: list[Entry]) -> set[str]:
-        """What the rows say of an earlier try. Where a later run has written over it, it cannot be told, and nothing
-        is left to do."""
-        leases = {ending.id: ending.token for _, ending in batch}
-        verdicts = self._store.read_settlements(leases, self._owner)
-        return {job_id for job_id, verdict in verdicts.items() if verdict in ("done", "unknown")}
-
+    # -- in a thread -----------------------------------------------------------------------------------------------
     def _write(self, batch: list[Entry], doubtful: bool) -> tuple[list[Attempt], list[Attempt]]:
-        """In a thread. With `doubtful` an earlier try may have arrived without our hearing of it."""
-        if streams := [run.state.stream for run, _ in batch if run.state.stream is not None]:
+        runs = [run for run, _ in batch]
+        if streams := [run.stream for run in runs if run.stream is not None]:
             # First what the runs have told: who sees a job at rest sees all of it.
             self._events.finish(streams)
-        done = self._arrived(batch) if doubtful else set()
-        rest = [ending for _, ending in batch if ending.id not in done]
-        settled = self._store.settle(rest)
-        done |= set(settled.accepted)
-        if doubtful and settled.fenced:
-            # The earlier try may have landed between the look and this one.
-            done |= self._arrived(batch)
-        if settled.freed or any(_may_free_others(run, ending) for run, ending in batch):
+        done = self._arrived(runs) if doubtful else set()
+        endings, may_free, grouped = [], False, False
+        for run, outcome in batch:
+            grant = run.grant
+            if run not in done:
+                endings.append(Ending(grant.id, grant.token, outcome, grant.seq))
+            # The next of a lane, the job itself, or one that waits for a slot, may be claimable by another worker now.
+            if grant.lane is not None or run.holds_slots or type(outcome) is not Success:
+                may_free = True
+            if grant.group_name is not None:
+                grouped = True
+        settled = self._store.settle(endings)
+        fenced = self._fenced(runs, set(settled.fenced), doubtful) if settled.fenced else []
+        if settled.freed or may_free:
             self._store.wake()
-        if settled.freed or any(run.grant.group_name is not None for run, _ in batch):
+        if settled.freed or grouped:
             self._store.tell_watchers()
-        accepted = [run for run, ending in batch if ending.id in done]
-        return accepted, [run for run, ending in batch if ending.id not in done]
+        return [run for run in runs if run not in fenced] if fenced else runs, fenced
 
+    def _fenced(self, runs: Sequence[Attempt], refused: set[str], doubtful: bool) -> list[Attempt]:
+        """Without those that were refused because their own success had been there before: sent by an earlier try that
+        was still on its way when we looked, or by a `ctx.complete` that heard nothing."""
+        fenced = [run for run in runs if run.grant.id in refused]
+        landed = self._arrived([run for run in fenced if doubtful or run.in_doubt])
+        return [run for run in fenced if run not in landed]
 
-def _may_free_others(run: Attempt, ending: Ending) -> bool:
-    """The next of a lane, the job itself, or one that waits for a slot, may be claimable by another worker now."""
-    return run.grant.lane is not None or not isinstance(ending.outcome, Success) or run.state.holds_slots
+    def _arrived(self, runs: Sequence[Attempt]) -> set[Attempt]:
+        """Whose ending the database has, as it says itself."""
+        if not runs:
+            return set()
+        leases = {run.grant.id: run.grant.token for run in runs}
+        verdicts = self._store.read_settlements(leases, self._owner)
+        return {run for run in runs if verdicts[run.grant.id] == "done"}

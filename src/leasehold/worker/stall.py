@@ -27,7 +27,7 @@ class StallWatch:
     def look(self, run: Attempt, now: float) -> None:
         """Once per silence: a run that speaks again and falls silent again is told again."""
         limit = run.definition.stall_after
-        heard_at = max(run.started_at, run.state.told_at)
+        heard_at = max(run.started_at, run.told_at)
         if limit is None or now < heard_at + limit or run.stall_told == heard_at:
             return
         run.stall_told = heard_at
@@ -40,6 +40,6 @@ class StallWatch:
         detail = run.stall_text
         logger.warning("job %s: %s is stalled: %s", grant.id, grant.kind, detail)
         data = {"seconds": limit, "then": run.definition.settings.on_stall}
-        stream = self._events.stream_of(run.state)
+        stream = self._events.stream_of(run)
         self._events.put(stream, STALLED, encode(data, STALLED), text=detail)
         self._hooks.call(HookEvent(STALLED, grant.id, grant.kind, grant.queue, grant.attempt, detail, data))

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.job import Grant
 from leasehold.domain.views import WorkerCard
 from leasehold.run.journal import Journal
 from leasehold.stores.contract import Store, Wakeups
@@ -33,7 +34,9 @@ from leasehold.worker.service import Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 from leasehold.worker.stall import StallWatch
+from leasehold.worker.starter import Starter
 from leasehold.worker.stream_writer import EventWriter
+from leasehold.worker.watch import Watch
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -64,6 +67,14 @@ def tune_process() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
     sys.setswitchinterval(0.0005)
+
+
+class Role(Protocol):
+    """What lives beside the loop as long as the worker does."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class NoWakeups:
@@ -112,6 +123,8 @@ class Worker:
         self._hooks = hooks or Hooks()
         self._version = version
         self._stack = AsyncExitStack()
+        self._clock_offset = 0.0
+        """Seconds that the database's clock is ahead of ours."""
         self.gave_up = False
         """Too many handlers ignored their stop: the process should be replaced (exit code 75)."""
 
@@ -124,55 +137,82 @@ class Worker:
             await self._finished.wait()
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._finished = asyncio.Event()
-        self._hurry = asyncio.Event()
-        self._executor = StoreThreads()
-        self.attempts = Attempts(self._tasks, self.settings, self._freed, self._abandoned)
-        self.events = self.attempts.events = EventWriter(self._store)
-        self._hook_caller = HookCaller(self._hooks)
-        self.attempts.stalls = StallWatch(self.events, self._hook_caller, self.attempts.stop)
-        self.attempts.teller = QuestionTeller(self._store, self._hook_caller)
-        self._log_capture = LogCapture(self.events)
-        self.attempts.settler = Settler(
-            self._store, self.settings.owner, self._executor, self.attempts.settled, self.events
-        )
-        self.attempts.journal = Journal(
-            self._store,
-            self.settings.owner,
-            HandlerThreads(self.settings.concurrency),
-            BatchWriter(),
-            self.attempts.on_refused,
-        )
+        self._finished, self._hurry = asyncio.Event(), asyncio.Event()
         self._wakeups = await asyncio.to_thread(self._listen)
-        self._intake = Intake(
-            self._store, self._tasks, self.settings, self.attempts, self._executor, self._wakeups.stir
-        )
+        resources = None
         if self._lifespan is not None:
-            self.attempts.resources = await self._stack.enter_async_context(self._lifespan())
-        self.keeper = self.attempts.keeper = LeaseKeeper(
-            self._store.another(),
-            self.attempts.held,
-            on_flag=self.attempts.on_flag,
-            on_lost=self.attempts.on_lost,
-        )
-        self._reaper = Reaper(self._store, self.settings.sweep)
-        self._pruner = (
-            None if self.settings.retention is None else Pruner(self._store, self.settings.retention)
-        )
-        self._presence = Service("presence", self._tell)
-        called = self._wakeups.call(lambda: self._wake(loop))
-        self._ear = None if called else Service("wake-ups", lambda: self._hear(loop))
-        for role in self._roles():
+            resources = await self._stack.enter_async_context(self._lifespan())
+        self._wire(asyncio.get_running_loop(), resources)
+        for role in self._roles:
             role.start()
         self._coroutines = [
             asyncio.create_task(self._intake_until_done(), name="leasehold intake"),
-            asyncio.create_task(self.attempts.settler.run(), name="leasehold settler"),
-            asyncio.create_task(self.attempts.watch(), name="leasehold watch"),
+            asyncio.create_task(self.settler.run(), name="leasehold settler"),
+            asyncio.create_task(self._watch.run(), name="leasehold watch"),
         ]
         serves = ", ".join(self.settings.queues) or "what it is handed"
         logger.info("worker %s serves %s", self.settings.owner, serves)
         return self
+
+    def _wire(self, loop: asyncio.AbstractEventLoop, resources: Any) -> None:
+        """Every role is complete when it is made: it gets what it needs from those before it."""
+        store, settings = self._store, self.settings
+        self._changed = asyncio.Event()
+        """There may be work, or a place for it: what the intake waits for."""
+        freed = self._changed.set
+        self._executor = StoreThreads()
+        self.events = EventWriter(store)
+        hooks = HookCaller(self._hooks)
+        self.attempts = Attempts(loop, QuestionTeller(store, hooks).tell, freed)
+        self.keeper = LeaseKeeper(store.another(), self.attempts)
+        self.settler = Settler(store, settings.owner, self._executor, self.events, self.attempts.settled)
+        handler_writes = HandlerThreads(settings.concurrency)
+        self._journal = Journal(
+            store, settings.owner, handler_writes, BatchWriter(), self.attempts.on_refused
+        )
+        self.starter = Starter(
+            self._tasks,
+            settings.threads,
+            self.attempts,
+            keeper=self.keeper,
+            settler=self.settler,
+            journal=self._journal,
+            events=self.events,
+            resources=resources,
+            clock_offset=lambda: self._clock_offset,
+            on_freed=freed,
+        )
+        self._intake = Intake(
+            store,
+            self._tasks,
+            settings,
+            self._executor,
+            self.attempts,
+            starter=self.starter,
+            settler=self.settler,
+            changed=self._changed,
+            on_work=self._wakeups.stir,
+        )
+        stalls = StallWatch(self.events, hooks, self.attempts.stop)
+        self._watch = Watch(self.attempts, self.starter, stalls, settings.stop_grace, self._abandoned)
+        self._presence = Service("presence", self._tell)
+        self._roles: list[Role] = [
+            self.keeper,
+            Reaper(store, settings.sweep),
+            self._presence,
+            self.events,
+            hooks,
+        ]
+        if not self._wakeups.call(lambda: self._wake(loop)):
+            self._roles.append(Service("wake-ups", lambda: self._hear(loop)))
+        if settings.capture_logs:
+            self._roles.append(LogCapture(self.events))
+        if settings.retention is not None:
+            self._roles.append(Pruner(store, settings.retention))
+
+    def start(self, grant: Grant, sent_at: float) -> None:
+        """Run what was granted to this worker by another way than its queues. On its loop."""
+        self.starter.start_one(grant, sent_at)
 
     async def __aexit__(self, *_: object) -> None:
         await self._drain()
@@ -192,9 +232,9 @@ class Worker:
         waited = time.monotonic() - self._intake.progress_at
         if waited > STUCK_AFTER and not self._intake.waits_for_place and not self._finished.is_set():
             problems.append(f"no claim for {waited:.0f} s: a handler may block the event loop")
-        if self._intake.in_trouble or self.attempts.settler.in_trouble:
+        if self._intake.in_trouble or self.settler.in_trouble:
             problems.append("the database is out of reach")
-        if self.attempts.too_many_abandoned:
+        if self._too_many_abandoned:
             problems.append(f"{self.attempts.abandoned} handlers ignored their stop")
         return Health(
             not problems,
@@ -205,35 +245,24 @@ class Worker:
         )
 
     # -- roles -----------------------------------------------------------------------------------------------------
-    def _roles(self) -> list[Any]:
-        roles: list[Any] = [
-            self.keeper,
-            self._reaper,
-            self._presence,
-            self.events,
-            self._hook_caller,
-        ]
-        if self._ear is not None:
-            roles.append(self._ear)
-        if self.settings.capture_logs:
-            roles.append(self._log_capture)
-        return [*roles, self._pruner] if self._pruner is not None else roles
-
     async def _intake_until_done(self) -> None:
         await self._intake.run()
         self._finished.set()
 
-    def _freed(self) -> None:
-        self._intake.wake()
-
     def _abandoned(self) -> None:
-        self._intake.wake()
-        if self.attempts.too_many_abandoned and not self.gave_up:
+        self._changed.set()
+        if self._too_many_abandoned and not self.gave_up:
             self.gave_up = True
             logger.error(
                 "half of this worker's places are taken by handlers that ignore their stop: draining"
             )
             self.request_drain()
+
+    @property
+    def _too_many_abandoned(self) -> bool:
+        """Half of the places on the loop, or of the threads, are gone: better to start afresh."""
+        on_loop, in_threads = self.attempts.abandoned_on_loop, self.attempts.abandoned_in_threads
+        return 2 * on_loop >= self.settings.concurrency > 0 or 2 * in_threads >= self.settings.threads > 0
 
     def _listen(self) -> Wakeups:
         return self._store.wakeups(self.settings.listen_url) if self.settings.claims else NoWakeups()
@@ -245,14 +274,14 @@ class Worker:
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has just ended
-            loop.call_soon_threadsafe(self._intake.wake)
+            loop.call_soon_threadsafe(self._changed.set)
 
     def _tell(self) -> float:
         """Say who we are, for `why`; and look whether the claim loop still goes round."""
         health = self.health()
         if not health.ok:
             logger.error("not well: %s", "; ".join(health.problems))
-        self.attempts.clock_offset = (self._store.now() - datetime.now(UTC)).total_seconds()
+        self._clock_offset = (self._store.now() - datetime.now(UTC)).total_seconds()
         self._store.beat_worker(
             WorkerCard(
                 owner=self.settings.owner,
@@ -280,7 +309,7 @@ class Worker:
             while self.attempts.unfinished():
                 await asyncio.sleep(TICK)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.attempts.settler.drained(), LAST_SETTLES)
+            await asyncio.wait_for(self.settler.drained(), LAST_SETTLES)
 
     async def _idle_in_time(self) -> bool:
         """False: the grace is over, or somebody is in a hurry, and jobs still run."""
@@ -297,8 +326,8 @@ class Worker:
         await asyncio.gather(*self._coroutines, return_exceptions=True)
         self._wakeups.close()
         await asyncio.to_thread(self._stop_roles)
-        self.attempts.close()
-        await asyncio.to_thread(self.attempts.journal.close)
+        self.starter.close()
+        await asyncio.to_thread(self._journal.close)
         await self._stack.aclose()
         self._executor.shutdown(wait=False, cancel_futures=True)
         logger.info(
@@ -309,7 +338,7 @@ class Worker:
         )
 
     def _stop_roles(self) -> None:
-        for role in self._roles():
+        for role in self._roles:
             role.stop()
         try:
             self._store.forget_worker(self.settings.owner)

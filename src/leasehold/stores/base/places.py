@@ -7,6 +7,7 @@ Nothing here touches a database. `assemble` and `row_of` are each other's invers
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -81,7 +82,7 @@ def assemble(anchor: Row, place: Place, row: Row, side: Row) -> Job:
             job |= {name: row[name] for name in ("lane_at", "held", "unmet", "reason")}
             job["state"] = state
         case Place.OUTCOME:
-            job |= _ended(anchor, row, side)
+            job |= _ended(row, side)
     return Job(**job)
 
 
@@ -109,10 +110,9 @@ def _running(row: Row, side: Row) -> dict[str, Any]:
     }
 
 
-def _ended(anchor: Row, row: Row, side: Row) -> dict[str, Any]:
+def _ended(row: Row, side: Row) -> dict[str, Any]:
     state = _ENDED[row["state"]]
     halts = bool(side["halts"]) and state in (State.FAILED, State.TIMED_OUT)
-    left = side["available_at"] or anchor["available_at"] or anchor["created_at"]
     return {
         "state": state,
         "finished_at": row["finished_at"],
@@ -125,9 +125,17 @@ def _ended(anchor: Row, row: Row, side: Row) -> dict[str, Any]:
         "error": row["error"] if row["error"] is not None else side["error"],
         "reason": row["reason"],
         "halts_lane": halts,
-        "lane_at": None if anchor["lane"] is None else STARTED if halts else left,
-        "unmet": 0 if state is State.SUCCEEDED else side["unmet"],
+        "lane_at": STARTED if halts else None,
+        "unmet": side["unmet"] if state is State.TIMED_OUT else 0,
     }
+
+
+def as_stored(job: Job) -> Job:
+    """A decided job as the next reader will see it: what no row keeps of it is left out."""
+    if job.state in ENDED_STATES:
+        unmet = job.unmet if job.state is State.TIMED_OUT else 0
+        return replace(job, lane_at=STARTED if job.halts_lane else None, unmet=unmet)
+    return replace(job, settled_by=None, settled_token=None)
 
 
 # -- a job to rows ----------------------------------------------------------------------------------------------------

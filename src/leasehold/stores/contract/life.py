@@ -71,7 +71,7 @@ class Renew(Protocol):
         ...
 
     def mark_started(self, job_id: str, token: int) -> bool:
-        """Record that the external run was started. False: the lease is lost."""
+        """Record that the external run was started. False: the lease is lost, or nothing was placed."""
         ...
 
 
@@ -117,6 +117,6 @@ class Recover(Protocol):
         ...
 
     def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
-        """After a lost reply: for each lease `done` (settled by me), `mine` (repeat it), `fenced`, or `unknown` (a
-        later run was settled since)."""
+        """After a lost reply: for each lease `done` (settled by me), `mine` (repeat it, and read again if that is
+        refused: the first try may have been on its way) or `fenced`. Of a job that was pruned since, `fenced` too."""
         ...

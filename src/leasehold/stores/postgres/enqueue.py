@@ -48,11 +48,9 @@ def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
     if (time.monotonic() - began) * len(jobs) / AT_ONCE > PATIENCE:
         jobs.encode(len(jobs))
     job = jobs.first
-    now, seqs = session.tuples("reserve_numbers", count=len(jobs))[0]
     gate = gate_id(job.queue, job.kind)
-    session.run(
-        "ready_many", seqs=seqs, gate=gate, priority=job.priority, due=now, lease_seconds=job.lease_seconds
-    )
+    alike_in_place = {"gate": gate, "priority": job.priority, "lease_seconds": job.lease_seconds}
+    now, seqs = session.tuples("ready_many", count=len(jobs), **alike_in_place)[0]
     common = (
         str(gate),
         now,
@@ -63,7 +61,7 @@ def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
         job.policy.dump(),
     )
     alike = "\t".join(map(_field, common))
-    numbers = iter(seqs)
+    numbers = iter(seqs.split(","))
     pieces = (zip(ids, args, numbers, strict=False) for ids, args in jobs.pieces(AT_ONCE))
     session.copy(
         "copy_plain",

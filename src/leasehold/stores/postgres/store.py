@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import psycopg
 from psycopg.errors import DataError, UniqueViolation
 
 from leasehold.domain.batch import AlikeJobs
@@ -166,6 +167,24 @@ class PostgresStore(JobStore):
         if limit < 1:
             return []
         self._make_owner(owner)
+        taken: list[Grant] = []
+        try:
+            return self._claim(owner, queues, limit, kinds, taken)
+        except psycopg.Error:
+            # Each source is a transaction of its own. What an earlier one gave is held: unheard of, it would lie until
+            # its leases run out. The trouble comes up again with the next claim.
+            if taken:
+                return taken
+            raise
+
+    def _claim(
+        self,
+        owner: str,
+        queues: Sequence[str],
+        limit: int,
+        kinds: Sequence[str] | None,
+        taken: list[Grant],
+    ) -> list[Grant]:
         waits: list[float] = []
 
         def look_again() -> Look:
@@ -173,17 +192,20 @@ class PostgresStore(JobStore):
 
         def take(source: Source, groups: list[LookedAt], look: Look, room: int) -> list[Grant]:
             if source in ("plain", "lane"):
-                return self._take(owner, source, groups, look, room)
-            return self._take_behind_limits(owner, source, groups, room, waits)
+                grants = self._take(owner, source, groups, look, room)
+            else:
+                grants = self._take_behind_limits(owner, source, groups, room, waits)
+            taken.extend(grants)
+            return grants
 
         key = (tuple(queues), None if kinds is None else tuple(kinds))
         if self._idle.get(key, math.inf) <= self._now():
-            taken = self._look_and_take(owner, queues, kinds, limit)
-            if taken is not None:
-                if len(taken) == limit:
+            at_once = self._look_and_take(owner, queues, kinds, limit)
+            if at_once is not None:
+                if len(at_once) == limit:
                     self._idle.pop(key, None)
                 self._expect_opening(queues, kinds, waits)
-                return taken
+                return at_once
             self._idle[key] = self._now() + LOOKS_LAST
         grants: list[Grant] = []
         seen = self._seen_full.get(key)

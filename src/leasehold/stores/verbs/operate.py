@@ -13,6 +13,7 @@ from leasehold.domain.moves import Move
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
 from leasehold.domain.views import PauseRecord, Scope
 from leasehold.stores.base.database import Row, Session
+from leasehold.stores.base.places import as_stored
 from leasehold.stores.verbs.budgets import refuse_over_budget
 from leasehold.stores.verbs.enqueue import enqueue_in
 from leasehold.stores.verbs.groups import refuse_in_held_group
@@ -146,7 +147,7 @@ def _decide(session: Session, job: Job, now: datetime, decide: Decide) -> Job:
     move = decide(job, now)
     _check_key(session, move)
     write(session, [move], now)
-    return move.job
+    return as_stored(move.job)
 
 
 def _check_key(session: Session, move: Move) -> None:

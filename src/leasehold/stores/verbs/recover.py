@@ -17,7 +17,7 @@ from leasehold.domain.settle import settle
 from leasehold.domain.states import Event, State, allowed
 from leasehold.stores.answers import Denied, Reaped
 from leasehold.stores.base.database import Records, Session
-from leasehold.stores.base.places import START_BY
+from leasehold.stores.base.places import START_BY, as_stored
 from leasehold.stores.verbs.limits import LimitVerbs, lock_limits, why_not
 from leasehold.stores.verbs.locking import lock, lock_free, lock_free_held
 from leasehold.stores.verbs.questions import QuestionVerbs
@@ -154,7 +154,7 @@ def _expire(session: Session, ids: Sequence[str]) -> list[Job]:
         session.run("drop_time_limits", rows=Records([{"job": job.seq, "what": START_BY} for job in met]))
     moves = [operate.expire(job, now=now) for job in over]
     write(session, moves, now)
-    return [move.job for move in moves]
+    return [as_stored(move.job) for move in moves]
 
 
 def _time_is_over(job: Job, now: datetime) -> bool:

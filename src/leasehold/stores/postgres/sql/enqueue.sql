@@ -85,16 +85,17 @@ INSERT INTO leasehold.ready (seq, gate, priority, available_at, lease_seconds)
 SELECT seq, gate, priority, due, lease_seconds FROM made
 RETURNING CASE WHEN :ring::boolean THEN pg_notify(:channel, '') END;
 
--- name: reserve_numbers
--- The numbers themselves, not their bounds: beside a second producer they are no single range.
-SELECT statement_timestamp()::text, array_agg(nextval(pg_get_serial_sequence('leasehold.job', 'seq')))
-FROM generate_series(1, :count::integer);
-
 -- name: ready_many
--- First, while the arguments are still being encoded.
-INSERT INTO leasehold.ready (seq, gate, priority, available_at, lease_seconds)
-SELECT n.seq, :gate::bigint, :priority::smallint, :due::timestamptz, :lease_seconds::real
-FROM unnest(:seqs::bigint[]) AS n(seq);
+-- Places for plain jobs that are due now, before the jobs themselves follow by COPY: the server writes them while the
+-- next arguments are encoded. The answer has the numbers themselves, not their bounds: beside a second producer they are
+-- no single range.
+WITH numbered AS MATERIALIZED (
+    SELECT nextval((SELECT pg_get_serial_sequence('leasehold.job', 'seq')::regclass)) AS seq
+    FROM generate_series(1, :count::integer)),
+made AS (
+    INSERT INTO leasehold.ready (seq, gate, priority, available_at, lease_seconds)
+    SELECT seq, :gate::bigint, :priority::smallint, statement_timestamp(), :lease_seconds::real FROM numbered)
+SELECT statement_timestamp()::text AS now, string_agg(seq::text, ',') AS seqs FROM numbered;
 
 -- name: copy_plain
 COPY leasehold.job (seq, id, gate, created_at, lease_seconds, priority, kind, queue, policy, args) FROM STDIN;

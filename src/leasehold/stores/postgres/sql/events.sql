@@ -45,8 +45,17 @@ ON CONFLICT (job_id) DO UPDATE SET last_seq = excluded.last_seq, token = exclude
 -- name: read_stream
 -- State and events in one look: a job that is seen at rest has no event that this does not show, or that a look behind
 -- the last one shown would not find. The limit stands inside: a join of two tables would be sorted as a whole.
-SELECT j.state, j.attempt, e.seq, e.kind, e.data, e.key, e.attempt AS told_in, e.at
-FROM (SELECT r.id, r.state, r.attempt FROM leasehold.job_row AS r WHERE r.id = :id LIMIT 1) AS j LEFT JOIN LATERAL (
+SELECT
+-- include: state_of_number
+    AS state,
+    coalesce(
+        (SELECT p.attempt FROM leasehold.outcome AS p WHERE p.job = j.seq),
+        (SELECT p.attempt FROM leasehold.ready AS p WHERE p.seq = j.seq),
+        (SELECT p.attempt FROM leasehold.lease AS p WHERE p.job = j.seq),
+        (SELECT p.attempt FROM leasehold.parked AS p WHERE p.job = j.seq),
+-- include: attempt_in_lane
+    ) AS attempt, e.seq, e.kind, e.data, e.key, e.attempt AS told_in, e.at
+FROM (SELECT a.seq AS number, a.* FROM leasehold.job AS a WHERE a.id = :id) AS j LEFT JOIN LATERAL (
     SELECT * FROM leasehold.event AS v
     WHERE v.job_id = j.id AND v.seq > :since ORDER BY v.seq LIMIT :limit) AS e ON true
 ORDER BY e.seq;

@@ -41,10 +41,11 @@ FROM (
 ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: count_group_questions
--- From the questions that are open, which are few. Those of a job that has ended are closed.
+-- From the questions that are open, which are few. One that failed keeps its own open: it may be resumed.
 SELECT count(*) AS questions FROM leasehold.question AS q, LATERAL (
-    SELECT x.kind, x.group_name FROM leasehold.job AS x WHERE x.id = q.job_id LIMIT 1) AS j
-WHERE q.closed_at IS NULL AND j.group_name = :name AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]));
+    SELECT x.seq, x.kind, x.group_name FROM leasehold.job AS x WHERE x.id = q.job_id LIMIT 1) AS j
+WHERE q.closed_at IS NULL AND j.group_name = :name AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]))
+    AND (SELECT 1 FROM leasehold.outcome AS o WHERE o.job = j.seq) IS NULL;
 
 -- name: stop_group
 -- A hold outlasts a later stop: only a release lifts it.

@@ -1,9 +1,6 @@
--- name: get_job
-SELECT r.*, :now AS now FROM leasehold.job_row AS r WHERE r.id = :id;
-
--- name: list_jobs
--- One page of a walk, newest first; payloads stay where they are. It tells of a job what the view job_row would.
-SELECT j.id, j.seq, j.kind, j.queue, j.gate, j.priority,
+-- part: told_of_j
+-- What a list tells of a job j, from its places o, r, l, p and from its trouble t: the same as the view job_row.
+j.id, j.seq, j.kind, j.queue, j.gate, j.priority,
     CASE WHEN o.state IS NOT NULL THEN
              CASE o.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
          WHEN p.state IS NOT NULL THEN
@@ -21,26 +18,58 @@ SELECT j.id, j.seq, j.kind, j.queue, j.gate, j.priority,
     CASE WHEN p.state IS NOT NULL THEN p.started_at
          ELSE coalesce(l.started_at, o.started_at, t.started_at) END AS started_at,
     o.finished_at, j.group_name, j.tags, coalesce(o.error, t.error) AS error
+
+-- part: places_of_j
+LEFT JOIN LATERAL (SELECT x.* FROM leasehold.outcome AS x WHERE x.job = j.seq LIMIT 1) AS o ON true
+LEFT JOIN LATERAL (SELECT x.* FROM leasehold.ready AS x WHERE x.seq = j.seq LIMIT 1) AS r ON true
+LEFT JOIN LATERAL (SELECT x.* FROM leasehold.lease AS x WHERE x.job = j.seq LIMIT 1) AS l ON true
+LEFT JOIN LATERAL (SELECT x.* FROM leasehold.parked AS x WHERE x.job = j.seq LIMIT 1) AS p ON true
+LEFT JOIN LATERAL (SELECT x.* FROM leasehold.trouble AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
+
+-- name: get_job
+-- As the view job_row tells it, from the places themselves: the view takes the server milliseconds to plan.
+SELECT
+-- include: told_of_j
+    , j.args, j.policy, j.lease_seconds, j.unique_key,
+    CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END AS unique_for, j.deadline_at, j.start_by, j.retry_of,
+    j.trace, g.slots IS NOT NULL AS limited,
+    coalesce(o.special, r.special, l.special, p.special, q.special) AS special,
+    coalesce(o.token, r.token, l.token, p.token, q.token) AS lease_token,
+    CASE WHEN h.lane IS NOT NULL OR (l.token IS NOT NULL AND j.lane IS NOT NULL) THEN to_timestamp(0)
+         ELSE coalesce(p.lane_at, q.lane_at) END AS lane_at,
+    h.lane IS NOT NULL AS halts_lane, coalesce(p.held, false) AS held,
+    CASE WHEN o.state = 4 THEN (
+             SELECT count(*) FROM leasehold.dependency AS d WHERE d.child_id = j.id AND NOT d.met)::integer
+         ELSE coalesce(p.unmet, 0) END AS unmet,
+    x.site AS execution_site, x.name AS execution_name, x.started_at AS execution_started_at,
+    coalesce(t.first_started_at, l.started_at, o.started_at,
+        CASE WHEN p.state = 4 THEN p.started_at END) AS first_started_at,
+    (SELECT w.name FROM leasehold.owner AS w WHERE w.number = o.owner) AS settled_by,
+    CASE WHEN o.owner IS NOT NULL THEN o.token END AS settled_token, o.result, o.result_ref, :now AS now
+FROM leasehold.job AS j JOIN leasehold.gate AS g ON g.id = j.gate
+-- include: places_of_j
+LEFT JOIN LATERAL (
+    SELECT y.* FROM leasehold.lane_place AS y
+    WHERE y.lane = j.lane AND y.seq = j.seq AND coalesce(o.token, r.token, l.token, p.token) IS NULL
+    LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (
+    SELECT y.lane FROM leasehold.lane_hold AS y
+    WHERE y.lane = j.lane AND y.job = j.seq AND o.state IN (3, 4) LIMIT 1) AS h ON true
+LEFT JOIN LATERAL (
+    SELECT y.* FROM leasehold.execution AS y
+    WHERE y.job = j.seq AND y.attempt = coalesce(l.attempt, CASE WHEN p.state = 4 THEN p.attempt END)
+    LIMIT 1) AS x ON true
+WHERE j.id = :id;
+
+-- name: list_jobs
+-- One page of a walk, newest first; payloads stay where they are.
+SELECT
+-- include: told_of_j
 FROM (
 
 -- name: list_jobs.page
-) AS d, LATERAL (
-    SELECT x.id, x.seq, x.kind, x.queue, x.gate, x.priority, x.created_at, x.available_at, x.lane, x.group_name, x.tags
-    FROM leasehold.job AS x WHERE x.seq = d.number LIMIT 1) AS j
-LEFT JOIN LATERAL (
-    SELECT x.state, x.reason, x.attempt, x.started_at, x.finished_at, x.error
-    FROM leasehold.outcome AS x WHERE x.job = j.seq LIMIT 1) AS o ON true
-LEFT JOIN LATERAL (
-    SELECT x.available_at, x.attempt FROM leasehold.ready AS x WHERE x.seq = j.seq LIMIT 1) AS r ON true
-LEFT JOIN LATERAL (
-    SELECT x.token, x.attempt, x.stop, x.owner, x.expires_at, x.started_at
-    FROM leasehold.lease AS x WHERE x.job = j.seq LIMIT 1) AS l ON true
-LEFT JOIN LATERAL (
-    SELECT x.state, x.reason, x.attempt, x.stop, x.started_at
-    FROM leasehold.parked AS x WHERE x.job = j.seq LIMIT 1) AS p ON true
-LEFT JOIN LATERAL (
-    SELECT x.failures, x.crashes, x.reason, x.error, x.available_at, x.started_at
-    FROM leasehold.trouble AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
+) AS d, LATERAL (SELECT x.* FROM leasehold.job AS x WHERE x.seq = d.number LIMIT 1) AS j
+-- include: places_of_j
 ORDER BY d.number DESC LIMIT :limit
 
 -- name: count_states

@@ -113,12 +113,12 @@ WHERE name = :name AND job = (SELECT seq FROM leasehold.job WHERE id = :id) AND 
 
 -- name: sweep_holds
 -- Of runs that have ended. They do not count; they only lie about. What is locked is just being removed by the pruner, and
--- waiting for it, in whatever order rows come, could be a deadlock.
+-- waiting for it, in whatever order rows come, could be a deadlock. Scalar probes: an EXISTS may be turned into a join
+-- with all leases.
 DELETE FROM leasehold.slot_hold WHERE ctid = ANY(ARRAY(
-    SELECT o.ctid FROM leasehold.slot_hold AS o WHERE o.name = :name AND NOT EXISTS (
-        SELECT FROM leasehold.lease AS l WHERE l.job = o.job AND l.attempt = o.attempt)
-      AND NOT EXISTS (
-        SELECT FROM leasehold.parked AS p WHERE p.job = o.job AND p.attempt = o.attempt AND p.state = 4)
+    SELECT o.ctid FROM leasehold.slot_hold AS o WHERE o.name = :name AND coalesce(
+        (SELECT 1 FROM leasehold.lease AS l WHERE l.job = o.job AND l.attempt = o.attempt),
+        (SELECT 1 FROM leasehold.parked AS p WHERE p.job = o.job AND p.attempt = o.attempt AND p.state = 4)) IS NULL
     FOR UPDATE OF o SKIP LOCKED));
 
 -- name: find_slots

@@ -1,42 +1,56 @@
 -- name: lock_anchors
 -- The meeting point of all careful verbs: anchors in the order of seq. NO KEY: those who only keep a job from being
--- pruned, because they spend, pass.
-SELECT j.*, g.slots IS NOT NULL AS limited, :now AS now FROM leasehold.job AS j JOIN leasehold.gate AS g ON g.id = j.gate
-WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.seq FOR NO KEY UPDATE OF j;
+-- pruned, because they spend, pass. A probe a job, here and below: a list of keys is looked up by whatever the planner
+-- believes of the table, and it may believe that a table with a million rows is empty.
+WITH found AS MATERIALIZED (
+    SELECT j.seq FROM unnest(:ids::uuid[]) AS r(id), LATERAL (
+        SELECT q.seq FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j ORDER BY j.seq)
+SELECT j.*, (SELECT g.slots IS NOT NULL FROM leasehold.gate AS g WHERE g.id = j.gate) AS limited, :now AS now
+FROM found, LATERAL (
+    SELECT q.* FROM leasehold.job AS q WHERE q.seq = found.seq LIMIT 1 FOR NO KEY UPDATE) AS j;
 
 -- name: lock_free_anchors
-SELECT j.*, g.slots IS NOT NULL AS limited, :now AS now FROM leasehold.job AS j JOIN leasehold.gate AS g ON g.id = j.gate
-WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.seq FOR NO KEY UPDATE OF j SKIP LOCKED;
+WITH found AS MATERIALIZED (
+    SELECT j.seq FROM unnest(:ids::uuid[]) AS r(id), LATERAL (
+        SELECT q.seq FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j ORDER BY j.seq)
+SELECT j.*, (SELECT g.slots IS NOT NULL FROM leasehold.gate AS g WHERE g.id = j.gate) AS limited, :now AS now
+FROM found, LATERAL (
+    SELECT q.* FROM leasehold.job AS q WHERE q.seq = found.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS j;
 
 -- name: probe_ready
 -- Under the anchors. Claims take these rows without them, so they are locked too.
+-- All at once: a planner that believes in an empty table takes the index of claims for as good as the key, and would read
+-- the whole of it for every single probe.
 SELECT * FROM leasehold.ready WHERE seq = ANY(:seqs::bigint[]) ORDER BY seq FOR UPDATE;
 
 -- name: probe_lane_places
--- By lane first: seq alone has no index here.
+-- By lane first: seq alone has no index here. All at once: for every job by itself the lane would be read again.
 SELECT p.* FROM leasehold.lane_place AS p
 WHERE p.lane = ANY(:lanes::text[]) AND p.seq = ANY(:seqs::bigint[]) ORDER BY p.seq FOR UPDATE;
 
 -- name: probe_leases
-SELECT l.job AS seq, l.token, l.expires_at, l.started_at, l.attempt, o.name AS owner, l.special, l.stop
-FROM leasehold.lease AS l LEFT JOIN leasehold.owner AS o ON o.number = l.owner
-WHERE l.job = ANY(:seqs::bigint[]) ORDER BY l.job FOR UPDATE OF l;
+SELECT l.job AS seq, l.token, l.expires_at, l.started_at, l.attempt,
+    (SELECT o.name FROM leasehold.owner AS o WHERE o.number = l.owner) AS owner, l.special, l.stop
+FROM (SELECT n.seq FROM unnest(:seqs::bigint[]) AS n(seq) ORDER BY n.seq) AS r, LATERAL (
+    SELECT q.* FROM leasehold.lease AS q WHERE q.job = r.seq LIMIT 1 FOR UPDATE) AS l;
 
 -- name: probe_free_leases
-SELECT l.job AS seq, l.token, l.expires_at, l.started_at, l.attempt, o.name AS owner, l.special, l.stop
-FROM leasehold.lease AS l LEFT JOIN leasehold.owner AS o ON o.number = l.owner
-WHERE l.job = ANY(:seqs::bigint[]) ORDER BY l.job FOR UPDATE OF l SKIP LOCKED;
+SELECT l.job AS seq, l.token, l.expires_at, l.started_at, l.attempt,
+    (SELECT o.name FROM leasehold.owner AS o WHERE o.number = l.owner) AS owner, l.special, l.stop
+FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (
+    SELECT q.* FROM leasehold.lease AS q WHERE q.job = r.seq LIMIT 1 FOR UPDATE SKIP LOCKED) AS l;
 
 -- name: probe_parked
--- Into this place and out of it only under the anchor: nothing to lock.
-SELECT p.job AS seq, p.* FROM leasehold.parked AS p WHERE p.job = ANY(:seqs::bigint[]) ORDER BY p.job;
+-- Into this place and out of it only under the anchor: nothing to lock. All at once, as of `ready`.
+SELECT p.job AS seq, p.* FROM leasehold.parked AS p WHERE p.job = ANY(:seqs::bigint[]);
 
 -- name: probe_outcomes
 -- Out of this place only under the anchor.
-SELECT p.job AS seq, p.token, p.finished_at, p.started_at, p.attempt, o.name AS owner, p.state, p.special, p.result,
+SELECT p.job AS seq, p.token, p.finished_at, p.started_at, p.attempt,
+    (SELECT o.name FROM leasehold.owner AS o WHERE o.number = p.owner) AS owner, p.state, p.special, p.result,
     p.result_ref, p.error, p.reason
-FROM leasehold.outcome AS p LEFT JOIN leasehold.owner AS o ON o.number = p.owner
-WHERE p.job = ANY(:seqs::bigint[]) ORDER BY p.job;
+FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (
+    SELECT q.* FROM leasehold.outcome AS q WHERE q.job = r.seq LIMIT 1) AS p;
 
 -- name: read_sides
 -- What stands beside the places of these jobs; nulls where there is nothing.

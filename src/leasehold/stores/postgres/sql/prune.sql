@@ -29,7 +29,8 @@ WHERE j.seq = :job;
 
 -- name: lock_old
 -- Whom somebody else has in hand is left to the next time.
-SELECT j.seq FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[]) ORDER BY j.seq FOR UPDATE SKIP LOCKED;
+SELECT j.seq FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (
+    SELECT q.seq FROM leasehold.job AS q WHERE q.seq = r.seq LIMIT 1 FOR UPDATE SKIP LOCKED) AS j;
 
 -- name: prune_outcomes
 -- Looked at again under the lock: a job may have been resumed since, or somebody waits for it now.
@@ -61,8 +62,10 @@ DELETE FROM leasehold.lease_slot WHERE job = ANY(:seqs::bigint[]);
 DELETE FROM leasehold.slot_hold WHERE job = ANY(:seqs::bigint[]);
 
 -- name: prune_members
-DELETE FROM leasehold.member AS m USING json_to_recordset(:members::json) AS r(group_name text, job bigint)
-WHERE m.group_name = r.group_name AND m.job = r.job;
+DELETE FROM leasehold.member WHERE ctid = ANY(ARRAY(
+    SELECT m.tid FROM json_to_recordset(:members::json) AS r(group_name text, job bigint), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.member AS q
+        WHERE q.group_name = r.group_name AND q.job = r.job LIMIT 1) AS m));
 
 -- name: prune_history
 DELETE FROM leasehold.history WHERE job_id = ANY(:ids::uuid[]);

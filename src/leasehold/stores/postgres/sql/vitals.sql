@@ -50,35 +50,41 @@ WHERE l.expires_at < :now - :age::double precision * interval '1 second' LIMIT :
 -- name: list_misplaced
 -- Whatever breaks "a job is in exactly one place", and groups that miscount their jobs. There must never be any. Of
 -- jobs and their outcomes the newest :rows are looked at: a store may hold tens of millions. A number without a job is
--- told as it is. A job of a group is special: plain ones need not be asked.
+-- told as it is. A job of a group is special: plain ones need not be asked. Everything is counted in one pass: a join of
+-- two long lists, of which a few rows are wanted, may be planned as a loop in a loop.
 WITH recent AS (SELECT coalesce((SELECT seq FROM leasehold.job ORDER BY seq DESC LIMIT 1 OFFSET :rows), 0) AS seq),
-placed AS MATERIALIZED (
-    SELECT p.seq, count(*) AS places FROM (
-        SELECT seq FROM leasehold.ready
-        UNION ALL SELECT seq FROM leasehold.lane_place
-        UNION ALL SELECT job FROM leasehold.lease
-        UNION ALL SELECT job FROM leasehold.parked
-        UNION ALL SELECT job FROM leasehold.outcome WHERE job > (SELECT seq FROM recent)) AS p
-    GROUP BY p.seq),
-living AS MATERIALIZED (
-    SELECT j.group_name, count(*) AS live FROM (
-        SELECT seq FROM leasehold.ready WHERE special > 0
-        UNION ALL SELECT seq FROM leasehold.lane_place
-        UNION ALL SELECT job FROM leasehold.lease WHERE special > 0
-        UNION ALL SELECT job FROM leasehold.parked) AS p JOIN leasehold.job AS j ON j.seq = p.seq
-    WHERE j.group_name IS NOT NULL GROUP BY j.group_name)
+odd AS MATERIALIZED (
+    SELECT p.seq, sum(p.jobs) AS jobs, count(*) - sum(p.jobs) AS places FROM (
+        SELECT seq, 1 AS jobs FROM leasehold.job WHERE seq > (SELECT seq FROM recent)
+        UNION ALL SELECT seq, 0 FROM leasehold.ready
+        UNION ALL SELECT seq, 0 FROM leasehold.lane_place
+        UNION ALL SELECT job, 0 FROM leasehold.lease
+        UNION ALL SELECT job, 0 FROM leasehold.parked
+        UNION ALL SELECT job, 0 FROM leasehold.outcome WHERE job > (SELECT seq FROM recent)) AS p
+    GROUP BY p.seq HAVING sum(p.jobs) <> 1 OR count(*) <> 2),
+miscounted AS MATERIALIZED (
+    SELECT c.name FROM (
+        SELECT name, live FROM leasehold.job_group
+        UNION ALL
+        SELECT j.group_name, -1 FROM (
+            SELECT seq FROM leasehold.ready WHERE special > 0
+            UNION ALL SELECT seq FROM leasehold.lane_place
+            UNION ALL SELECT job FROM leasehold.lease WHERE special > 0
+            UNION ALL SELECT job FROM leasehold.parked) AS p, LATERAL (
+            SELECT q.group_name FROM leasehold.job AS q WHERE q.seq = p.seq LIMIT 1) AS j
+        WHERE j.group_name IS NOT NULL) AS c
+    GROUP BY c.name HAVING sum(c.live) <> 0)
 SELECT m.what, m.id FROM (
-    SELECT 'nowhere' AS what, j.id::text AS id FROM leasehold.job AS j
-    WHERE j.seq > (SELECT seq FROM recent) AND NOT EXISTS (SELECT 1 FROM placed AS p WHERE p.seq = j.seq)
+    SELECT 'nowhere' AS what, (SELECT j.id FROM leasehold.job AS j WHERE j.seq = o.seq)::text AS id FROM odd AS o
+    WHERE o.places = 0
     UNION ALL
-    SELECT 'twice', coalesce((SELECT j.id FROM leasehold.job AS j WHERE j.seq = p.seq)::text, p.seq::text)
-    FROM placed AS p WHERE p.places > 1
+    SELECT 'twice', coalesce((SELECT j.id FROM leasehold.job AS j WHERE j.seq = o.seq)::text, o.seq::text)
+    FROM odd AS o WHERE o.places > 1
     UNION ALL
-    SELECT 'no_job', p.seq::text FROM placed AS p
-    WHERE NOT EXISTS (SELECT 1 FROM leasehold.job AS j WHERE j.seq = p.seq)
+    SELECT 'no_job', o.seq::text FROM odd AS o
+    WHERE o.jobs = 0 AND (SELECT 1 FROM leasehold.job AS j WHERE j.seq = o.seq) IS NULL
     UNION ALL
-    SELECT 'group', g.name FROM leasehold.job_group AS g LEFT JOIN living AS l ON l.group_name = g.name
-    WHERE g.live <> coalesce(l.live, 0)) AS m
+    SELECT 'group', name FROM miscounted) AS m
 LIMIT :limit;
 
 -- name: list_definitions

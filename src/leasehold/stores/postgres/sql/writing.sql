@@ -1,24 +1,37 @@
 -- name: delete_ready
--- What leaves a place is counted by the caller: fewer rows than moves, and nothing is written at all.
-DELETE FROM leasehold.ready AS p USING json_to_recordset(:rows::json) AS r(seq bigint, token bigint)
-WHERE p.seq = r.seq AND p.token = r.token RETURNING p.seq;
+-- What leaves a place is counted by the caller: fewer rows than moves, and nothing is written at all. All at once, as in
+-- probe_ready. IS TRUE keeps the planner from making a join of it, in whatever order: it is looked up in a hash.
+WITH r AS MATERIALIZED (SELECT * FROM json_to_recordset(:rows::json) AS v(seq bigint, token bigint))
+DELETE FROM leasehold.ready AS p WHERE p.seq = ANY(ARRAY(SELECT seq FROM r))
+    AND ((p.seq, p.token) IN (SELECT seq, token FROM r)) IS TRUE
+RETURNING p.seq;
 
 -- name: delete_leases
-DELETE FROM leasehold.lease AS p USING json_to_recordset(:rows::json) AS r(seq bigint, token bigint)
-WHERE p.job = r.seq AND p.token = r.token RETURNING p.job;
+-- A probe a row, whatever the statistics say. The row is locked, so that the ctid that was found stays what it is.
+DELETE FROM leasehold.lease WHERE ctid = ANY(ARRAY(
+    SELECT p.tid FROM json_to_recordset(:rows::json) AS r(seq bigint, token bigint), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.lease AS q WHERE q.job = r.seq AND q.token = r.token LIMIT 1) AS p))
+RETURNING job;
 
 -- name: delete_parked
-DELETE FROM leasehold.parked AS p USING json_to_recordset(:rows::json) AS r(seq bigint, token bigint)
-WHERE p.job = r.seq AND p.token = r.token RETURNING p.job;
+-- As delete_ready.
+WITH r AS MATERIALIZED (SELECT * FROM json_to_recordset(:rows::json) AS v(seq bigint, token bigint))
+DELETE FROM leasehold.parked AS p WHERE p.job = ANY(ARRAY(SELECT seq FROM r))
+    AND ((p.job, p.token) IN (SELECT seq, token FROM r)) IS TRUE
+RETURNING p.job;
 
 -- name: delete_outcomes
-DELETE FROM leasehold.outcome AS p USING json_to_recordset(:rows::json) AS r(seq bigint, token bigint)
-WHERE p.job = r.seq AND p.token = r.token RETURNING p.job;
+DELETE FROM leasehold.outcome WHERE ctid = ANY(ARRAY(
+    SELECT p.tid FROM json_to_recordset(:rows::json) AS r(seq bigint, token bigint), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.outcome AS q WHERE q.job = r.seq AND q.token = r.token LIMIT 1) AS p))
+RETURNING job;
 
 -- name: delete_lane_places
-DELETE FROM leasehold.lane_place AS p
-USING json_to_recordset(:rows::json) AS r(seq bigint, token bigint, lane text, lane_at timestamptz)
-WHERE p.lane = r.lane AND p.lane_at = r.lane_at AND p.seq = r.seq AND p.token = r.token RETURNING p.seq;
+DELETE FROM leasehold.lane_place WHERE ctid = ANY(ARRAY(
+    SELECT p.tid FROM json_to_recordset(:rows::json) AS r(seq bigint, token bigint, lane text, lane_at timestamptz), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.lane_place AS q
+        WHERE q.lane = r.lane AND q.lane_at = r.lane_at AND q.seq = r.seq AND q.token = r.token LIMIT 1) AS p))
+RETURNING seq;
 
 -- name: insert_ready
 INSERT INTO leasehold.ready (seq, gate, priority, available_at, token, attempt, lease_seconds, special)
@@ -57,14 +70,20 @@ FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, finished_at t
 
 -- name: update_leases
 -- A flag, or a raised special. In place: a renewal that waits for the row must find it.
-UPDATE leasehold.lease AS l SET stop = r.stop, special = r.special
-FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, stop smallint, special smallint)
-WHERE l.job = r.job AND l.token = r.token;
+WITH v AS MATERIALIZED (
+    SELECT p.tid, r.stop, r.special
+    FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, stop smallint, special smallint), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.lease AS q WHERE q.job = r.job AND q.token = r.token LIMIT 1) AS p)
+UPDATE leasehold.lease AS l SET stop = v.stop, special = v.special
+FROM v WHERE l.ctid = ANY(ARRAY(SELECT tid FROM v)) AND l.ctid = v.tid;
 
 -- name: update_arguments
 -- The one column of `job` that ever changes.
-UPDATE leasehold.job AS j SET args = r.args::json
-FROM json_to_recordset(:rows::json) AS r(seq bigint, args text) WHERE j.seq = r.seq;
+WITH v AS MATERIALIZED (
+    SELECT p.tid, r.args FROM json_to_recordset(:rows::json) AS r(seq bigint, args text), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.job AS q WHERE q.seq = r.seq LIMIT 1) AS p)
+UPDATE leasehold.job AS j SET args = v.args::json
+FROM v WHERE j.ctid = ANY(ARRAY(SELECT tid FROM v)) AND j.ctid = v.tid;
 
 -- name: write_troubles
 INSERT INTO leasehold.trouble (job, failures, crashes, first_started_at, started_at, available_at, error, reason, changed_at)
@@ -85,8 +104,9 @@ FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, number intege
 ON CONFLICT (job, token) DO NOTHING;
 
 -- name: drop_time_limits
-DELETE FROM leasehold.time_limit AS x USING json_to_recordset(:rows::json) AS r(job bigint, what smallint)
-WHERE x.job = r.job AND x.what = r.what;
+DELETE FROM leasehold.time_limit WHERE ctid = ANY(ARRAY(
+    SELECT x.tid FROM json_to_recordset(:rows::json) AS r(job bigint, what smallint), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.time_limit AS q WHERE q.job = r.job AND q.what = r.what LIMIT 1) AS x));
 
 -- name: insert_time_limits
 INSERT INTO leasehold.time_limit (job, what, due_at)
@@ -95,7 +115,9 @@ FROM json_to_recordset(:rows::json) AS r(job bigint, what smallint, due_at times
 ON CONFLICT DO NOTHING;
 
 -- name: drop_lease_slots
-DELETE FROM leasehold.lease_slot AS x USING json_to_recordset(:rows::json) AS r(job bigint) WHERE x.job = r.job;
+DELETE FROM leasehold.lease_slot WHERE ctid = ANY(ARRAY(
+    SELECT x.tid FROM json_to_recordset(:rows::json) AS r(job bigint), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.lease_slot AS q WHERE q.job = r.job LIMIT 1) AS x));
 
 -- name: insert_lease_slots
 INSERT INTO leasehold.lease_slot (job, gate)
@@ -103,8 +125,9 @@ SELECT r.job, r.gate
 FROM json_to_recordset(:rows::json) AS r(job bigint, gate bigint);
 
 -- name: drop_lane_holds
-DELETE FROM leasehold.lane_hold AS x USING json_to_recordset(:rows::json) AS r(job bigint, lane text)
-WHERE x.lane = r.lane AND x.job = r.job;
+DELETE FROM leasehold.lane_hold WHERE ctid = ANY(ARRAY(
+    SELECT x.tid FROM json_to_recordset(:rows::json) AS r(job bigint, lane text), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.lane_hold AS q WHERE q.lane = r.lane AND q.job = r.job LIMIT 1) AS x));
 
 -- name: insert_lane_holds
 -- In the order of lanes. The key refuses a second job in a lane, and the transaction is repeated.
@@ -112,8 +135,9 @@ INSERT INTO leasehold.lane_hold (lane, job)
 SELECT r.lane, r.job FROM json_to_recordset(:rows::json) AS r(job bigint, lane text) ORDER BY r.lane;
 
 -- name: drop_lane_stops
-DELETE FROM leasehold.lane_stop AS x USING json_to_recordset(:rows::json) AS r(job bigint, lane text)
-WHERE x.lane = r.lane AND x.job = r.job;
+DELETE FROM leasehold.lane_stop WHERE ctid = ANY(ARRAY(
+    SELECT x.tid FROM json_to_recordset(:rows::json) AS r(job bigint, lane text), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.lane_stop AS q WHERE q.lane = r.lane AND q.job = r.job LIMIT 1) AS x));
 
 -- name: insert_lane_stops
 INSERT INTO leasehold.lane_stop (lane, job)
@@ -121,8 +145,9 @@ SELECT r.lane, r.job
 FROM json_to_recordset(:rows::json) AS r(lane text, job bigint);
 
 -- name: drop_keys
-DELETE FROM leasehold.unique_key AS x USING json_to_recordset(:rows::json) AS r(kind text, key text, job_id uuid)
-WHERE x.kind = r.kind AND x.key = r.key AND x.job_id = r.job_id;
+DELETE FROM leasehold.unique_key WHERE ctid = ANY(ARRAY(
+    SELECT x.tid FROM json_to_recordset(:rows::json) AS r(kind text, key text, job_id uuid), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.unique_key AS q WHERE q.kind = r.kind AND q.key = r.key AND q.job_id = r.job_id LIMIT 1) AS x));
 
 -- name: insert_history
 INSERT INTO leasehold.history (job_id, at, event, from_state, to_state, token, attempt, actor, detail)

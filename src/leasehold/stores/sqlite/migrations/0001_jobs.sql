@@ -527,7 +527,7 @@ FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leaseho
 WHERE p.state = 3
 UNION ALL
 SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'succeeded', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, 0,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, NULL, 0,
     NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
     coalesce(t.crashes, 0), NULL,
     NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
@@ -540,33 +540,33 @@ FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leaseh
 WHERE p.state = 1
 UNION ALL
 SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'cancelled', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, 0,
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, NULL, 0,
     NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
     coalesce(t.crashes, 0), NULL,
     NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
     coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
     p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, 0, (SELECT count(*) FROM leasehold_dependency AS d WHERE d.child_id = j.id AND NOT d.met), p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
+    j.group_name, j.tags, 0, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
 FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
     LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
     LEFT JOIN leasehold_owner AS o ON o.number = p.owner
 WHERE p.state = 2
 UNION ALL
 SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'failed', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN 0 WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN 0 END, EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
     NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
     coalesce(t.crashes, 0), NULL,
     NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
     coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
     p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, 0, (SELECT count(*) FROM leasehold_dependency AS d WHERE d.child_id = j.id AND NOT d.met), p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
+    j.group_name, j.tags, 0, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
 FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
     LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
     LEFT JOIN leasehold_owner AS o ON o.number = p.owner
 WHERE p.state = 3
 UNION ALL
 SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'timed_out', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN 0 WHEN j.lane IS NOT NULL THEN coalesce(t.available_at, j.available_at, j.created_at) END, EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
+    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN 0 END, EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
     NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
     coalesce(t.crashes, 0), NULL,
     NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),

@@ -37,9 +37,14 @@ FROM json_each(:dependencies) AS r;
 
 -- name: hold_for_parents
 -- New children were inserted as held, so that no claim could see them meanwhile; this tells what really holds them.
-UPDATE leasehold_parked AS p SET unmet = json_extract(r.value, '$.unmet'), held = json_extract(r.value, '$.held')
+-- An INSERT that always meets the row that is there: with statistics in hand SQLite may turn the join of an UPDATE round,
+-- and go through all that is parked.
+INSERT INTO leasehold_parked (job, state, token, attempt, special, since, unmet, held)
+SELECT p.job, p.state, p.token, p.attempt, p.special, p.since, json_extract(r.value, '$.unmet'),
+    json_extract(r.value, '$.held')
 FROM json_each(:children) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extract(r.value, '$.id')
-WHERE p.job = j.seq;
+    CROSS JOIN leasehold_parked AS p ON p.job = j.seq WHERE true
+ON CONFLICT (job) DO UPDATE SET unmet = excluded.unmet, held = excluded.held;
 
 -- name: find_dependents
 -- Whoever still waits for these jobs.

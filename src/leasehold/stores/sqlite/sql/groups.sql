@@ -38,11 +38,12 @@ CROSS JOIN leasehold_job AS j ON j.seq = d.job CROSS JOIN leasehold_outcome AS o
 ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: count_group_questions
--- From the questions that are open, which are few. Those of a job that has ended are closed.
+-- From the questions that are open, which are few. One that failed keeps its own open: it may be resumed.
 SELECT count(*) AS questions
 FROM leasehold_question AS q INDEXED BY leasehold_question_open CROSS JOIN leasehold_job AS j ON j.id = q.job_id
 WHERE q.closed_at IS NULL AND j.group_name = :name
-    AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)));
+    AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
+    AND (SELECT 1 FROM leasehold_outcome AS o WHERE o.job = j.seq) IS NULL;
 
 -- name: stop_group
 -- A hold outlasts a later stop: only a release lifts it.

@@ -2,7 +2,8 @@
 SELECT r.*, :now AS now FROM leasehold_job_row AS r WHERE r.id = :id;
 
 -- name: list_jobs
--- One page of a walk, newest first; payloads stay where they are. It tells of a job what the view job_row would.
+-- One page of a walk, newest first; payloads stay where they are. It tells of a job what the view job_row would; a
+-- join with the view would put all of it together.
 SELECT j.id, j.seq, j.kind, j.queue, j.gate, j.priority,
     CASE WHEN o.state IS NOT NULL THEN
              CASE o.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END

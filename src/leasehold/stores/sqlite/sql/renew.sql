@@ -1,8 +1,10 @@
 -- name: renew
 -- The token alone says "mine"; the expiry is not asked, so a late renewal that nobody has fenced still counts.
-UPDATE leasehold_lease AS l SET expires_at = :now + CAST(round(l.lease_seconds * 1e6) AS INTEGER)
-FROM json_each(:leases) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extract(r.value, '$[0]')
-WHERE l.job = j.seq AND l.token = json_extract(r.value, '$[1]')
+-- IN, not FROM: with statistics in hand SQLite may turn a join round, and go through the list for every lease there is.
+UPDATE leasehold_lease SET expires_at = :now + CAST(round(lease_seconds * 1e6) AS INTEGER)
+WHERE (job, token) IN (
+    SELECT j.seq, json_extract(r.value, '$[1]')
+    FROM json_each(:leases) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extract(r.value, '$[0]'))
 RETURNING (SELECT q.id FROM leasehold_job AS q WHERE q.seq = job), stop;
 
 -- name: find_leases

@@ -150,5 +150,9 @@ FROM json_each(:tickets) AS r;
 
 -- name: bump_groups
 -- In the order of names, and after everything else.
-UPDATE leasehold_job_group AS g SET version = version + 1, live = g.live + json_extract(r.value, '$.live')
-FROM json_each(:groups) AS r WHERE g.name = json_extract(r.value, '$.name');
+-- An INSERT that always meets the row that is there: with statistics in hand SQLite may turn the join of an UPDATE round,
+-- and go through all groups.
+INSERT INTO leasehold_job_group (name, live)
+SELECT g.name, json_extract(r.value, '$.live')
+FROM json_each(:groups) AS r CROSS JOIN leasehold_job_group AS g ON g.name = json_extract(r.value, '$.name') WHERE true
+ON CONFLICT (name) DO UPDATE SET version = version + 1, live = live + excluded.live;

@@ -1,0 +1,59 @@
+"""One run as its handler's context sees it: where it stores things, and what it has begun."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.job import Grant, NewJob
+from leasehold.run.follow_ups import FollowUps
+from leasehold.run.journal import Journal
+from leasehold.run.state import RunState
+from leasehold.run.steps import Steps
+from leasehold.run.stream_buffer import StreamWriter
+from leasehold.tasks.definition import TaskDefinition
+
+
+class HandlerState(RunState):
+    steps: Steps | None = None
+    """Made when the handler first asks for it."""
+    follow_ups: FollowUps | None = None
+    """Made with the first: most runs have none."""
+
+    def __init__(
+        self,
+        grant: Grant,
+        definition: TaskDefinition,
+        journal: Journal | None = None,
+        writer: StreamWriter | None = None,
+        resources: Any = None,
+    ) -> None:
+        # Not by super(): this is called for every job, and the call would cost more than the two lines.
+        self.grant = grant
+        self.writer = writer
+        self.definition = definition
+        self.journal = journal
+        """None outside of a worker."""
+        self.resources = resources
+        """What the app's lifespan has yielded."""
+
+    def needed_journal(self) -> Journal:
+        if self.journal is None:
+            raise InvalidInput(
+                "ctx", "belongs to no worker", "run the job, in tests with leasehold.testing.sandbox"
+            )
+        return self.journal
+
+    def open_steps(self) -> Steps:
+        if self.steps is None:
+            self.steps = Steps(self, self.needed_journal())
+        return self.steps
+
+    def open_follow_ups(self) -> FollowUps:
+        if self.follow_ups is None:
+            self.follow_ups = FollowUps()
+        return self.follow_ups
+
+    def unstored(self) -> tuple[NewJob, ...]:
+        """The follow-ups that go with the success."""
+        return () if self.follow_ups is None else self.follow_ups.unstored()

@@ -1,0 +1,222 @@
+"""The starter: begins what was granted, on the loop or in a thread, and hands on how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from leasehold.domain.job import Grant
+from leasehold.domain.outcome import Asked, HandedBack, Outcome, Success
+from leasehold.run.attempt import Attempt, Ended, run_here
+from leasehold.run.journal import Journal
+from leasehold.run.state import current_run
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.worker.attempts import Attempts
+from leasehold.worker.lease_keeper import LeaseKeeper
+from leasehold.worker.pools import HandlerThreads
+from leasehold.worker.settler import Settler
+from leasehold.worker.stream_writer import EventWriter
+
+logger = logging.getLogger("leasehold.worker")
+
+LONGEST_TURN = 0.02
+"""Seconds for which starting jobs may keep the loop to itself."""
+AHEAD = 0.05
+"""Seconds: plain jobs that will have their turn within this are claimed though no thread is free for them yet."""
+MOST_AHEAD = 60
+UNHURRIED = 2 * AHEAD
+"""A pace at which nothing is claimed ahead."""
+LONGEST_IN_LINE = 1.0
+"""Seconds that a plain job may wait for a thread before it is given back."""
+NO_THREAD = "no thread of its worker was free"
+
+
+class Starter:
+    def __init__(
+        self,
+        tasks: Mapping[str, TaskDefinition],
+        threads: int,
+        attempts: Attempts,
+        *,
+        keeper: LeaseKeeper,
+        settler: Settler,
+        journal: Journal,
+        events: EventWriter,
+        resources: Any,
+        clock_offset: Callable[[], float],
+        on_freed: Callable[[], None],
+    ) -> None:
+        self._tasks = tasks
+        self._thread_count = threads
+        self._attempts = attempts
+        self._keeper = keeper
+        self._settler = settler
+        self._journal = journal
+        self._events = events
+        self._resources = resources
+        self._clock_offset = clock_offset
+        """Seconds that the database's clock is ahead of ours: deadlines are its instants."""
+        self._on_freed = on_freed
+        self._loop = asyncio.get_running_loop()
+        self._threads = HandlerThreads(threads)
+        self.on_loop = 0
+        self.in_threads = 0
+        self._queued: dict[Attempt, None] = {}
+        """Those that wait for a thread. Who takes one out, a thread or the watch, has it: the pop is atomic."""
+        self._left: deque[tuple[Attempt, Outcome | None, float]] = deque()
+        self._collecting = False
+        self._pace = UNHURRIED
+        """Seconds that a plain job takes: at once as long as the longest, only slowly shorter again."""
+
+    # -- start -----------------------------------------------------------------------------------------------------
+    async def start(self, grants: Sequence[Grant], sent_at: float) -> None:
+        """What one claim has brought, in one go."""
+        began_at = time.monotonic()
+        # All are held before the first begins: it may take its time, and the leases of the others must be renewed.
+        for run in self._hold(grants, sent_at):
+            self._begin(run)
+            if time.monotonic() - began_at > LONGEST_TURN:
+                # Handlers may compute before they first wait. Let others have the loop between them.
+                await asyncio.sleep(0)
+                began_at = time.monotonic()
+
+    def start_one(self, grant: Grant, sent_at: float) -> None:
+        (run,) = self._hold([grant], sent_at)
+        self._begin(run)
+
+    def hand_back(self, grants: Sequence[Grant], reason: str) -> None:
+        """Leases that came too late to be used."""
+        now = time.monotonic()
+        for grant in grants:
+            run = Attempt(grant, self._tasks[grant.kind], now, now)
+            self._attempts.held[grant.id] = run
+            self._keeper.expect(run.renew_at)
+            self._settler.put(run, HandedBack(reason))
+
+    def _hold(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
+        """From here on their leases are renewed, and they take places, though no handler has begun yet."""
+        tasks, held, now = self._tasks, self._attempts.held, time.monotonic()
+        journal, events, resources = self._journal, self._events, self._resources
+        runs = []
+        on_loop = 0
+        renew_at = float("inf")
+        for grant in grants:
+            definition = tasks[grant.kind]
+            run = Attempt(grant, definition, now, sent_at, journal, events, resources)
+            if grant.deadline_at is not None:
+                run.deadline_at = now + self._seconds_to(grant.deadline_at)
+            if definition.is_async:
+                on_loop += 1
+            if run.renew_at < renew_at:
+                renew_at = run.renew_at
+            held[grant.id] = run
+            runs.append(run)
+        self.on_loop += on_loop
+        self.in_threads += len(runs) - on_loop
+        self._keeper.expect(renew_at)
+        return runs
+
+    def _seconds_to(self, instant: datetime) -> float:
+        return (instant - datetime.now(UTC)).total_seconds() - self._clock_offset()
+
+    def _begin(self, run: Attempt) -> None:
+        if run.definition.is_async:
+            start_task(self._loop, run, self._left_loop)
+        else:
+            self._queued[run] = None
+            self._threads.submit(lambda: self._run_in_thread(run))
+
+    def _run_in_thread(self, run: Attempt) -> None:
+        if self._queued.pop(run, run) is run:
+            return  # taken back: it had waited too long for a thread
+        run_here(run.run(self._left_thread))
+        current_run.set(None)  # the thread outlives the run and must not keep it
+
+    @property
+    def thread_room(self) -> int:
+        """Plain jobs that could be started now: one for every free thread, and as many more as will have their turn in
+        a moment, by how quick the last ones were. Quick jobs would else wait for the database most of the time."""
+        ahead = min(int(AHEAD / max(self._pace, 1e-6)), MOST_AHEAD) * self._thread_count
+        return self._thread_count + ahead - self.in_threads
+
+    def take_back(self, now: float) -> None:
+        """Those that wait for a thread which their neighbours do not give up: another worker may have one."""
+        for run in list(self._queued):
+            if now < run.held_at + LONGEST_IN_LINE or self._queued.pop(run, run) is run:
+                continue  # it has just begun
+            self._pace = UNHURRIED
+            self.in_threads -= 1
+            self._on_freed()
+            self._settler.put(run, HandedBack(NO_THREAD))
+
+    # -- end -------------------------------------------------------------------------------------------------------
+    def _left_loop(self, run: Attempt, outcome: Outcome | None) -> None:
+        self.on_loop -= 1
+        self._on_freed()
+        if run.abandoned:
+            self._attempts.came_back(run)
+        else:
+            self.conclude(run, outcome)
+
+    def _left_thread(self, run: Attempt, outcome: Outcome | None) -> None:
+        """In the thread."""
+        self._left.append((run, outcome, time.monotonic() - run.started_at))
+        if not self._collecting:
+            # One call to the loop for all that end until it comes: to wake it is dear.
+            self._collecting = True
+            try:
+                self._loop.call_soon_threadsafe(self._collect)
+            except RuntimeError:
+                logger.warning("job %s ended after its worker; its lease will run out", run.grant.id)
+
+    def _collect(self) -> None:
+        """Those that have ended in threads."""
+        # First the flag: what is put in from here on asks for another call.
+        self._collecting = False
+        while self._left:
+            run, outcome, seconds = self._left.popleft()
+            self._pace += (seconds - self._pace) * (1.0 if seconds > self._pace else 0.1)
+            self.in_threads -= 1
+            if run.abandoned:
+                self._attempts.came_back(run)
+            else:
+                self.conclude(run, outcome)
+        self._on_freed()
+
+    def conclude(self, run: Attempt, outcome: Outcome | None) -> None:
+        """None: its lease is another's."""
+        if run.completed:
+            if not isinstance(outcome, Success):
+                logger.warning(
+                    "job %s has succeeded; what came after ctx.complete is ignored: %s", run.grant.id, outcome
+                )
+            run.settled = True
+            self._attempts.settled([run], [])
+        elif outcome is None:
+            self._attempts.drop(run)
+        else:
+            if type(outcome) is Asked:
+                run.asked = outcome
+            self._settler.put(run, outcome)
+
+    def close(self) -> None:
+        self._threads.close()
+
+
+if sys.version_info >= (3, 12):
+
+    def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, ended: Ended) -> None:
+        """It begins at once; one that never has to wait is done when this returns, without a turn of the loop."""
+        task = asyncio.Task(run.run(ended), loop=loop, name=run.grant.id, eager_start=True)
+        if not task.done():
+            run.task = task
+else:
+
+    def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, ended: Ended) -> None:
+        run.task = loop.create_task(run.run(ended), name=run.grant.id)
