@@ -158,13 +158,6 @@ class Plan:
         return f"{self.statement} ({self.mode})"
 
 
-def lead_of(update: Node) -> Node:
-    (node,) = update.inputs
-    while node.inputs and node.kind != "Bitmap Heap Scan":
-        node = node.inputs[0]
-    return node
-
-
 def _leads_to_locks(node: Node) -> Iterator[Node]:
     """What brings rows to be locked, one after the other: the outer side of a loop that locks, or what is locked."""
     if (
