@@ -42,6 +42,7 @@ DIALECT_ONLY: dict[str, str] = {
     "read_grants": _ONE_WRITER,
     "end_leases": _ONE_WRITER,
     "read_ties": _ONE_WRITER,
+    "settle_plain": "one statement for all ties costs even those that have none; SQLite looks after ties apart",
     "file_next_tickets": "with one writer it is safe to look whether a lane has a next job",
 }
 

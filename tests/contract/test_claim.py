@@ -54,6 +54,7 @@ def test_a_grant_carries_what_a_worker_needs(store, clock):
         group_name="g",
         failures=0,
         crashes=0,
+        special=1,
         stop_requested=None,
         deadline_at=job.deadline_at,
         trace="00-1",

@@ -12,7 +12,6 @@ from leasehold.domain.stop import StopScope
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
-from leasehold.stores.verbs.settle import settled_columns
 from tests.backends import new_job
 from tests.plans.traced import Call, Traced
 
@@ -115,10 +114,6 @@ def look() -> Call:
 
 def claim_idle() -> Call:
     return Call("claim_idle", {"owner": OWNER, "queues": [QUEUE], "kinds": None, "limit": BATCH})
-
-
-def settle(endings: list[Ending]) -> Call:
-    return Call("settle_succeeded", {"settled": settled_columns(endings)})
 
 
 def _size(call: Call) -> int:

@@ -144,6 +144,7 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
     "renew": {"job_id", "lease_pkey"},
     "save_checkpoint": {"job_id", "lease_pkey"},
     "save_steps": {"job_id", "lease_pkey"},
+    "settle_plain": {"lease_pkey"},
     "settle_succeeded": {
         "job_group_pkey",
         "job_pkey",

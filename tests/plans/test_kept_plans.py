@@ -20,7 +20,8 @@ MANY = 20_000
 
 
 @pytest.mark.parametrize(
-    "statement", ["look", "look_limited", "claim_idle", "claim_plain", "claim_lanes", "settle_succeeded"]
+    "statement",
+    ["look", "look_limited", "claim_idle", "claim_plain", "claim_lanes", "settle_plain", "settle_succeeded"],
 )
 def test_a_hot_statement_is_not_planned_for_every_batch(
     statement: str, postgres_url: str, postgres_schema: str

@@ -31,7 +31,7 @@ LIFE = {
         "settle_succeeded",
         "end_leases",
     ],
-    "postgres": ["insert_plain", "look", "claim_plain", "settle_succeeded"],
+    "postgres": ["insert_plain", "look", "claim_plain", "settle_plain"],
 }
 """Of a plain job, whose gate is known and the only one."""
 

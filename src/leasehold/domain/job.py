@@ -147,6 +147,8 @@ class Grant(NamedTuple):
     trace: str | None
     failures: int = 0
     crashes: int = 0
+    special: int = 0
+    """What it was when it was granted; it may have risen since."""
     stop_requested: str | None = None
     execution_site: str | None = None
     execution_name: str | None = None

@@ -27,6 +27,8 @@ class Ending(NamedTuple):
     outcome: Outcome
     seq: int | None = None
     """As the grant told it; without it the store has to ask."""
+    special: int = 0
+    """As the grant told it; the store finds out what has become of it since."""
 
 
 @dataclass(frozen=True, slots=True)

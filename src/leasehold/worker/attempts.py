@@ -66,8 +66,11 @@ class Attempts:
     # -- end -------------------------------------------------------------------------------------------------------
     def settled(self, accepted: Sequence[Attempt], fenced: Sequence[Attempt]) -> None:
         """The database has spoken."""
-        for run in accepted:
-            self._let_go(run)
+        held = self.held
+        for run in accepted:  # `_let_go`, written out: this is done for every job
+            job_id = run.grant.id
+            if held.get(job_id) is run:
+                del held[job_id]
             if run.asked is not None:
                 self._on_asked(run, run.asked)
         for run in fenced:

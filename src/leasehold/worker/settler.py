@@ -140,7 +140,7 @@ class Settler:
         for run, outcome in batch:
             grant = run.grant
             if run not in done:
-                endings.append(Ending(grant.id, grant.token, outcome, grant.seq))
+                endings.append(Ending(grant.id, grant.token, outcome, grant.seq, grant.special))
             # The next of a lane, the job itself, or one that waits for a slot, may be claimable by another worker now.
             if grant.lane is not None or run.holds_slots or type(outcome) is not Success:
                 may_free = True

@@ -10,9 +10,9 @@ import psycopg
 from psycopg.errors import DataError, UniqueViolation
 
 from leasehold.domain.batch import AlikeJobs
-from leasehold.domain.job import Grant, NewJob
+from leasehold.domain.job import PLAIN, Grant, NewJob
 from leasehold.domain.views import Finding
-from leasehold.stores.answers import Enqueued
+from leasehold.stores.answers import Ending, Enqueued
 from leasehold.stores.base.database import Clock
 from leasehold.stores.base.migrate import check_version, missing
 from leasehold.stores.base.statements import read_migrations
@@ -25,6 +25,7 @@ from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.claim import Look, LookedAt, Source, claim_by_looks, take_by
 from leasehold.stores.verbs.enqueue import is_plain
 from leasehold.stores.verbs.limits import AT_ONCE
+from leasehold.stores.verbs.settle import settled_columns
 from leasehold.stores.verbs.writing import batches
 
 _MIGRATIONS = read_migrations("leasehold.stores.postgres")
@@ -240,6 +241,21 @@ class PostgresStore(JobStore):
             )
         )
         return None if rows and rows[-1][0] is None else [Grant(*row) for row in rows]
+
+    # -- settle ----------------------------------------------------------------------------------------------------
+    def _write_succeeded(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
+        left, _ = self._end("settle_plain", [ending for ending in endings if ending.special == PLAIN])
+        # What is left has ties by now, or is fenced.
+        tied = [ending for ending in endings if ending.special != PLAIN or ending.seq in left]
+        return self._end("settle_succeeded", tied)
+
+    def _end(self, statement: str, endings: Sequence[Ending]) -> tuple[set[int], bool]:
+        if not endings:
+            return set(), False
+        rows = self._postgres.single(
+            lambda session: session.tuples(statement, settled=settled_columns(endings))
+        )
+        return {seq for seq, _ in rows if seq is not None}, any(slots for _, slots in rows)
 
     def _now(self) -> float:
         return self._postgres.clock.monotonic()

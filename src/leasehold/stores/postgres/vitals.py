@@ -30,6 +30,8 @@ def examine(database: PostgresDatabase, told_of_pooler: bool) -> Iterator[Findin
             yield Finding(name, verdict if bad else "ok", found, remedy if bad else "")
         pooled = shares_backends(one, other)
         yield _way(one, pooled, told_of_pooler)
+        if pooled:
+            yield _compiling(one)
         yield _wake_ups(one, other, database.channel, pooled)
 
 
@@ -67,6 +69,18 @@ def _way(connection: psycopg.Connection[Any], pooled: bool, told: bool) -> Findi
     if _ask(connection, "SELECT pg_backend_pid()") != connection.info.backend_pid:
         return Finding("pooler", "ok", "something is in between, but each connection keeps its backend")
     return Finding("pooler", "ok", "none")
+
+
+def _compiling(connection: psycopg.Connection[Any]) -> Finding:
+    """Elsewhere our connections switch it off by themselves."""
+    if _ask(connection, "SHOW jit") == "off":
+        return Finding("jit", "ok", "off")
+    return Finding(
+        "jit",
+        "warn",
+        "on: with many jobs waiting the server compiles each claim for longer than it runs",
+        "ALTER ROLE … SET jit = off, for the role behind the pooler",
+    )
 
 
 def _wake_ups(

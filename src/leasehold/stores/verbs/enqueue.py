@@ -29,6 +29,7 @@ from leasehold.stores.verbs.writing import (
     Groups,
     batches,
     bump_groups,
+    find_holders,
     group_records,
     write_moves,
     write_tickets,
@@ -239,10 +240,8 @@ def _settle_conflicts(
 
 
 def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], Row]:
-    keyed = [job for job in jobs if job.unique_key is not None]
-    if not keyed:
-        return {}
-    rows = session.rows("find_key_holders", kinds=[j.kind for j in keyed], keys=[j.unique_key for j in keyed])
+    keys = [(job.kind, job.unique_key) for job in jobs if job.unique_key is not None]
+    rows = find_holders(session, keys) if keys else []
     return {(row["kind"], row["unique_key"]): row for row in rows}
 
 

@@ -18,7 +18,7 @@ from leasehold.stores.verbs.budgets import refuse_over_budget
 from leasehold.stores.verbs.enqueue import enqueue_in
 from leasehold.stores.verbs.groups import refuse_in_held_group
 from leasehold.stores.verbs.locking import lock
-from leasehold.stores.verbs.writing import Verbs, write
+from leasehold.stores.verbs.writing import Verbs, find_holders, write
 
 Decide = Callable[[Job, datetime], Move]
 
@@ -155,7 +155,7 @@ def _check_key(session: Session, move: Move) -> None:
     key = move.job.unique_key
     if key is None or move.before.state in HOLDS_UNIQUE_KEY or move.job.state not in HOLDS_UNIQUE_KEY:
         return
-    for holder in session.rows("find_key_holders", kinds=[move.job.kind], keys=[key]):
+    for holder in find_holders(session, [(move.job.kind, key)]):
         if holder["id"] != move.job.id:
             raise DuplicateJob(holder["id"], move.job.kind, key)
 

@@ -258,6 +258,7 @@ def grant_of(job: Job) -> Grant:
         group_name=job.group_name,
         failures=job.failures,
         crashes=job.crashes,
+        special=job.special,
         stop_requested=job.stop_requested,
         deadline_at=job.deadline_at,
         trace=job.trace,

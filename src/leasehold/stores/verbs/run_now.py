@@ -12,6 +12,7 @@ from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.limits import lock_limits
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.recover import claim_in, grant_of
+from leasehold.stores.verbs.writing import find_holders
 
 
 class RunNowVerbs(EnqueueVerbs):
@@ -73,5 +74,5 @@ def _duplicate_of(session: Session, job: NewJob) -> Enqueued | None:
     """Whoever wants what is there already needs no place."""
     if job.unique_key is None or job.on_duplicate != "return":
         return None
-    rows = session.rows("find_key_holders", kinds=[job.kind], keys=[job.unique_key])
+    rows = find_holders(session, [(job.kind, job.unique_key)])
     return Enqueued(rows[0]["id"], created=False) if rows else None

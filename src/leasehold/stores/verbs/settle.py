@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from leasehold.domain.checks.payload import check_text
@@ -26,22 +26,8 @@ class SettleVerbs(EnqueueVerbs):
     """Settling a success may enqueue: its follow-ups are stored with it."""
 
     def settle(self, endings: Sequence[Ending]) -> Settled:
-        latest: dict[str, Ending] = {}
-        for ending in endings:
-            # A job may stand here twice: lost, claimed again, and both runs ended. Only the latest lease can be held.
-            known = latest.get(ending.id)
-            if known is None or known.token <= ending.token:
-                latest[ending.id] = ending
-        good: list[Ending] = []
-        other: list[Ending] = []
-        unstorable: set[str] = set()
-        for job_id in sorted(latest):
-            ending = latest[job_id]
-            screened = _screened(ending)
-            if screened is not ending:
-                unstorable.add(job_id)
-            if ending.token > 0:  # Nobody ever holds token 0.
-                (good if isinstance(screened.outcome, Success) else other).append(screened)
+        latest = _latest(endings)
+        good, other, unstorable = _screened(latest.values())
         done: set[str] = set()
         freed = False
         for batch in batches(self._numbered([ending for ending in good if not _follow_ups(ending)])):
@@ -50,7 +36,8 @@ class SettleVerbs(EnqueueVerbs):
             freed |= slots
         # What the statement left out is fenced, awaited by others, or locked: the rows tell which, under their locks.
         careful = [ending for ending in good if ending.id not in done]
-        self._make_gates([job for ending in careful for job in _follow_ups(ending)], strict=False)
+        if careful:
+            self._make_gates([job for ending in careful for job in _follow_ups(ending)], strict=False)
         for batch in batches(careful):
             done |= self._settle_carefully(batch, unstorable)
         limited: set[str] = set()
@@ -121,10 +108,7 @@ class SettleVerbs(EnqueueVerbs):
     def _write_succeeded(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
         """The numbers of those that the statement has left alone, and whether slots are free again. With each job goes
         what it is tied to: its lane, key, slots, time limits, questions and group."""
-        rows = self._database.single(
-            lambda session: session.tuples("settle_succeeded", settled=settled_columns(endings))
-        )
-        return {seq for seq, _ in rows if seq is not None}, any(slots for _, slots in rows)
+        raise NotImplementedError
 
     def _settle_decided(self, endings: Sequence[Ending], limited: set[str] | None = None) -> set[str]:
         """The flag may have come a moment ago, so the decision is taken under the row's lock."""
@@ -166,23 +150,45 @@ def settle_in(session: Session, endings: Sequence[Ending]) -> list[Job]:
     return [move.job for move in moves]
 
 
-def _screened(ending: Ending) -> Ending:
-    """Text that the databases would treat differently is refused before they are asked: SQLite keeps a NUL, or all
-    that stands before it, PostgreSQL takes neither it nor half a surrogate pair."""
+def _latest(endings: Sequence[Ending]) -> dict[str, Ending]:
+    """A job may stand there twice: lost, claimed again, and both runs ended. Only the latest lease can be held."""
+    latest = {ending.id: ending for ending in endings}
+    if len(latest) < len(endings):
+        latest = {ending.id: ending for ending in sorted(endings, key=lambda ending: ending.token)}
+    return latest
+
+
+def _screened(endings: Iterable[Ending]) -> tuple[list[Ending], list[Ending], set[str]]:
+    """Successes, other endings, and who cannot be stored as it is. Text that the databases would treat differently is
+    refused before they are asked: SQLite keeps a NUL, or all that stands before it, PostgreSQL takes neither it nor
+    half a surrogate pair."""
+    good: list[Ending] = []
+    other: list[Ending] = []
+    unstorable: set[str] = set()
+    for ending in endings:
+        if ending.token < 1:
+            continue  # Nobody ever holds token 0.
+        if (problem := _problem(ending.outcome)) is not None:
+            unstorable.add(ending.id)
+            ending = _unstorable(ending, problem)
+        (good if isinstance(ending.outcome, Success) else other).append(ending)
+    return good, other, unstorable
+
+
+def _problem(outcome: Outcome) -> str | None:
     try:
-        match ending.outcome:
-            case Success(None, None):
-                pass
-            case Success(result, result_ref):
-                check_text(result or "", "result")
-                check_text(result_ref or "", "result_ref")
-            case Asked(key, text, schema):
-                check_text(key, "key")
-                check_text(text, "text")
-                json.loads(check_text(schema or "null", "schema"))
+        if isinstance(outcome, Success):
+            if outcome.result is not None:
+                check_text(outcome.result, "result")
+            if outcome.result_ref is not None:
+                check_text(outcome.result_ref, "result_ref")
+        elif isinstance(outcome, Asked):
+            check_text(outcome.key, "key")
+            check_text(outcome.text, "text")
+            json.loads(check_text(outcome.schema or "null", "schema"))
     except ValueError as error:
-        return _unstorable(ending, str(error))
-    return ending
+        return str(error)
+    return None
 
 
 def _unstorable(ending: Ending, problem: str) -> Ending:

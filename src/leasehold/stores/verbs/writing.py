@@ -17,7 +17,7 @@ from leasehold.domain.lanes import Ticket, tickets_after
 from leasehold.domain.moves import Move
 from leasehold.domain.states import State
 from leasehold.stores.base import places
-from leasehold.stores.base.database import Database, Records, Session
+from leasehold.stores.base.database import Columns, Database, Records, Row, Session
 from leasehold.stores.base.places import Place, place_of
 from leasehold.stores.verbs.dependencies import lock_descendants, moves_of_children
 
@@ -185,6 +185,12 @@ _SIDES = (
 """After the places, in the order of locks: lanes, then keys. Groups come last of all."""
 
 
+def find_holders(session: Session, keys: Sequence[tuple[str, str]]) -> list[Row]:
+    """Who holds these unique keys, each with its kind, now."""
+    asked = Columns(kinds=[kind for kind, _ in keys], keys=[key for _, key in keys])
+    return session.rows("find_key_holders", asked=asked)
+
+
 def _keep_keys(session: Session, keys: Sequence[dict[str, Any]]) -> None:
     """A job that comes back to life needs its key; another may have taken it a moment ago."""
     if not keys:
@@ -192,7 +198,7 @@ def _keep_keys(session: Session, keys: Sequence[dict[str, Any]]) -> None:
     got = {row[0] for row in session.tuples("insert_keys", keys=Records(keys))}
     for key in keys:
         if key["job_id"] not in got:
-            rows = session.rows("find_key_holders", kinds=[key["kind"]], keys=[key["key"]])
+            rows = find_holders(session, [(key["kind"], key["key"])])
             holder = rows[0]["id"] if rows else "of another transaction"
             raise DuplicateJob(holder, key["kind"], key["key"])
 

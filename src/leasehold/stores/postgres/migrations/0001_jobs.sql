@@ -442,15 +442,16 @@ CREATE TABLE leasehold.worker (
 );
 
 -- Plans that are made while these are empty would read them from end to end once they are full. With pages of their own,
--- which vacuum_truncate keeps, the planner reckons with rows.
-INSERT INTO leasehold.ready (seq, gate, available_at) SELECT -n, 0, to_timestamp(0) FROM generate_series(1, 5000) AS n;
+-- which vacuum_truncate keeps, the planner reckons with rows. 50 pages at least: below 40 it would read all of them
+-- rather than find rows by ctid. No claim asks for gate -1, so none walks past these.
+INSERT INTO leasehold.ready (seq, gate, available_at) SELECT -n, -1, to_timestamp(0) FROM generate_series(1, 5000) AS n;
 INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, owner, lease_seconds)
 SELECT -n, 1, to_timestamp(0), to_timestamp(0), 1, 0, 30 FROM generate_series(1, 5000) AS n;
 INSERT INTO leasehold.lane_place (seq, lane, lane_at, gate, priority, available_at, lease_seconds, special)
-SELECT -n, '', to_timestamp(0), 0, 0, to_timestamp(0), 30, 1 FROM generate_series(1, 5000) AS n;
-INSERT INTO leasehold.lane_hold (lane, job) SELECT n::text, 0 FROM generate_series(1, 5000) AS n;
+SELECT -n, '', to_timestamp(0), -1, 0, to_timestamp(0), 30, 1 FROM generate_series(1, 5000) AS n;
+INSERT INTO leasehold.lane_hold (lane, job) SELECT n::text, 0 FROM generate_series(1, 10000) AS n;
 INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
-SELECT 0, 0, to_timestamp(0), '' FROM generate_series(1, 5000) AS n;
+SELECT -1, 0, to_timestamp(0), '' FROM generate_series(1, 10000) AS n;
 DELETE FROM leasehold.ready;
 DELETE FROM leasehold.lease;
 DELETE FROM leasehold.lane_place;

@@ -56,7 +56,7 @@ held AS (
 -- part: grants
 -- What the worker needs of each, in the queue's order. Only a job that has run before can have counters.
 SELECT t.seq, j.id, t.token, t.attempt, j.kind, j.queue, j.args, t.lease_seconds, j.policy, j.lane, j.group_name,
-    j.deadline_at, j.trace, coalesce(r.failures, 0) AS failures, coalesce(r.crashes, 0) AS crashes
+    j.deadline_at, j.trace, coalesce(r.failures, 0) AS failures, coalesce(r.crashes, 0) AS crashes, t.special
 FROM taken AS t CROSS JOIN LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = t.seq LIMIT 1) AS j
 LEFT JOIN LATERAL (
     SELECT q.failures, q.crashes FROM leasehold.trouble AS q WHERE t.attempt > 1 AND q.job = t.seq LIMIT 1) AS r ON true
@@ -100,7 +100,8 @@ WITH RECURSIVE given AS MATERIALIZED (SELECT :queues::text[] AS queues, :kinds::
 beyond AS MATERIALIZED (
     SELECT (SELECT count(*) FROM due) > 4 OR EXISTS (SELECT FROM listed WHERE NOT plain)
         OR EXISTS (SELECT FROM (SELECT id FROM listed UNION ALL SELECT 0) AS o, LATERAL (
-            SELECT FROM leasehold.ticket AS t WHERE t.gate = o.id LIMIT 1) AS h) AS yes),
+            SELECT FROM leasehold.ticket AS t WHERE t.gate = o.id
+            ORDER BY t.priority DESC, t.available_at LIMIT 1) AS h) AS yes),
 share AS MATERIALIZED (
     SELECT gate, priority, due, first, given.room AS most FROM due, given WHERE NOT (SELECT yes FROM beyond)),
 -- include: take_from_groups
@@ -110,7 +111,7 @@ share AS MATERIALIZED (
 -- include: grants
 )
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM beyond WHERE yes;
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM beyond WHERE yes;
 
 -- name: claim_plain
 -- A group is asked for no more rows than it has among the first ones of all: asked for :limit each, many groups would
@@ -177,11 +178,11 @@ tickets AS MATERIALIZED (
     ORDER BY c.priority DESC, c.available_at LIMIT (SELECT asked FROM given)),
 lanes AS MATERIALIZED (
     -- A job that has started and is queued again holds its lane, and is its head.
-    SELECT t.lane, t.tids, given.floor, h.tid, h.token, h.gate, h.priority, h.due, h.available_at, h.seq,
+    SELECT t.lane, t.tids, given.floor, h.token, h.gate, h.priority, h.due, h.available_at, h.lane_at, h.seq,
         coalesce(b.job <> h.seq, false) OR s.yes IS NOT NULL AS blocked
     FROM given, (SELECT lane, array_agg(tid) AS tids FROM tickets GROUP BY lane) AS t
     LEFT JOIN LATERAL (
-        SELECT p.ctid AS tid, p.token, p.gate, p.priority, p.available_at <= :now AS due, p.available_at, p.seq
+        SELECT p.token, p.gate, p.priority, p.available_at <= :now AS due, p.available_at, p.lane_at, p.seq
         FROM leasehold.lane_place AS p WHERE p.lane = t.lane AND p.lane_at <= :now
         ORDER BY p.lane_at, p.seq LIMIT 1) AS h ON true
     LEFT JOIN LATERAL (
@@ -189,14 +190,15 @@ lanes AS MATERIALIZED (
     LEFT JOIN LATERAL (
         SELECT true AS yes FROM leasehold.lane_stop AS q WHERE h.due AND q.lane = t.lane LIMIT 1) AS s ON true),
 fit AS MATERIALIZED (
-    SELECT lane, tid, token FROM lanes
+    SELECT lane, lane_at, seq, token FROM lanes
     WHERE due AND NOT blocked AND gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor
     ORDER BY priority DESC, available_at, seq LIMIT (SELECT room FROM given)),
 heads AS MATERIALIZED (
     -- Still the row that was seen, and still due.
-    SELECT q.ctid AS tid FROM fit AS f JOIN leasehold.lane_place AS q ON q.ctid = f.tid
-    WHERE q.lane = f.lane AND q.token = f.token AND q.available_at <= :now
-    FOR UPDATE OF q SKIP LOCKED),
+    SELECT p.tid FROM fit AS f, LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.lane_place AS q
+        WHERE q.lane = f.lane AND q.lane_at = f.lane_at AND q.seq = f.seq AND q.token = f.token AND q.available_at <= :now
+        LIMIT 1 FOR UPDATE SKIP LOCKED) AS p),
 taken AS (
     DELETE FROM leasehold.lane_place WHERE ctid = ANY(ARRAY(SELECT tid FROM heads))
     RETURNING seq, lane, lane_at, gate, priority, available_at, token + 1 AS token, attempt + 1 AS attempt, lease_seconds,
@@ -211,11 +213,10 @@ filed AS (
     SELECT gate, priority, available_at, lane FROM lanes
     WHERE due AND NOT blocked AND NOT (gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor)),
 dropped AS (
-    DELETE FROM leasehold.ticket AS k USING unnest(ARRAY(
+    DELETE FROM leasehold.ticket WHERE ctid = ANY(ARRAY(
         SELECT unnest(tids) FROM lanes
         WHERE due IS NOT TRUE OR blocked OR NOT (gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor)
-           OR lane IN (SELECT lane FROM taken))) AS done(tid)
-    WHERE k.ctid = done.tid)
+           OR lane IN (SELECT lane FROM taken))))
 -- include: grants
 ;
 

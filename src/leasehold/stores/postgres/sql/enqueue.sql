@@ -56,11 +56,12 @@ RETURNING job_id;
 -- name: find_key_holders
 -- Who holds these unique keys now. One probe a key, whatever the statistics say.
 SELECT u.job_id AS id, u.kind, u.key AS unique_key
-FROM unnest(:kinds::text[], :keys::text[]) AS k(kind, key), LATERAL (
+FROM unnest(:asked.kinds::text[], :asked.keys::text[]) AS k(kind, key), LATERAL (
     SELECT q.job_id, q.kind, q.key FROM leasehold.unique_key AS q WHERE q.kind = k.kind AND q.key = k.key LIMIT 1) AS u;
 
 -- name: find_ids
-SELECT id, seq FROM leasehold.job WHERE id = ANY(:ids::uuid[]);
+SELECT j.id, j.seq FROM unnest(:ids::uuid[]) AS r(id), LATERAL (
+    SELECT q.id, q.seq FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j;
 
 -- name: insert_gates
 INSERT INTO leasehold.gate (id, queue, kind, slots, rate_key)

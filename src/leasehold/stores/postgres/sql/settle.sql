@@ -1,14 +1,49 @@
--- name: settle_succeeded
+-- part: given_successes
+-- Hidden from the planner, as in claim_plain: knowing how many, it would make a plan of its own for every batch.
+given AS MATERIALIZED (
+    SELECT :settled.jobs::bigint[] AS jobs, :settled.tokens::bigint[] AS tokens, :settled.results::text[] AS results,
+        :settled.references::text[] AS refs),
+v AS MATERIALIZED (
+    SELECT r.job, r.token, r.result, r.result_ref
+    FROM given, unnest(given.jobs, given.tokens, given.results, given.refs) AS r(job, token, result, result_ref))
+
+-- part: end_successes
+-- One list may hold an old token of a job and a new one.
+ended AS (
+    INSERT INTO leasehold.outcome (job, token, finished_at, started_at, attempt, owner, state, special, result, result_ref)
+    SELECT g.job, g.token, :now, g.started_at, g.attempt, g.owner, 1, g.special, v.result::json, v.result_ref
+    FROM gone AS g JOIN v ON v.job = g.job AND v.token = g.token)
+
+-- part: left_alone
+-- Mostly nobody, and then nothing is compared.
+SELECT v.job, false AS slots FROM v
+WHERE (SELECT count(*) FROM gone) < (SELECT count(*) FROM v)
+  AND NOT EXISTS (SELECT FROM gone AS g WHERE g.job = v.job AND g.token = v.token)
+
+-- name: settle_plain
 -- Success is success under every flag, so the token is the whole guard. A probe a lease, by its key, whatever the
 -- statistics say; what somebody has locked is passed over, so that this statement waits for no job and is in no circle.
--- Jobs that others wait for are left to the decided way, which judges those in the same transaction. What is inserted
--- comes from what was deleted. The answer: who was left alone, and a row that says that slots are free again.
+-- Only jobs without ties: to look after the tables of settle_succeeded costs a fifth of it, even if there is nothing in
+-- them. What is inserted comes from what was deleted. The answer: who was left alone.
+WITH
+-- include: given_successes
+, gone AS (
+    DELETE FROM leasehold.lease WHERE ctid = ANY(ARRAY(
+        SELECT l.tid FROM v, LATERAL (
+            SELECT q.ctid AS tid FROM leasehold.lease AS q WHERE q.job = v.job AND q.token = v.token AND q.special = 0
+            LIMIT 1 FOR UPDATE SKIP LOCKED) AS l))
+    RETURNING job, token, started_at, attempt, owner, special),
+-- include: end_successes
+-- include: left_alone
+;
+
+-- name: settle_succeeded
+-- The same for jobs with ties. Jobs that others wait for are left to the decided way, which judges those in the same
+-- transaction. The answer has one row more if slots are free again.
 -- CTEs that nobody reads run from the last to the first: groups are locked after everything else.
-WITH v AS MATERIALIZED (
-    SELECT r.job, r.token, r.result, r.result_ref
-    FROM unnest(:settled.jobs::bigint[], :settled.tokens::bigint[], :settled.results::text[],
-        :settled.references::text[]) AS r(job, token, result, result_ref)),
-gone AS (
+WITH
+-- include: given_successes
+, gone AS (
     DELETE FROM leasehold.lease WHERE ctid = ANY(ARRAY(
         SELECT l.tid FROM v, LATERAL (
             SELECT q.ctid AS tid FROM leasehold.lease AS q WHERE q.job = v.job AND q.token = v.token AND q.special < 2
@@ -48,11 +83,8 @@ tickets AS (
         SELECT p.priority FROM leasehold.lane_place AS p WHERE p.lane = f.lane AND p.lane_at <= :now
         ORDER BY p.lane_at, p.seq LIMIT 1) AS h ON true
     WHERE f.lane IS NOT NULL),
-ended AS ( -- one list may hold an old token of a job and a new one
-    INSERT INTO leasehold.outcome (job, token, finished_at, started_at, attempt, owner, state, special, result, result_ref)
-    SELECT g.job, g.token, :now, g.started_at, g.attempt, g.owner, 1, g.special, v.result::json, v.result_ref
-    FROM gone AS g JOIN v ON v.job = g.job AND v.token = g.token)
-SELECT v.job, false AS slots FROM v WHERE NOT EXISTS (SELECT FROM gone AS g WHERE g.job = v.job AND g.token = v.token)
+-- include: end_successes
+-- include: left_alone
 UNION ALL
 SELECT NULL, true FROM (SELECT FROM slots LIMIT 1) AS freed;
 

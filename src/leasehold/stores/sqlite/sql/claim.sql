@@ -76,7 +76,7 @@ SELECT j.seq, j.gate FROM json_each(:seqs) AS r CROSS JOIN leasehold_job AS j ON
 -- name: read_grants
 -- What the worker needs of each. Only a job that has run before can have counters.
 SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
-    j.deadline_at, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes
+    j.deadline_at, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special
 FROM json_each(:seqs) AS r CROSS JOIN leasehold_lease AS l ON l.job = r.value CROSS JOIN leasehold_job AS j ON j.seq = l.job
 LEFT JOIN leasehold_trouble AS t ON l.attempt > 1 AND t.job = l.job
 ORDER BY r.key;

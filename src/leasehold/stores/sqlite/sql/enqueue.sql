@@ -54,8 +54,8 @@ RETURNING job_id;
 -- name: find_key_holders
 -- Who holds these unique keys now.
 SELECT u.job_id AS id, u.kind, u.key AS unique_key
-FROM json_each(:kinds) AS k JOIN json_each(:keys) AS n ON n.key = k.key
-CROSS JOIN leasehold_unique_key AS u ON u.kind = k.value AND u.key = n.value;
+FROM json_each(:asked) AS r CROSS JOIN leasehold_unique_key AS u
+    ON u.kind = json_extract(r.value, '$[0]') AND u.key = json_extract(r.value, '$[1]');
 
 -- name: find_ids
 SELECT id, seq FROM leasehold_job WHERE id IN (SELECT value FROM json_each(:ids));

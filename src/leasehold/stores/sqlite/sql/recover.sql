@@ -16,7 +16,7 @@ ORDER BY p.job LIMIT :limit;
 -- name: find_held
 -- After a lost reply: what this owner holds.
 SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
-    j.deadline_at, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes,
+    j.deadline_at, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special,
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
     x.site AS execution_site, x.name AS execution_name, x.started_at AS execution_started_at
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
