@@ -477,7 +477,9 @@ def test_a_second_job_of_a_held_lane_is_refused_by_the_database_itself(store, ba
     assert store.get(second).state is State.QUEUED
 
 
-def test_thousands_of_stale_tickets_are_cleared_by_a_worker_with_room_for_one(store, clock, backend: Backend):
+def test_thousands_of_stale_tickets_are_cleared_by_one_claim_with_room_for_one(
+    store, clock, backend: Backend
+):
     (blocked, _) = _fill(store, 2, "halted")
     store.pause(blocked)
     numbers = (
@@ -488,11 +490,7 @@ def test_thousands_of_stale_tickets_are_cleared_by_a_worker_with_room_for_one(st
     backend.query(numbers, blocked)
     clock.advance(1)
     alive = put(store, lane="alive").id
-    claims = 0
-    while not (found := claim_ids(store, limit=1)):
-        claims += 1
-        assert claims <= 3000 / 200 + 2
-    assert found == [alive]
+    assert claim_ids(store, limit=1) == [alive], "an empty answer means that there is nothing to do"
     assert backend.query("SELECT count(*) FROM leasehold.ticket") == [(0,)]
 
 

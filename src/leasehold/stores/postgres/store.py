@@ -191,12 +191,12 @@ class PostgresStore(JobStore):
         def look_again() -> Look:
             return self._look(queues, kinds, waits)
 
-        def take(source: Source, groups: list[LookedAt], look: Look, room: int) -> list[Grant]:
+        def take(source: Source, groups: list[LookedAt], look: Look, room: int) -> list[Grant] | None:
             if source in ("plain", "lane"):
-                grants = self._take(owner, source, groups, look, room)
+                grants: list[Grant] | None = self._take(owner, source, groups, look, room)
             else:
                 grants = self._take_behind_limits(owner, source, groups, room, waits)
-            taken.extend(grants)
+            taken.extend(grants or [])
             return grants
 
         key = (tuple(queues), None if kinds is None else tuple(kinds))
@@ -211,7 +211,7 @@ class PostgresStore(JobStore):
         grants: list[Grant] = []
         seen = self._seen_full.get(key)
         if seen is not None and limit >= LARGE and self._now() < seen.until:
-            grants = take_by(seen.look, limit, take)
+            grants, _ = take_by(seen.look, limit, take)
         if len(grants) < limit:
             began = self._now()
             look = look_again()
@@ -294,7 +294,7 @@ class PostgresStore(JobStore):
                 session: PostgresSession, some: Sequence[LookedAt] = some, left: int = room - len(grants)
             ) -> tuple[list[Grant], list[float]]:
                 def take(group: LookedAt, fits: int) -> list[Grant]:
-                    return _take(session, owner, source, [group], [group.gate], fits)
+                    return _take(session, owner, source, [group], [group.gate], fits) or []
 
                 return self._take_limited(session, some, left, take)
 
@@ -305,7 +305,9 @@ class PostgresStore(JobStore):
                 break
         return grants
 
-    def _take(self, owner: str, source: Source, groups: list[LookedAt], look: Look, room: int) -> list[Grant]:
+    def _take(
+        self, owner: str, source: Source, groups: list[LookedAt], look: Look, room: int
+    ) -> list[Grant] | None:
         return self._postgres.single(lambda session: _take(session, owner, source, groups, look.gates, room))
 
 
@@ -316,7 +318,7 @@ def _take(
     groups: Sequence[LookedAt],
     open_gates: list[int],
     room: int,
-) -> list[Grant]:
+) -> list[Grant] | None:
     asked: dict[str, Any] = {
         "owner": owner,
         "gates": [group.gate for group in groups],
@@ -326,6 +328,8 @@ def _take(
     }
     if source in ("lane", "limited lane"):
         rows = session.tuples("claim_lanes", open=open_gates, **asked)
+        if rows and rows[0][0] is None:
+            return None
     else:
         begins = {"dues": [group.due for group in groups], "firsts": [group.first for group in groups]}
         rows = session.tuples("claim_plain", **begins, **asked)

@@ -111,7 +111,7 @@ class SqliteStore(JobStore):
 
         def take(
             session: SqliteSession, source: Source, groups: list[LookedAt], look: Look, room: int
-        ) -> list[Grant]:
+        ) -> list[Grant] | None:
             if source in ("plain", "lane"):
                 return _take_groups(session, owner, source, groups, look.gates, room)
             return self._take_behind_limits(session, owner, source, groups, room, waits)
@@ -157,7 +157,7 @@ class SqliteStore(JobStore):
         waits: list[float],
     ) -> list[Grant]:
         def take(group: LookedAt, fits: int) -> list[Grant]:
-            return _take_groups(session, owner, source, [group], [group.gate], fits)
+            return _take_groups(session, owner, source, [group], [group.gate], fits) or []
 
         grants: list[Grant] = []
         for some in batches(groups, AT_ONCE):
@@ -228,12 +228,12 @@ def _take_groups(
     groups: Sequence[LookedAt],
     open_gates: Sequence[int],
     room: int,
-) -> list[Grant]:
+) -> list[Grant] | None:
     limited = source in ("limited", "limited lane")
     if source in ("lane", "limited lane"):
-        heads = _heads(session, groups, open_gates, room)
+        heads, cleared = _heads(session, groups, open_gates, room)
         if not heads:
-            return []
+            return None if cleared else []
         session.run("lease_lane_heads", owner=owner, heads=Records(heads))
         session.run("hold_lanes", heads=Records(heads))
         session.run("leave_lanes", heads=Records(heads))
@@ -267,9 +267,10 @@ def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[int]:
 
 def _heads(
     session: Session, groups: Sequence[LookedAt], open_gates: Sequence[int], room: int
-) -> list[dict[str, Any]]:
-    """Lane heads to take. A ticket is dropped when its lane's head is taken, blocked, absent or not due, filed anew
-    when the head belongs to another gate or rank, and kept when there was no room for it."""
+) -> tuple[list[dict[str, Any]], bool]:
+    """Lane heads to take, and whether tickets were dropped. A ticket is dropped when its lane's head is taken,
+    blocked, absent or not due, filed anew when the head belongs to another gate or rank, and kept when there was no
+    room for it."""
     opened = set(open_gates)
     floor = min(group.priority for group in groups)
     fits: dict[str, Row] = {}
@@ -297,7 +298,8 @@ def _heads(
     if dropped:
         session.run("drop_tickets", tickets=dropped)
     write_tickets(session, list(filed.values()))
-    return [{name: fits[lane][name] for name in ("lane", "lane_at", "seq")} for lane in taken]
+    heads = [{name: fits[lane][name] for name in ("lane", "lane_at", "seq")} for lane in taken]
+    return heads, bool(dropped)
 
 
 def _rank(head: Row) -> tuple[Any, ...]:

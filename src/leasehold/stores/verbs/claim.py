@@ -73,16 +73,20 @@ class Look:
         return {(group.gate, group.priority) for group in (*self.lanes, *self.limited_lanes)}
 
 
-Take = Callable[[Source, list[LookedAt], Look, int], list[Grant]]
+Take = Callable[[Source, list[LookedAt], Look, int], list[Grant] | None]
+"""None: nothing was taken, but stale tickets were thrown away. Behind them others may stand."""
 
 
-def take_by(seen: Look, limit: int, take: Take) -> list[Grant]:
-    """Take what a look has seen, best first, until there is no room."""
+def take_by(seen: Look, limit: int, take: Take) -> tuple[list[Grant], bool]:
+    """Take what a look has seen, best first, until there is no room. Whether stale tickets stood in the way."""
     grants: list[Grant] = []
+    cleared = False
     for source, groups in seen.order():
         if len(grants) < limit:
-            grants += take(source, groups, seen, limit - len(grants))
-    return grants
+            taken = take(source, groups, seen, limit - len(grants))
+            cleared |= taken is None
+            grants += taken or []
+    return grants, cleared
 
 
 def claim_by_looks(
@@ -91,13 +95,15 @@ def claim_by_looks(
     """Look, then take, until there is no room or nothing more to take."""
     grants: list[Grant] = []
     before: set[tuple[int, int]] = set()
-    for _ in range(LOOKS):
+    looks = 0
+    while looks < LOOKS:
         seen, first = first or look(), None
-        taken = len(grants)
-        grants += take_by(seen, limit - taken, take)
+        taken, cleared = take_by(seen, limit - len(grants), take)
+        grants += taken
         groups = seen.lane_groups
-        stuck = len(grants) == taken and groups == before
+        stuck = not taken and not cleared and groups == before
         if len(grants) >= limit or not groups or stuck:
             break
         before = groups
+        looks += not cleared  # a heap of stale tickets ends by itself
     return grants

@@ -150,7 +150,8 @@ share AS MATERIALIZED (
 -- another gate or rank, and kept when the head's row is locked by somebody else. The head or nobody: never the second
 -- of the lane. The CTEs meet by ctid and lane arrays, not by joins: statistics of these tables are always wrong. How many
 -- tickets a group is asked for: see claim_plain. Not from the head on, as there: tickets that are filed anew by a claim of
--- a higher rank, a moment ago, may be older than what the look has seen.
+-- a higher rank, a moment ago, may be older than what the look has seen. If nothing was taken, but tickets were dropped, a
+-- row without an id says so.
 WITH given AS MATERIALIZED (
     SELECT :gates::bigint[] AS gates, :priorities::smallint[] AS priorities, :open::bigint[] AS open,
         :limit::integer AS room, greatest(:limit::integer, 200) AS asked,
@@ -216,9 +217,14 @@ dropped AS (
     DELETE FROM leasehold.ticket WHERE ctid = ANY(ARRAY(
         SELECT unnest(tids) FROM lanes
         WHERE due IS NOT TRUE OR blocked OR NOT (gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor)
-           OR lane IN (SELECT lane FROM taken))))
+           OR lane IN (SELECT lane FROM taken)))
+    RETURNING gate)
+(
 -- include: grants
-;
+)
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM (SELECT FROM dropped LIMIT 1) AS cleared WHERE NOT EXISTS (SELECT FROM taken);
 
 -- name: find_lane_head
 -- For a claim by id: the job that is first in the lane now, and whether anything blocks the lane.
