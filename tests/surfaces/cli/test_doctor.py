@@ -136,6 +136,7 @@ def test_a_pooler_is_noticed_and_so_is_that_leasehold_was_not_told(here, start_p
         told = here("doctor", "--json", "--url", bouncer.url)
         assert finding(told, "pooler")["detail"] == "transaction mode, as told"
         assert finding(told, "wake-ups")["verdict"] == "warn"
+        assert "ALTER ROLE" in finding(told, "jit")["remedy"]
         assert "listen_url" in finding(told, "wake-ups")["remedy"]
         store = PostgresStore(bouncer.url.partition("?")[0], pooler=True)
         store._pooler = False

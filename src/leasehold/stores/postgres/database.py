@@ -41,7 +41,6 @@ except ImportError as missing:
     raise DriverMissing("psycopg", "postgres") from missing
 
 from leasehold.stores.postgres.prepared import QuickConnection
-from leasehold.stores.postgres.sticky import Warm
 
 T = TypeVar("T")
 
@@ -136,7 +135,6 @@ class PostgresDatabase:
         self._lendable = threading.Semaphore(max(1, pool_size // 2))
         self._pid = os.getpid()
         self._pool = self._open_pool()
-        self._connections = Warm(self._pool)
 
     def transact(self, work: Callable[[PostgresSession], T]) -> T:
         def in_transaction(connection: QuickConnection) -> T:
@@ -216,7 +214,6 @@ class PostgresDatabase:
 
     def close(self) -> None:
         if self._pid == os.getpid():
-            self._connections.close()
             self._pool.close()
 
     def schema_version(self) -> int:
@@ -253,7 +250,7 @@ class PostgresDatabase:
         tries = 0
         while True:
             try:
-                with self._connections.lent() as connection:
+                with self._pool.connection() as connection, connection.in_use():
                     return work(connection)
             except (PoolTimeout, PoolClosed) as error:
                 raise DatabaseUnreachable(self.label, str(error)) from error
@@ -310,9 +307,8 @@ class PostgresDatabase:
             return
         with after_fork:
             if self._pid != os.getpid():
-                _inherited.append((self._pool, self._connections))
+                _inherited.append(self._pool)
                 self._pool = self._open_pool()
-                self._connections = Warm(self._pool)
                 self._pid = os.getpid()  # last: it says that the pool is this process's
 
 
