@@ -251,7 +251,7 @@ class Idle:
         return put(self.store, queue=self.queue, **fields)
 
     def claim(self, limit=10, **asked):
-        return claim_ids(self.store, limit, queue=self.queue, **asked)
+        return claim_ids(self.store, limit, queue=self.queue, idle=True, **asked)
 
 
 @pytest.fixture

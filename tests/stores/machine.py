@@ -203,9 +203,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.do("enqueue", [NewJob(id=_pick(self.ids, pick), args="{}", **fields | {"hold": False})])
 
     # -- claim -----------------------------------------------------------------------------------------------------
-    @step(6, owner=of.OWNER, queues=of.SOME_QUEUES, limit=integers(1, 5), kinds=of.SOME_KINDS)
-    def claim(self, owner: str, queues: list[str], limit: int, kinds: list[str] | None) -> None:
-        self.remember(self.do("claim", owner, queues, limit, kinds))
+    @step(
+        6, owner=of.OWNER, queues=of.SOME_QUEUES, limit=integers(1, 5), kinds=of.SOME_KINDS, idle=booleans()
+    )
+    def claim(self, owner: str, queues: list[str], limit: int, kinds: list[str] | None, idle: bool) -> None:
+        """What is told of having been idle changes no answer."""
+        self.remember(self.do("claim", owner, queues, limit, kinds, idle=idle))
 
     @step(5, owner=of.OWNER)
     def claim_everything(self, owner: str) -> None:

@@ -219,7 +219,13 @@ class ModelStore(ModelBase):
         )
 
     def claim(
-        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None = None
+        self,
+        owner: str,
+        queues: Sequence[str],
+        limit: int,
+        kinds: Sequence[str] | None = None,
+        *,
+        idle: bool = False,
     ) -> Answer:
         """The limit must leave no choice between plain jobs and lane heads (see `is_determined`)."""
         plain, heads = self.claimable(queues, kinds)

@@ -72,8 +72,8 @@ def test_claims_go_on_while_two_batches_are_stuck(app: Leasehold, monkeypatch: p
         answered.append(claimed.wait(PATIENCE))
         return settle(endings)
 
-    def notice(*asked: Any) -> list[Grant]:
-        grants = claim(*asked)
+    def notice(*asked: Any, **more: Any) -> list[Grant]:
+        grants = claim(*asked, **more)
         if stuck.acquire(blocking=False):
             if stuck.acquire(blocking=False):
                 claimed.set()

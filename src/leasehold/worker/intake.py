@@ -202,9 +202,7 @@ class Intake:
         owner = self._settings.owner
         if len(self._queues) == 1 or self._was_empty:
             # Nothing was there a moment ago: one look at all queues is enough to see whether that has changed.
-            return self._store.claim(
-                owner, self._queues[:1] if len(self._queues) == 1 else self._queues, room, kinds
-            )
+            return self._store.claim(owner, self._queues, room, kinds, idle=self._was_empty)
         grants: list[Grant] = []
         for queue in list(self._queues):
             if len(grants) < room:

@@ -31,11 +31,18 @@ class Claim(Protocol):
     """A row gets one owner."""
 
     def claim(
-        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None = None
+        self,
+        owner: str,
+        queues: Sequence[str],
+        limit: int,
+        kinds: Sequence[str] | None = None,
+        *,
+        idle: bool = False,
     ) -> list[Grant]:
         """Up to `limit` due jobs, one winner each: by priority, due time, seq. Lane heads compete with their own
         priority; among rows of the same priority the order between lanes and plain jobs is exact to a batch. Paused
-        queues and kinds, kinds not asked for, blocked lanes and jobs not due are passed over at no cost."""
+        queues and kinds, kinds not asked for, blocked lanes and jobs not due are passed over at no cost. `idle`: the
+        same was asked a moment ago, and there was nothing; the answer is the same, perhaps sooner."""
         ...
 
     def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:

@@ -1,4 +1,4 @@
-"""The SQLite store. With one writer at a time a claim may read first and take then, in one transaction."""
+"""The SQLite store: one writer at a time, in the user's own file."""
 
 from __future__ import annotations
 
@@ -6,31 +6,27 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leasehold.domain.job import HIGHEST_PRIORITY, TIED, Grant, NewJob
-from leasehold.domain.lanes import ANY_GATE, Ticket
+from leasehold.domain.job import TIED, NewJob
 from leasehold.domain.views import Finding
 from leasehold.stores.answers import Ending, Enqueued
-from leasehold.stores.base.database import Clock, Records, Row, Session
+from leasehold.stores.base.database import Clock, Records, Session
 from leasehold.stores.base.migrate import check_version, missing
 from leasehold.stores.base.places import DEADLINE, START_BY
 from leasehold.stores.base.statements import read_migrations
 from leasehold.stores.base.wakeups import groups_of, wake_here
-from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession, python_value
+from leasehold.stores.sqlite.claim import SqliteClaims
+from leasehold.stores.sqlite.database import SqliteDatabase
 from leasehold.stores.sqlite.vitals import examine
 from leasehold.stores.sqlite.wakeup import SqliteWakeups
-from leasehold.stores.store import JobStore
-from leasehold.stores.verbs.claim import SEES_TICKETS, Look, LookedAt, Source, claim_by_looks
-from leasehold.stores.verbs.limits import AT_ONCE
 from leasehold.stores.verbs.settle import settled_columns
-from leasehold.stores.verbs.writing import batches, bump_groups, write_tickets
+from leasehold.stores.verbs.writing import bump_groups
 
 _MIGRATIONS = read_migrations("leasehold.stores.sqlite")
 
 
-class SqliteStore(JobStore):
+class SqliteStore(SqliteClaims):
     def __init__(self, path: str, clock: Clock | None = None) -> None:
-        self._sqlite = SqliteDatabase(path, clock)
-        super().__init__(self._sqlite)
+        super().__init__(SqliteDatabase(path, clock))
 
     def another(self) -> SqliteStore:
         return SqliteStore(self._sqlite.path, self._sqlite.clock)
@@ -100,74 +96,6 @@ class SqliteStore(JobStore):
     def examine(self) -> list[Finding]:
         return list(examine(self._sqlite))
 
-    # -- claim -----------------------------------------------------------------------------------------------------
-    def claim(
-        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None = None
-    ) -> list[Grant]:
-        if limit < 1:
-            return []
-        self._make_owner(owner)
-        waits: list[float] = []
-
-        def take(
-            session: SqliteSession, source: Source, groups: list[LookedAt], look: Look, room: int
-        ) -> list[Grant] | None:
-            if source in ("plain", "lane"):
-                return _take_groups(session, owner, source, groups, look.gates, room)
-            return self._take_behind_limits(session, owner, source, groups, room, waits)
-
-        grants = self._sqlite.transact(
-            lambda session: claim_by_looks(
-                limit,
-                lambda: self._look(session, queues, kinds, waits),
-                lambda *asked: take(session, *asked),
-            )
-        )
-        self._expect_opening(queues, kinds, waits)
-        return grants
-
-    def _look(
-        self, session: SqliteSession, queues: Sequence[str], kinds: Sequence[str] | None, waits: list[float]
-    ) -> Look:
-        """The loose index scan, one probe per priority in use. Of the gates with limits only those that are open."""
-        rows = session.tuples(
-            "list_open_gates", queues=list(queues), kinds=None if kinds is None else list(kinds)
-        )
-        gates = [gate for gate, limited in rows if not limited]
-        now = session.tuples("read_now")[0][0]
-        look = Look(
-            gates,
-            _probe(session, "first_ready", gates, now),
-            _probe(session, "first_ticket", [*gates, ANY_GATE], now),
-        )
-        if len(gates) < len(rows):
-            limited, opening = self._open_gates(session, [gate for gate, has_limits in rows if has_limits])
-            waits += opening
-            look.limited.extend(_probe(session, "first_ready", limited, now))
-            look.limited_lanes.extend(_probe(session, "first_ticket", limited, now))
-        return look
-
-    def _take_behind_limits(
-        self,
-        session: SqliteSession,
-        owner: str,
-        source: Source,
-        groups: list[LookedAt],
-        room: int,
-        waits: list[float],
-    ) -> list[Grant]:
-        def take(group: LookedAt, fits: int) -> list[Grant]:
-            return _take_groups(session, owner, source, [group], [group.gate], fits) or []
-
-        grants: list[Grant] = []
-        for some in batches(groups, AT_ONCE):
-            taken, opening = self._take_limited(session, some, room - len(grants), take)
-            grants += taken
-            waits += opening
-            if len(grants) >= room:
-                break
-        return grants
-
     # -- settle ----------------------------------------------------------------------------------------------------
     def _write_succeeded(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
         return self._sqlite.transact(lambda session: _settle_succeeded(session, endings))
@@ -219,101 +147,3 @@ def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
 
 def _plain(tie: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tie[name] for name in ("job", "what", "lane", "kind", "key", "job_id") if name in tie}
-
-
-def _take_groups(
-    session: Session,
-    owner: str,
-    source: Source,
-    groups: Sequence[LookedAt],
-    open_gates: Sequence[int],
-    room: int,
-) -> list[Grant] | None:
-    limited = source in ("limited", "limited lane")
-    if source in ("lane", "limited lane"):
-        heads, cleared = _heads(session, groups, open_gates, room)
-        if not heads:
-            return None if cleared else []
-        session.run("lease_lane_heads", owner=owner, heads=Records(heads))
-        session.run("hold_lanes", heads=Records(heads))
-        session.run("leave_lanes", heads=Records(heads))
-        return _grants(session, [head["seq"] for head in heads], limited)
-    seqs = _due(session, groups, room)
-    if not seqs:
-        return []
-    session.run("lease_ready", owner=owner, seqs=seqs)
-    session.run("leave_ready", seqs=seqs)
-    return _grants(session, seqs, limited)
-
-
-def _probe(session: Session, statement: str, gates: Sequence[int], now: int) -> list[LookedAt]:
-    found = []
-    for gate in gates:
-        below = HIGHEST_PRIORITY + 1
-        while first := session.tuples(statement, gate=gate, below=below):
-            below, due = first[0]
-            if due <= now:
-                found.append(LookedAt(gate, below, due))
-    return found
-
-
-def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[int]:
-    rows: list[tuple[int, int, int]] = []
-    for group in groups:
-        due = session.tuples("list_due", gate=group.gate, priority=group.priority, limit=room)
-        rows += [(-group.priority, available_at, seq) for seq, available_at in due]
-    return [seq for _, _, seq in sorted(rows)[:room]]
-
-
-def _heads(
-    session: Session, groups: Sequence[LookedAt], open_gates: Sequence[int], room: int
-) -> tuple[list[dict[str, Any]], bool]:
-    """Lane heads to take, and whether tickets were dropped. A ticket is dropped when its lane's head is taken,
-    blocked, absent or not due, filed anew when the head belongs to another gate or rank, and kept when there was no
-    room for it."""
-    opened = set(open_gates)
-    floor = min(group.priority for group in groups)
-    fits: dict[str, Row] = {}
-    tickets: dict[str, list[int]] = {}
-    dropped: list[int] = []
-    filed: dict[str, Ticket] = {}
-    for group in groups:
-        rows = session.rows(
-            "list_tickets", gate=group.gate, priority=group.priority, limit=max(room, SEES_TICKETS)
-        )
-        for row in rows:
-            lane = row["lane"]
-            if row["seq"] is None or row["blocked"] or not row["due"]:
-                dropped.append(row["ticket"])
-            elif row["gate"] not in opened or row["priority"] < floor:
-                dropped.append(row["ticket"])
-                filed[lane] = Ticket(lane, row["gate"], row["priority"], row["available_at"])
-            else:
-                tickets.setdefault(lane, []).append(row["ticket"])
-                fits[lane] = row
-    order = sorted(fits, key=lambda lane: _rank(fits[lane]))
-    taken = order[:room]
-    for lane in taken:
-        dropped += tickets[lane]
-    if dropped:
-        session.run("drop_tickets", tickets=dropped)
-    write_tickets(session, list(filed.values()))
-    heads = [{name: fits[lane][name] for name in ("lane", "lane_at", "seq")} for lane in taken]
-    return heads, bool(dropped)
-
-
-def _rank(head: Row) -> tuple[Any, ...]:
-    return -head["priority"], head["available_at"], head["seq"]
-
-
-def _grants(session: Session, seqs: Sequence[int], limited: bool) -> list[Grant]:
-    if limited:
-        session.run("use_slots", seqs=seqs)
-    return [_grant(row) for row in session.tuples("read_grants", seqs=seqs)]
-
-
-def _grant(row: tuple[Any, ...]) -> Grant:
-    grant = Grant(*row)
-    if grant.deadline_at is None:
-        return grant
-    return grant._replace(deadline_at=python_value("deadline_at", grant.deadline_at))
