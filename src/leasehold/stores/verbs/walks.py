@@ -19,6 +19,9 @@ FIRST = 1000
 """Rows that a walk reads before it goes further: mostly the page is full by then. And a small number is read along an
 index even by a server that knows nothing of the table yet."""
 
+FETCHED = 4000
+"""Rows that a walk looks at when it has to fetch the job of each: that costs several times as much as the row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -98,7 +101,11 @@ class Walk:
         branches = [[f"walk.{way.name}", *self._conditions(way), "walk.cut"] for way in ways]
         parts = [head, *_either(branches), tail]
         found: list[Row] = []
-        left, step = self.size, FIRST if all(way.ordered for way in ways) else self.size
+        left = step = self.size
+        if all(way.ordered for way in ways):
+            step = FIRST
+            if any(self._needs_job(way) for way in ways):
+                left = min(left, FETCHED)
         while True:
             step = min(step, left)
             since, more = self._window(ways, below, step)
@@ -110,10 +117,15 @@ class Walk:
             below, step = since, 2 * step
 
     def _conditions(self, way: Way) -> list[str]:
-        asked = [name for name in self.asked if not self._serves(way, name)]
-        needs_job = not way.brings_job and not _IN_THE_JOB.isdisjoint(asked)
-        join = ["walk.with_job"] if needs_job else []
-        return [*join, "walk.where", *(f"walk.where_{name}" for name in (*way.always, *asked))]
+        join = ["walk.with_job"] if self._needs_job(way) else []
+        return [*join, "walk.where", *(f"walk.where_{name}" for name in (*way.always, *self._open_to(way)))]
+
+    def _open_to(self, way: Way) -> list[str]:
+        """The criteria that this way does not serve."""
+        return [name for name in self.asked if not self._serves(way, name)]
+
+    def _needs_job(self, way: Way) -> bool:
+        return not way.brings_job and not _IN_THE_JOB.isdisjoint(self._open_to(way))
 
     def _serves(self, way: Way, criterion: str) -> bool:
         if way is TAGGED and criterion == "tags":
