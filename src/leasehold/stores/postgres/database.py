@@ -6,17 +6,14 @@ may stand in between.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
-import re
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, LiteralString, TypeVar
 
 from leasehold.domain.errors import (
@@ -28,7 +25,7 @@ from leasehold.domain.errors import (
 from leasehold.stores.base.database import Clock, Columns, Overdue, Records, Row, SystemClock
 from leasehold.stores.base.forks import after_fork
 from leasehold.stores.base.schema_name import checked_schema
-from leasehold.stores.base.statements import PARAMETER, read_statements
+from leasehold.stores.base.statements import read_statements
 
 try:
     import psycopg
@@ -40,6 +37,7 @@ try:
 except ImportError as missing:
     raise DriverMissing("psycopg", "postgres") from missing
 
+from leasehold.stores.postgres.dialect import as_array, in_dialect, jsonable, qualified
 from leasehold.stores.postgres.prepared import QuickConnection
 
 T = TypeVar("T")
@@ -99,9 +97,9 @@ class PostgresSession:
         bound: dict[str, Any] = {}
         for name, value in parameters.items():
             if isinstance(value, Records):
-                bound[name] = json.dumps(value.items, default=_jsonable)
+                bound[name] = json.dumps(value.items, default=jsonable)
             elif isinstance(value, Columns):
-                bound |= {f"{name}.{column}": _array(items) for column, items in value.columns.items()}
+                bound |= {f"{name}.{column}": as_array(items) for column, items in value.columns.items()}
             else:
                 bound[name] = value
         now = self._clock.now()
@@ -129,7 +127,7 @@ class PostgresDatabase:
         # Without a clock of ours `:now` is the statement's own time: stable, so that an index can use it.
         own_clock = self.clock.now() is None
         self._statements = {
-            name: _dialect(text, self.schema, own_clock) for name, text in _STATEMENTS.items()
+            name: in_dialect(text, self.schema, own_clock) for name, text in _STATEMENTS.items()
         }
         # Handlers' own transactions may take seconds: they must not keep claims and settles from a connection.
         self._lendable = threading.Semaphore(max(1, pool_size // 2))
@@ -327,21 +325,6 @@ def _configure(connection: QuickConnection) -> None:
         connection.adapters.register_loader(type_name, TextLoader)
 
 
-def _dialect(text: str, schema: str, own_clock: bool) -> str:
-    def placeholder(match: re.Match[str]) -> str:
-        name, column = match.groups(default="")
-        if name == "now":
-            return "statement_timestamp()" if own_clock else "%(now)s::timestamptz"
-        return f"%({name}{column})s"
-
-    return qualified(PARAMETER.sub(placeholder, text.replace("%", "%%")), schema)
-
-
-def qualified(text: str, schema: str) -> str:
-    text = re.sub(r"SCHEMA IF (NOT )?EXISTS leasehold\b", rf'SCHEMA IF \1EXISTS "{schema}"', text)
-    return re.sub(r"\bleasehold\.", f'"{schema}".', text)
-
-
 def _worth_repeating(error: psycopg.Error) -> bool:
     if isinstance(error, psycopg.errors.UniqueViolation):
         # A lost race for a lane, or for a unique key between the look and the write: the next try sees the winner.
@@ -360,38 +343,6 @@ def _is_trouble(error: psycopg.Error) -> bool:
 def _exceeds_a_limit(error: psycopg.Error) -> bool:
     """Class 54: a value too large or nested too deep. psycopg files it under OperationalError."""
     return (error.sqlstate or "").startswith("54")
-
-
-def _array(items: Sequence[Any]) -> str:
-    """An array as PostgreSQL reads it. The driver's own way visits every item in Python, at several times the cost."""
-    kinds = set(map(type, items))
-    texts: Iterable[str]
-    if kinds <= _BARE:
-        texts = map(str, items)
-    elif kinds == {type(None)}:
-        texts = itertools.repeat("NULL", len(items))
-    else:
-        texts = map(_item, items)
-    return "{" + ",".join(texts) + "}"
-
-
-_BARE = frozenset({int, float})
-
-
-def _item(item: Any) -> str:
-    if item is None:
-        return "NULL"
-    if isinstance(item, str):
-        if "\\" in item or '"' in item:
-            item = item.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{item}"'
-    return str(item)
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    raise TypeError(f"cannot send {type(value).__name__} to the database")
 
 
 def _bad_url() -> InvalidInput:

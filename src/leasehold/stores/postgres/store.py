@@ -15,7 +15,8 @@ from leasehold.stores.base.migrate import check_version, missing
 from leasehold.stores.base.statements import read_migrations
 from leasehold.stores.base.wakeups import Bell, groups_of, wake_here
 from leasehold.stores.postgres.claim import PostgresClaims
-from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession, qualified
+from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
+from leasehold.stores.postgres.dialect import qualified
 from leasehold.stores.postgres.enqueue import copy_plain, insert_plain
 from leasehold.stores.postgres.vitals import examine
 from leasehold.stores.postgres.wakeup import PostgresWakeups
