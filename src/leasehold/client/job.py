@@ -15,11 +15,11 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.errors import JobNotSucceeded, WaitTimedOut
 from leasehold.domain.job import Question
+from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
 from leasehold.domain.stream import Event, LogTail, Progress
 from leasehold.domain.views import Explanation, HistoryEntry, Relative
 from leasehold.operations.operations import Operations
-from leasehold.operations.poll import Poll
 from leasehold.operations.watch import Watch
 from leasehold.tasks.definition import TaskDefinition
 
@@ -172,13 +172,13 @@ class Job(Generic[R]):
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job's success and give back what it returned. Raises JobNotSucceeded when it ends otherwise,
         WaitTimedOut when it has not ended in `timeout` seconds. A paused or waiting job is waited for."""
-        poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, timeout)
+        poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, time.monotonic, timeout)
         while not self._ended():
             time.sleep(self._pause(poll, timeout))
         return self._outcome()
 
     async def aresult(self, timeout: float | None = None) -> R:
-        poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, timeout)
+        poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, time.monotonic, timeout)
         while not await asyncio.to_thread(self._ended):
             await asyncio.sleep(self._pause(poll, timeout))
         return self._outcome()

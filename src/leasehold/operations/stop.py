@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
 from leasehold.domain.stop import StoppedJob, StopReport, StopRequest, cancels
-from leasehold.operations.poll import Poll
 from leasehold.stores.contract import Store
 
 BATCH = 500
@@ -58,7 +58,7 @@ class Stop:
 
     def wait(self, watch: Watch, report: Callable[[], StopReport]) -> None:
         """Until those that were flagged have ended, or the time is over."""
-        poll = Poll(SOONEST, LATEST, self.request.longest)
+        poll = Poll(SOONEST, LATEST, time.monotonic, self.request.longest)
         self._look_at_running()
         while self.left and (pause := poll.pause()) is not None:
             watch(report())

@@ -6,12 +6,13 @@ It is not woken: a bell that rings for every event would wake every worker as we
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from leasehold.domain.errors import WaitTimedOut
+from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
 from leasehold.domain.stream import STATE, Event, Seen
-from leasehold.operations.poll import Poll
 
 PAGE = 500
 SOONEST, LATEST = 0.1, 1.0
@@ -28,7 +29,7 @@ class Watch:
         self._read = read
         self._since = since
         self._timeout = timeout
-        self._poll = Poll(SOONEST, LATEST, timeout)
+        self._poll = Poll(SOONEST, LATEST, time.monotonic, timeout)
         self._told: tuple[State, int] | None = None
         self.pause = 0.0
         self.over = False

@@ -7,6 +7,7 @@ import time
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.errors import AcquireTimedOut, LeaseLost
 from leasehold.domain.limits import checked_limit_name, checked_number
+from leasehold.domain.poll import Poll
 from leasehold.run.journal import Journal
 from leasehold.run.state import RunState
 
@@ -25,8 +26,7 @@ class Acquiring:
         self._name = checked_limit_name(name, "name")
         self._units = checked_number(units, "units", 1)
         self._timeout = None if timeout is None else seconds(timeout, "timeout")
-        self._began_at = time.monotonic()
-        self._pause = FIRST_PAUSE
+        self._poll = Poll(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic, self._timeout)
 
     def try_once(self) -> float | None:
         """Seconds to sleep before the next try; None: it is ours."""
@@ -39,20 +39,10 @@ class Acquiring:
         if answer.granted:
             self._run.holds_slots |= answer.what == "slot"
             return None
-        wait = answer.wait if answer.wait is not None else self._longer()
-        return self._within_timeout(min(max(wait, 0.001), LONGEST_PAUSE))
-
-    def _longer(self) -> float:
-        pause, self._pause = self._pause, min(self._pause * 1.5, LONGEST_PAUSE)
+        pause = self._poll.pause(None if answer.wait is None else max(answer.wait, 0.001))
+        if pause is None:
+            raise AcquireTimedOut(self._name, self._units, self._timeout or 0.0)
         return pause
-
-    def _within_timeout(self, wait: float) -> float:
-        if self._timeout is None:
-            return wait
-        left = self._began_at + self._timeout - time.monotonic()
-        if left <= 0:
-            raise AcquireTimedOut(self._name, self._units, self._timeout)
-        return min(wait, left)
 
 
 def release(run: RunState, journal: Journal, name: str) -> None:
