@@ -190,7 +190,7 @@ class Scene:
     def __init__(self, url: str, schema: str, *, durable: bool = False) -> None:
         self.store = PostgresStore(url, schema)
         self.store.upgrade()
-        self.connection = psycopg.connect(url, autocommit=True)
+        self.connection = psycopg.connect(url, autocommit=True, **self.store._postgres._options())
         self.dialect = Dialect("postgres")
         self._counted: dict[str, int] = {}
         if not durable:
