@@ -344,14 +344,15 @@ def main():
     ap.add_argument("--quick", action="store_true", help="smaller counts, one repetition: five minutes at most")
     ap.add_argument("--only", help="comma-separated adapter names")
     ap.add_argument("--reps", type=int, default=5, help="medians of so many (default: %(default)s)")
+    ap.add_argument("--jobs", type=int, default=20_000,
+                    help="in a drain (default: %(default)s); in a short one start-up and warm-up have their share")
     ap.add_argument("--growth", action="store_true", help="also with 1,000,000 other rows")
     ap.add_argument("--adapters", default=str(HERE / "adapters"), help="the folder of the adapters")
     ap.add_argument("--report", help="write the tables to this page, such as docs/measured/peers.md")
     ap.add_argument("--out", default=str(HOME / "results.json"), help="where the raw numbers go")
     args = ap.parse_args()
     history = 1_000_000 if args.growth else 0
-    # So many that a second process, which may be up half a second later, has its share of the drain.
-    cfg = argparse.Namespace(reps=args.reps, jobs=60_000, enqueues=1000, probes=200, history=history, sleep=0)
+    cfg = argparse.Namespace(reps=args.reps, jobs=args.jobs, enqueues=1000, probes=200, history=history, sleep=0)
     if args.quick:
         cfg = argparse.Namespace(reps=1, jobs=2000, enqueues=300, probes=40, history=0, sleep=0)
     adapters = sorted(p for p in pathlib.Path(args.adapters).iterdir() if p.suffix in (".py", ".mjs") and p.stem[0] != "_")
