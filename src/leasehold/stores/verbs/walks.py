@@ -19,7 +19,7 @@ FIRST = 1000
 """Rows that a walk reads before it goes further: mostly the page is full by then. And a small number is read along an
 index even by a server that knows nothing of the table yet."""
 
-FETCHED = 4000
+FETCHED = 2500
 """Rows that a walk looks at when it has to fetch the job of each: that costs several times as much as the row."""
 
 
