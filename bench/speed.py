@@ -42,7 +42,7 @@ PROBES = 100
 SLEEPERS = 5_000
 SLEEP = 24.0
 """Two beats of a lease of 30 seconds."""
-CROWDS = ("finished", "delayed", "behind 1,000 halted lanes", "in another queue")
+CROWDS = ("finished", "delayed", "parked", "behind 1,000 halted lanes", "in another queue")
 REPORT = ROOT / "docs" / "measured" / "speed.md"
 
 
