@@ -574,3 +574,16 @@ def test_a_job_that_nobody_ever_held_cannot_be_settled_or_renewed(store, outcome
     assert store.settle([Ending(job.id, 0, outcome)]).fenced == [job.id]
     assert store.renew({job.id: 0}) == []
     assert store.get(job.id) == job
+
+
+def test_a_result_that_the_database_refuses_costs_its_neighbours_nothing_whatever_they_are_tied_to(store):
+    """PostgreSQL takes no broken JSON; SQLite does not look."""
+    plain, tied = put(store), put(store, lane="l")
+    endings = [
+        Ending(grant.id, grant.token, Success("{" if grant.lane else "1"), grant.seq, grant.special)
+        for grant in store.claim(OWNER, ["default"], 5)
+    ]
+    settled = store.settle(endings)
+    assert (settled.accepted, settled.fenced) == (sorted([plain.id, tied.id]), [])
+    assert store.get(plain.id).state is State.SUCCEEDED
+    assert store.get(tied.id).state is (State.FAILED if settled.unstorable else State.SUCCEEDED)

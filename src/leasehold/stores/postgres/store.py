@@ -136,11 +136,16 @@ class PostgresStore(PostgresClaims):
         return list(examine(self._postgres, self._pooler))
 
     # -- settle ----------------------------------------------------------------------------------------------------
-    def _write_succeeded(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
-        left, _ = self._end("settle_plain", [ending for ending in endings if ending.special == PLAIN])
-        # What is left has ties by now, or is fenced.
-        tied = [ending for ending in endings if ending.special != PLAIN or ending.seq in left]
-        return self._end("settle_succeeded", tied)
+    def _settle_plain(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
+        tied = {ending.seq for ending in endings if ending.seq is not None and ending.special != PLAIN}
+        left, _ = self._end("settle_plain", [ending for ending in endings if ending.seq not in tied])
+        return left | tied, False
+
+    def _settle_tied(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
+        """Those that had ties when they were granted, or have them by now."""
+        return self._end("settle_succeeded", endings)
+
+    _ways_to_succeed = (_settle_plain, _settle_tied)
 
     def _end(self, statement: str, endings: Sequence[Ending]) -> tuple[set[int], bool]:
         if not endings:

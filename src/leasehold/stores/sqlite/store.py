@@ -97,8 +97,10 @@ class SqliteStore(SqliteClaims):
         return list(examine(self._sqlite))
 
     # -- settle ----------------------------------------------------------------------------------------------------
-    def _write_succeeded(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
+    def _settle_at_once(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
         return self._sqlite.transact(lambda session: _settle_succeeded(session, endings))
+
+    _ways_to_succeed = (_settle_at_once,)
 
 
 def _settle_succeeded(session: Session, endings: Sequence[Ending]) -> tuple[set[int], bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import cast
+from typing import Any, ClassVar, cast
 
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import GroupOnHold
@@ -21,9 +21,16 @@ from leasehold.stores.verbs.locking import lock_held
 from leasehold.stores.verbs.stop_marks import find_marks
 from leasehold.stores.verbs.writing import batches, write_moves
 
+WayToSucceed = Callable[[Any, Sequence[Ending]], tuple[set[int], bool]]
+"""A method for one transaction of a dialect: the numbers of those that it has left alone, and whether slots are free
+again. With each job goes what it is tied to: its lane, key, slots, time limits, questions and group."""
+
 
 class SettleVerbs(EnqueueVerbs):
     """Settling a success may enqueue: its follow-ups are stored with it."""
+
+    _ways_to_succeed: ClassVar[tuple[WayToSucceed, ...]]
+    """Of the dialect, tried in turn."""
 
     def settle(self, endings: Sequence[Ending]) -> Settled:
         latest = _latest(endings)
@@ -75,16 +82,23 @@ class SettleVerbs(EnqueueVerbs):
         return [ending for ending in found if ending.seq is not None]
 
     def _settle_succeeded(self, endings: Sequence[Ending], unstorable: set[str]) -> tuple[set[str], bool]:
-        """One statement for all. When the database refuses a value, halve until the culprit stands alone: it ends
-        failed, the others go through. Who was settled, and whether slots are free again."""
+        """Way by way, each with what the one before has left. When the database refuses a value, halve until the
+        culprit stands alone: it ends failed, the others go through. Each way is a transaction of its own, so each is
+        halved by itself: what an earlier one has settled must not be sent again. Who was settled, and whether slots are
+        free again."""
+        done: set[str] = set()
         freed: list[bool] = []
+        for way in self._ways_to_succeed:
 
-        def write(some: Sequence[Ending]) -> set[str]:
-            left, slots = self._write_succeeded(some)
-            freed.append(slots)
-            return {ending.id for ending in some if ending.seq not in left}
+            def write(some: Sequence[Ending], way: WayToSucceed = way) -> set[str]:
+                left, slots = way(self, some)
+                freed.append(slots)
+                return {ending.id for ending in some if ending.seq not in left}
 
-        return self._bisected(endings, unstorable, write), any(freed)
+            left = [ending for ending in endings if ending.id not in done] if done else endings
+            if left:
+                done |= self._bisected(left, unstorable, write)
+        return done, any(freed)
 
     def _settle_carefully(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:
         """As above, for successes that others wait for, or that have follow-ups."""
@@ -104,11 +118,6 @@ class SettleVerbs(EnqueueVerbs):
         middle = len(endings) // 2
         first = self._bisected(endings[:middle], unstorable, write)
         return first | self._bisected(endings[middle:], unstorable, write)
-
-    def _write_succeeded(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
-        """The numbers of those that the statement has left alone, and whether slots are free again. With each job goes
-        what it is tied to: its lane, key, slots, time limits, questions and group."""
-        raise NotImplementedError
 
     def _settle_decided(self, endings: Sequence[Ending], limited: set[str] | None = None) -> set[str]:
         """The flag may have come a moment ago, so the decision is taken under the row's lock."""
