@@ -38,11 +38,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from leasehold.domain.portable import Portable
+
 if TYPE_CHECKING:
     from leasehold.domain.capacity import Holder
 
 
-class LeaseholdError(Exception):
+class LeaseholdError(Portable, Exception):
     """The root: `except LeaseholdError` catches everything that Leasehold raises on purpose."""
 
 
@@ -316,3 +318,16 @@ class SchemaTooNew(StoreError):
         super().__init__(
             f"{store} has schema version {found}, this code knows {known}; upgrade the leasehold package"
         )
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """What an exception group has in it, at any depth; of any other exception itself."""
+    found: list[BaseException] = []
+    coming = [error]
+    while coming:
+        one = coming.pop()
+        if isinstance(one, BaseExceptionGroup):
+            coming += reversed(one.exceptions)
+        else:
+            found.append(one)
+    return found

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.outcome import Asked
+from leasehold.domain.portable import Portable
 
 
-class Signal(Exception):
+class Signal(Portable, Exception):
     """Not a failure: the handler asks for something."""
 
 
@@ -43,15 +44,20 @@ class Fail(Signal):
         super().__init__(reason)
 
 
-class StopRequested(BaseException):
+class StopRequested(Portable):
     """Raised by `ctx.raise_if_stopped()` in a blocking handler. Not an Exception, so that `except Exception` lets it
     through, as it does asyncio's CancelledError."""
 
 
-class Park(BaseException):
+class Park(Portable):
     """Raised by `ctx.ask` to leave the handler until the answer is there. Not an Exception, so that a handler which
     catches those does not keep its worker waiting."""
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         super().__init__(f"asks {asked.key!r}")
+
+
+class HandlerExit(Portable):
+    """Raised to those who wait for a task of a handler that called `sys.exit` or raised KeyboardInterrupt: the exit is
+    the job's, not the worker's. Not an Exception, as those are not."""
