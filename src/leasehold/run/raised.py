@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import traceback
-
-from leasehold.domain.errors import InvalidArguments, InvalidInput, OverBudget, Unstorable
+from leasehold.domain.errors import InvalidArguments, InvalidInput, OverBudget, Unstorable, leaves
 from leasehold.domain.outcome import Breached, Failure, Outcome, Snoozed, Stopped
-from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze
+from leasehold.domain.signals import Fail, Pause, RetryIn, Signal, Snooze
+from leasehold.run.error_text import describe
 from leasehold.tasks.definition import TaskDefinition
 
 
@@ -29,14 +28,20 @@ def outcome_of(error: BaseException, definition: TaskDefinition) -> Outcome:
         case InvalidInput():
             # The same call would be refused again.
             return Failure(describe(error), final=True)
+        case BaseExceptionGroup():
+            return _outcome_of_group(error, definition)
         case _:
             return Failure(describe(error), final=not definition.settings.retry.covers(error))
 
 
-def describe(error: BaseException) -> str:
-    """The message first, then where it came from; our own frame on top is left out."""
-    head = "".join(traceback.format_exception_only(error)).strip()
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    if not frames:
-        return head
-    return head + "\n\n" + "".join(traceback.format_list(frames)).rstrip()
+def _outcome_of_group(group: BaseExceptionGroup[BaseException], definition: TaskDefinition) -> Outcome:
+    """What is never retried by itself is not retried in a group either. What else a task of the handler has asked for
+    counts if nothing went wrong beside it."""
+    found = leaves(group)
+    for leaf in found:
+        if isinstance(leaf, OverBudget):
+            return outcome_of(leaf, definition)
+    if all(isinstance(leaf, Signal) for leaf in found):
+        return outcome_of(found[0], definition)
+    final = any(isinstance(leaf, Fail | InvalidInput) for leaf in found)
+    return Failure(describe(group), final=final or not definition.settings.retry.covers(group))

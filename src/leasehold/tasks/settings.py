@@ -14,7 +14,7 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.numbers import Priority, priority_number
 from leasehold.domain.checks.templates import check_template
-from leasehold.domain.errors import InvalidInput, InvalidTask
+from leasehold.domain.errors import InvalidInput, InvalidTask, leaves
 from leasehold.domain.job import DEFAULT_LEASE, OnDuplicate, OnParentFailure, UniqueFor
 from leasehold.domain.limits import Rate, Slot, checked_slots, default_rate, rate_template
 from leasehold.domain.policy import OnBreach, OnFailure, OnLost, Policy
@@ -32,7 +32,7 @@ _NO_QUEUE = "is for jobs that go back to a queue, and queueing is off"
 class Retry:
     """When a failed attempt is tried again: up to `max_attempts` runs that fail, waiting `backoff` seconds, doubled
     each time up to `max_delay`. `backoff=0` retries at once. `on` limits retries to these exceptions, `never`
-    excludes some."""
+    excludes some. An exception group is excluded if anything in it is, and covered by `on` if everything in it is."""
 
     max_attempts: int = 3
     backoff: Duration = 2.0
@@ -42,7 +42,12 @@ class Retry:
     never: tuple[type[BaseException], ...] = ()
 
     def covers(self, error: BaseException) -> bool:
-        return isinstance(error, self.on) and not isinstance(error, self.never)
+        if not isinstance(error, BaseExceptionGroup):
+            return isinstance(error, self.on) and not isinstance(error, self.never)
+        found = leaves(error)
+        if isinstance(error, self.never) or any(isinstance(leaf, self.never) for leaf in found):
+            return False
+        return isinstance(error, self.on) or all(isinstance(leaf, self.on) for leaf in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
