@@ -33,7 +33,7 @@ from leasehold.run.state import current_run
 from leasehold.run.stream_buffer import StreamWriter
 from leasehold.tasks.definition import TaskDefinition
 
-StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "late", "unrenewed", "stalled"]
+StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "late", "unrenewed", "stalled", "exited"]
 
 NOTHING = Success()
 
@@ -58,6 +58,8 @@ class Attempt(HandlerState):
     asked: Asked | None = None
     """It is about to park."""
     abandoned = False
+    exit: BaseException | None = None
+    """What a task of its handler has left with."""
     stall_told = 0.0
     """On the monotonic clock: the last sign of life before the silence that was told."""
 
@@ -150,6 +152,8 @@ class Attempt(HandlerState):
             return self.outcome_when_stopped()
         if isinstance(error, StopRequested) and self.cause is not None:
             return self.outcome_when_stopped()
+        if self.cause == "exited":
+            return self.outcome_when_stopped()
         if self.cause == "lost":
             return None
         if (park := park_in(error)) is not None:
@@ -179,6 +183,15 @@ class Attempt(HandlerState):
             self.stopped_at = time.monotonic()
         self.request_stop()
 
+    def exited(self, error: BaseException) -> None:
+        """By the task that did: the handler ends with it, also if it does not wait for that task."""
+        if self.settled or self.completed:
+            return
+        self.exit = error
+        self.stop("exited")
+        if (task := self.task) is not None:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
     def outcome_when_stopped(self) -> Outcome | None:
         """What a run that was stopped ends as; None: nothing may be written, the lease is another's."""
         match self.cause:
@@ -198,6 +211,9 @@ class Attempt(HandlerState):
                 if self.definition.settings.on_drain == "pause":
                     return self._breached() or Stopped("Job was interrupted by user", pause=True)
                 return HandedBack("its worker was stopped")
+            case "exited":
+                # As if the handler itself had raised it.
+                return None if self.exit is None else outcome_of(self.exit, self.definition)
             case "unrenewed":
                 return HandedBack("its lease could not be renewed")
             case _:

@@ -65,6 +65,10 @@ class RunState:
         if self._stopped:
             raise StopRequested
 
+    def exited(self, error: BaseException) -> None:
+        """A task of its handler has called `sys.exit`, or raised KeyboardInterrupt."""
+        self.request_stop()
+
     # -- trouble ---------------------------------------------------------------------------------------------------
     def patiently(self, ask: Callable[[], T]) -> T:
         """While the database is away the run waits, as long as its lease is good: a result that was computed is not

@@ -219,4 +219,5 @@ if sys.version_info >= (3, 12):
 else:
 
     def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, ended: Ended) -> None:
-        run.task = loop.create_task(run.run(ended), name=run.grant.id)
+        # Not by the loop's factory: what stands there is for the tasks of handlers (`run/exits.py`).
+        run.task = asyncio.Task(run.run(ended), loop=loop, name=run.grant.id)

@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Grant
 from leasehold.domain.views import WorkerCard
+from leasehold.run.exits import ExitGuard
 from leasehold.run.journal import Journal
 from leasehold.stores.contract import Store, Wakeups
 from leasehold.tasks.definition import TaskDefinition
@@ -143,6 +144,9 @@ class Worker:
         if self._lifespan is not None:
             resources = await self._stack.enter_async_context(self._lifespan())
         self._wire(asyncio.get_running_loop(), resources)
+        exits = ExitGuard(asyncio.get_running_loop())
+        exits.start()
+        self._stack.callback(exits.stop)
         for role in self._roles:
             role.start()
         self._coroutines = [
