@@ -52,6 +52,12 @@ class Transaction:
 
 @contextmanager
 def complete(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
+    with _completion(run, result) as tx, run.needed_journal().store.inside_transaction():
+        yield tx
+
+
+@contextmanager
+def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
     journal = run.needed_journal()
     if run.completed:
         raise InvalidInput("complete", "was called before in this run", "call it once, as the last act")
@@ -119,11 +125,12 @@ def _has_arrived(run: HandlerState, journal: Journal) -> bool:
 @asynccontextmanager
 async def complete_async(run: HandlerState, result: Any) -> AsyncIterator[Transaction]:
     journal = run.needed_journal()
-    blocking = complete(run, result)
+    blocking = _completion(run, result)
     opened: list[SyncTransaction] = []
     try:
         await journal.call(lambda: opened.append(blocking.__enter__()))
-        yield Transaction(opened[0], journal)
+        with journal.store.inside_transaction():
+            yield Transaction(opened[0], journal)
     except BaseException as error:
         if opened:
             await _roll_back(blocking, journal, error)

@@ -59,6 +59,7 @@ class Steps:
     # -- a step ----------------------------------------------------------------------------------------------------
     def begin(self, step: Step) -> None:
         self._state.refuse_after_completion("step")
+        self._journal.store.refuse_inside()
         self._state.show_life()
         with self._lock:
             if step.name in self._names:
@@ -169,7 +170,9 @@ class Steps:
                 found = tx.load_steps().get(step.name) if step.tries else None
                 if found is not None:
                     return step.decode(found)
-                text, answer = step.pack(self._call(step, tx.connection))
+                with self._journal.store.inside_transaction():
+                    value = self._call(step, tx.connection)
+                text, answer = step.pack(value)
                 tx.save_steps({step.name: text})
                 lines = tx.spend(grant.attempt, step.spends) if step.spends else None
             if step.spends:

@@ -54,6 +54,15 @@ class Steps(Protocol):
 
     def load_checkpoint(self, job_id: str) -> str | None: ...
 
+    def inside_transaction(self) -> AbstractContextManager[None]:
+        """Around the code that a lent transaction is lent to, in that code's own context: what else it, and what it
+        starts, writes to this store until then is refused. Reads are not."""
+        ...
+
+    def refuse_inside(self) -> None:
+        """Raises InvalidInput, with the remedy, in such code."""
+        ...
+
     def transaction(self, job_id: str, token: int, seconds: float) -> AbstractContextManager[Transaction]:
         """A transaction with the job's row locked under this lease, over a connection that nobody else uses. Committed
         at a clean end of the block, rolled back by an exception. Raises LeaseLost, and TransactionTooLong when the

@@ -24,6 +24,7 @@ from leasehold.domain.errors import (
 )
 from leasehold.stores.base.database import Clock, Columns, Overdue, Records, Row, SystemClock
 from leasehold.stores.base.forks import after_fork
+from leasehold.stores.base.lent import refuse_inside
 from leasehold.stores.base.schema_name import checked_schema
 from leasehold.stores.base.statements import read_statements
 
@@ -135,6 +136,8 @@ class PostgresDatabase:
         self._pool = self._open_pool()
 
     def transact(self, work: Callable[[PostgresSession], T]) -> T:
+        refuse_inside(self.label)
+
         def in_transaction(connection: QuickConnection) -> T:
             with connection.transaction():
                 return work(PostgresSession(connection, self._statements, self.clock))
@@ -142,15 +145,17 @@ class PostgresDatabase:
         return self._repeat(in_transaction)
 
     def single(self, work: Callable[[PostgresSession], T]) -> T:
+        refuse_inside(self.label)
+        return self.read(work)
+
+    def read(self, work: Callable[[PostgresSession], T]) -> T:
         return self._repeat(
             lambda connection: work(PostgresSession(connection, self._statements, self.clock))
         )
 
-    def read(self, work: Callable[[PostgresSession], T]) -> T:
-        return self.single(work)
-
     @contextmanager
     def lend(self, seconds: float) -> Iterator[tuple[PostgresSession, QuickConnection]]:
+        refuse_inside(self.label)
         self._survive_fork()
         began = None
         try:

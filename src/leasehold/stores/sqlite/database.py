@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable
 from leasehold.stores.base.database import Clock, Columns, Records, Row, SystemClock
 from leasehold.stores.base.forks import after_fork
+from leasehold.stores.base.lent import refuse_inside
 from leasehold.stores.base.rows import FLAGS, TIMES
 from leasehold.stores.base.statements import parameters, read_statements
 from leasehold.stores.sqlite.lending import LentConnection
@@ -108,6 +109,7 @@ class SqliteDatabase:
         self._pid = os.getpid()  # last: it says that the others are this process's
 
     def transact(self, work: Callable[[SqliteSession], T]) -> T:
+        refuse_inside(self.label)
         self._check_open()  # before the lock: another thread of the parent may have held it when it was forked
         try:
             with self._lock:
@@ -132,6 +134,7 @@ class SqliteDatabase:
     @contextmanager
     def lend(self, seconds: float) -> Iterator[tuple[SqliteSession, sqlite3.Connection]]:
         """Over a connection of its own, closed at the end: who keeps it cannot write into our transactions."""
+        refuse_inside(self.label)
         self._check_open()
         with closing(self._open_file(LentConnection)) as connection:
             self._begin(connection)

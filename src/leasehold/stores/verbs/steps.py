@@ -6,7 +6,7 @@ Every write is fenced by the token, as a settle is: what a run that has lost its
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from leasehold.domain.budgets import BudgetLine, Spend
@@ -14,6 +14,7 @@ from leasehold.domain.errors import LeaseLost, TransactionTooLong
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
 from leasehold.stores.base.database import Overdue, Records, Session
+from leasehold.stores.base.lent import inside_transaction, refuse_inside
 from leasehold.stores.verbs.budgets import record_spends
 from leasehold.stores.verbs.enqueue import gate_of, make_gates
 from leasehold.stores.verbs.limits import make_limits
@@ -80,6 +81,12 @@ class StepVerbs(Verbs):
     def load_checkpoint(self, job_id: str) -> str | None:
         rows = self._database.read(lambda session: session.tuples("load_checkpoint", id=job_id))
         return rows[0][0] if rows else None
+
+    def inside_transaction(self) -> AbstractContextManager[None]:
+        return inside_transaction(self._database.label)
+
+    def refuse_inside(self) -> None:
+        refuse_inside(self._database.label)
 
     @contextmanager
     def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[HandlerTransaction]:
