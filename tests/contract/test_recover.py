@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.domain.outcome import Detached, HandedBack, Success
+from leasehold.domain.outcome import Crashed, Detached, HandedBack, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
 from leasehold.stores.answers import Reaped
@@ -18,6 +18,7 @@ from tests.contract.lives import (
     claim_ids,
     claim_one,
     end,
+    granted,
     is_fenced,
     lose,
     orphan,
@@ -410,3 +411,97 @@ def test_the_last_owner_of_an_orphan_can_do_nothing_with_its_old_lease(store, cl
     assert store.renew({grant.id: grant.token}) == []
     assert is_fenced(store, grant, Success())
     assert not store.mark_started(grant.id, grant.token)
+
+
+# -- crashes and progress ----------------------------------------------------------------------------------------------
+
+
+def crash(store, clock, keep=None):
+    """One more run of the only job, whose worker dies; `keep` may store something first."""
+    clock.advance(1000)
+    grant = claim_one(store)
+    if keep is not None:
+        keep(grant)
+    return lose(store, clock, grant)
+
+
+def test_crashes_without_progress_are_poison(store, clock):
+    put(store, policy=Policy(backoff=0))
+    ends = [crash(store, clock) for _ in range(3)]
+    assert [(job.state, job.crashes) for job in ends] == [
+        (State.QUEUED, 1),
+        (State.QUEUED, 2),
+        (State.FAILED, 3),
+    ]
+
+
+KEEPING = {
+    "a step": lambda store, grant, n: store.save_steps(grant.id, grant.token, {f"step {n}": "1"}),
+    "a checkpoint": lambda store, grant, n: store.save_steps(grant.id, grant.token, {}, state=str(n)),
+    "a spent step": lambda store, grant, n: store.save_spent_steps(
+        grant.id, grant.token, grant.attempt, {f"step {n}": "1"}, []
+    ),
+}
+
+
+@pytest.mark.parametrize("kept", KEEPING)
+def test_a_job_that_goes_on_each_time_is_never_poison(store, clock, kept):
+    put(store, policy=Policy(backoff=0))
+    for n in range(6):
+        job = crash(store, clock, lambda grant, n=n: KEEPING[kept](store, grant, n))
+        assert (job.state, job.crashes) == (State.QUEUED, 1)
+    assert [crash(store, clock).state for _ in range(2)] == [State.QUEUED, State.FAILED]
+
+
+def test_progress_counts_once(store, clock):
+    put(store, policy=Policy(backoff=0))
+    assert crash(store, clock).crashes == 1
+    assert crash(store, clock).crashes == 2
+    keep = KEEPING["a step"]
+    assert crash(store, clock, lambda grant: keep(store, grant, 1)).crashes == 1
+    assert crash(store, clock).crashes == 2, "what an earlier run has kept says nothing about this one"
+    assert crash(store, clock).state is State.FAILED
+
+
+def test_the_same_checkpoint_again_is_no_progress(store, clock):
+    put(store, policy=Policy(backoff=0))
+    keep = KEEPING["a checkpoint"]
+    ends = [crash(store, clock, lambda grant: keep(store, grant, 7)) for _ in range(3)]
+    assert [(job.state, job.crashes) for job in ends] == [
+        (State.QUEUED, 1),
+        (State.QUEUED, 2),
+        (State.FAILED, 3),
+    ]
+
+
+def test_progress_of_a_run_that_failed_by_itself_counts_as_well(store, clock):
+    put(store, policy=Policy(backoff=0))
+    crash(store, clock)
+    crash(store, clock)
+    clock.advance(1000)
+    grant = claim_one(store)
+    KEEPING["a step"](store, grant, 1)
+    end(store, grant, HandedBack())
+    assert crash(store, clock).crashes == 1
+
+
+def test_a_steal_looks_for_progress_as_a_reaper_does(store, clock):
+    job = put(store, policy=Policy(backoff=0))
+    crash(store, clock)
+    crash(store, clock)
+    clock.advance(1000)
+    grant = claim_one(store)
+    KEEPING["a step"](store, grant, 1)
+    stolen = granted(store.claim_by_id(job.id, "worker-2", sighting=sight(store, clock, job.id)))
+    assert (stolen.attempt, store.get(job.id).crashes) == (4, 1)
+
+
+def test_a_crash_that_the_worker_tells_of_looks_for_progress_too(store, clock):
+    put(store, policy=Policy(backoff=0))
+    crash(store, clock)
+    crash(store, clock)
+    clock.advance(1000)
+    grant = claim_one(store)
+    KEEPING["a checkpoint"](store, grant, 1)
+    job = end(store, grant, Crashed("killed by signal 9"))
+    assert (job.state, job.crashes) == (State.QUEUED, 1)

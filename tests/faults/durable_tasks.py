@@ -77,6 +77,18 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
             die_once(ctx.job_id, n, moment, 2)
         return value
 
+    # -- crashes with and without progress: three in a row without it are poison -------------------------------------
+    @app.task(lease=lease, retry=Retry(backoff=0))
+    def one_step_a_life(ctx: SyncContext, steps: int) -> int:
+        for n in range(steps):
+            ctx.step(f"step {n}", int)
+            die_once(ctx.job_id, n, 0, 0)
+        return ctx.attempt
+
+    @app.task(lease=lease, retry=Retry(backoff=0))
+    def poison(ctx: SyncContext) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
     # -- ctx.complete ------------------------------------------------------------------------------------------------
     def started() -> None:
         (folder / f"started-{os.getpid()}").touch()
@@ -100,5 +112,9 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
         return "ignored"
 
     return SimpleNamespace(
-        many_steps=many_steps, complete_on_loop=complete_on_loop, complete_in_thread=complete_in_thread
+        many_steps=many_steps,
+        one_step_a_life=one_step_a_life,
+        poison=poison,
+        complete_on_loop=complete_on_loop,
+        complete_in_thread=complete_in_thread,
     )

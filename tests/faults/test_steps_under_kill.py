@@ -145,6 +145,25 @@ def test_a_job_killed_at_each_of_its_20_steps_has_every_effect_once_and_the_undi
     print(f"\n{place.store}: {figures}, {time.monotonic() - started:.1f} s", flush=True)
 
 
+@pytest.mark.timeout(120)
+def test_a_job_whose_worker_dies_after_each_of_ten_steps_succeeds_and_poison_fails_after_three_deaths(
+    place: Place,
+) -> None:
+    tasks = durable_tasks.register(place.app, place.folder, place.lease)
+    patient, poison = tasks.one_step_a_life.enqueue(steps=10), tasks.poison.enqueue()
+    with zygote(place, concurrency=1, threads=1) as workers_of:
+
+        def at_rest() -> bool:
+            workers_of.reap_dead()
+            while len(workers_of.alive) < 2:
+                workers_of.start()
+            return all(job.refresh().state in ("succeeded", "failed") for job in (patient, poison))
+
+        wait_for(at_rest, "both jobs to come to rest", seconds=90)
+    assert (patient.state, patient.result(timeout=0), patient.__row__.crashes) == ("succeeded", 11, 1)
+    assert (poison.state, poison.attempt, poison.__row__.crashes) == ("failed", 3, 3)
+
+
 # --- complete -------------------------------------------------------------------------------------------------------
 
 ROUNDS = 50

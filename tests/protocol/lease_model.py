@@ -43,7 +43,7 @@ from tests.protocol.lease_state import (
 )
 from tests.protocol.lease_store import HALTED, Store
 from tests.protocol.lease_worker import Workers
-from tests.protocol.settle_table import CANCELLED, PAUSED, PENDING, QUEUED, RUNNING, WAITING
+from tests.protocol.settle_table import CANCELLED, FAILED, PAUSED, PENDING, QUEUED, RUNNING, WAITING
 
 NOT_STARTED = frozenset((PENDING, QUEUED, WAITING))
 
@@ -299,11 +299,24 @@ class LeaseModel:
                     return "a token was granted twice"
                 if row.owner != NOBODY and row.lease != MISSED:
                     return "a lease was taken from its living holder"
+            if self._is_poisoned(row, new) and row.kept:
+                return "a job that went on since its last crash was failed as poison"
             if new.attempt != row.attempt:
                 broken = self._broken_by_claim(before, job)
                 if broken:
                     return broken
         return None
+
+    def _is_poisoned(self, row: Row, new: Row) -> bool:
+        """Failed by a loss, for the number of its crashes alone."""
+        setup = self.setup
+        by_a_loss = row.state is RUNNING and new.state is FAILED and new.crashes != row.crashes
+        return (
+            by_a_loss
+            and setup.on_lost == "retry"
+            and new.failures < setup.max_attempts
+            and setup.max_crashes > 1
+        )
 
     def _broken_by_claim(self, before: State, job: int) -> str | None:
         """A new attempt begins: was it this job's turn in its lane?"""

@@ -24,6 +24,7 @@ SETUPS = (
     Setup("every outcome, paused", Budget(pauses=1, whims=1, revivals=1), whims=WHIMS),
     Setup("every outcome, cancelled", Budget(stalls=1, cancels=1, finishes=1, whims=1), whims=WHIMS),
     Setup("lost and retried", Budget(crashes=2, stalls=1, cancels=1, pauses=1)),
+    Setup("lost while it goes on", Budget(crashes=2, stalls=1, keeps=2)),
     Setup("lost and retried, two reapers", Budget(crashes=1, stalls=1, finishes=1), reapers=BOTH),
     Setup("lost and failed", Budget(crashes=1, stalls=1, pauses=1, revivals=1), on_lost="fail"),
     Setup("lost and failed under a flag", Budget(crashes=1, cancels=1, finishes=1), on_lost="fail"),

@@ -53,6 +53,7 @@ class Row(NamedTuple):
     left_lease: bool = False  # a mutant has ended the run and not its lease
     granted: int = -1
     keeps_lane: bool = False
+    kept: bool = False  # a step or a checkpoint, since the last crash
 
 
 # The phases of a task, in the order in which a run meets them.
@@ -118,6 +119,7 @@ class Budget(NamedTuple):
     revivals: int = 0  # resume of failed or timed_out; resume of paused is bounded by `pauses`
     whims: int = 0  # snooze, question, time-out and the other outcomes a handler may choose
     releases: int = 0
+    keeps: int = 0  # steps and checkpoints that runs store
 
 
 class State(NamedTuple):
@@ -158,6 +160,8 @@ GUARDS = {
     "detach checks the token": "a reaped worker orphans its successor's run",
     "the site write checks the token": "a requeued job is started by the worker that lost it",
     "the start mark checks the token": "a reaped worker marks another attempt as started",
+    "what a run keeps checks the token": "a reaped worker stores the steps of its successor's run",
+    "progress sets the crashes back": "a job that goes on after every crash is failed as poison",
     "settle takes the lease away": "a settle repeated after a lost reply is accepted again",
     "reap takes the lease away": "the worker it was taken from still settles it",
     "detach takes the lease away": "the one who let go still settles it",

@@ -136,10 +136,12 @@ class Store:
             case "failure" | "attempt time-out" | "vanished":
                 failures += 1
             case "lost":
-                crashes += 1
+                crashes = 1 if row.kept and "progress sets the crashes back" not in without else crashes + 1
             case "pause raised":
                 flag = max(flag, PAUSE)
         left = failures < setup.max_attempts and crashes < setup.max_crashes
+        if outcome == "lost" and row.kept:
+            row = row._replace(kept=False)
         line = self._line(row, outcome, left)
         self.cells_used.add((line, FLAGS[flag]))
         state = self._mutated(EXPECTED[line, FLAGS[flag]], line, flag)

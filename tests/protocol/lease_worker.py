@@ -178,6 +178,15 @@ class Workers:
 
     # -- running in the worker's own process --
 
+    def _keep(self, state: State, task: Task) -> Move:
+        """Store a step or a checkpoint, under the fence. A run that is refused knows that its lease is lost."""
+        label = f"w{task.worker}", f"j{task.job}"
+        if not self._accepts(state, task, "what a run keeps checks the token"):
+            return ("keep: lost", *label), drop_task(state, task), None
+        broken = None if self.holds(state, task) else f"{NOT_THE_HOLDER}: keep"
+        kept = with_row(state, task.job, state.rows[task.job]._replace(kept=True))
+        return ("keep", *label), spend(kept, "keeps"), broken
+
     def _run(self, state: State, task: Task) -> Iterator[Move]:
         outcomes = ["success", "failure"]
         if task.seen >= PAUSE:
@@ -189,6 +198,8 @@ class Workers:
         if state.budget.stalls:  # the beats do not come through: it stops by itself before the lease runs out
             given_up = replace_task(state, task, task._replace(phase=GIVEN_UP))
             yield ("give up", f"w{task.worker}", f"j{task.job}"), spend(given_up, "stalls"), None
+        if state.budget.keeps:
+            yield self._keep(state, task)
         question = state.rows[task.job].question
         for whim in self.setup.whims:
             if whim == "question" and question != NO_QUESTION:

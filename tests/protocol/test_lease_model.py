@@ -20,6 +20,7 @@ VERBS = {
     # the beat
     *("renew", "renew: lost", "give up"),
     # endings
+    *("keep", "keep: lost"),
     *("run ends", "settle", "settle: lost", "let go", "look", "reap"),
     # replies that do not come
     *("claim, reply lost", "adopt, reply lost", "steal, claim, reply lost", "steal, adopt, reply lost"),
@@ -54,6 +55,8 @@ CAUGHT_IN = {
     "detach checks the token": "external, drained at two sites",
     "the site write checks the token": "external",
     "the start mark checks the token": "external",
+    "what a run keeps checks the token": "lost while it goes on",
+    "progress sets the crashes back": "lost while it goes on",
     "settle takes the lease away": "replies lost",
     "reap takes the lease away": "lost and retried",
     "detach takes the lease away": "external, drained, replies lost",

@@ -82,7 +82,7 @@ def end(job: ModelJob, outcome: o.Outcome, now: datetime) -> None:
 
 
 def _loss(job: ModelJob, outcome: o.Lost | o.Crashed) -> tuple[str, float]:
-    job.crashes += 1
+    job.crashes = 1 if outcome.progressed else job.crashes + 1
     job.failures += 1 if job.policy.count_lost else 0
     if isinstance(outcome, o.Lost) and job.policy.on_lost == "adopt" and job.execution_site is not None:
         return "orphan", 0.0

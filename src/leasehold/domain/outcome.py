@@ -59,10 +59,12 @@ class Detached:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The lease was missed, as the reaper sees it. `alone`: no other job shared the dead process."""
+    """The lease was missed, as the reaper sees it. `alone`: no other job shared the dead process. `progressed`: a step
+    or a checkpoint was kept since the last crash."""
 
     alone: bool = True
     error: str = "the lease was lost: its worker died, froze or was cut off"
+    progressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Crashed:
 
     error: str
     alone: bool = True
+    progressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,9 @@ def _lost(
 ) -> Move:
     event = "lost" if isinstance(outcome, Lost) else "crashed"
     failures = job.failures + (1 if policy.count_lost else 0)
-    counted = replace(job, crashes=job.crashes + 1, failures=failures)
+    # Poison makes no progress: what went on since the last crash did not die of the same thing.
+    crashes = 0 if outcome.progressed else job.crashes
+    counted = replace(job, crashes=crashes + 1, failures=failures)
     # An execution is placed by a fenced write before it is started: with no site nothing can have been started,
     # so there is nothing to adopt and the job may simply run again. A crashed child has ended: nothing lives on.
     if policy.on_lost == "adopt" and isinstance(outcome, Lost) and job.execution_site is not None:

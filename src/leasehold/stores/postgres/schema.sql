@@ -31,6 +31,7 @@ CREATE TABLE leasehold.cap (
 CREATE TABLE leasehold.checkpoint (
     job_id uuid NOT NULL,
     state json NOT NULL,
+    attempt integer NOT NULL,
     saved_at timestamp with time zone NOT NULL
 );
 

@@ -29,6 +29,7 @@ CREATE TABLE leasehold_cap (
 CREATE TABLE leasehold_checkpoint (
     job_id   TEXT PRIMARY KEY,
     state    TEXT NOT NULL,
+    attempt  INTEGER NOT NULL,
     saved_at INTEGER NOT NULL
 );
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -20,6 +20,7 @@ from leasehold.stores.base.database import Records, Session
 from leasehold.stores.base.places import START_BY, as_stored
 from leasehold.stores.verbs.limits import LimitVerbs, lock_limits, why_not
 from leasehold.stores.verbs.locking import lock, lock_free, lock_free_held
+from leasehold.stores.verbs.progress import find_progress
 from leasehold.stores.verbs.questions import QuestionVerbs
 from leasehold.stores.verbs.writing import batches, write
 
@@ -128,11 +129,9 @@ def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
     jobs, now = lock_free_held(session, [s.id for s in sightings])
     if now is None:
         return []
-    moves = [
-        _lose(jobs[s.id], s, now)
-        for s in sightings
-        if s.id in jobs and _as_sighted(jobs[s.id], s) and s.expires_at <= now
-    ]
+    lost = [s for s in sightings if s.id in jobs and _as_sighted(jobs[s.id], s) and s.expires_at <= now]
+    progressed = find_progress(session, [jobs[s.id] for s in lost])
+    moves = [_lose(jobs[s.id], s, now, progressed) for s in lost]
     write(session, moves, now)
     return moves
 
@@ -163,8 +162,9 @@ def _time_is_over(job: Job, now: datetime) -> bool:
     return job.start_by is not None and job.start_by <= now and job.attempt == 0
 
 
-def _lose(job: Job, sighting: Sighting, now: datetime) -> Move:
-    return settle(job, Lost(alone=sighting.alone), job.policy, now=now, jitter=random.random())
+def _lose(job: Job, sighting: Sighting, now: datetime, progressed: Container[int]) -> Move:
+    outcome = Lost(alone=sighting.alone, progressed=job.seq in progressed)
+    return settle(job, outcome, job.policy, now=now, jitter=random.random())
 
 
 def claim_in(
@@ -190,7 +190,7 @@ def claim_in(
                 "its lease has run out; look again after a third of it",
                 _look(session, job, job.lease_owner, job.lease_expires_at, monotonic),
             )
-        lost = _lose(job, sighting, now)
+        lost = _lose(job, sighting, now, find_progress(session, [job]))
         write(session, [lost], now)
         job = lost.job
     if job.orphan and job.execution_site in sites:

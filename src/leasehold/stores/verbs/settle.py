@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.job import Job, NewJob
-from leasehold.domain.outcome import Asked, Failure, Outcome, Success
+from leasehold.domain.outcome import Asked, Crashed, Failure, Outcome, Success
 from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import State
 from leasehold.stores.answers import Ending, Settled
@@ -18,6 +19,7 @@ from leasehold.stores.base.database import Columns, Session
 from leasehold.stores.verbs.enqueue import EnqueueVerbs
 from leasehold.stores.verbs.follow_ups import file_follow_ups
 from leasehold.stores.verbs.locking import lock_held
+from leasehold.stores.verbs.progress import find_progress
 from leasehold.stores.verbs.stop_marks import find_marks
 from leasehold.stores.verbs.writing import batches, write_moves
 
@@ -145,9 +147,13 @@ def settle_in(session: Session, endings: Sequence[Ending]) -> list[Job]:
     """Decide and write in a transaction that is open; the jobs whose holder it still was, as they are now."""
     wanted: dict[str, tuple[int, Outcome]] = {e.id: (e.token, e.outcome) for e in endings}
     jobs, now = lock_held(session, wanted)
+    crashed = [job for job in jobs.values() if isinstance(wanted[job.id][1], Crashed)]
+    progressed = find_progress(session, crashed)
     moves = []
     for job in jobs.values():
         token, outcome = wanted[job.id]
+        if job.seq in progressed and isinstance(outcome, Crashed):
+            outcome = replace(outcome, progressed=True)
         if job.lease_token == token and now is not None:
             moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
     if now is not None:

@@ -339,6 +339,7 @@ CREATE TABLE leasehold.step (
 CREATE TABLE leasehold.checkpoint (
     job_id   uuid PRIMARY KEY,
     state    json NOT NULL,
+    attempt  integer NOT NULL,
     saved_at timestamptz NOT NULL
 );
 

@@ -22,16 +22,27 @@ RETURNING job_id;
 SELECT state FROM leasehold.checkpoint WHERE job_id = :id;
 
 -- name: save_checkpoint
--- Under the fence, as save_steps.
+-- Under the fence, as save_steps. The attempt is the one that has come this far: the same state again is no progress.
 WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
 mine AS MATERIALIZED (
     SELECT l.attempt FROM anchor, LATERAL (
         SELECT q.attempt FROM leasehold.lease AS q WHERE q.job = anchor.seq AND q.token = :token
         LIMIT 1 FOR KEY SHARE) AS l)
-INSERT INTO leasehold.checkpoint (job_id, state, saved_at)
-SELECT :id, :state::json, :now FROM mine
-ON CONFLICT (job_id) DO UPDATE SET state = excluded.state, saved_at = excluded.saved_at
+INSERT INTO leasehold.checkpoint AS c (job_id, state, attempt, saved_at)
+SELECT :id, :state::json, mine.attempt, :now FROM mine
+ON CONFLICT (job_id) DO UPDATE SET state = excluded.state, saved_at = excluded.saved_at,
+    attempt = CASE WHEN c.state::text = excluded.state::text THEN c.attempt ELSE excluded.attempt END
 RETURNING job_id;
+
+-- name: find_progress
+-- Of these jobs those whose runs have kept something since the last run that crashed.
+SELECT j.seq FROM unnest(:seqs::bigint[]) AS asked(seq),
+    LATERAL (SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.seq = asked.seq LIMIT 1) AS j
+WHERE greatest(
+    coalesce((SELECT max(s.attempt) FROM leasehold.step AS s WHERE s.job_id = j.id), 0),
+    coalesce((SELECT c.attempt FROM leasehold.checkpoint AS c WHERE c.job_id = j.id), 0))
+    > coalesce((SELECT max(a.number) FROM leasehold.attempt AS a
+                WHERE a.job = j.seq AND a.ended IN ('lost', 'crashed')), 0);
 
 -- name: forget_steps
 DELETE FROM leasehold.step WHERE job_id = ANY(:ids::uuid[]);

@@ -337,6 +337,7 @@ CREATE TABLE leasehold_step (
 CREATE TABLE leasehold_checkpoint (
     job_id   TEXT PRIMARY KEY,
     state    TEXT NOT NULL,
+    attempt  INTEGER NOT NULL,
     saved_at INTEGER NOT NULL
 );
 

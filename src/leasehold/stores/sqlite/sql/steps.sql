@@ -17,12 +17,22 @@ RETURNING job_id;
 SELECT state FROM leasehold_checkpoint WHERE job_id = :id;
 
 -- name: save_checkpoint
--- Under the fence, as save_steps.
-INSERT INTO leasehold_checkpoint (job_id, state, saved_at)
-SELECT j.id, :state, :now FROM leasehold_job AS j CROSS JOIN leasehold_lease AS l ON l.job = j.seq
+-- Under the fence, as save_steps. The attempt is the one that has come this far: the same state again is no progress.
+INSERT INTO leasehold_checkpoint AS c (job_id, state, attempt, saved_at)
+SELECT j.id, :state, l.attempt, :now FROM leasehold_job AS j CROSS JOIN leasehold_lease AS l ON l.job = j.seq
 WHERE j.id = :id AND l.token = :token
-ON CONFLICT (job_id) DO UPDATE SET state = excluded.state, saved_at = excluded.saved_at
+ON CONFLICT (job_id) DO UPDATE SET state = excluded.state, saved_at = excluded.saved_at,
+    attempt = CASE WHEN c.state = excluded.state THEN c.attempt ELSE excluded.attempt END
 RETURNING job_id;
+
+-- name: find_progress
+-- Of these jobs those whose runs have kept something since the last run that crashed.
+SELECT j.seq FROM leasehold_job AS j
+WHERE j.seq IN (SELECT value FROM json_each(:seqs)) AND max(
+    coalesce((SELECT max(s.attempt) FROM leasehold_step AS s WHERE s.job_id = j.id), 0),
+    coalesce((SELECT c.attempt FROM leasehold_checkpoint AS c WHERE c.job_id = j.id), 0))
+    > coalesce((SELECT max(a.number) FROM leasehold_attempt AS a
+                WHERE a.job = j.seq AND a.ended IN ('lost', 'crashed')), 0);
 
 -- name: forget_steps
 DELETE FROM leasehold_step WHERE job_id IN (SELECT value FROM json_each(:ids));
