@@ -19,6 +19,7 @@ from leasehold.domain.states import State
 from leasehold.domain.stop import StopManner, StopMode, StopOptions, StopReport
 from leasehold.domain.stream import Event, LogTail, Progress
 from leasehold.domain.views import (
+    AttemptRecord,
     Criteria,
     Explanation,
     HistoryEntry,
@@ -31,6 +32,7 @@ from leasehold.domain.views import (
     Relative,
     SlotHolder,
     SlotRow,
+    StepRecord,
     Summary,
 )
 from leasehold.run.complete import SyncTransaction, Transaction
@@ -44,6 +46,7 @@ from leasehold.worker.hooks import HookEvent
 from leasehold.worker.worker import Health, Worker
 
 __all__ = [
+    "AttemptRecord",
     "Bindable",
     "BudgetLine",
     "Call",
@@ -94,6 +97,7 @@ __all__ = [
     "Snooze",
     "Spending",
     "State",
+    "StepRecord",
     "StopManner",
     "StopMode",
     "StopOptions",

@@ -8,10 +8,12 @@ import threading
 import pytest
 from pydantic import BaseModel
 
-from leasehold import State
+from leasehold import Job, Retry, State, SyncContext
 from leasehold.domain.outcome import Failure, Success
-from leasehold.errors import InvalidArguments, JobNotSucceeded, Refused, WaitTimedOut
+from leasehold.errors import InvalidArguments, JobNotFound, JobNotSucceeded, Refused, WaitTimedOut
 from leasehold.stores.answers import Ending
+from tests.backends import new_id
+from tests.workers import burst
 
 
 class Report(BaseModel):
@@ -168,3 +170,28 @@ def test_a_job_in_hand_outlives_a_close_of_its_app(app, work):
     app.close()
     assert job.refresh().state is State.QUEUED
     assert job.cancel().state is State.CANCELLED
+
+
+def test_a_job_tells_its_attempts_and_its_steps(app):
+    @app.task(retry=Retry(max_attempts=2, backoff=0))
+    def work(ctx: SyncContext) -> int:
+        found = ctx.step("look", lambda: {"pages": [1, 2]})
+        if ctx.attempt == 1:
+            raise ConnectionError("down")
+        return len(found["pages"])
+
+    job = work.enqueue()
+    burst(app)
+    assert job.refresh().error is None
+    assert [(one.number, one.outcome) for one in job.attempts()] == [(1, "failed"), (2, "succeeded")]
+    assert (job.attempts()[0].error or "").startswith("ConnectionError: down")
+    assert [(one.name, one.attempt, one.result) for one in job.steps()] == [("look", 1, {"pages": [1, 2]})]
+    assert asyncio.run(job.aattempts()) == job.attempts()
+    assert asyncio.run(job.asteps()) == job.steps()
+
+
+def test_attempts_and_steps_of_no_job_are_not_found(app):
+    job = Job(new_id(), app.__internals__.operations, app.__internals__.find_task)
+    for ask in (job.attempts, job.steps):
+        with pytest.raises(JobNotFound):
+            ask()

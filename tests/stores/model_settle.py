@@ -64,7 +64,7 @@ def end(job: ModelJob, outcome: o.Outcome, now: datetime) -> None:
         _make_orphan(job)
         return
     error = getattr(outcome, "error", None)
-    job.error = error if error is not None else job.error
+    job.error = None if how == "success" else error if error is not None else job.error
     _release_lease(job)
     if isinstance(outcome, o.Lost):
         # Not by its owner, who may come back and ask.

@@ -48,7 +48,7 @@ def test_a_handler_learns_about_its_own_run(app):
     assert seen == {"id": job.id, "attempt": 1, "token": 1, "lane": "l", "stop": False}
 
 
-def test_a_failing_job_is_tried_again_and_keeps_its_last_error(app):
+def test_a_failing_job_is_tried_again_and_its_attempts_keep_their_errors(app):
     tries = []
 
     @app.task(retry=Retry(max_attempts=3, backoff=0))
@@ -62,8 +62,12 @@ def test_a_failing_job_is_tried_again_and_keeps_its_last_error(app):
     burst(app)
     assert job.result(timeout=0) == "at last"
     assert (job.__row__.attempt, job.__row__.failures) == (3, 2)
-    assert job.error.startswith("ConnectionError: try 2")
-    assert "in flaky" in job.error
+    assert job.error is None
+    first, second, last = job.attempts()
+    assert first.error.startswith("ConnectionError: try 1")
+    assert second.error.startswith("ConnectionError: try 2")
+    assert "in flaky" in second.error
+    assert (last.outcome, last.error) == ("succeeded", None)
 
 
 def test_an_exception_that_is_never_retried_fails_at_once(app):

@@ -18,7 +18,7 @@ from leasehold.domain.job import Question
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
 from leasehold.domain.stream import Event, LogTail, Progress
-from leasehold.domain.views import Explanation, HistoryEntry, Relative
+from leasehold.domain.views import AttemptRecord, Explanation, HistoryEntry, Relative, StepRecord
 from leasehold.operations.operations import Operations
 from leasehold.operations.watch import Watch
 from leasehold.tasks.definition import TaskDefinition
@@ -86,6 +86,8 @@ class Job(Generic[R]):
 
     @property
     def error(self) -> str | None:
+        """What went wrong last, while it has not succeeded: the message in the first line, then where. None once it has
+        succeeded; `attempts()` keeps what went wrong before."""
         return self.__row__.error
 
     @property
@@ -114,6 +116,20 @@ class Job(Generic[R]):
 
     async def ahistory(self) -> list[HistoryEntry]:
         return await asyncio.to_thread(self.history)
+
+    def attempts(self) -> list[AttemptRecord]:
+        """Its runs, oldest first: when, by which worker, how each ended and what went wrong in it."""
+        return self._operations.attempts(self.id)
+
+    async def aattempts(self) -> list[AttemptRecord]:
+        return await asyncio.to_thread(self.attempts)
+
+    def steps(self) -> list[StepRecord]:
+        """What its steps have returned, in the order in which they were stored."""
+        return self._operations.steps(self.id)
+
+    async def asteps(self) -> list[StepRecord]:
+        return await asyncio.to_thread(self.steps)
 
     def relatives(self) -> list[Relative]:
         """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""

@@ -92,7 +92,8 @@ def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, 
 
 def _succeeded(job: Job, outcome: Success, now: datetime) -> Move:
     done = replace(_released(job), state=State.SUCCEEDED, finished_at=now, reason=None, halts_lane=False)
-    done = replace(done, result=outcome.result, result_ref=outcome.result_ref)
+    # What went wrong in earlier runs stands in their records.
+    done = replace(done, result=outcome.result, result_ref=outcome.result_ref, error=None)
     return Move(job, done, None, actor=job.lease_owner)
 
 

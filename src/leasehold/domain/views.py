@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from leasehold.domain.groups import GroupState
 from leasehold.domain.job import OnParentFailure
@@ -107,6 +107,33 @@ class HistoryEntry:
     attempt: int
     actor: str | None
     detail: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """One run of a job, under one lease. A run that was adopted by another worker has a record for each holder."""
+
+    number: int
+    owner: str | None
+    """The worker that held the lease."""
+    started_at: datetime
+    ended_at: datetime | None
+    """None: it runs."""
+    outcome: str
+    """`running`, `succeeded`, or what ended it: `failed`, `timed_out`, `lost`, `crashed`, `breached`, `snoozed`,
+    `asked`, `stopped`, `handed_back`, `detached`."""
+    error: str | None
+    """What went wrong in this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What a step has returned, as plain JSON, and which attempt has stored it."""
+
+    name: str
+    attempt: int
+    saved_at: datetime
+    result: Any
 
 
 @dataclass(frozen=True, slots=True)

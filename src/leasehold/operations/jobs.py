@@ -17,12 +17,14 @@ from leasehold.domain.job import Job, NewJob, Question
 from leasehold.domain.states import State
 from leasehold.domain.stream import LogTail, Progress, Seen
 from leasehold.domain.views import (
+    AttemptRecord,
     Filter,
     HistoryEntry,
     Hold,
     OpenQuestion,
     Page,
     Relative,
+    StepRecord,
 )
 from leasehold.operations.base import StoreDoor, checked_reason
 from leasehold.operations.explain.job import explain
@@ -69,6 +71,16 @@ class JobOperations(StoreDoor):
     def history(self, job_id: str) -> list[HistoryEntry]:
         self._store.get(checked_id(job_id))
         return self._store.history(checked_id(job_id))
+
+    def attempts(self, job_id: str) -> list[AttemptRecord]:
+        """Its runs, oldest first."""
+        self._store.get(checked_id(job_id))
+        return self._store.attempts(checked_id(job_id))
+
+    def steps(self, job_id: str) -> list[StepRecord]:
+        """What its runs have kept, in that order."""
+        self._store.get(checked_id(job_id))
+        return self._store.steps(checked_id(job_id))
 
     def read_stream(self, job_id: str, since: int, limit: int) -> Seen:
         return self._store.read_stream(checked_id(job_id), since, limit)

@@ -54,6 +54,30 @@ def test_show_tells_facts_arguments_error_and_history(app, here):
     assert found["history"][-1]["event"] == "failed"
 
 
+def test_show_lists_attempts_and_steps(app, here):
+    job = app.enqueue("work", {"n": 7})
+    store = app.__internals__.store
+    grant = store.claim_by_id(job.id, "host:1:aa")
+    assert store.save_steps(grant.id, grant.token, {f"read {n}": f'"page {n}"' for n in range(60)})
+    store.settle([Ending(grant.id, grant.token, Failure("boom\n\n  where", final=True))])
+    text = here("show", job.id).out
+    assert "\nattempts\n" in text
+    assert "\nsteps\n" in text
+    assert "host:1:aa" in text
+    assert '"page 59"' in text
+    assert "read 10 " not in text
+    found = here("show", job.id, "--json").json
+    (one,) = found["attempts"]
+    assert (one["number"], one["outcome"], one["owner"], one["error"]) == (
+        1,
+        "failed",
+        "host:1:aa",
+        "boom\n\n  where",
+    )
+    assert len(found["steps"]) == 60
+    assert {"name": "read 0", "attempt": 1, "result": "page 0"}.items() <= found["steps"][0].items()
+
+
 def test_show_cuts_what_is_long_and_json_does_not(app, here):
     @app.task
     def read(text: str) -> None: ...

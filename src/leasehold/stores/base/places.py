@@ -122,12 +122,20 @@ def _ended(row: Row, side: Row) -> dict[str, Any]:
         "settled_token": row["token"] if row["owner"] is not None else None,
         "result": row["result"],
         "result_ref": row["result_ref"],
-        "error": row["error"] if row["error"] is not None else side["error"],
+        "error": _last_error(state, row, side),
         "reason": row["reason"],
         "halts_lane": halts,
         "lane_at": STARTED if halts else None,
         "unmet": side["unmet"] if state is State.TIMED_OUT else 0,
     }
+
+
+def _last_error(state: State, row: Row, side: Row) -> str | None:
+    """Of a job that has succeeded none: those of earlier runs stand in their records."""
+    if state is State.SUCCEEDED:
+        return None
+    found: str | None = row["error"] if row["error"] is not None else side["error"]
+    return found
 
 
 def as_stored(job: Job) -> Job:

@@ -38,6 +38,7 @@ TIMES = frozenset(
         "ended_at",
         "placed_at",
         "updated_at",
+        "saved_at",
     }
 )
 FLAGS = frozenset(

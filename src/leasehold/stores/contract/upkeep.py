@@ -10,6 +10,7 @@ from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.domain.views import (
     ALL,
+    AttemptRecord,
     Filter,
     Finding,
     HistoryEntry,
@@ -18,6 +19,7 @@ from leasehold.domain.views import (
     ParentResult,
     QueueCount,
     Relative,
+    StepRecord,
     WorkerCard,
 )
 from leasehold.stores.answers import (
@@ -42,6 +44,14 @@ class Inspect(Protocol):
         ...
 
     def history(self, job_id: str) -> list[HistoryEntry]: ...
+
+    def attempts(self, job_id: str) -> list[AttemptRecord]:
+        """The job's runs, oldest first, the one that is under way or that ended it included."""
+        ...
+
+    def steps(self, job_id: str) -> list[StepRecord]:
+        """What its runs have kept, in that order."""
+        ...
 
     def last_actor(self, job_id: str, events: Sequence[str]) -> str | None:
         """Who did the last of these, by the job's history."""

@@ -677,7 +677,7 @@ UNION ALL
         END AS settled_token,
     p.result,
     p.result_ref,
-    COALESCE(p.error, t.error) AS error,
+    NULL::text AS error,
     j.unique_key,
         CASE
             WHEN j.unique_for_ever THEN 'ever'::text

@@ -11,8 +11,19 @@ from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
-from leasehold.domain.views import ALL, Filter, HistoryEntry, Page, ParentResult, Relative, Summary
-from leasehold.stores.base.database import Session
+from leasehold.domain.views import (
+    ALL,
+    AttemptRecord,
+    Filter,
+    HistoryEntry,
+    Page,
+    ParentResult,
+    Relative,
+    StepRecord,
+    Summary,
+)
+from leasehold.stores.base.attempts import records_of
+from leasehold.stores.base.database import Row, Session
 from leasehold.stores.base.rows import job_from_row
 from leasehold.stores.verbs.walks import JOBS, MEMBERS, TAGGED, Walk, Walked, Way
 from leasehold.stores.verbs.writing import Verbs
@@ -52,6 +63,16 @@ class InspectVerbs(Verbs):
     def history(self, job_id: str) -> list[HistoryEntry]:
         rows = self._database.read(lambda session: session.rows("list_history", id=job_id))
         return [HistoryEntry(**row) for row in rows]
+
+    def attempts(self, job_id: str) -> list[AttemptRecord]:
+        def work(session: Session) -> tuple[list[Row], list[Row]]:
+            return session.rows("list_attempts", id=job_id), session.rows("list_history", id=job_id)
+
+        return records_of(*self._database.read(work))
+
+    def steps(self, job_id: str) -> list[StepRecord]:
+        rows = self._database.read(lambda session: session.rows("list_steps", id=job_id))
+        return [StepRecord(**{**row, "result": json.loads(row["result"])}) for row in rows]
 
     def last_actor(self, job_id: str, events: Sequence[str]) -> str | None:
         rows = self._database.read(

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from leasehold.domain.job import Job
-    from leasehold.domain.views import Summary
+    from leasehold.domain.views import AttemptRecord, Summary
 
 LONGEST_VALUE = 2000
 """Characters of arguments and results that `show` prints; --json prints all."""
+
+MOST_STEPS = 50
+"""That `show` lists: the last ones."""
 
 LONGEST_LOG = 8000
 """Characters of the log that `show` prints: its end."""
@@ -91,10 +94,12 @@ def show(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show everything about a job: facts, arguments, result, error, progress, history, log."""
+    """Show everything about a job: facts, arguments, result, error, progress, attempts, steps, history, log."""
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
         job = operations.get(job_id)
+        attempts = operations.attempts(job_id)
+        steps = operations.steps(job_id)
         history = operations.history(job_id)
         questions = operations.questions(job_id)
         progress = operations.progress(job_id)
@@ -102,8 +107,14 @@ def show(
         relatives = operations.relatives(job_id)
         budget = operations.budget(job_id)
     if as_json:
-        more = {"history": history, "questions": questions, "progress": progress, "logs": logs}
-        render.emit(_all_of(job) | more | {"relatives": relatives, "budget": budget})
+        more: dict[str, Any] = {
+            "history": history,
+            "questions": questions,
+            "progress": progress,
+            "logs": logs,
+        }
+        more |= {"attempts": attempts, "steps": steps, "relatives": relatives, "budget": budget}
+        render.emit(_all_of(job) | more)
         return
     render.fields(
         _told(job) | {"progress": None if progress is None else f"{progress}, {render.ago(progress.at)}"}
@@ -133,6 +144,32 @@ def show(
                 "answer": lambda asked: "(secret)" if asked.secret else asked.answer,
             },
         )
+    if attempts:
+        print("\nattempts")
+        render.show(
+            attempts,
+            {
+                "attempt": lambda one: one.number,
+                "outcome": lambda one: one.outcome,
+                "started": lambda one: one.started_at,
+                "took": _took,
+                "worker": lambda one: one.owner,
+                "error": lambda one: render.cut(one.error, 80),
+            },
+        )
+    if steps:
+        print("\nsteps")
+        render.show(
+            steps[-MOST_STEPS:],
+            {
+                "step": lambda one: one.name,
+                "attempt": lambda one: one.attempt,
+                "stored": lambda one: one.saved_at,
+                "result": lambda one: render.cut(json.dumps(one.result, ensure_ascii=False), 60),
+            },
+        )
+        if len(steps) > MOST_STEPS:
+            render.note(f"{len(steps) - MOST_STEPS:,} earlier steps are left out; see --json")
     if history:
         print("\nhistory")
         render.show(
@@ -157,6 +194,10 @@ def show(
             if left <= 0
             else f"({left:,} more characters before this; see --json)\n{text[-LONGEST_LOG:]}"
         )
+
+
+def _took(one: AttemptRecord) -> str | None:
+    return None if one.ended_at is None else f"{(one.ended_at - one.started_at).total_seconds():.3f} s"
 
 
 def _all_of(job: Job) -> dict[str, Any]:

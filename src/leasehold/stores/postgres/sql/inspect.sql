@@ -17,7 +17,7 @@ j.id, j.seq, j.kind, j.queue, j.gate, j.priority,
     (SELECT w.name FROM leasehold.owner AS w WHERE w.number = l.owner) AS lease_owner, l.expires_at AS lease_expires_at,
     CASE WHEN p.state IS NOT NULL THEN p.started_at
          ELSE coalesce(l.started_at, o.started_at, t.started_at) END AS started_at,
-    o.finished_at, j.group_name, j.tags, coalesce(o.error, t.error) AS error
+    o.finished_at, j.group_name, j.tags, CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END AS error
 
 -- part: places_of_j
 LEFT JOIN LATERAL (SELECT x.* FROM leasehold.outcome AS x WHERE x.job = j.seq LIMIT 1) AS o ON true
@@ -89,6 +89,24 @@ UNION ALL SELECT 'timed_out', count(*) FROM (SELECT 1 FROM leasehold.outcome WHE
 -- name: list_history
 SELECT at, event, from_state, to_state, token, attempt, actor, detail FROM leasehold.history
 WHERE job_id = :id ORDER BY id;
+
+-- name: list_attempts
+-- The runs that went on to something else, the one that ended the job (unless the job ended after it, elsewhere), and the
+-- one that is under way.
+SELECT a.number, a.token, w.name AS owner, a.started_at, a.ended_at AS ended_at, a.ended AS outcome
+FROM leasehold.job AS j JOIN leasehold.attempt AS a ON a.job = j.seq LEFT JOIN leasehold.owner AS w ON w.number = a.owner
+WHERE j.id = :id
+UNION ALL
+SELECT o.attempt, o.token, w.name, o.started_at, o.finished_at,
+    CASE o.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
+FROM leasehold.job AS j JOIN leasehold.outcome AS o ON o.job = j.seq LEFT JOIN leasehold.owner AS w ON w.number = o.owner
+WHERE j.id = :id AND o.started_at IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM leasehold.attempt AS a WHERE a.job = o.job AND a.token = o.token)
+UNION ALL
+SELECT l.attempt, l.token, w.name, l.started_at, NULL, 'running'
+FROM leasehold.job AS j JOIN leasehold.lease AS l ON l.job = j.seq LEFT JOIN leasehold.owner AS w ON w.number = l.owner
+WHERE j.id = :id
+ORDER BY 2;
 
 -- name: find_last_actor
 SELECT actor FROM leasehold.history WHERE job_id = :id AND event = ANY(:events::text[]) ORDER BY id DESC LIMIT 1;

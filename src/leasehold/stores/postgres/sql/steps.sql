@@ -2,6 +2,9 @@
 -- All of a job's, in one read.
 SELECT name, result FROM leasehold.step WHERE job_id = :id;
 
+-- name: list_steps
+SELECT name, attempt, saved_at, result FROM leasehold.step WHERE job_id = :id ORDER BY saved_at, attempt, name;
+
 -- name: save_steps
 -- Under the fence: a run that has lost its lease writes nothing, and gets no row back. The lease stays locked until the
 -- commit, so that its renewals pass and its end waits: what a run has kept is there when the next one begins. The same

@@ -533,7 +533,7 @@ SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 's
     coalesce(t.crashes, 0), NULL,
     NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
     coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
+    p.result_ref, NULL, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
     j.group_name, j.tags, 0, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
 FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
     LEFT JOIN leasehold_trouble AS t ON t.job = j.seq

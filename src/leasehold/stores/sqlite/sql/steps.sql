@@ -2,6 +2,9 @@
 -- All of a job's, in one read.
 SELECT name, result FROM leasehold_step WHERE job_id = :id;
 
+-- name: list_steps
+SELECT name, attempt, saved_at, result FROM leasehold_step WHERE job_id = :id ORDER BY saved_at, attempt, name;
+
 -- name: save_steps
 -- Under the fence: a run that has lost its lease writes nothing, and gets no row back. The same step again (a repeat
 -- after a lost reply) writes the same values over it.
