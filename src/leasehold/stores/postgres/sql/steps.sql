@@ -37,16 +37,6 @@ ON CONFLICT (job_id) DO UPDATE SET state = excluded.state, saved_at = excluded.s
     attempt = CASE WHEN c.state::text = excluded.state::text THEN c.attempt ELSE excluded.attempt END
 RETURNING job_id;
 
--- name: find_progress
--- Of these jobs those whose runs have kept something since the last run that crashed.
-SELECT j.seq FROM unnest(:seqs::bigint[]) AS asked(seq),
-    LATERAL (SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.seq = asked.seq LIMIT 1) AS j
-WHERE greatest(
-    coalesce((SELECT max(s.attempt) FROM leasehold.step AS s WHERE s.job_id = j.id), 0),
-    coalesce((SELECT c.attempt FROM leasehold.checkpoint AS c WHERE c.job_id = j.id), 0))
-    > coalesce((SELECT max(a.number) FROM leasehold.attempt AS a
-                WHERE a.job = j.seq AND a.ended IN ('lost', 'crashed')), 0);
-
 -- name: forget_steps
 DELETE FROM leasehold.step WHERE job_id = ANY(:ids::uuid[]);
 

@@ -28,15 +28,6 @@ ON CONFLICT (job_id) DO UPDATE SET state = excluded.state, saved_at = excluded.s
     attempt = CASE WHEN c.state = excluded.state THEN c.attempt ELSE excluded.attempt END
 RETURNING job_id;
 
--- name: find_progress
--- Of these jobs those whose runs have kept something since the last run that crashed.
-SELECT j.seq FROM leasehold_job AS j
-WHERE j.seq IN (SELECT value FROM json_each(:seqs)) AND max(
-    coalesce((SELECT max(s.attempt) FROM leasehold_step AS s WHERE s.job_id = j.id), 0),
-    coalesce((SELECT c.attempt FROM leasehold_checkpoint AS c WHERE c.job_id = j.id), 0))
-    > coalesce((SELECT max(a.number) FROM leasehold_attempt AS a
-                WHERE a.job = j.seq AND a.ended IN ('lost', 'crashed')), 0);
-
 -- name: forget_steps
 DELETE FROM leasehold_step WHERE job_id IN (SELECT value FROM json_each(:ids));
 
