@@ -23,6 +23,7 @@ from leasehold.domain.stop import StopOptions, StopReport, StopRequest
 from leasehold.domain.views import Criteria, Filter, Page
 from leasehold.internals import AnyTask, Internals, Place
 from leasehold.run.context import Context, SyncContext
+from leasehold.run.middleware import M
 from leasehold.stores.base.database import Clock
 from leasehold.stores.open import resolve_url
 from leasehold.tasks.call import Bindable
@@ -110,7 +111,7 @@ class Leasehold:
     def _register(
         self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
     ) -> AnyTask:
-        return self.__internals__.make_task(self.__internals__.tasks.add(function, name, settings))
+        return self.__internals__.add_task(function, name, settings)
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(
@@ -182,6 +183,13 @@ class Leasehold:
         """Register an async generator that opens what the worker's jobs share (clients, pools), yields it, and closes
         it again. Handlers find it as `ctx.resources`."""
         self.__internals__.lifespan = contextlib.asynccontextmanager(function)
+        return function
+
+    def middleware(self, function: M) -> M:
+        """Register a function around every run: `async def trace(run, call_next): return await call_next()` for async
+        tasks, a plain one for plain tasks. It sees the handler's exception; what it returns or raises counts as the
+        handler's. The first one registered is the outermost."""
+        self.__internals__.add_middleware(function)
         return function
 
     def on(self, *names: str) -> Callable[[Hook], Hook]:

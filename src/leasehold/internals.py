@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from leasehold.client.enqueue import Enqueue
 from leasehold.client.job import Job
 from leasehold.operations.operations import Operations
+from leasehold.run.middleware import Middlewares
 from leasehold.stores.base.database import Clock
 from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store
@@ -49,6 +50,7 @@ class Internals:
         self.place = place
         self.tasks = Registry()
         self.hooks = Hooks()
+        self._middleware = Middlewares()
         self.lifespan: Lifespan | None = None
         self.operations = Operations(lambda: self.store, self.tasks.queues, place.listen_url)
         self._grace = grace
@@ -60,6 +62,18 @@ class Internals:
     # -- tasks and workers -----------------------------------------------------------------------------------------
     def find_task(self, name: str) -> TaskDefinition | None:
         return self.tasks.definitions.get(name)
+
+    def add_task(
+        self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
+    ) -> AnyTask:
+        definition = self.tasks.add(function, name, settings)
+        self._middleware.apply_to(definition)
+        return self.make_task(definition)
+
+    def add_middleware(self, function: Callable[..., Any]) -> None:
+        self._middleware.add(function)
+        for definition in self.tasks.definitions.values():
+            self._middleware.apply_to(definition)
 
     def make_task(self, definition: TaskDefinition) -> AnyTask:
         return Task(definition, self.enqueue.store, self.enqueue.run_now)

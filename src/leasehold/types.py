@@ -38,6 +38,7 @@ from leasehold.domain.views import (
 from leasehold.run.complete import SyncTransaction, Transaction
 from leasehold.run.context import Context, SyncContext
 from leasehold.run.follow_ups import FollowUp
+from leasehold.run.middleware import Run
 from leasehold.tasks.call import Bindable, Call
 from leasehold.tasks.flows import Chain, Dag
 from leasehold.tasks.settings import CallOptions, Retry, TaskOptions
@@ -90,6 +91,7 @@ __all__ = [
     "Relative",
     "Retry",
     "RetryIn",
+    "Run",
     "Slot",
     "SlotHolder",
     "SlotRow",

@@ -98,7 +98,7 @@ class Attempt(HandlerState):
             arguments = definition.decode_arguments(self.grant.args)
             if definition.context_parameter is not None:
                 await self.load(arguments, definition.context_parameter)
-            value = definition.function(**arguments)
+            value = definition.handler(**arguments)
             if definition.is_async:
                 value = await value
             outcome = self.judge(value)

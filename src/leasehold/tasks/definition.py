@@ -30,6 +30,8 @@ class TaskDefinition:
 
     def __init__(self, function: Callable[..., Any], name: str | None, settings: TaskSettings) -> None:
         self.function = function
+        self.handler = function
+        """What a run calls: the function, with the app's middleware around it."""
         self.name = checked_name(name or function.__name__, "task")
         self.is_async = inspect.iscoroutinefunction(function)
         hints = read_hints(function, self.name)

@@ -1,0 +1,111 @@
+"""Middleware: functions of the user around every run, for tracing and error reporting."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.job import Grant
+from leasehold.run.state import current_run
+from leasehold.tasks.definition import TaskDefinition
+
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run, as middleware sees it."""
+
+    job_id: str
+    kind: str
+    queue: str
+    attempt: int
+    args: dict[str, Any]
+    """The arguments as the handler gets them, without its context."""
+    lane: str | None
+    group: str | None
+    trace: str | None
+    """As it was given with `.using(trace=…)`."""
+
+
+class Middlewares:
+    """In the order in which they were registered: the first is the outermost. Async ones are around async tasks, plain
+    ones around plain tasks."""
+
+    def __init__(self) -> None:
+        self._on_loop: list[Callable[..., Awaitable[Any]]] = []
+        self._in_threads: list[Callable[..., Any]] = []
+
+    def add(self, function: Callable[..., Any]) -> None:
+        _check(function)
+        (self._on_loop if _is_async(function) else self._in_threads).append(function)
+
+    def apply_to(self, definition: TaskDefinition) -> None:
+        """Without middleware a run calls the function itself, at no cost."""
+        if definition.is_async and self._on_loop:
+            definition.handler = _around_async(definition, list(self._on_loop))
+        elif not definition.is_async and self._in_threads:
+            definition.handler = _around_plain(definition, list(self._in_threads))
+
+
+def _around_async(
+    definition: TaskDefinition, layers: list[Callable[..., Awaitable[Any]]]
+) -> Callable[..., Any]:
+    async def handler(**arguments: Any) -> Any:
+        return await _layered(definition, layers, arguments)()
+
+    return handler
+
+
+def _around_plain(definition: TaskDefinition, layers: list[Callable[..., Any]]) -> Callable[..., Any]:
+    def handler(**arguments: Any) -> Any:
+        return _layered(definition, layers, arguments)()
+
+    return handler
+
+
+def _layered(
+    definition: TaskDefinition, layers: list[Callable[..., Any]], arguments: dict[str, Any]
+) -> Callable[[], Any]:
+    state = current_run.get()
+    assert state is not None, "a handler is called by its run"
+    shown = {name: value for name, value in arguments.items() if name != definition.context_parameter}
+    run = _told(state.grant, shown)
+    call: Callable[[], Any] = functools.partial(definition.function, **arguments)
+    for layer in reversed(layers):
+        call = functools.partial(layer, run, call)
+    return call
+
+
+def _told(grant: Grant, args: dict[str, Any]) -> Run:
+    return Run(
+        job_id=grant.id,
+        kind=grant.kind,
+        queue=grant.queue,
+        attempt=grant.attempt,
+        args=args,
+        lane=grant.lane,
+        group=grant.group_name,
+        trace=grant.trace,
+    )
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    """Also of an object that is called."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _check(function: object) -> None:
+    remedy = "give a function of two: async def trace(run, call_next), or plain for plain tasks"
+    if not callable(function):
+        raise InvalidInput("middleware", f"{function!r} cannot be called", remedy)
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError as error:
+        raise InvalidInput(
+            "middleware", f"{function!r} does not take a run and call_next ({error})", remedy
+        ) from None
