@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from leasehold.domain.capacity import Holder
-from leasehold.domain.job import Sighting
+from leasehold.domain.job import Job, Sighting
 from leasehold.domain.outcome import Outcome
 from leasehold.domain.states import State
 from leasehold.domain.stop import StoppedJob
@@ -40,6 +41,8 @@ class Settled:
     """Accepted, but as failed: the database refused the result."""
     freed: bool = False
     """Follow-ups were made, jobs that others wait for have ended, or slots are free again: there may be new work."""
+    decided: Mapping[str, Job] = field(default_factory=dict, compare=False)
+    """Those whose end was not a plain success, as they are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,9 @@ class Reaped:
     owner: str | None
     state: State
     orphan: bool
+    kind: str = field(default="", compare=False)
+    queue: str = field(default="", compare=False)
+    attempt: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from leasehold.domain.outcome import Asked
 from leasehold.domain.states import Flag
 from leasehold.run.attempt import Attempt, StopCause
-
-logger = logging.getLogger("leasehold.worker")
+from leasehold.worker.job_log import say
 
 
 class Attempts:
@@ -47,13 +46,13 @@ class Attempts:
     def on_flag(self, run: Attempt, flag: Flag) -> None:
         """Called by the keeper, in its thread."""
         if flag is not Flag.FINISH and not run.settled:
-            logger.info("job %s: %s requested", run.grant.id, flag.value)
+            say(logging.INFO, run.grant, "%s requested", flag.value)
             self.stop(run, "flag")
 
     def on_lost(self, run: Attempt) -> None:
         """Called by the keeper, in its thread."""
         if run.cause != "lost":
-            logger.warning("job %s: lease %d is lost; stopping the handler", run.grant.id, run.grant.token)
+            say(logging.WARNING, run.grant, "lease %d is lost; stopping the handler", run.grant.token)
             run.cause = None
             self.stop(run, "lost")
 
@@ -75,9 +74,10 @@ class Attempts:
                 self._on_asked(run, run.asked)
         for run in fenced:
             self._let_go(run)
-            logger.warning(
-                "job %s: result of attempt %d refused, lease %d had been lost; its successor's counts",
-                run.grant.id,
+            say(
+                logging.WARNING,
+                run.grant,
+                "result of attempt %d refused, lease %d had been lost; its successor's counts",
                 run.grant.attempt,
                 run.grant.token,
             )
@@ -105,7 +105,7 @@ class Attempts:
         self._count_abandoned(run, 1)
 
     def came_back(self, run: Attempt) -> None:
-        logger.info("job %s: the abandoned handler has ended after all", run.grant.id)
+        say(logging.INFO, run.grant, "the abandoned handler has ended after all")
         self._count_abandoned(run, -1)
 
     def _count_abandoned(self, run: Attempt, change: int) -> None:

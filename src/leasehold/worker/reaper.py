@@ -11,6 +11,7 @@ from leasehold.domain.job import Sighting
 from leasehold.domain.states import State
 from leasehold.stores.answers import Reaped
 from leasehold.stores.contract import Store
+from leasehold.worker.job_log import tell_loss
 from leasehold.worker.service import Service
 
 logger = logging.getLogger("leasehold.worker")
@@ -49,8 +50,7 @@ class Reaper:
         self._seen = {key: self._seen.get(key, sighting) for key, sighting in seen.items()}
         reaped = self._store.reap(self._braked(list(self._seen.values())))
         for lost in reaped:
-            told = "orphaned, its run may live on" if lost.orphan else lost.state.value
-            logger.warning("job %s: lease of %s was lost; now %s", lost.id, lost.owner, told)
+            tell_loss(lost)
         if any(not lost.orphan for lost in reaped):
             self._store.wake()
         expired = self._store.expire()

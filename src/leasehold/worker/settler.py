@@ -18,6 +18,7 @@ from leasehold.domain.outcome import Outcome, Success
 from leasehold.run.attempt import Attempt
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
+from leasehold.worker.job_log import tell_ends
 from leasehold.worker.stream_writer import EventWriter
 
 logger = logging.getLogger("leasehold.worker")
@@ -148,6 +149,7 @@ class Settler:
                 grouped = True
         settled = self._store.settle(endings)
         fenced = self._fenced(runs, set(settled.fenced), doubtful) if settled.fenced else []
+        tell_ends(batch, settled.decided, fenced)
         if settled.freed or may_free:
             self._store.wake()
         if settled.freed or grouped:

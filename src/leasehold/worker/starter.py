@@ -18,6 +18,7 @@ from leasehold.run.journal import Journal
 from leasehold.run.state import current_run
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
+from leasehold.worker.job_log import tell_starts, tell_success
 from leasehold.worker.lease_keeper import LeaseKeeper
 from leasehold.worker.pools import HandlerThreads
 from leasehold.worker.settler import Settler
@@ -78,6 +79,7 @@ class Starter:
     async def start(self, grants: Sequence[Grant], sent_at: float) -> None:
         """What one claim has brought, in one go."""
         began_at = time.monotonic()
+        tell_starts(grants)
         # All are held before the first begins: it may take its time, and the leases of the others must be renewed.
         for run in self._hold(grants, sent_at):
             self._begin(run)
@@ -87,6 +89,7 @@ class Starter:
                 began_at = time.monotonic()
 
     def start_one(self, grant: Grant, sent_at: float) -> None:
+        tell_starts([grant])
         (run,) = self._hold([grant], sent_at)
         self._begin(run)
 
@@ -197,6 +200,7 @@ class Starter:
                     "job %s has succeeded; what came after ctx.complete is ignored: %s", run.grant.id, outcome
                 )
             run.settled = True
+            tell_success(run)
             self._attempts.settled([run], [])
         elif outcome is None:
             self._attempts.drop(run)

@@ -27,6 +27,7 @@ from leasehold.worker.hooks import HookCaller, Hooks
 from leasehold.worker.intake import Intake
 from leasehold.worker.lease_keeper import LeaseKeeper
 from leasehold.worker.log_capture import LogCapture
+from leasehold.worker.log_fields import LogFields
 from leasehold.worker.pools import HandlerThreads, StoreThreads
 from leasehold.worker.pruner import Pruner
 from leasehold.worker.questions import QuestionTeller
@@ -206,6 +207,7 @@ class Worker:
             self._presence,
             self.events,
             hooks,
+            LogFields(),
         ]
         if not self._wakeups.call(lambda: self._wake(loop)):
             self._roles.append(Service("wake-ups", lambda: self._hear(loop)))

@@ -52,7 +52,15 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
         for batch in batches(ripe):
             moves = self._database.transact(lambda session, batch=batch: _reap(session, batch))  # type: ignore[misc]
             reaped += [
-                Reaped(move.job.id, move.before.lease_owner, move.job.state, move.job.orphan)
+                Reaped(
+                    move.job.id,
+                    move.before.lease_owner,
+                    move.job.state,
+                    move.job.orphan,
+                    kind=move.job.kind,
+                    queue=move.job.queue,
+                    attempt=move.job.attempt,
+                )
                 for move in moves
             ]
         return reaped

@@ -38,9 +38,10 @@ class SettleVerbs(EnqueueVerbs):
         latest = _latest(endings)
         good, other, unstorable = _screened(latest.values())
         done: set[str] = set()
+        decided: dict[str, Job] = {}
         freed = False
         for batch in batches(self._numbered([ending for ending in good if not _follow_ups(ending)])):
-            settled, slots = self._settle_succeeded(batch, unstorable)
+            settled, slots = self._settle_succeeded(batch, unstorable, decided)
             done |= settled
             freed |= slots
         # What the statement left out is fenced, awaited by others, or locked: the rows tell which, under their locks.
@@ -48,15 +49,17 @@ class SettleVerbs(EnqueueVerbs):
         if careful:
             self._make_gates([job for ending in careful for job in _follow_ups(ending)], strict=False)
         for batch in batches(careful):
-            done |= self._settle_carefully(batch, unstorable)
-        limited: set[str] = set()
+            done |= self._settle_carefully(batch, unstorable, decided)
         for batch in batches(other):
-            done |= self._settle_decided(batch, limited)
+            done |= self._settle_decided(batch, decided)
+        # Units of slots, also of a success that came to be decided.
+        limited = any(job.limited and job.state is not State.RUNNING for job in decided.values())
         return Settled(
             accepted=sorted(done),
             fenced=sorted(latest.keys() - done),
             unstorable=sorted(unstorable & done),
-            freed=freed or bool(limited) or any(ending.id in done for ending in careful),
+            freed=freed or limited or any(ending.id in done for ending in careful),
+            decided=decided,
         )
 
     def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
@@ -83,7 +86,9 @@ class SettleVerbs(EnqueueVerbs):
         found = [e if e.seq is not None else e._replace(seq=seqs.get(e.id)) for e in endings]
         return [ending for ending in found if ending.seq is not None]
 
-    def _settle_succeeded(self, endings: Sequence[Ending], unstorable: set[str]) -> tuple[set[str], bool]:
+    def _settle_succeeded(
+        self, endings: Sequence[Ending], unstorable: set[str], decided: dict[str, Job]
+    ) -> tuple[set[str], bool]:
         """Way by way, each with what the one before has left. When the database refuses a value, halve until the
         culprit stands alone: it ends failed, the others go through. Each way is a transaction of its own, so each is
         halved by itself: what an earlier one has settled must not be sent again. Who was settled, and whether slots are
@@ -99,15 +104,21 @@ class SettleVerbs(EnqueueVerbs):
 
             left = [ending for ending in endings if ending.id not in done] if done else endings
             if left:
-                done |= self._bisected(left, unstorable, write)
+                done |= self._bisected(left, unstorable, decided, write)
         return done, any(freed)
 
-    def _settle_carefully(self, endings: Sequence[Ending], unstorable: set[str]) -> set[str]:
+    def _settle_carefully(
+        self, endings: Sequence[Ending], unstorable: set[str], decided: dict[str, Job]
+    ) -> set[str]:
         """As above, for successes that others wait for, or that have follow-ups."""
-        return self._bisected(endings, unstorable, self._settle_decided)
+        return self._bisected(endings, unstorable, decided, lambda some: self._settle_decided(some, decided))
 
     def _bisected(
-        self, endings: Sequence[Ending], unstorable: set[str], write: Callable[[Sequence[Ending]], set[str]]
+        self,
+        endings: Sequence[Ending],
+        unstorable: set[str],
+        decided: dict[str, Job],
+        write: Callable[[Sequence[Ending]], set[str]],
     ) -> set[str]:
         try:
             return write(endings)
@@ -116,20 +127,19 @@ class SettleVerbs(EnqueueVerbs):
                 raise
             if len(endings) == 1:
                 unstorable.add(endings[0].id)
-                return self._settle_decided([_unstorable(endings[0], str(error))])
+                return self._settle_decided([_unstorable(endings[0], str(error))], decided)
         middle = len(endings) // 2
-        first = self._bisected(endings[:middle], unstorable, write)
-        return first | self._bisected(endings[middle:], unstorable, write)
+        first = self._bisected(endings[:middle], unstorable, decided, write)
+        return first | self._bisected(endings[middle:], unstorable, decided, write)
 
-    def _settle_decided(self, endings: Sequence[Ending], limited: set[str] | None = None) -> set[str]:
+    def _settle_decided(self, endings: Sequence[Ending], decided: dict[str, Job]) -> set[str]:
         """The flag may have come a moment ago, so the decision is taken under the row's lock."""
         try:
             jobs = self._database.transact(lambda session: settle_in(session, endings))
         except GroupOnHold:
             # The hold came between the look for it and the write; now it is seen, and costs only the follow-ups.
             jobs = self._database.transact(lambda session: settle_in(session, endings))
-        if limited is not None:
-            limited.update(job.id for job in jobs if job.limited and job.state is not State.RUNNING)
+        decided.update((job.id, job) for job in jobs)
         return {job.id for job in jobs}
 
 

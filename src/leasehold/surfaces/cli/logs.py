@@ -6,30 +6,44 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from typing import Any
 
 from leasehold.domain.errors import InvalidInput
 
 _LEVELS = ("debug", "info", "warning", "error")
+_FIELDS = ("job", "kind", "attempt", "queue")
 
 
 def set_up_logging(level: str, as_json: bool) -> None:
     if level.lower() not in _LEVELS:
         raise InvalidInput("log-level", f"{level!r} is not a level", f"use {', '.join(_LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    )
+    handler.setFormatter(JsonLines() if as_json else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class TextLines(logging.Formatter):
+    """What a handler says begins with its job; what we say about one names it anyway."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(whose)s%(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        told = vars(record)
+        own = record.name.startswith("leasehold.") or "job" not in told
+        told["whose"] = "" if own else f"[{told.get('kind')} {told['job']} #{told.get('attempt')}] "
+        return super().formatMessage(record)
 
 
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line |= {name: vars(record)[name] for name in _FIELDS if name in vars(record)}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return json.dumps(line, ensure_ascii=False, default=str)

@@ -1,0 +1,93 @@
+"""What a worker says about its jobs, at the logger `leasehold.jobs`: a line for a start, an end, a retry, a loss.
+
+Each carries job, kind, attempt and queue as fields. Where nobody hears a level nothing is put together for it: a worker
+ends thousands of jobs a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Container, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from leasehold.domain.job import Grant, Job
+from leasehold.domain.outcome import Outcome, Snoozed, Success
+from leasehold.domain.states import State
+from leasehold.run.attempt import Attempt
+from leasehold.stores.answers import Reaped
+
+logger = logging.getLogger("leasehold.jobs")
+
+_SAID = {State.FAILED: "failed", State.TIMED_OUT: "timed out"}
+
+
+def fields_of(job: Grant | Reaped) -> dict[str, Any]:
+    return {"job": job.id, "kind": job.kind, "attempt": job.attempt, "queue": job.queue}
+
+
+def say(level: int, job: Grant | Reaped, text: str, *values: object) -> None:
+    if logger.isEnabledFor(level):
+        logger.log(level, f"job %s (%s): {text}", job.id, job.kind, *values, extra=fields_of(job))
+
+
+def tell_starts(grants: Sequence[Grant]) -> None:
+    if logger.isEnabledFor(logging.DEBUG):
+        for grant in grants:
+            say(logging.DEBUG, grant, "attempt %d starts", grant.attempt)
+
+
+def tell_ends(
+    batch: Sequence[tuple[Attempt, Outcome]], decided: Mapping[str, Job], fenced: Container[Attempt]
+) -> None:
+    """Of those that the database has taken. `decided` are those whose end was not a plain success, as they are now."""
+    if not decided and not logger.isEnabledFor(logging.INFO):
+        return
+    for run, outcome in batch:
+        job = decided.get(run.grant.id)
+        if run in fenced:
+            continue
+        if job is not None and job.state is not State.SUCCEEDED:
+            _tell_decided(run.grant, outcome, job)
+        elif type(outcome) is Success:
+            tell_success(run)
+        else:
+            # An earlier try had arrived without our hearing of it.
+            say(logging.INFO, run.grant, "attempt %d has ended", run.grant.attempt)
+
+
+def tell_success(run: Attempt) -> None:
+    took = time.monotonic() - run.started_at
+    say(logging.INFO, run.grant, "attempt %d succeeded after %.3f s", run.grant.attempt, took)
+
+
+def _tell_decided(grant: Grant, outcome: Outcome, job: Job) -> None:
+    error = getattr(outcome, "error", None)
+    why = job.reason or (error and _first_line(job.error)) or ""
+    told = f": {why}" if why else ""
+    if job.state in _SAID:
+        said = _SAID[job.state]
+        say(logging.ERROR, grant, "attempt %d %s: %s", grant.attempt, said, job.error or job.reason)
+    elif job.state is State.QUEUED:
+        ended = "snoozed" if isinstance(outcome, Snoozed) else "failed" if error else "was given back"
+        level = logging.WARNING if error else logging.INFO
+        say(level, grant, "attempt %d %s, next try %s%s", grant.attempt, ended, _when(job.available_at), told)
+    elif job.orphan:
+        say(logging.INFO, grant, "attempt %d lives on without this worker%s", grant.attempt, told)
+    else:
+        say(logging.INFO, grant, "attempt %d is %s%s", grant.attempt, job.state.value, told)
+
+
+def tell_loss(lost: Reaped) -> None:
+    now = "orphaned, its run may live on" if lost.orphan else lost.state.value
+    text = "attempt %d was lost with its worker %s; now %s"
+    say(logging.WARNING, lost, text, lost.attempt, lost.owner, now)
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").partition("\n")[0]
+
+
+def _when(due: datetime) -> str:
+    return "at once" if due <= datetime.now(UTC) else f"at {due.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
