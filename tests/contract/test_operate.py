@@ -1,4 +1,4 @@
-"""Operate: cancel, pause, finish, resume, resolve, release, answer, retry, each on the row as it stands."""
+"""Operate: cancel, pause, interrupt, finish, resume, resolve, release, answer, retry, each on the row as it stands."""
 
 from __future__ import annotations
 
@@ -50,6 +50,48 @@ def test_a_job_that_does_not_run_is_paused_at_once(store, clock, state):
     assert store.get(job.id) == answer
     assert answer.finished_at is None, "a pause is no end"
     assert claim_ids(store) == []
+
+
+@pytest.mark.parametrize("state", [State.PENDING, State.QUEUED, State.WAITING, State.PAUSED])
+def test_an_interrupted_job_that_does_not_run_is_cancelled(store, clock, state):
+    job = in_state(store, clock, state)
+    clock.advance(5)
+    answer = store.interrupt(job.id, "anna", "not needed")
+    assert (answer.state, answer.finished_at, answer.reason) == (State.CANCELLED, clock.now(), "not needed")
+    assert store.get(job.id) == answer
+    entry = store.history(job.id)[-1]
+    assert (entry.event, entry.actor, entry.detail) == ("cancelled", "anna", "not needed")
+
+
+def test_an_interrupted_run_is_paused_and_goes_on_when_it_is_resumed(store):
+    grant = run(store)
+    answer = store.interrupt(grant.id, "anna", "lunch")
+    assert (answer.state, answer.stop_requested, answer.reason) == (State.RUNNING, Flag.PAUSE, "lunch")
+    assert store.history(grant.id)[-1].event == "pause_requested"
+    assert end(store, grant, Stopped()).state is State.PAUSED
+    assert store.resume(grant.id).state is State.QUEUED
+
+
+def test_an_interrupt_does_not_weaken_a_cancel(store):
+    grant = run(store)
+    store.cancel(grant.id, reason="for good")
+    answer = store.interrupt(grant.id)
+    assert (answer.stop_requested, answer.reason) == (Flag.CANCEL, "for good")
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.TIMED_OUT, State.SUCCEEDED, State.CANCELLED])
+def test_what_has_ended_is_not_interrupted(store, clock, state):
+    job = in_state(store, clock, state)
+    with pytest.raises(Refused, match="interrupt"):
+        store.interrupt(job.id)
+    assert store.get(job.id) == job
+
+
+def test_a_run_that_has_no_queue_to_go_on_from_is_not_interrupted(store):
+    grant = run(store, policy=Policy(queueing=False))
+    with pytest.raises(Refused, match="cancel it") as refusal:
+        store.interrupt(grant.id)
+    assert refusal.value.verb == "interrupt"
 
 
 @pytest.mark.parametrize("verb", ["cancel", "pause", "finish"])

@@ -110,6 +110,7 @@ VERBS: dict[Event, Apply] = {
     Event.REAP: _reap,
     Event.CANCEL: _operator("cancel"),
     Event.PAUSE: _operator("pause"),
+    Event.INTERRUPT: _operator("interrupt"),
     Event.RESUME: _operator("resume"),
     Event.RESOLVE: _operator("resolve"),
     Event.ANSWER: _operator("answer", "q", '"yes"'),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.faults.harness import Fleet, Place, check, wait_for
@@ -99,6 +101,33 @@ def test_a_cancel_reaches_a_running_job_with_the_next_heartbeat(
     # Heartbeats are a third of the lease; what comes on top is the machine's.
     wait = (done.finished_at - _requested_at(place, job.id)).total_seconds()
     assert wait <= place.lease / 3 + 1.0
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("lease", [30.0])
+@pytest.mark.parametrize("verb", ["cancel", "pause"])
+def test_a_stop_reaches_another_process_at_once(place: Place, fleet: Fleet, lease: float, verb: str) -> None:
+    fleet.start()
+    job = place.tasks.wait_on_loop.enqueue("never")
+    place.wait_for_start(job.id)
+    asked_at = time.monotonic()
+    getattr(place.app.get(job.id), verb)()
+    place.wait_for_state(job.id, "cancelled" if verb == "cancel" else "paused")
+    assert time.monotonic() - asked_at < lease / 3 / 4, "the heartbeat is a third of the lease"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("lease", [30.0])
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_with_notify_cut_off_a_stop_is_looked_for(place: Place, fleet: Fleet, lease: float) -> None:
+    worker = fleet.start(listen_url="postgresql://nobody@127.0.0.1:1/nowhere")
+    worker.wait_until_it_says("polling instead")
+    job = place.tasks.wait_on_loop.enqueue("never")
+    place.wait_for_start(job.id)
+    asked_at = time.monotonic()
+    place.app.get(job.id).cancel()
+    place.wait_for_state(job.id, "cancelled")
+    assert time.monotonic() - asked_at < lease / 3 / 4
 
 
 def _requested_at(place: Place, job: str):

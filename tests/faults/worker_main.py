@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold import Leasehold
+from leasehold.stores.contract.wakeups import NOTHING, Hint
 from tests.faults.tasks import register
 
 REPLACE_ME = 75
@@ -58,9 +59,9 @@ class Deaf:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float) -> Hint:
         time.sleep(seconds)
-        return False
+        return NOTHING
 
     def call(self, on_hint: Any) -> bool:
         return True

@@ -146,6 +146,7 @@ def _hold(store: Store, work: Work) -> None:
     leases = {job_id: 1 for job_id, _ in work.running}
     assert len(store.renew(leases)) == BATCH
     assert store.renew(dict.fromkeys(leases, 7)) == []
+    assert store.read_flags({seq: 1 for _, seq in work.running}) == {}
     assert len(store.find_held(OWNER)) == 2 * BATCH
     assert set(store.read_settlements(leases, OWNER).values()) == {"mine"}
 

@@ -300,11 +300,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.remember(self.do("adopt", owner, sites, kinds, limit))
 
     # -- operate ---------------------------------------------------------------------------------------------------
-    @step(4, has_jobs, pick=of.PICK, verb=sampled_from(["cancel", "pause", "finish"]))
+    @step(4, has_jobs, pick=of.PICK, verb=sampled_from(["cancel", "pause", "interrupt", "finish"]))
     def stop(self, pick: int, verb: str) -> None:
         self.do(verb, _pick(self.ids, pick))
 
-    @step(6, has_leases, pick=of.PICK, verb=sampled_from(["cancel", "pause", "finish", "pause"]))
+    @step(6, has_leases, pick=of.PICK, verb=sampled_from(["cancel", "pause", "finish", "pause", "interrupt"]))
     def stop_a_started_one(self, pick: int, verb: str) -> None:
         self.do(verb, _pick(self.held(), pick)[0])
 

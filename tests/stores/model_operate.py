@@ -29,6 +29,10 @@ class Model(ModelStore):
         job.state, job.held = "paused", False
         return self._changed(job)
 
+    def interrupt(self, job_id: str) -> Answer:
+        job = self._in_state(job_id, "pending queued waiting paused running")
+        return self.pause(job_id) if job.state == "running" else self.cancel(job_id)
+
     def finish(self, job_id: str) -> Answer:
         return self._flag(self._in_state(job_id, "running"), "finish")
 

@@ -80,3 +80,18 @@ def test_a_ring_that_fails_does_not_end_the_bell():
     bell()
     bell()
     assert heard.wait(PATIENCE)
+
+
+def test_what_is_owed_is_paid_at_the_end(monkeypatch: pytest.MonkeyPatch):
+    """A command that tells two jobs to stop ends before the second ring is due."""
+    monkeypatch.setattr(wakeups, "GAP", 2.0)
+    monkeypatch.setattr(wakeups, "SILENCE", 2.0)
+    rings = Rings()
+    bell = Bell(rings)
+    bell()
+    assert rings.hear()
+    bell.pay()
+    assert not rings.count.acquire(blocking=False), "nothing was owed"
+    bell()
+    bell.pay()
+    assert rings.hear()

@@ -101,7 +101,7 @@ def test_closing_inside_a_transaction_waits_for_nobody(tmp_path: Path) -> None:
 def test_a_forked_child_does_not_call_into_its_parents_loop() -> None:
     called: list[int] = []
     ear = listen_here("a store of this test")
-    ear.call(lambda: called.append(os.getpid()))
+    ear.call(lambda hint: called.append(os.getpid()))
 
     def wake() -> None:
         wake_here("a store of this test")

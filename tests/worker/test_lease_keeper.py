@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +14,7 @@ from leasehold.domain.states import Flag
 from leasehold.run.attempt import Attempt
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import TaskSettings
+from leasehold.worker import lease_keeper
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.lease_keeper import AGAIN, LeaseKeeper
 
@@ -43,7 +45,7 @@ def work() -> None: ...
 def test_a_lease_that_was_held_but_not_extended_is_believed_no_longer_and_asked_for_again_soon():
     loop = asyncio.new_event_loop()
     attempts, store = Attempts(loop, lambda run, asked: None, lambda: None), Answers()
-    keeper = LeaseKeeper(store, attempts)
+    keeper = LeaseKeeper(store, attempts, lambda: True)
     definition = TaskDefinition(work, "work", TaskSettings(lease=LEASE))
     run = Attempt(GRANT, definition, time.monotonic(), time.monotonic())
     assert run.heartbeat > PATIENCE + AGAIN
@@ -64,3 +66,80 @@ def test_a_lease_that_was_held_but_not_extended_is_believed_no_longer_and_asked_
         loop.close()
     assert run.lease_until > believed
     assert run.renew_at >= second + run.heartbeat - 1.0
+
+
+class Flags:
+    """A store that shows which looks at the flags it gets."""
+
+    def __init__(self) -> None:
+        self.asked: queue.Queue[dict[int, int]] = queue.Queue()
+        self.given: dict[int, Flag] = {}
+
+    def read_flags(self, leases: dict[int, int]) -> dict[int, Flag]:
+        given = self.given
+        self.asked.put(leases)
+        return given
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def held(request: pytest.FixtureRequest) -> Iterator[tuple[LeaseKeeper, Flags, Attempts]]:
+    """A keeper that has just begun, and holds nothing; its heartbeat is far away."""
+    hears = getattr(request, "param", True)
+    loop = asyncio.new_event_loop()
+    attempts, store = Attempts(loop, lambda run, asked: None, lambda: None), Flags()
+    keeper = LeaseKeeper(store, attempts, lambda: hears)
+    keeper.start()
+    while keeper._next_at == float("inf"):  # until it sleeps
+        time.sleep(0.001)
+    yield keeper, store, attempts
+    keeper.stop()
+    loop.close()
+
+
+def hold(attempts: Attempts, keeper: LeaseKeeper) -> Attempt:
+    definition = TaskDefinition(work, "work", TaskSettings(lease=LEASE))
+    run = Attempt(GRANT, definition, time.monotonic(), time.monotonic())
+    attempts.held["a"] = run
+    keeper.expect(run.renew_at)
+    return run
+
+
+@pytest.mark.timeout(60)
+def test_a_hint_is_looked_at_once_now_and_once_when_the_gap_is_over(held, monkeypatch):
+    """A run that was claimed a moment before the hint is not in the books yet when it comes."""
+    monkeypatch.setattr(lease_keeper, "GAP", 0.2)
+    keeper, store, attempts = held
+    keeper.look()
+    run = hold(attempts, keeper)
+    store.given = {1: Flag.CANCEL}
+    assert store.asked.get(timeout=PATIENCE) == {1: 7}
+    while run.flag is None:
+        time.sleep(0.001)
+    assert (run.flag, run.cause) == (Flag.CANCEL, "flag")
+
+
+@pytest.mark.timeout(60)
+def test_many_hints_are_few_looks(held, monkeypatch):
+    """On SQLite every commit is a hint."""
+    monkeypatch.setattr(lease_keeper, "GAP", 0.2)
+    keeper, _, attempts = held
+    hold(attempts, keeper)
+    began_at = time.monotonic()
+    while time.monotonic() < began_at + 1.0:
+        keeper.look()
+        time.sleep(0.001)
+    assert 2 <= keeper.looks <= 7
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("held", [False], indirect=True)
+def test_without_hints_the_keeper_looks_by_itself_while_it_holds_a_run(held, monkeypatch):
+    monkeypatch.setattr(lease_keeper, "LOOKING", 0.02)
+    keeper, store, attempts = held
+    hold(attempts, keeper)
+    for _ in range(3):
+        assert store.asked.get(timeout=lease_keeper.IDLE / 2) == {1: 7}, "it slept on"
+    attempts.held.clear()
+    keeper.expect(float("-inf"))

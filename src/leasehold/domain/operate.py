@@ -51,6 +51,15 @@ def pause(job: Job, *, now: datetime, actor: str | None = None, reason: str | No
     return Move(job, after, "paused", actor, _told(reason))
 
 
+def interrupt(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
+    """Pause what runs, so that what it has done is kept; cancel what does not."""
+    _check(job, Event.INTERRUPT)
+    if job.state is not State.RUNNING:
+        return cancel(job, now=now, actor=actor, reason=reason)
+    _check_goes_on(job, "interrupt", "cancel it")
+    return pause(job, now=now, actor=actor, reason=reason)
+
+
 def finish(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
     """Let a running job end without another try."""
     if job.state is not State.RUNNING:

@@ -52,6 +52,7 @@ class Event(StrEnum):
     REAP = "reap"
     CANCEL = "cancel"
     PAUSE = "pause"
+    INTERRUPT = "interrupt"
     RESUME = "resume"
     RESOLVE = "resolve"
     ANSWER = "answer"
@@ -60,7 +61,8 @@ class Event(StrEnum):
 
 
 class Flag(StrEnum):
-    """A stop asked of a running job. The stronger wins; the worker reads it with its next renewal."""
+    """A stop asked of a running job. The stronger wins; the worker is told to look, or reads it with its next
+    renewal."""
 
     FINISH = "finish"
     """Let the run end, but do not retry it."""
@@ -92,12 +94,14 @@ TRANSITIONS: dict[tuple[State, Event], frozenset[State]] = {
     (State.PENDING, Event.RELEASE): frozenset({State.QUEUED, State.PENDING}),
     (State.PENDING, Event.CANCEL): frozenset({State.CANCELLED}),
     (State.PENDING, Event.PAUSE): frozenset({State.PAUSED}),
+    (State.PENDING, Event.INTERRUPT): frozenset({State.CANCELLED}),
     (State.PENDING, Event.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
     (State.QUEUED, Event.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
     (State.WAITING, Event.EXPIRE): frozenset({State.TIMED_OUT, State.QUEUED}),
     (State.QUEUED, Event.CLAIM): frozenset({State.RUNNING}),
     (State.QUEUED, Event.CANCEL): frozenset({State.CANCELLED}),
     (State.QUEUED, Event.PAUSE): frozenset({State.PAUSED}),
+    (State.QUEUED, Event.INTERRUPT): frozenset({State.CANCELLED}),
     (State.RUNNING, Event.RENEW): frozenset({State.RUNNING}),
     (State.RUNNING, Event.ADOPT): frozenset({State.RUNNING}),
     (State.RUNNING, Event.SETTLE): _ENDINGS,
@@ -106,13 +110,16 @@ TRANSITIONS: dict[tuple[State, Event], frozenset[State]] = {
     ),
     (State.RUNNING, Event.CANCEL): frozenset({State.RUNNING}),
     (State.RUNNING, Event.PAUSE): frozenset({State.RUNNING}),
+    (State.RUNNING, Event.INTERRUPT): frozenset({State.RUNNING}),
     (State.RUNNING, Event.RESUME): frozenset({State.RUNNING}),
     (State.WAITING, Event.ANSWER): frozenset({State.QUEUED}),
     (State.WAITING, Event.CANCEL): frozenset({State.CANCELLED}),
     (State.WAITING, Event.PAUSE): frozenset({State.PAUSED}),
+    (State.WAITING, Event.INTERRUPT): frozenset({State.CANCELLED}),
     (State.PAUSED, Event.ANSWER): frozenset({State.PAUSED}),
     (State.PAUSED, Event.RESUME): frozenset({State.QUEUED, State.PENDING}),
     (State.PAUSED, Event.CANCEL): frozenset({State.CANCELLED}),
+    (State.PAUSED, Event.INTERRUPT): frozenset({State.CANCELLED}),
     (State.PAUSED, Event.RETRY): frozenset({State.PAUSED}),
     (State.FAILED, Event.RESUME): frozenset({State.QUEUED}),
     (State.FAILED, Event.RESOLVE): frozenset({State.FAILED}),

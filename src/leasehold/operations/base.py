@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from leasehold.domain.checks.payload import check_text
+from leasehold.domain.job import Job
 from leasehold.stores.contract import Store
 
 T = TypeVar("T")
@@ -24,6 +25,14 @@ class StoreDoor:
         """What was done may have freed a job, or a lane: tell the workers."""
         self._store.wake()
         return self._told(answer)
+
+    def _steered(self, job: Job) -> Job:
+        """Stopped, or told to stop: whoever runs it looks at once; if nobody does, its lane may be free."""
+        if job.stop_requested is None:
+            self._store.wake()
+        else:
+            self._store.tell_holders()
+        return self._told(job)
 
     def _told(self, answer: T) -> T:
         """What was done to a job of a group is told to those who watch that group."""

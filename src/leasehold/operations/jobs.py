@@ -47,10 +47,13 @@ class JobOperations(StoreDoor):
         return self._store.get(checked_id(job_id))
 
     def cancel(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
-        return self._woken(self._store.cancel(checked_id(job_id), actor, checked_reason(reason)))
+        return self._steered(self._store.cancel(checked_id(job_id), actor, checked_reason(reason)))
 
     def pause(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
-        return self._told(self._store.pause(checked_id(job_id), actor, checked_reason(reason)))
+        return self._steered(self._store.pause(checked_id(job_id), actor, checked_reason(reason)))
+
+    def interrupt(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
+        return self._steered(self._store.interrupt(checked_id(job_id), actor, checked_reason(reason)))
 
     def resume(
         self, job_id: str, *, args: str | None = None, fresh: bool = False, actor: str | None = None

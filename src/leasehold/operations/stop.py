@@ -111,8 +111,12 @@ class Stop:
         return moved
 
     def _stop(self, ids: Sequence[str]) -> Sequence[StoppedJob]:
+        """Those that run are told at once, not when the last of the others is done."""
         asked = self.request
-        return self.store.stop_jobs(ids, asked.scope, asked.mode, asked.actor, asked.reason)
+        stopped = self.store.stop_jobs(ids, asked.scope, asked.mode, asked.actor, asked.reason)
+        if any(job.state is State.RUNNING for job in stopped):
+            self.store.tell_holders()
+        return stopped
 
     def _pages(self, running: bool) -> Iterator[Sequence[StoppedJob]]:
         before: str | None = None

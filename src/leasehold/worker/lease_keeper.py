@@ -1,4 +1,5 @@
-"""The lease keeper: renews what this worker holds and brings back what was asked of it.
+"""The lease keeper: renews what this worker holds and brings back what was asked of it: at once when it is told to
+look, else with the next renewal.
 
 It has a thread and a connection of its own: a handler that blocks the event loop, or a settle that waits for the
 database, must not cost a lease.
@@ -7,8 +8,10 @@ database, must not cost a lease.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from leasehold.domain.job import Renewal
+from leasehold.domain.states import Flag
 from leasehold.run.attempt import Attempt
 from leasehold.stores.contract import Store
 from leasehold.worker.attempts import Attempts
@@ -17,27 +20,51 @@ from leasehold.worker.service import Service
 IDLE = 10.0
 AGAIN = 0.5
 """Seconds, at most, after which a lease whose row was locked is asked for again."""
+GAP = 0.1
+"""Seconds between two looks at the flags: on SQLite every commit of anybody is a hint."""
+LOOKING = 0.25
+"""Seconds between two looks while runs are held and hints from other processes do not come through."""
 
 
 class LeaseKeeper:
-    def __init__(self, store: Store, attempts: Attempts) -> None:
+    def __init__(self, store: Store, attempts: Attempts, hears: Callable[[], bool]) -> None:
         self._store = store
         self._attempts = attempts
+        self._hears = hears
+        """Whether those who ask for a stop in other processes are heard."""
         # After trouble every second counts: others reap what is not renewed.
         self._service = Service("lease keeper", self._beat, first=0.05, slowest=1.0)
         self._next_at = float("inf")
         """When the next beat is due; infinite during a beat, so that what comes meanwhile is not missed."""
+        self._look_at = float("inf")
+        """When the flags are looked at; infinite: nobody has asked."""
+        self._looked_at = float("-inf")
+        self._look_again = False
         self.beats = 0
         """Renewal statements sent."""
+        self.looks = 0
+        """Reads of flags sent."""
 
     def start(self) -> None:
         self._service.start()
 
     def expect(self, renew_at: float) -> None:
         """Leases have come, the first of which is due then. The keeper may be asleep for longer than they last."""
+        if not self._hears():
+            renew_at = min(renew_at, self._looked_at + LOOKING)
         if renew_at < self._next_at:
             self._next_at = renew_at
             self._service.nudge()
+
+    def look(self) -> None:
+        """Somebody may have asked for a stop. From any thread; many calls are one look."""
+        self._look_again = True
+        look_at = self._looked_at + GAP
+        if look_at < self._look_at:
+            self._look_at = look_at
+            if look_at < self._next_at:
+                self._next_at = look_at
+                self._service.nudge()
 
     def stop(self) -> None:
         self._service.stop()
@@ -48,10 +75,30 @@ class LeaseKeeper:
         held = list(self._attempts.held.values())
         if held and _due(held) <= time.monotonic():
             self._renew(held)
+        if self._look_at <= time.monotonic():
+            self._look()
         held = list(self._attempts.held.values())
         now = time.monotonic()
-        self._next_at = min(self._next_at, _due(held) if held else now + IDLE)
+        if held and not self._hears():
+            self._look_at = min(self._look_at, max(now, self._looked_at + LOOKING))
+        self._next_at = min(self._next_at, self._look_at, _due(held) if held else now + IDLE)
         return max(0.01, self._next_at - now)
+
+    def _look(self) -> None:
+        """And once more when the gap is over: a run that was claimed a moment ago may not be in the books yet."""
+        # In this order: whoever asks from here on is not forgotten.
+        self._look_at = float("inf")
+        self._looked_at = time.monotonic()
+        again, self._look_again = self._look_again, False
+        if again:
+            self._look_at = self._looked_at + GAP
+        held = {run.grant.seq: run for run in self._attempts.unfinished()}
+        if not held:
+            return
+        flags = self._store.read_flags({seq: run.grant.token for seq, run in held.items()})
+        self.looks += 1
+        for seq, flag in flags.items():
+            self._told(held[seq], flag)
 
     def _renew(self, held: list[Attempt]) -> None:
         """All of them in one statement, whoever it was that was due."""
@@ -75,11 +122,15 @@ class LeaseKeeper:
         else:
             # Its lease runs on as before: to believe it longer would let the handler go on while another has the job.
             run.renew_at = sent_at + min(run.heartbeat, AGAIN)
-        if renewal.stop_requested is not None and renewal.stop_requested is not run.flag:
-            run.flag = renewal.stop_requested
-            self._attempts.on_flag(run, renewal.stop_requested)
-        elif renewal.stop_requested is None:
+        if renewal.stop_requested is None:
             run.flag = None
+        else:
+            self._told(run, renewal.stop_requested)
+
+    def _told(self, run: Attempt, flag: Flag) -> None:
+        if flag is not run.flag:
+            run.flag = flag
+            self._attempts.on_flag(run, flag)
 
 
 def _due(held: list[Attempt]) -> float:

@@ -19,7 +19,7 @@ from leasehold.domain.job import Grant
 from leasehold.domain.views import WorkerCard
 from leasehold.run.exits import ExitGuard
 from leasehold.run.journal import Journal
-from leasehold.stores.contract import Store, Wakeups
+from leasehold.stores.contract import Hint, Store, Wakeups
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.batch_writer import BatchWriter
@@ -77,23 +77,6 @@ class Role(Protocol):
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
-
-
-class NoWakeups:
-    """Of a worker that claims nothing: no thread, and no connection to listen on."""
-
-    hears = False
-
-    def wait(self, seconds: float) -> bool:
-        time.sleep(seconds)
-        return False
-
-    def call(self, on_hint: Callable[[], None]) -> bool:
-        return True
-
-    def stir(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Worker:
@@ -169,7 +152,7 @@ class Worker:
         self.events = EventWriter(store)
         hooks = HookCaller(self._hooks)
         self.attempts = Attempts(loop, QuestionTeller(store, hooks).tell, freed)
-        self.keeper = LeaseKeeper(store.another(), self.attempts)
+        self.keeper = LeaseKeeper(store.another(), self.attempts, lambda: self._wakeups.hears)
         self.settler = Settler(store, settings.owner, self._executor, self.events, self.attempts.settled)
         handler_writes = HandlerThreads(settings.concurrency)
         self._journal = Journal(
@@ -209,7 +192,7 @@ class Worker:
             hooks,
             LogFields(),
         ]
-        if not self._wakeups.call(lambda: self._wake(loop)):
+        if not self._wakeups.call(lambda hint: self._heard(loop, hint)):
             self._roles.append(Service("wake-ups", lambda: self._hear(loop)))
         if settings.capture_logs:
             self._roles.append(LogCapture(self.events))
@@ -271,16 +254,22 @@ class Worker:
         return 2 * on_loop >= self.settings.concurrency > 0 or 2 * in_threads >= self.settings.threads > 0
 
     def _listen(self) -> Wakeups:
-        return self._store.wakeups(self.settings.listen_url) if self.settings.claims else NoWakeups()
+        """One that claims nothing needs no connection to listen on: the keeper looks at the flags of what it holds."""
+        claims = self.settings.claims
+        return self._store.wakeups(self.settings.listen_url) if claims else self._store.near_wakeups()
 
     def _hear(self, loop: asyncio.AbstractEventLoop) -> float:
-        if self._wakeups.wait(1.0):
-            self._wake(loop)
+        hint = self._wakeups.wait(1.0)
+        if hint:
+            self._heard(loop, hint)
         return 0.0
 
-    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has just ended
-            loop.call_soon_threadsafe(self._changed.set)
+    def _heard(self, loop: asyncio.AbstractEventLoop, hint: Hint) -> None:
+        if Hint.STOP in hint:
+            self.keeper.look()
+        if Hint.WORK in hint:
+            with contextlib.suppress(RuntimeError):  # the loop has just ended
+                loop.call_soon_threadsafe(self._changed.set)
 
     def _tell(self) -> float:
         """Say who we are, for `why`; and look whether the claim loop still goes round."""

@@ -16,6 +16,9 @@ def test_each_verb_works_by_id(app, here):
     assert here("pause", held.id, "--reason", "lunch").out.split() == [held.id, "paused"]
     assert held.refresh().reason == "lunch"
     assert here("resume", held.id).out.split() == [held.id, "queued"]
+    other = app.enqueue("work")
+    assert here("interrupt", other.id, "--reason", "enough").out.split() == [other.id, "cancelled"]
+    assert other.refresh().reason == "enough"
     assert here("cancel", held.id).out.split() == [held.id, "cancelled"]
     again = here("retry", held.id, "--json").json
     assert app.get(again["id"]).__row__.retry_of == held.id

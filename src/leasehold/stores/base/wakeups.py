@@ -9,6 +9,8 @@ import time
 import weakref
 from collections.abc import Callable
 
+from leasehold.stores.contract.wakeups import NOTHING, Hint
+
 logger = logging.getLogger("leasehold.wakeups")
 
 GAP = 0.01
@@ -19,32 +21,45 @@ SILENCE = 0.8 * GAP
 needs no statement of its own."""
 
 
-class Ear(threading.Event):
-    """Set when there may be something to do; or, once it has somebody to call, it calls instead."""
+class Ear:
+    """Keeps what it hears until somebody waits for it; or, once it has somebody to call, it calls instead."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._on_hint: Callable[[], None] | None = None
+        self._heard = NOTHING
+        self._keeping = threading.Lock()
+        self._ring = threading.Event()
+        self._on_hint: Callable[[Hint], None] | None = None
         self._pid = os.getpid()
 
-    def call(self, on_hint: Callable[[], None]) -> None:
+    def call(self, on_hint: Callable[[Hint], None]) -> None:
         self._on_hint = on_hint
-        if self.is_set():
-            self.clear()
-            on_hint()
+        if heard := self._take():
+            on_hint(heard)
 
-    def set(self) -> None:
+    def hear(self, hint: Hint) -> None:
         on_hint = self._on_hint
         # A forked child must not call into its parent's event loop.
         if on_hint is None or self._pid != os.getpid():
-            super().set()
+            with self._keeping:
+                self._heard |= hint
+            self._ring.set()
         else:
-            on_hint()
+            on_hint(hint)
+
+    def wait(self, seconds: float) -> Hint:
+        self._ring.wait(seconds)
+        return self._take()
 
     def close(self) -> None:
         """Nobody is called any more, and who waits is let go."""
         self._on_hint = None
-        super().set()
+        self._ring.set()
+
+    def _take(self) -> Hint:
+        self._ring.clear()
+        with self._keeping:
+            heard, self._heard = self._heard, NOTHING
+        return heard
 
 
 _ears: dict[str, weakref.WeakSet[Ear]] = {}
@@ -64,11 +79,32 @@ def groups_of(label: str) -> str:
     return f"{label} groups"
 
 
-def wake_here(label: str) -> None:
+def wake_here(label: str, hint: Hint = Hint.WORK) -> None:
     with _ears_lock:
         ears = list(_ears.get(label, ()))
     for ear in ears:
-        ear.set()
+        ear.hear(hint)
+
+
+class NearWakeups:
+    """Hints from this process alone: no connection and no thread. What other processes do is found by looking."""
+
+    hears = False
+
+    def __init__(self, label: str) -> None:
+        self._ear = listen_here(label)
+
+    def wait(self, seconds: float) -> Hint:
+        return self._ear.wait(seconds)
+
+    def call(self, on_hint: Callable[[Hint], None]) -> bool:
+        self._ear.call(on_hint)
+        return True
+
+    def stir(self) -> None: ...
+
+    def close(self) -> None:
+        self._ear.close()
 
 
 class Bell:
@@ -118,6 +154,13 @@ class Bell:
             threading.Thread(target=self._pay, name="leasehold bell", daemon=True).start()
         except RuntimeError:  # no more threads, or the interpreter is ending: then whoever comes next rings
             self._watched = False
+
+    def pay(self) -> None:
+        """Ring now if a ring is owed: the process may end before the thread that owes it."""
+        with self._lock:
+            owed, self._owed = self._owed, False
+        if owed and self._pid == os.getpid():
+            self._try()
 
     def _pay(self) -> None:
         """As long as rings are owed, and by then nobody else has rung."""

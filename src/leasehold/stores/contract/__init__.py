@@ -12,9 +12,9 @@ from leasehold.stores.contract.control import Groups, Limits, Operate, Stop
 from leasehold.stores.contract.handler import Budgets, Questions, Steps, Stream, Transaction
 from leasehold.stores.contract.life import Claim, Enqueue, Recover, Renew, Settle
 from leasehold.stores.contract.upkeep import Inspect, Prune, Schema, Vitals, Workers
-from leasehold.stores.contract.wakeups import Wakeups
+from leasehold.stores.contract.wakeups import Hint, Wakeups
 
-__all__ = ["Store", "Transaction", "Wakeups"]
+__all__ = ["Hint", "Store", "Transaction", "Wakeups"]
 
 
 class Store(

@@ -33,6 +33,11 @@ class Operate(Protocol):
 
     def pause(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job: ...
 
+    def interrupt(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        """Pause it if it runs; cancel it if it is pending, queued, waiting or paused. Decided on the job as it stands,
+        so that nobody has to look first."""
+        ...
+
     def finish(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
         """Let a running job end without another try."""
         ...

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from leasehold.domain.job import Grant, Job, NewJob, Renewal, Sighting
+from leasehold.domain.states import Flag
 from leasehold.stores.answers import (
     Denied,
     Ending,
@@ -71,6 +72,11 @@ class Renew(Protocol):
 
     def renew(self, leases: Mapping[str, int]) -> list[Renewal]:
         """Extend the leases named by id and token, late or not. Those missing from the answer are not held."""
+        ...
+
+    def read_flags(self, leases: Mapping[int, int]) -> dict[int, Flag]:
+        """Which of these leases, by the number of the job and the token, were told to stop. A read: it extends none,
+        and says nothing about those that are gone."""
         ...
 
     def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:

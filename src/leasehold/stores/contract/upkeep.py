@@ -112,7 +112,17 @@ class Workers(Protocol):
         """Tell waiting workers, in any process, that there may be work."""
         ...
 
-    def wakeups(self, listen_url: str | None = None) -> Wakeups: ...
+    def tell_holders(self) -> None:
+        """Tell those who hold leases, in any process, that one of them may carry a flag by now."""
+        ...
+
+    def wakeups(self, listen_url: str | None = None) -> Wakeups:
+        """The waiting side of `wake` and `tell_holders`."""
+        ...
+
+    def near_wakeups(self) -> Wakeups:
+        """The same for hints from this process alone, without a connection or a thread."""
+        ...
 
 
 class Vitals(Protocol):

@@ -40,6 +40,7 @@ except ImportError as missing:
 
 from leasehold.stores.postgres.dialect import as_array, in_dialect, jsonable, qualified
 from leasehold.stores.postgres.prepared import QuickConnection
+from leasehold.stores.postgres.wakeup import STOP
 
 T = TypeVar("T")
 
@@ -199,12 +200,15 @@ class PostgresDatabase:
     def notify(self) -> None:
         self._notify(self.channel)
 
+    def notify_holders(self) -> None:
+        self._notify(self.channel, STOP)
+
     def notify_watchers(self) -> None:
         self._notify(self.group_channel)
 
-    def _notify(self, channel: str) -> None:
+    def _notify(self, channel: str, payload: str = "") -> None:
         """Outside of any job's transaction: its commit waits for nobody's disk."""
-        self.single(lambda session: session.run_text("SELECT pg_notify(%s, '')", [channel]))
+        self.single(lambda session: session.run_text("SELECT pg_notify(%s, %s)", [channel, payload]))
 
     @property
     def channel(self) -> str:

@@ -13,7 +13,8 @@ from leasehold.stores.answers import Ending, Enqueued
 from leasehold.stores.base.database import Clock
 from leasehold.stores.base.migrate import check_version, missing
 from leasehold.stores.base.statements import read_migrations
-from leasehold.stores.base.wakeups import Bell, groups_of, wake_here
+from leasehold.stores.base.wakeups import Bell, NearWakeups, groups_of, wake_here
+from leasehold.stores.contract.wakeups import Hint
 from leasehold.stores.postgres.claim import PostgresClaims
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
 from leasehold.stores.postgres.dialect import qualified
@@ -39,6 +40,7 @@ class PostgresStore(PostgresClaims):
         self._pooler = pooler
         super().__init__(PostgresDatabase(url, schema, clock, pooler=pooler, pool_size=pool_size))
         self._bell = Bell(self._postgres.notify)
+        self._stop_bell = Bell(self._postgres.notify_holders)
         self._group_bell = Bell(self._postgres.notify_watchers)
 
     def another(self) -> PostgresStore:
@@ -88,8 +90,15 @@ class PostgresStore(PostgresClaims):
         wake_here(self.label)
         self._bell()
 
+    def tell_holders(self) -> None:
+        wake_here(self.label, Hint.STOP)
+        self._stop_bell()
+
     def wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
         return PostgresWakeups(listen_url or self._postgres.url, self._postgres.channel, self.label)
+
+    def near_wakeups(self) -> NearWakeups:
+        return NearWakeups(self.label)
 
     def tell_watchers(self) -> None:
         wake_here(groups_of(self.label))
@@ -98,6 +107,11 @@ class PostgresStore(PostgresClaims):
     def group_wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
         database = self._postgres
         return PostgresWakeups(listen_url or database.url, database.group_channel, groups_of(self.label))
+
+    def close(self) -> None:
+        for bell in (self._bell, self._stop_bell, self._group_bell):
+            bell.pay()
+        super().close()
 
     # -- schema ----------------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:

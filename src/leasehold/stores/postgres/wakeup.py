@@ -10,9 +10,12 @@ from collections.abc import Callable
 import psycopg
 
 from leasehold.stores.base.wakeups import listen_here
+from leasehold.stores.contract.wakeups import ANYTHING, Hint
 
 logger = logging.getLogger("leasehold.wakeups")
 
+STOP = "stop"
+"""The payload of a hint about flags. Every other one is about work, or about groups."""
 PROBE_SECONDS = 10.0
 """A half-open connection delivers nothing and says nothing: the listener asks now and then."""
 
@@ -27,12 +30,10 @@ class PostgresWakeups:
         self._thread = threading.Thread(target=self._listen_for_ever, name="leasehold-listen", daemon=True)
         self._thread.start()
 
-    def wait(self, seconds: float) -> bool:
-        heard = self._ear.wait(seconds)
-        self._ear.clear()
-        return heard
+    def wait(self, seconds: float) -> Hint:
+        return self._ear.wait(seconds)
 
-    def call(self, on_hint: Callable[[], None]) -> bool:
+    def call(self, on_hint: Callable[[Hint], None]) -> bool:
         self._ear.call(on_hint)
         return True
 
@@ -65,12 +66,12 @@ class PostgresWakeups:
             connection.execute(f'LISTEN "{self._channel}"')
             self._listening = True
             # Whatever was missed while nobody listened is found by looking once.
-            self._ear.set()
+            self._ear.hear(ANYTHING)
             heard_at = time.monotonic()
             while not self._closed.is_set():
-                for _ in connection.notifies(timeout=1.0, stop_after=1):
+                for heard in connection.notifies(timeout=1.0, stop_after=1):
                     heard_at = time.monotonic()
-                    self._ear.set()
+                    self._ear.hear(Hint.STOP if heard.payload == STOP else Hint.WORK)
                 if time.monotonic() - heard_at > PROBE_SECONDS:
                     self._probe(connection)
                     heard_at = time.monotonic()

@@ -13,7 +13,8 @@ from leasehold.stores.base.database import Clock, Records, Session
 from leasehold.stores.base.migrate import check_version, missing
 from leasehold.stores.base.places import DEADLINE, START_BY
 from leasehold.stores.base.statements import read_migrations
-from leasehold.stores.base.wakeups import groups_of, wake_here
+from leasehold.stores.base.wakeups import NearWakeups, groups_of, wake_here
+from leasehold.stores.contract.wakeups import Hint
 from leasehold.stores.sqlite.claim import SqliteClaims
 from leasehold.stores.sqlite.database import SqliteDatabase
 from leasehold.stores.sqlite.vitals import examine
@@ -43,8 +44,15 @@ class SqliteStore(SqliteClaims):
         """Other processes see the commit itself."""
         wake_here(self.label)
 
+    def tell_holders(self) -> None:
+        """Other processes see the commit itself."""
+        wake_here(self.label, Hint.STOP)
+
     def wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
         return SqliteWakeups(self._sqlite, self.label)
+
+    def near_wakeups(self) -> NearWakeups:
+        return NearWakeups(self.label)
 
     def tell_watchers(self) -> None:
         """Other processes see the commit itself."""

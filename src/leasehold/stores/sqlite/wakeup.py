@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from leasehold.stores.base.wakeups import listen_here
+from leasehold.stores.contract.wakeups import ANYTHING, NOTHING, Hint
 from leasehold.stores.sqlite.database import SqliteDatabase
 
 EAGER, CALM = 0.01, 0.05
@@ -24,27 +25,27 @@ class SqliteWakeups:
         self._closed = False
         self._waiting = threading.Lock()
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float) -> Hint:
         with self._waiting:
-            return not self._closed and self._wait(seconds)
+            return NOTHING if self._closed else self._wait(seconds)
 
-    def _wait(self, seconds: float) -> bool:
+    def _wait(self, seconds: float) -> Hint:
         deadline = time.monotonic() + seconds
         while True:
             now = time.monotonic()
             pause = EAGER if now - self._stirred_at < EAGER_FOR else CALM
             heard = self._ear.wait(max(0.0, min(pause, deadline - now)))
-            self._ear.clear()
             if self._closed:
-                return False
+                return NOTHING
             version = self._data_version()
-            if version != self._version or heard:
+            if version != self._version:
+                # A commit does not say what it was about.
                 self._version = version
-                return True
-            if time.monotonic() >= deadline:
-                return False
+                return ANYTHING
+            if heard or time.monotonic() >= deadline:
+                return heard
 
-    def call(self, on_hint: Callable[[], None]) -> bool:
+    def call(self, on_hint: Callable[[Hint], None]) -> bool:
         """Other processes' commits tell nobody: they are seen by looking."""
         return False
 
@@ -57,7 +58,7 @@ class SqliteWakeups:
 
     def close(self) -> None:
         self._closed = True
-        self._ear.set()
+        self._ear.close()
         with self._waiting:
             self._connection.close()
 

@@ -32,6 +32,11 @@ class OperateVerbs(Verbs):
     def pause(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
         return self._operate(job_id, lambda job, now: operate.pause(job, now=now, actor=actor, reason=reason))
 
+    def interrupt(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        return self._operate(
+            job_id, lambda job, now: operate.interrupt(job, now=now, actor=actor, reason=reason)
+        )
+
     def finish(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
         return self._operate(
             job_id, lambda job, now: operate.finish(job, now=now, actor=actor, reason=reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from leasehold.domain.job import Renewal
+from leasehold.domain.states import Flag
 from leasehold.stores.base.database import Columns
 from leasehold.stores.base.places import FLAGS
 from leasehold.stores.verbs.writing import Verbs
@@ -27,6 +28,13 @@ class RenewVerbs(Verbs):
     def _ask(self, statement: str, leases: Mapping[str, int]) -> dict[str, int]:
         columns = Columns(ids=list(leases), tokens=list(leases.values()))
         return dict(self._database.single(lambda session: session.tuples(statement, leases=columns)))
+
+    def read_flags(self, leases: Mapping[int, int]) -> dict[int, Flag]:
+        if not leases:
+            return {}
+        held = Columns(jobs=list(leases), tokens=list(leases.values()))
+        rows = self._database.read(lambda session: session.tuples("read_flags", leases=held))
+        return {job: flag for job, stop in rows if (flag := FLAGS[stop]) is not None}
 
     def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
         return bool(

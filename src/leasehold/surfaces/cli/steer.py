@@ -1,4 +1,5 @@
-"""`cancel`, `pause`, `resume`, `retry`, `resolve`, `release`: on jobs by id, or on all that a filter finds."""
+"""`cancel`, `pause`, `interrupt`, `resume`, `retry`, `resolve`, `release`: on jobs by id, or on all that a filter
+finds."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from leasehold.app import Leasehold
 
 Reason = Annotated[
-    str | None, typer.Option(help="Kept with the job (cancel, pause and resolve).", metavar="TEXT")
+    str | None, typer.Option(help="Kept with the job (cancel, pause, interrupt and resolve).", metavar="TEXT")
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Forget the stored steps and the checkpoint (resume).")]
 PAGE = 500
@@ -40,6 +41,12 @@ _LIVE = tuple(state for state in State if state in LIVE)
 VERBS = (
     Verb("cancel", "Cancel jobs; running ones are asked to stop.", (*_LIVE, State.PAUSED), takes_reason=True),
     Verb("pause", "Pause jobs; running ones are asked to stop and can be resumed.", _LIVE, takes_reason=True),
+    Verb(
+        "interrupt",
+        "Pause jobs that run; cancel those that do not.",
+        (*_LIVE, State.PAUSED),
+        takes_reason=True,
+    ),
     Verb(
         "resume",
         "Let paused, failed or timed-out jobs go on.",

@@ -17,6 +17,12 @@ SELECT j.id, l.stop FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) A
     SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j, LATERAL (
     SELECT q.stop FROM leasehold.lease AS q WHERE q.job = j.seq AND q.token = r.token LIMIT 1) AS l;
 
+-- name: read_flags
+-- A probe a lease, by its key.
+SELECT l.job, l.stop FROM unnest(:leases.jobs::bigint[], :leases.tokens::bigint[]) AS r(job, token), LATERAL (
+    SELECT q.job, q.stop FROM leasehold.lease AS q WHERE q.job = r.job AND q.token = r.token LIMIT 1) AS l
+WHERE l.stop <> 0;
+
 -- name: place_execution
 -- Stored under the fence before the start: an attempt without a row has no execution anywhere.
 WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
