@@ -11,7 +11,7 @@ from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.names import Names
 from leasehold.domain.checks.numbers import Priority
 from leasehold.domain.closing import ClosingOptions
-from leasehold.domain.groups import GroupError, GroupResult, GroupStatus
+from leasehold.domain.groups import GroupError, GroupResult, GroupRun, GroupStatus, GroupStop
 from leasehold.domain.job import Question
 from leasehold.domain.limits import Rate, Slot
 from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
@@ -65,7 +65,9 @@ __all__ = [
     "Group",
     "GroupError",
     "GroupResult",
+    "GroupRun",
     "GroupStatus",
+    "GroupStop",
     "Health",
     "HistoryEntry",
     "Hold",

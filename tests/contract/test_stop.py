@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from leasehold.domain.errors import GroupOnHold, InvalidInput
+from leasehold.domain.groups import GroupStop
 from leasehold.domain.job import Job
 from leasehold.domain.outcome import Asked, Failure, Stopped, Success
 from leasehold.domain.states import State
@@ -386,6 +387,70 @@ def test_a_hold_does_not_undo_the_success_whose_follow_up_it_refuses(store: Stor
     assert entry.event == "follow_up_refused"
     assert "on hold" in (entry.detail or "")
     assert store.group_status("g").total == 0
+
+
+def test_a_follow_up_does_not_reopen_a_group_that_was_stopped(store: Store):
+    """It was asked for by a run that did not know of the stop yet. The stop's next pass finds it."""
+    grant, at_once = run(store, group="g"), run(store, group="g")
+    store.stop_group("g", False, "ann", "enough")
+    follow_up = new_job(group="g")
+    store.settle([Ending(grant.id, grant.token, Success("1", None, (follow_up,)))])
+    store.enqueue([new_job(group="g", follow_up_of=at_once.id)])
+    status = store.group_status("g")
+    assert (status.state, status.reason, status.live) == ("stopped", "enough", 3)
+    report = stop(store, StopScope(group="g"), mode="immediate")
+    assert report.cancelled_counts["work"][State.QUEUED] == 2
+    store.settle([Ending(at_once.id, at_once.token, Success("1"))])
+    status = store.group_status("g")
+    assert (status.state, status.live) == ("stopped", 0)
+
+
+def test_a_follow_up_makes_a_group_that_is_not_there(store: Store):
+    grant = run(store)
+    store.settle([Ending(grant.id, grant.token, Success("1", None, (new_job(group="new"),)))])
+    assert (store.group_status("new").state, store.group_status("new").live) == ("active", 1)
+
+
+def test_a_stop_of_a_part_leaves_who_when_and_why_on_the_group(store: Store, clock: ManualClock):
+    """Its state is not touched: the rest of it goes on."""
+    put(store, group="g")
+    put(store, group="g", kind="verify")
+    before = store.group_status("g")
+    assert before.last_stop is None
+    clock.advance(5)
+    stop(store, StopScope(group="g", kinds=("work",)), mode="immediate", reason="enough", actor="ann")
+    status, row = store.group_status("g"), store.group("g")
+    assert (status.state, status.reason, status.live) == ("active", None, 1)
+    assert status.version > before.version
+    told = GroupStop({"group": "g", "kinds": ("work",)}, "immediate", "enough", "ann", clock.now())
+    assert status.last_stop == told
+    assert row is not None
+    assert row.last_stop == told
+
+
+def test_every_group_whose_jobs_a_stop_has_met_remembers_it(store: Store, clock: ManualClock):
+    for group in ("a", "b"):
+        put(store, group=group)
+        run(store, group=group)
+    put(store, group="c", kind="verify")
+    put(store)
+    stop(store, StopScope(kinds=("work",)), reason="deploy", actor="ann", wait=0)
+    told = GroupStop({"kinds": ("work",)}, "graceful", "deploy", "ann", clock.now())
+    assert [store.group_status(name).last_stop for name in "abc"] == [told, told, None]
+    assert store.group_status("a").state == "active"
+
+
+def test_a_stop_of_the_whole_group_is_its_last_stop_too_and_outlives_its_reopening(
+    store: Store, clock: ManualClock
+):
+    put(store, group="g")
+    stop(store, StopScope(group="g"), mode="full", reason="enough", actor="ann")
+    stopped = store.group_status("g")
+    assert (stopped.state, stopped.changed_by, stopped.changed_at) == ("stopped", "ann", clock.now())
+    put(store, group="g")
+    status = store.group_status("g")
+    assert (status.state, status.reason) == ("active", None)
+    assert status.last_stop == GroupStop({"group": "g"}, "full", "enough", "ann", clock.now())
 
 
 def test_without_a_hold_the_next_job_reopens_the_group(store: Store):

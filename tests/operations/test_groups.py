@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 
 from leasehold import Leasehold, State
+from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Success
+from leasehold.domain.stream import Note, RunNotes
 from leasehold.errors import DatabaseUnreachable, GroupOnHold, InvalidInput
 from leasehold.operations import group_watch
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
+from leasehold.stores.verbs import groups
 from leasehold.types import GroupStatus
 from tests.backends import Backend, new_job
 
@@ -90,12 +93,12 @@ def known_to(app: Leasehold) -> list[int]:
     """The version that each waiter knows."""
     watch = app.__internals__.operations._group_watch
     watched = [] if watch is None else list(watch._watched.values())
-    return [since for one in watched for since in list(one.waiters.values())]
+    return [since.version for one in watched for since in list(one.waiters.values())]
 
 
 def test_a_status_answers_at_once_when_there_is_something_to_tell(app: Leasehold):
     group = app.group("g")
-    assert group.status(wait=LONG).version == 0, "without a version there is nothing to wait for"
+    assert group.status(wait=LONG).version == 0, "nothing is live"
     nothing = group.status(wait=LONG, since=0)
     assert (nothing.version, nothing.changed) == (0, False), "nothing is live"
     app.enqueue("work", group="g")
@@ -290,3 +293,115 @@ def test_the_handle_lists_stops_holds_and_releases(app: Leasehold):
     assert asyncio.run(app.astop(kinds=["work"])).unaffected_kinds == ["verify"]
     assert app.stop(queue="nowhere").unaffected_kinds == ["verify", "work"]
     assert app.stop(queue="q").unaffected_kinds == ["work"], "verify is at home there"
+
+
+def test_without_a_version_the_wait_is_for_the_next_change(app: Leasehold):
+    app.enqueue("work", group="g")
+    app.enqueue("work", group="g")
+    group = app.group("g")
+    in_vain = group.status(wait=0.05)
+    assert (in_vain.changed, in_vain.version, in_vain.live) == (False, 2, 2)
+    assert asyncio.run(group.astatus(wait=0.05)) == in_vain
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(group.status, LONG)
+        wait_until(lambda: waiters(app), "nobody waits")
+        end_one(app.__internals__.store)
+        status = waiting.result(20)
+    assert (status.changed, status.version, status.succeeded) == (True, 3, 1)
+    end_one(app.__internals__.store)
+    over = group.status(wait=LONG)
+    assert (over.live, over.changed) == (0, False), "nothing is live"
+
+
+def tell(store: Store, grant: Grant, place: int, kind: str, data: str) -> None:
+    """As a worker writes what a handler has told."""
+    store.write_events([RunNotes(grant.id, grant.token, grant.attempt, (Note(place, kind, data),))])
+
+
+def test_a_partial_status_tells_how_far_the_runs_are_and_what_they_have_emitted(app: Leasehold):
+    store = app.__internals__.store
+    app.enqueue("work", group="g")
+    app.enqueue("work", group="g")
+    app.enqueue("work", group="other")
+    group = app.group("g")
+    first, second, other = store.claim("worker-1", ["default"], 3)
+    tell(store, first, 1, "page", '"a"')
+    tell(store, first, 2, "progress", '{"done": 1, "total": 4, "note": "a"}')
+    tell(store, first, 3, "page", '"b"')
+    tell(store, other, 1, "page", '"c"')
+    status = group.status(partial=True)
+    assert [run.id for run in status.runs] == [first.id, second.id]
+    told, silent = status.runs
+    assert (told.kind, told.attempt, str(told.progress)) == ("work", 1, "1 of 4: a")
+    assert [(event.kind, event.data) for event in told.emitted] == [("page", "a"), ("page", "b")]
+    assert (silent.progress, silent.emitted) == (None, ())
+    plain = group.status()
+    assert (plain.runs, plain.noted) == ((), 0)
+    assert plain.version == status.version, "what runs tell does not move it"
+    assert group.status(partial=True, kinds=["verify"]).runs == ()
+    store.settle([Ending(first.id, first.token, Success("1"))])
+    assert [run.id for run in group.status(partial=True).runs] == [second.id]
+    with pytest.raises(InvalidInput, match="partial=True"):
+        group.status(noted=1)
+
+
+def test_partial_results_are_the_latest_up_to_the_cap_over_all_runs(app: Leasehold, monkeypatch):
+    monkeypatch.setattr(groups, "CAP", 6)
+    store = app.__internals__.store
+    for _ in range(2):
+        app.enqueue("work", group="g")
+    grants = store.claim("worker-1", ["default"], 2)
+    for grant in grants:
+        for place in range(1, 6):
+            tell(store, grant, place, "page", str(place))
+    runs = app.group("g").status(partial=True).runs
+    assert [[event.data for event in run.emitted] for run in runs] == [[3, 4, 5], [3, 4, 5]]
+
+
+def test_what_runs_tell_ends_the_wait_of_those_who_asked_for_it(app: Leasehold):
+    store = app.__internals__.store
+    app.enqueue("work", group="g")
+    group = app.group("g")
+    (grant,) = store.claim("worker-1", ["default"], 1)
+    with ThreadPoolExecutor(2) as pool:
+        plain = pool.submit(group.status, LONG, 1)
+        waiting = pool.submit(group.status, LONG, 1, partial=True)
+        wait_until(lambda: waiters(app) == 2, "nobody waits")
+        tell(store, grant, 1, "progress", '{"done": 1, "total": 4, "note": ""}')
+        status = waiting.result(20)
+        assert (status.changed, status.version, str(status.runs[0].progress)) == (True, 1, "1 of 4")
+        assert not plain.done(), "versions have not moved"
+        in_vain = group.status(0.05, 1, partial=True, noted=status.noted)
+        assert (in_vain.changed, in_vain.noted) == (False, status.noted)
+        tell(store, grant, 2, "page", '"a"')
+        again = group.status(LONG, 1, partial=True, noted=status.noted)
+        assert (again.changed, again.runs[0].emitted[0].data) == (True, "a")
+        end_one_of(store, grant)
+        assert plain.result(20).changed
+
+
+def end_one_of(store: Store, grant: Grant) -> None:
+    store.settle([Ending(grant.id, grant.token, Success("1"))])
+    store.tell_watchers()
+
+
+def test_runs_that_tell_much_are_looked_at_twice_a_second(app: Leasehold, reads: Counter[str]):
+    """And only as long as somebody wants to hear of it."""
+    store = app.__internals__.store
+    app.enqueue("work", group="g")
+    group = app.group("g")
+    (grant,) = store.claim("worker-1", ["default"], 1)
+    group.status(wait=0.3, since=1)
+    assert reads["group_notes"] == 0
+    deadline, answers, noted, place = time.monotonic() + 2.0, 0, 0, 0
+    with ThreadPoolExecutor(1) as pool:
+        while time.monotonic() < deadline:
+            waiting = pool.submit(group.status, 2.0, 1, partial=True, noted=noted)
+            while not waiting.done():
+                place += 1
+                tell(store, grant, place, "page", "1")
+                store.tell_watchers()
+            noted = waiting.result().noted
+            answers += 1
+    assert 2 <= answers <= 7
+    assert place > 3 * answers

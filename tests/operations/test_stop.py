@@ -6,9 +6,10 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
-from leasehold import Context, Leasehold, Retry, State, SyncContext, Worker
-from tests.workers import until
+from leasehold import Context, Job, Leasehold, Retry, State, SyncContext, Worker
+from tests.workers import burst, until
 
 QUICK = {"lease": 0.6, "heartbeat": 0.1}
 """A worker hears of a flag with its next renewal."""
@@ -211,3 +212,56 @@ def test_the_documents_scopes_stop_all_jobs_or_only_the_targets(app: Leasehold):
     target_queue.using(group="two").enqueue("c")
     status = app.group("two").status()
     assert (status.state, status.live) == ("active", 1), "resumed by the next target"
+
+
+def test_follow_ups_belong_to_the_group_of_the_run_that_asks_for_them(app: Leasehold):
+    """Stored with the success, or at once; unless another group is named."""
+
+    @app.task
+    def child(n: int) -> None: ...
+
+    @app.task
+    async def parent(ctx: Context) -> None:
+        ctx.enqueue(child, 1)
+        ctx.enqueue(child.using(group="other"), 2)
+        await ctx.enqueue(child.using(now=True), 3)
+
+    @app.task
+    def plain_parent(ctx: SyncContext) -> None:
+        ctx.enqueue(child, 4)
+        ctx.enqueue(child.using(now=True), 5)
+
+    for group in ("g", None):
+        parent.using(group=group).enqueue()
+        plain_parent.using(group=group).enqueue()
+    burst(app)
+    found = sorted((job.args["n"], job.__row__.group_name or "") for job in _all(app, "child"))
+    assert found == [
+        (1, ""), (1, "g"), (2, "other"), (2, "other"), (3, ""), (3, "g"), (4, ""), (4, "g"), (5, ""), (5, "g"),
+    ]  # fmt: skip
+    assert app.group("g").status().total == 6
+
+
+def _all(app: Leasehold, kind: str) -> list[Job[Any]]:
+    return [app.get(one.id) for one in app.jobs(kind=kind, limit=500).jobs]
+
+
+def test_a_group_that_is_stopped_while_its_jobs_breed_reads_stopped(app: Leasehold):
+    """Runs that did not know of the stop yet went on putting jobs into it."""
+
+    @app.task(**QUICK)
+    async def breed(ctx: Context, n: int) -> None:
+        await asyncio.sleep(0.005)
+        await ctx.enqueue(breed.using(now=True), n + 1)
+        ctx.enqueue(breed, n + 1)
+
+    async def scenario() -> None:
+        breed.using(group="g").enqueue(0)
+        async with working(app):
+            await until(lambda: app.group("g").status().total > 20)
+            await app.group("g").astop(mode="full", reason="enough", wait=20)
+            await until(lambda: app.group("g").status().live == 0)
+        status = app.group("g").status()
+        assert (status.state, status.reason) == ("stopped", "enough")
+
+    asyncio.run(scenario())

@@ -26,14 +26,37 @@ class Group:
     def __repr__(self) -> str:
         return f"<Group {self.name}>"
 
-    def status(self, wait: Duration = 0, since: int | None = None, kinds: Names = None) -> GroupStatus:
+    def status(
+        self,
+        wait: Duration = 0,
+        since: int | None = None,
+        kinds: Names = None,
+        *,
+        partial: bool = False,
+        noted: int | None = None,
+    ) -> GroupStatus:
         """How far it is, what came out, what went wrong. With `wait` and the `version` of an earlier status as `since`:
         at once if that is no longer the version or if nothing of the group is live, else as soon as something changes,
-        else after `wait` with `changed=False`."""
-        return self._operations.group_status(self.name, wait=wait, since=since, kinds=kinds)
+        else after `wait` with `changed=False`. Without `since` it waits for the next change after the call.
 
-    async def astatus(self, wait: Duration = 0, since: int | None = None, kinds: Names = None) -> GroupStatus:
-        return await self._operations.agroup_status(self.name, wait=wait, since=since, kinds=kinds)
+        With `partial=True` it also tells of those that run how far they are and what they have emitted (`runs`), and
+        what they tell ends the wait too, at most twice a second. Give `noted` of the earlier status back as well."""
+        return self._operations.group_status(
+            self.name, wait=wait, since=since, kinds=kinds, partial=partial, noted=noted
+        )
+
+    async def astatus(
+        self,
+        wait: Duration = 0,
+        since: int | None = None,
+        kinds: Names = None,
+        *,
+        partial: bool = False,
+        noted: int | None = None,
+    ) -> GroupStatus:
+        return await self._operations.agroup_status(
+            self.name, wait=wait, since=since, kinds=kinds, partial=partial, noted=noted
+        )
 
     def stop(self, scope: Names = None, **manner: Unpack[StopManner]) -> StopReport:
         """Stop all of its jobs, or those of the kinds in `scope`. `mode`, `reason`, `wait`, `dry_run` and `actor` are

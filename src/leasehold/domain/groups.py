@@ -4,12 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from leasehold.domain.states import LIVE, State
+from leasehold.domain.stop import StopMode
+from leasehold.domain.stream import Event, Progress
 
 GroupState = Literal["active", "stopped", "held"]
 """`stopped` tells that somebody has stopped it; the next job reopens it. `held` refuses new jobs until released."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStop:
+    """A stop that has met a group, or a part of it: who, when and why."""
+
+    scope: Mapping[str, object]
+    """What it was about, as it was given: `{"group": …, "kinds": …}`."""
+    mode: StopMode
+    reason: str | None
+    actor: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """What is kept of a group itself."""
+
+    name: str
+    state: GroupState
+    reason: str | None
+    """Why it was stopped or held."""
+    version: int
+    changed_by: str | None = None
+    """Who last stopped, held or released it."""
+    changed_at: datetime | None = None
+    last_stop: GroupStop | None = None
+    """Also one of a part of it, which leaves its state as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRun:
+    """A job of the group that runs, and what it has told so far."""
+
+    id: str
+    kind: str
+    attempt: int
+    progress: Progress | None
+    emitted: tuple[Event, ...]
+    """Its latest partial results, in order; all runs together have at most `cap` of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +85,11 @@ class GroupStatus:
     """Why it was stopped or held."""
     version: int
     """Moves with every job that comes in or ends, every question, every stop. 0: there is no such group."""
+    changed_by: str | None
+    """Who last stopped, held or released it."""
+    changed_at: datetime | None
+    last_stop: GroupStop | None
+    """Also one of a part of it, which leaves its state as it was."""
     changed: bool
     """False: the wait was over before anything happened."""
     total: int
@@ -60,6 +108,10 @@ class GroupStatus:
     """At most so many results and errors are listed; `counts` tells how many there are."""
     questions: int
     """Open ones, that somebody has to answer."""
+    runs: tuple[GroupRun, ...] = ()
+    """With `partial=True`: those that run, at most `cap`, with their progress and partial results."""
+    noted: int = 0
+    """With `partial=True`: moves with what the runs tell. Give it back as `noted` to wait for more."""
 
     def __str__(self) -> str:
         state = "" if self.state == "active" else f", {self.state}"
@@ -68,7 +120,7 @@ class GroupStatus:
 
 def status_of(
     name: str,
-    row: tuple[GroupState, str | None, int] | None,
+    row: GroupRow | None,
     counts: Mapping[str, Mapping[State, int]],
     results: tuple[GroupResult, ...],
     errors: tuple[GroupError, ...],
@@ -76,8 +128,8 @@ def status_of(
     cap: int,
     questions: int,
 ) -> GroupStatus:
-    """`row` is the group's own: state, reason, version. None: nobody has heard of it."""
-    state, reason, version = row or ("active", None, 0)
+    """`row` is the group's own. None: nobody has heard of it."""
+    row = row or GroupRow(name, "active", None, 0)
     by_state: dict[State, int] = {}
     for states in counts.values():
         for found, number in states.items():
@@ -85,9 +137,12 @@ def status_of(
     total, succeeded = sum(by_state.values()), by_state.get(State.SUCCEEDED, 0)
     return GroupStatus(
         name=name,
-        state=state,
-        reason=reason,
-        version=version,
+        state=row.state,
+        reason=row.reason,
+        version=row.version,
+        changed_by=row.changed_by,
+        changed_at=row.changed_at,
+        last_stop=row.last_stop,
         changed=True,
         total=total,
         succeeded=succeeded,

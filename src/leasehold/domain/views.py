@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
-from leasehold.domain.groups import GroupState
 from leasehold.domain.job import OnParentFailure
 from leasehold.domain.states import State
 
@@ -24,17 +23,6 @@ class PauseRecord:
     reason: str | None
     paused_at: datetime
     until: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRow:
-    name: str
-    state: GroupState
-    reason: str | None
-    version: int
-    changed_by: str | None = None
-    """Who last stopped, held or released it."""
-    changed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.groups import GroupStatus
 from leasehold.domain.stop import StopReport, StopRequest
 from leasehold.operations.base import StoreDoor
-from leasehold.operations.group_watch import GroupWatch
+from leasehold.operations.group_watch import GroupWatch, Known, Watched
 from leasehold.operations.stop import Watch, nobody, stop
 from leasehold.stores.contract import Store
 
@@ -32,14 +32,28 @@ class GroupOperations(StoreDoor):
         self._group_watch: GroupWatch | None = None
 
     def group_status(
-        self, name: str, *, wait: Duration = 0, since: int | None = None, kinds: Names = None
+        self,
+        name: str,
+        *,
+        wait: Duration = 0,
+        since: int | None = None,
+        kinds: Names = None,
+        partial: bool = False,
+        noted: int | None = None,
     ) -> GroupStatus:
-        return self._poll(name, wait, since, kinds).run()
+        return self._poll(name, wait, since, kinds, partial, noted).run()
 
     async def agroup_status(
-        self, name: str, *, wait: Duration = 0, since: int | None = None, kinds: Names = None
+        self,
+        name: str,
+        *,
+        wait: Duration = 0,
+        since: int | None = None,
+        kinds: Names = None,
+        partial: bool = False,
+        noted: int | None = None,
     ) -> GroupStatus:
-        return await self._poll(name, wait, since, kinds).run_async()
+        return await self._poll(name, wait, since, kinds, partial, noted).run_async()
 
     def release_group(self, name: str, *, actor: str | None = None) -> bool:
         released = self._store.release_group(checked_name(name, "group"), actor)
@@ -51,14 +65,11 @@ class GroupOperations(StoreDoor):
         known = self._find_kinds() or {kind: queue for queue, kind in self._store.list_gates()}
         return stop(self._store, request, known, watch)
 
-    def _poll(self, name: str, wait: Duration, since: int | None, kinds: Names) -> GroupPoll:
-        return GroupPoll(
-            self._watch_of(self._store),
-            checked_name(name, "group"),
-            wait,
-            since,
-            checked_names(kinds, "kinds"),
-        )
+    def _poll(
+        self, name: str, wait: Duration, since: int | None, kinds: Names, partial: bool, noted: int | None
+    ) -> GroupPoll:
+        what = Watched(checked_name(name, "group"), checked_names(kinds, "kinds"), bool(partial))
+        return GroupPoll(self._watch_of(self._store), what, wait, since, noted)
 
     def _watch_of(self, store: Store) -> GroupWatch:
         """One for all waiters; another one for another store, and on the other side of a fork."""
@@ -72,45 +83,69 @@ class GroupPoll:
     """One `status(wait=…, since=…)`."""
 
     def __init__(
-        self, watch: GroupWatch, name: str, wait: Duration, since: int | None, kinds: tuple[str, ...] | None
+        self, watch: GroupWatch, what: Watched, wait: Duration, since: int | None, noted: int | None
     ) -> None:
         self._watch = watch
-        self._name = name
+        self._what = what
         self._wait = seconds(wait, "wait")
-        if since is not None and (isinstance(since, bool) or not isinstance(since, int)):
-            raise InvalidInput(
-                "since", f"{since!r} is not a version", "give the version of an earlier status"
-            )
-        self._since = since
-        self._kinds = kinds
+        self._since = _checked_number("since", since, "give the version of an earlier status")
+        self._noted = _checked_number("noted", noted, "give `noted` of an earlier status")
+        if noted is not None and not what.partial:
+            raise InvalidInput("noted", "is about what runs tell", "use it together with partial=True")
 
     def run(self) -> GroupStatus:
-        if self._wait == 0 or self._since is None:
+        if self._wait == 0:
             return self._now()
-        future, unread = self._watch.expect(self._name, self._kinds, self._since)
+        future, unread = self._watch.expect(self._what, self._known())
         try:
             if unread:
-                self._watch.look_first(self._name, self._kinds)
+                self._watch.look_first(self._what)
             return future.result(self._wait)
         except TimeoutError:
-            return self._watch.leave(self._name, self._kinds, future)
+            return self._watch.leave(self._what, future)
         finally:
-            self._watch.drop(self._name, self._kinds, future)
+            self._watch.drop(self._what, future)
 
     async def run_async(self) -> GroupStatus:
         """Holds no thread while it waits."""
-        if self._wait == 0 or self._since is None:
+        if self._wait == 0:
             return await asyncio.to_thread(self._now)
-        future, unread = self._watch.expect(self._name, self._kinds, self._since)
+        known = self._given()
+        if known is None:
+            known = await asyncio.to_thread(self._known)
+        future, unread = self._watch.expect(self._what, known)
         try:
             if unread:
-                await asyncio.to_thread(self._watch.look_first, self._name, self._kinds)
+                await asyncio.to_thread(self._watch.look_first, self._what)
             return await asyncio.wait_for(asyncio.wrap_future(future), self._wait)
         except TimeoutError:
-            return await asyncio.to_thread(self._watch.leave, self._name, self._kinds, future)
+            return await asyncio.to_thread(self._watch.leave, self._what, future)
         finally:
-            self._watch.drop(self._name, self._kinds, future)
+            self._watch.drop(self._what, future)
+
+    def _given(self) -> Known | None:
+        """What the caller has seen, if that is all that is asked for."""
+        if self._since is None or (self._what.partial and self._noted is None):
+            return None
+        return Known(self._since, self._noted or 0)
+
+    def _known(self) -> Known:
+        """What the caller has seen; what was not given is as of this call."""
+        store, name = self._watch.store, self._what.name
+        version, noted = self._since, self._noted or 0
+        if version is None:
+            version = store.group_versions([name]).get(name, 0)
+        if self._what.partial and self._noted is None:
+            noted = store.group_notes([name]).get(name, 0)
+        return Known(version, noted)
 
     def _now(self) -> GroupStatus:
-        status = self._watch.store.group_status(self._name, self._kinds)
-        return replace(status, changed=self._since is None or status.version != self._since)
+        status = self._watch.store.group_status(*self._what)
+        same = self._since == status.version and self._noted in (None, status.noted)
+        return replace(status, changed=not same)
+
+
+def _checked_number(field: str, value: int | None, remedy: str) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise InvalidInput(field, f"{value!r} is not a version", remedy)
+    return value

@@ -47,9 +47,10 @@ class Stop:
 
     def act(self) -> None:
         asked = self.request
-        if asked.scope.whole_group and asked.scope.group is not None:
+        scope = asked.scope
+        if scope.group is not None:
             # The hold first: what comes in before it is found by the passes, what comes after is refused.
-            self.store.stop_group(asked.scope.group, asked.hold, asked.actor, asked.reason)
+            self.store.stop_group(scope.group, asked.hold, asked.actor, asked.reason, scope, asked.mode)
         for _ in range(PASSES):
             if not self._pass():
                 break

@@ -98,7 +98,7 @@ class RunFacts(Telling):
 
     def _ask_for(self, task: Bindable[P, J], args: Any, kwargs: Any) -> FollowUp[J]:
         follow_ups = self._run.open_follow_ups()
-        follow_up = FollowUp(self._run.grant.id, task.bind(*args, **kwargs), follow_ups)
+        follow_up = FollowUp(self._run.grant, task.bind(*args, **kwargs), follow_ups)
         follow_ups.append(follow_up)
         return follow_up
 

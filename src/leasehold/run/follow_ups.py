@@ -16,7 +16,7 @@ from typing import Any, Generic
 from leasehold.domain.checks.ids import make_id
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.job import NewJob
+from leasehold.domain.job import Grant, NewJob
 from leasehold.tasks.call import Call, J
 
 
@@ -24,21 +24,23 @@ class FollowUp(Generic[J]):
     """A job that will be there when this run has succeeded; `id` is known already. Given as `after=` it makes another
     follow-up wait for it. One with `now=True` is stored when it is awaited (in a plain handler: at once)."""
 
-    def __init__(self, parent_id: str, call: Call[J], earlier: FollowUps) -> None:
+    def __init__(self, parent: Grant, call: Call[J], earlier: FollowUps) -> None:
         plan, settings = call.__plan__, call.__plan__.call
+        # What a run asks for belongs to the same group, unless it says otherwise.
+        family = {"follow_up_of": parent.id, "group": settings.group or parent.group_name}
         self.now = settings.now
         self._tried = False
         self._found: str | None = None
         if self.now:
             named = None if settings.key is None else check_text(settings.key, "key")
             name = f"number {earlier.number(call.name)}" if named is None else f"key {named}"
-            self._job = plan.new_job(id=derived_id(parent_id, call.name, name), follow_up_of=parent_id)
+            self._job = plan.new_job(id=derived_id(parent.id, call.name, name), **family)
         else:
             if settings.key is not None:
                 raise InvalidInput(
                     "key", "names a follow-up that is stored at once", "use it together with now=True"
                 )
-            self._job = plan.new_job(follow_up_of=parent_id)
+            self._job = plan.new_job(**family)
         self._plan = plan
 
     def __repr__(self) -> str:

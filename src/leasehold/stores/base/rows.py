@@ -32,6 +32,7 @@ TIMES = frozenset(
         "seen_at",
         "next_at",
         "changed_at",
+        "stopped_at",
         "closed_until",
         "due_at",
         "since",

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from leasehold.domain.groups import GroupStatus
+from leasehold.domain.groups import GroupRow, GroupStatus
 from leasehold.domain.job import Job
 from leasehold.domain.stop import StopMode, StoppedJob, StopScope
 from leasehold.domain.views import (
     GateLimits,
-    GroupRow,
     PauseRecord,
     RateRow,
     Scope,
@@ -144,7 +143,8 @@ class Stop(Protocol):
         reason: str | None = None,
     ) -> list[StoppedJob]:
         """Stop these jobs, in one short transaction: cancelled at once, or a flag for the running, whose follow-ups in
-        the scope will be created cancelled. Those that have ended are left out of the answer."""
+        the scope will be created cancelled. Those that have ended are left out of the answer. Groups that are not named
+        by the scope, and of which jobs were stopped, remember it as their last stop."""
         ...
 
     def still_running(self, ids: Sequence[str]) -> list[str]: ...
@@ -155,17 +155,33 @@ class Groups(Protocol):
 
     def group(self, name: str) -> GroupRow | None: ...
 
-    def group_status(self, name: str, kinds: Sequence[str] | None = None) -> GroupStatus:
-        """Of all its jobs, or of these kinds. What it tells is at least as new as its version."""
+    def group_status(
+        self, name: str, kinds: Sequence[str] | None = None, partial: bool = False
+    ) -> GroupStatus:
+        """Of all its jobs, or of these kinds; with `partial` also what those that run have told so far. What it tells
+        is at least as new as its version, and as `noted`."""
         ...
 
     def group_versions(self, names: Sequence[str]) -> dict[str, int]:
         """One read. Groups that do not exist are left out."""
         ...
 
-    def stop_group(self, name: str, hold: bool, actor: str | None = None, reason: str | None = None) -> None:
-        """Record that the group was stopped. With `hold` nothing comes into it, and nothing in it is resumed, released,
-        answered or retried, until it is released: GroupOnHold."""
+    def group_notes(self, names: Sequence[str]) -> dict[str, int]:
+        """For each of these groups of which something runs a number that moves when a run tells something. One read."""
+        ...
+
+    def stop_group(
+        self,
+        name: str,
+        hold: bool,
+        actor: str | None = None,
+        reason: str | None = None,
+        scope: StopScope | None = None,
+        mode: StopMode = "graceful",
+    ) -> None:
+        """Record that the group was stopped, or a part of it, by `scope`: then its state stays as it is. With `hold`
+        nothing comes into it, and nothing in it is resumed, released, answered or retried, until it is released:
+        GroupOnHold."""
         ...
 
     def release_group(self, name: str, actor: str | None = None) -> bool:

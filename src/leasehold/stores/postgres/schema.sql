@@ -129,7 +129,12 @@ CREATE TABLE leasehold.job_group (
     version bigint DEFAULT 1 NOT NULL,
     live bigint DEFAULT 0 NOT NULL,
     changed_by text,
-    changed_at timestamp with time zone
+    changed_at timestamp with time zone,
+    stop_scope json,
+    stop_mode text,
+    stop_reason text,
+    stopped_by text,
+    stopped_at timestamp with time zone
 );
 
 CREATE TABLE leasehold.lane_hold (

@@ -127,13 +127,18 @@ CREATE TABLE leasehold_job (
 );
 
 CREATE TABLE leasehold_job_group (
-    name       TEXT PRIMARY KEY,
-    state      TEXT NOT NULL DEFAULT 'active',
-    reason     TEXT,
-    version    INTEGER NOT NULL DEFAULT 1,
-    live       INTEGER NOT NULL DEFAULT 0,
-    changed_by TEXT,
-    changed_at INTEGER
+    name        TEXT PRIMARY KEY,
+    state       TEXT NOT NULL DEFAULT 'active',
+    reason      TEXT,
+    version     INTEGER NOT NULL DEFAULT 1,
+    live        INTEGER NOT NULL DEFAULT 0,
+    changed_by  TEXT,
+    changed_at  INTEGER,
+    stop_scope  TEXT,
+    stop_mode   TEXT,
+    stop_reason TEXT,
+    stopped_by  TEXT,
+    stopped_at  INTEGER
 );
 
 CREATE VIEW leasehold_job_row AS

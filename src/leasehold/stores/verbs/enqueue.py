@@ -137,7 +137,7 @@ def enqueue_in(
     if stopped:
         # Held until they are cancelled below; they push nobody aside.
         wanted = [replace(j, hold=True, on_duplicate="return") if j.id in stopped else j for j in wanted]
-    opened: set[str] = set()
+    opened: dict[str, bool] = {}
     filed: set[str] = set()
     changed: Groups = dict(groups)
     _add(changed, _replace_holders(session, wanted))
@@ -151,7 +151,10 @@ def enqueue_in(
         for job in made:
             if job.group is not None:
                 _add(changed, {job.group: 1})
-                (filed if job.id in stopped else opened).add(job.group)
+                if job.id in stopped:
+                    filed.add(job.group)
+                else:
+                    opened[job.group] = opened.get(job.group, False) or job.follow_up_of is None
         wanted = _settle_conflicts(session, [job for job in wanted if job.id not in inserted], answers)
         if not wanted:
             break
@@ -164,7 +167,7 @@ def enqueue_in(
     if stopped:
         made_stopped = {job_id: mark for job_id, mark in stopped.items() if answers[job_id].created}
         _add(changed, _cancel_stopped(session, made_stopped))
-    _tell_groups(session, changed, opened, filed - opened)
+    _tell_groups(session, changed, opened, filed - opened.keys())
     return [answers[job.id] for job in jobs]
 
 
@@ -173,13 +176,17 @@ def _add(groups: Groups, more: Mapping[str, int]) -> None:
         groups[name] = groups.get(name, 0) + live
 
 
-def _tell_groups(session: Session, changed: Groups, opened: set[str], filed: set[str]) -> None:
-    """`opened` have new jobs, which makes the group or reopens it; into `filed` came only cancelled ones."""
-    if opened:
-        touch_groups(session, {name: changed[name] for name in opened})
+def _tell_groups(session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]) -> None:
+    """`opened` have new jobs. Those that runs have asked for do not reopen a group: the run may not know that it was
+    stopped. Into `filed` came only cancelled ones."""
+    for reopens in (True, False):
+        touched = {name: changed[name] for name, one in opened.items() if one is reopens}
+        if touched:
+            touch_groups(session, touched, reopens)
     if filed:
         session.run("file_groups", groups=group_records({name: changed[name] for name in filed}))
-    bump_groups(session, {name: live for name, live in changed.items() if name not in opened | filed})
+    told = opened.keys() | filed
+    bump_groups(session, {name: live for name, live in changed.items() if name not in told})
 
 
 def _cancel_stopped(session: Session, stopped: Mapping[str, StopMark]) -> Groups:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from leasehold.domain.errors import JobNotFound
@@ -54,15 +55,14 @@ class EventVerbs(Verbs):
         )
         if not rows:
             raise JobNotFound(job_id)
-        events = [_event(row) for row in rows if row["seq"] is not None]
+        events = [event_of(row) for row in rows if row["seq"] is not None]
         return Seen(State(rows[0]["state"]), rows[0]["attempt"], events)
 
     def progress(self, job_id: str) -> Progress | None:
         rows = self._database.read(lambda session: session.rows("read_progress", id=job_id))
         if not rows:
             return None
-        data: dict[str, Any] = json.loads(rows[0]["data"])
-        return Progress(data["done"], data["total"], data["note"], rows[0]["at"])
+        return progress_of(rows[0]["data"], rows[0]["at"])
 
     def logs(self, job_id: str) -> list[LogTail]:
         rows = self._database.read(lambda session: session.rows("read_logs", id=job_id))
@@ -167,6 +167,11 @@ def _history(run: RunNotes, note: Note, owner: str | None) -> dict[str, Any]:
     }
 
 
-def _event(row: Row) -> Event:
+def progress_of(text: str, at: datetime) -> Progress:
+    data: dict[str, Any] = json.loads(text)
+    return Progress(data["done"], data["total"], data["note"], at)
+
+
+def event_of(row: Row) -> Event:
     data = None if row["data"] is None else json.loads(row["data"])
     return Event(row["seq"], row["kind"], data, row["key"], row["told_in"], row["at"])

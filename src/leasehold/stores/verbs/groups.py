@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from leasehold.domain.errors import GroupOnHold
-from leasehold.domain.groups import GroupError, GroupResult, GroupStatus, status_of
+from leasehold.domain.groups import (
+    GroupError,
+    GroupResult,
+    GroupRow,
+    GroupRun,
+    GroupStatus,
+    GroupStop,
+    status_of,
+)
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
-from leasehold.domain.views import GroupRow
-from leasehold.stores.base.database import Session
-from leasehold.stores.verbs.writing import Verbs, group_records
+from leasehold.domain.stop import StopMode, StopScope
+from leasehold.domain.stream import Event
+from leasehold.stores.base.database import Row, Session
+from leasehold.stores.verbs.events import event_of, progress_of
+from leasehold.stores.verbs.writing import Verbs, bump_groups, group_records
 
 CAP = 100
 LONGEST_ERROR = 2000
@@ -21,27 +32,52 @@ LONGEST_ERROR = 2000
 class GroupVerbs(Verbs):
     def group(self, name: str) -> GroupRow | None:
         rows = self._database.read(lambda session: session.rows("get_group", name=name))
-        return GroupRow(**rows[0]) if rows else None
+        return _group(rows[0]) if rows else None
 
     def group_versions(self, names: Sequence[str]) -> dict[str, int]:
         if not names:
             return {}
         return dict(self._database.read(lambda s: s.tuples("group_versions", names=sorted(names))))
 
-    def group_status(self, name: str, kinds: Sequence[str] | None = None) -> GroupStatus:
-        return self._database.read(lambda session: _status(session, name, kinds))
+    def group_notes(self, names: Sequence[str]) -> dict[str, int]:
+        if not names:
+            return {}
+        return dict(self._database.read(lambda s: s.tuples("group_notes", names=sorted(names))))
 
-    def stop_group(self, name: str, hold: bool, actor: str | None = None, reason: str | None = None) -> None:
-        statement = "hold_group" if hold else "stop_group"
-        self._database.single(lambda s: s.run(statement, name=name, actor=actor, reason=reason))
+    def group_status(
+        self, name: str, kinds: Sequence[str] | None = None, partial: bool = False
+    ) -> GroupStatus:
+        return self._database.read(lambda session: _status(session, name, kinds, partial))
+
+    def stop_group(
+        self,
+        name: str,
+        hold: bool,
+        actor: str | None = None,
+        reason: str | None = None,
+        scope: StopScope | None = None,
+        mode: StopMode = "graceful",
+    ) -> None:
+        scope = scope or StopScope(group=name)
+
+        def work(session: Session) -> None:
+            if hold or scope.whole_group:
+                statement = "hold_group" if hold else "stop_group"
+                session.run(statement, name=name, actor=actor, reason=reason)
+            else:
+                bump_groups(session, {name: 0})
+            note_stops(session, [name], scope, mode, actor, reason)
+
+        self._database.transact(work)
 
     def release_group(self, name: str, actor: str | None = None) -> bool:
         return bool(self._database.single(lambda s: s.tuples("release_group", name=name, actor=actor)))
 
 
-def _status(session: Session, name: str, kinds: Sequence[str] | None) -> GroupStatus:
+def _status(session: Session, name: str, kinds: Sequence[str] | None, partial: bool) -> GroupStatus:
     # The version first: what is read after it is at least as new, so a later change is never taken for seen.
     rows = session.rows("get_group", name=name)
+    noted = dict(session.tuples("group_notes", names=[name])).get(name, 0) if partial else 0
     which: dict[str, Any] = {"name": name, "kinds": None if kinds is None else list(kinds)}
     counts: dict[str, dict[State, int]] = {}
     for row in session.rows("count_group", **which):
@@ -56,15 +92,62 @@ def _status(session: Session, name: str, kinds: Sequence[str] | None) -> GroupSt
         errors = session.rows("list_group_errors", limit=CAP, length=LONGEST_ERROR, **which)
     if State.WAITING in states or State.PAUSED in states:
         questions = session.rows("count_group_questions", **which)[0]["questions"]
-    return status_of(
+    status = status_of(
         name,
-        (rows[0]["state"], rows[0]["reason"], rows[0]["version"]) if rows else None,
+        _group(rows[0]) if rows else None,
         counts,
         tuple(_result(row) for row in results),
         tuple(GroupError(row["id"], row["kind"], State(row["state"]), row["error"]) for row in errors),
         cap=CAP,
         questions=questions,
     )
+    if partial and State.RUNNING in states:
+        status = replace(status, runs=_runs(session, which))
+    return replace(status, noted=noted) if partial else status
+
+
+def _runs(session: Session, which: dict[str, Any]) -> tuple[GroupRun, ...]:
+    rows = session.rows("list_group_runs", limit=CAP, **which)
+    emitted: dict[str, list[Event]] = {row["id"]: [] for row in rows}
+    if rows:
+        share = max(1, CAP // len(rows))
+        for row in session.rows("list_emitted", ids=list(emitted), limit=share):
+            emitted[row["job_id"]].append(event_of(row | {"told_in": row["attempt"]}))
+    return tuple(
+        GroupRun(
+            row["id"],
+            row["kind"],
+            row["attempt"],
+            None if row["progress"] is None else progress_of(row["progress"], row["at"]),
+            tuple(emitted[row["id"]]),
+        )
+        for row in rows
+    )
+
+
+def _group(row: Row) -> GroupRow:
+    stop = {
+        name: row.pop(name) for name in ("stop_scope", "stop_mode", "stop_reason", "stopped_by", "stopped_at")
+    }
+    if stop["stopped_at"] is None:
+        return GroupRow(**row)
+    scope = StopScope.load(stop["stop_scope"]).told()
+    last = GroupStop(scope, stop["stop_mode"], stop["stop_reason"], stop["stopped_by"], stop["stopped_at"])
+    return GroupRow(**row, last_stop=last)
+
+
+def note_stops(
+    session: Session,
+    names: Sequence[str],
+    scope: StopScope,
+    mode: StopMode,
+    actor: str | None,
+    reason: str | None,
+) -> None:
+    """Of groups that are locked: this transaction has moved their versions."""
+    if names:
+        told = {"scope": scope.dump(), "mode": mode, "actor": actor, "reason": reason}
+        session.run("note_stops", names=sorted(names), **told)
 
 
 def _result(row: dict[str, Any]) -> GroupResult:
@@ -74,10 +157,11 @@ def _result(row: dict[str, Any]) -> GroupResult:
     )
 
 
-def touch_groups(session: Session, groups: Mapping[str, int]) -> None:
-    """Jobs have come into these groups: make them, reopen them, count so many more that live, tell their watchers. One
-    statement; raises GroupOnHold, and with it nothing of the transaction stays."""
-    opened = {row[0] for row in session.tuples("touch_groups", groups=group_records(groups))}
+def touch_groups(session: Session, groups: Mapping[str, int], reopens: bool) -> None:
+    """Jobs have come into these groups: make them, reopen them if that is meant, count so many more that live, tell
+    their watchers. One statement; raises GroupOnHold, and with it nothing of the transaction stays."""
+    rows = session.tuples("touch_groups", groups=group_records(groups), reopens=reopens)
+    opened = {row[0] for row in rows}
     if len(opened) < len(groups):
         refuse_held(session, [name for name in sorted(groups) if name not in opened])
 
@@ -96,4 +180,4 @@ def refuse_in_held_group(session: Session, job: Job) -> None:
 
 def held_groups(session: Session, names: Sequence[str]) -> list[GroupRow]:
     rows = session.rows("lock_groups", names=sorted(set(names)))
-    return [GroupRow(**row) for row in rows if row["state"] == "held"]
+    return [_group(row) for row in rows if row["state"] == "held"]

@@ -15,9 +15,10 @@ from leasehold.domain.states import State
 from leasehold.domain.stop import STOPPABLE, StopMode, StoppedJob, StopScope, decide
 from leasehold.stores.answers import Stoppable
 from leasehold.stores.base.database import Session
+from leasehold.stores.verbs.groups import note_stops
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.walks import IN_LANE, LANE_HOLDERS, MEMBERS, PENDING, TAGGED, Walk, Way
-from leasehold.stores.verbs.writing import Verbs, write
+from leasehold.stores.verbs.writing import Verbs, bump_groups, write_moves
 
 PAGE = 10_000
 """Jobs that one look reads; they are moved in smaller batches."""
@@ -44,7 +45,11 @@ class StopVerbs(Verbs):
             running = sorted(move.job.id for move in moves if move.before.state is State.RUNNING)
             if running:
                 session.run("mark_stopped", ids=running, scope=scope.dump(), reason=reason, actor=actor)
-            write(session, moves, now)
+            groups = write_moves(session, moves, now)
+            bump_groups(session, groups)
+            if scope.group is None:
+                met = {move.job.group_name for move in moves} & groups.keys()
+                note_stops(session, [name for name in met if name is not None], scope, mode, actor, reason)
             return [StoppedJob(move.job.id, move.job.kind, move.before.state) for move in moves]
 
         return self._database.transact(work)

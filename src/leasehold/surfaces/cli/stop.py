@@ -143,8 +143,8 @@ def group(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> int:
-    """Show how far a group is, or with --wait and --since the next change. Exit code 5: nothing changed in time;
-    with --release, 4: it was not on hold."""
+    """Show how far a group is; with --wait the next change, after the version --since or else from now on. Exit code
+    5: nothing changed in time; with --release, 4: it was not on hold."""
     with open_app(url, schema) as app:
         if release:
             return _release(app.group(name).release(actor=options.acting(actor)), name, as_json)
@@ -153,7 +153,7 @@ def group(
         render.emit(status)
     else:
         _show(status)
-    return Exit.OK if status.changed or since is None else Exit.TIMED_OUT
+    return Exit.OK if status.changed else Exit.TIMED_OUT
 
 
 def _release(released: bool, name: str, as_json: bool) -> int:

@@ -243,15 +243,21 @@ CREATE TABLE leasehold.cap (
     kind text PRIMARY KEY
 );
 
--- `live`: its jobs that have not ended; it moves with the version.
+-- `live`: its jobs that have not ended; it moves with the version. `stop_…`: the last stop that met it, of the whole of it or
+-- of a part, whatever its state has become since.
 CREATE TABLE leasehold.job_group (
-    name       text PRIMARY KEY,
-    state      text NOT NULL DEFAULT 'active',
-    reason     text,
-    version    bigint NOT NULL DEFAULT 1,
-    live       bigint NOT NULL DEFAULT 0,
-    changed_by text,
-    changed_at timestamptz
+    name        text PRIMARY KEY,
+    state       text NOT NULL DEFAULT 'active',
+    reason      text,
+    version     bigint NOT NULL DEFAULT 1,
+    live        bigint NOT NULL DEFAULT 0,
+    changed_by  text,
+    changed_at  timestamptz,
+    stop_scope  json,
+    stop_mode   text,
+    stop_reason text,
+    stopped_by  text,
+    stopped_at  timestamptz
 );
 
 CREATE TABLE leasehold.member (

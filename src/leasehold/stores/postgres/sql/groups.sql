@@ -1,5 +1,6 @@
 -- name: get_group
-SELECT name, state, reason, version, changed_by, changed_at FROM leasehold.job_group WHERE name = :name;
+SELECT name, state, reason, version, changed_by, changed_at, stop_scope, stop_mode, stop_reason, stopped_by, stopped_at
+FROM leasehold.job_group WHERE name = :name;
 
 -- name: group_versions
 -- Of all groups that somebody watches, in one read.
@@ -59,6 +60,11 @@ VALUES (:name, 'held', :reason, :actor, :now)
 ON CONFLICT (name) DO UPDATE SET state = 'held', reason = excluded.reason, version = g.version + 1,
     changed_by = excluded.changed_by, changed_at = excluded.changed_at;
 
+-- name: note_stops
+UPDATE leasehold.job_group SET stop_scope = :scope::json, stop_mode = :mode, stop_reason = :reason, stopped_by = :actor,
+    stopped_at = :now
+WHERE name = ANY(:names::text[]);
+
 -- name: release_group
 UPDATE leasehold.job_group SET state = 'active', reason = NULL, version = version + 1, changed_by = :actor,
     changed_at = :now
@@ -66,16 +72,18 @@ WHERE name = :name AND state = 'held' RETURNING name;
 
 -- name: lock_groups
 -- In name order, and after the jobs.
-SELECT name, state, reason, version, changed_by, changed_at FROM leasehold.job_group
+SELECT name, state, reason, version, changed_by, changed_at, stop_scope, stop_mode, stop_reason, stopped_by, stopped_at
+FROM leasehold.job_group
 WHERE name = ANY(:names::text[]) ORDER BY name FOR UPDATE;
 
 -- name: touch_groups
 -- Makes the group with its first job, and tells those who watch it that something has changed. A group on hold is left
--- out of the answer: nothing may come into it. In name order: two transactions that touch the same groups must not wait
+-- out of the answer: nothing may come into it. Follow-ups do not reopen one that was stopped. In name order: two transactions that touch the same groups must not wait
 -- for each other in a circle.
 INSERT INTO leasehold.job_group AS g (name, live)
 SELECT r.name, r.live FROM json_to_recordset(:groups::json) AS r(name text, live bigint) ORDER BY r.name
-ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live, state = 'active', reason = NULL
+ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live,
+    state = CASE WHEN :reopens::boolean THEN 'active' ELSE g.state END, reason = CASE WHEN :reopens::boolean THEN NULL ELSE g.reason END
 WHERE g.state <> 'held'
 RETURNING name;
 
@@ -84,3 +92,26 @@ RETURNING name;
 INSERT INTO leasehold.job_group AS g (name, live)
 SELECT r.name, r.live FROM json_to_recordset(:groups::json) AS r(name text, live bigint) ORDER BY r.name
 ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live;
+
+-- name: group_notes
+-- How much the runs of each of these groups have told. By the leases, which are few however large the group is.
+SELECT j.group_name AS name,
+    sum(coalesce((SELECT s.last_seq FROM leasehold.stream AS s WHERE s.job_id = j.id), 0))::bigint AS noted
+FROM leasehold.lease AS l, LATERAL (
+    SELECT x.id, x.group_name FROM leasehold.job AS x WHERE x.seq = l.job LIMIT 1) AS j
+WHERE j.group_name = ANY(:names::text[]) GROUP BY j.group_name;
+
+-- name: list_group_runs
+SELECT j.id, j.kind, l.attempt, e.data AS progress, e.at
+FROM leasehold.lease AS l CROSS JOIN LATERAL (
+    SELECT x.id, x.kind, x.group_name FROM leasehold.job AS x WHERE x.seq = l.job LIMIT 1) AS j LEFT JOIN LATERAL (
+    SELECT x.data, x.at FROM leasehold.event AS x WHERE x.job_id = j.id AND x.kind = 'progress' LIMIT 1) AS e ON true
+WHERE j.group_name = :name AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]))
+ORDER BY l.job LIMIT :limit;
+
+-- name: list_emitted
+-- The last so many of each job, in order.
+SELECT e.* FROM unnest(:ids::uuid[]) AS r(id), LATERAL (
+    SELECT x.job_id, x.seq, x.kind, x.data, x.key, x.attempt, x.at FROM leasehold.event AS x
+    WHERE x.job_id = r.id AND x.kind NOT IN ('progress', 'stalled') ORDER BY x.seq DESC LIMIT :limit) AS e
+ORDER BY e.job_id, e.seq;

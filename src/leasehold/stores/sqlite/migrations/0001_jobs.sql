@@ -241,15 +241,21 @@ CREATE TABLE leasehold_cap (
     kind TEXT PRIMARY KEY
 );
 
--- `live`: its jobs that have not ended; it moves with the version.
+-- `live`: its jobs that have not ended; it moves with the version. `stop_…`: the last stop that met it, of the whole of it or
+-- of a part, whatever its state has become since.
 CREATE TABLE leasehold_job_group (
-    name       TEXT PRIMARY KEY,
-    state      TEXT NOT NULL DEFAULT 'active',
-    reason     TEXT,
-    version    INTEGER NOT NULL DEFAULT 1,
-    live       INTEGER NOT NULL DEFAULT 0,
-    changed_by TEXT,
-    changed_at INTEGER
+    name        TEXT PRIMARY KEY,
+    state       TEXT NOT NULL DEFAULT 'active',
+    reason      TEXT,
+    version     INTEGER NOT NULL DEFAULT 1,
+    live        INTEGER NOT NULL DEFAULT 0,
+    changed_by  TEXT,
+    changed_at  INTEGER,
+    stop_scope  TEXT,
+    stop_mode   TEXT,
+    stop_reason TEXT,
+    stopped_by  TEXT,
+    stopped_at  INTEGER
 );
 
 CREATE TABLE leasehold_member (

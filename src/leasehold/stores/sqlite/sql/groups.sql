@@ -1,5 +1,6 @@
 -- name: get_group
-SELECT name, state, reason, version, changed_by, changed_at FROM leasehold_job_group WHERE name = :name;
+SELECT name, state, reason, version, changed_by, changed_at, stop_scope, stop_mode, stop_reason, stopped_by, stopped_at
+FROM leasehold_job_group WHERE name = :name;
 
 -- name: group_versions
 -- Of all groups that somebody watches, in one read.
@@ -57,6 +58,11 @@ VALUES (:name, 'held', :reason, :actor, :now)
 ON CONFLICT (name) DO UPDATE SET state = 'held', reason = excluded.reason, version = g.version + 1,
     changed_by = excluded.changed_by, changed_at = excluded.changed_at;
 
+-- name: note_stops
+UPDATE leasehold_job_group SET stop_scope = :scope, stop_mode = :mode, stop_reason = :reason, stopped_by = :actor,
+    stopped_at = :now
+WHERE name IN (SELECT value FROM json_each(:names));
+
 -- name: release_group
 UPDATE leasehold_job_group SET state = 'active', reason = NULL, version = version + 1, changed_by = :actor,
     changed_at = :now
@@ -64,15 +70,17 @@ WHERE name = :name AND state = 'held' RETURNING name;
 
 -- name: lock_groups
 -- In name order, and after the jobs.
-SELECT name, state, reason, version, changed_by, changed_at FROM leasehold_job_group
+SELECT name, state, reason, version, changed_by, changed_at, stop_scope, stop_mode, stop_reason, stopped_by, stopped_at
+FROM leasehold_job_group
 WHERE name IN (SELECT value FROM json_each(:names)) ORDER BY name;
 
 -- name: touch_groups
 -- Makes the group with its first job, and tells those who watch it that something has changed. A group on hold is left
--- out of the answer: nothing may come into it.
+-- out of the answer: nothing may come into it. Follow-ups do not reopen one that was stopped.
 INSERT INTO leasehold_job_group AS g (name, live)
 SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.live') FROM json_each(:groups) AS r WHERE true
-ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live, state = 'active', reason = NULL
+ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live,
+    state = CASE WHEN :reopens THEN 'active' ELSE g.state END, reason = CASE WHEN :reopens THEN NULL ELSE g.reason END
 WHERE g.state <> 'held'
 RETURNING name;
 
@@ -81,3 +89,24 @@ RETURNING name;
 INSERT INTO leasehold_job_group AS g (name, live)
 SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.live') FROM json_each(:groups) AS r WHERE true
 ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live;
+
+-- name: group_notes
+-- How much the runs of each of these groups have told. By the leases, which are few however large the group is.
+SELECT j.group_name AS name, sum(coalesce((SELECT s.last_seq FROM leasehold_stream AS s WHERE s.job_id = j.id), 0)) AS noted
+FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
+WHERE j.group_name IN (SELECT value FROM json_each(:names)) GROUP BY j.group_name;
+
+-- name: list_group_runs
+SELECT j.id, j.kind, l.attempt, e.data AS progress, e.at
+FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
+    LEFT JOIN leasehold_event AS e ON e.job_id = j.id AND e.kind = 'progress'
+WHERE j.group_name = :name AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
+ORDER BY l.job LIMIT :limit;
+
+-- name: list_emitted
+-- The last so many of each job, in order.
+SELECT e.job_id, e.seq, e.kind, e.data, e.key, e.attempt, e.at FROM json_each(:ids) AS r
+CROSS JOIN leasehold_event AS e ON e.rowid IN (
+    SELECT x.rowid FROM leasehold_event AS x
+    WHERE x.job_id = r.value AND x.kind NOT IN ('progress', 'stalled') ORDER BY x.seq DESC LIMIT :limit)
+ORDER BY e.job_id, e.seq;
