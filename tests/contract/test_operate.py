@@ -13,7 +13,7 @@ from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
 from leasehold.domain.views import Filter
 from tests.backends import new_id, new_job, put
-from tests.contract.lives import claim_ids, claim_one, end, in_state, is_fenced, run
+from tests.contract.lives import SITE, claim_ids, claim_one, end, in_state, is_fenced, orphan, run
 
 RESTING = [State.PAUSED, State.FAILED, State.TIMED_OUT, State.SUCCEEDED, State.CANCELLED]
 AT_REST_BADLY = [State.PAUSED, State.FAILED, State.TIMED_OUT]
@@ -412,3 +412,37 @@ def test_a_batch_member_that_was_cancelled_does_not_hold_its_key(store):
     store.cancel(first.id)
     second = new_job(unique_key="k")
     assert store.enqueue([second])[0].created
+
+
+@pytest.mark.parametrize(
+    ("state", "verb", "more"),
+    [
+        (State.PENDING, "release", ()),
+        (State.QUEUED, "pause", ()),
+        (State.PAUSED, "resume", ()),
+        (State.WAITING, "answer", ("q", '"yes"')),
+        (State.FAILED, "resume", ()),
+        (State.FAILED, "cancel", ()),
+        (State.RUNNING, "cancel", ()),
+        (State.FAILED, "resolve", ()),
+    ],
+)
+@pytest.mark.parametrize("fields", [{}, {"lane": "l"}])
+def test_a_verb_tells_the_same_time_of_change_as_the_next_reader(store, clock, state, verb, more, fields):
+    before = in_state(store, clock, state, **fields)
+    clock.advance(5)
+    answer = getattr(store, verb)(before.id, *more)
+    moved = answer.state is not before.state
+    assert answer.updated_at == (clock.now() if moved else before.updated_at)
+    assert store.get(before.id).updated_at == answer.updated_at
+    (listed,) = store.list_jobs().jobs
+    assert listed.updated_at == answer.updated_at
+    if moved and answer.state not in (State.CANCELLED,):
+        assert store.cancel(before.id).updated_at == clock.now(), "seen by the next who locks it"
+
+
+def test_an_orphan_was_changed_when_its_run_began(store, clock):
+    job = orphan(store, clock)
+    clock.advance(5)
+    store.adopt("another", [SITE])
+    assert store.get(job.id).updated_at == job.updated_at == job.started_at

@@ -132,14 +132,20 @@ def _subject(store: Store, clock: ManualClock, state: State, event: Event) -> Jo
 def _check(store: Store, clock: ManualClock, job: Job, event: Event, apply: Apply) -> None:
     before, told = store.get(job.id), store.history(job.id)
     asked = store.questions(job.id)
+    clock.advance(1)
     moved = apply(store, clock, before)
     after = store.get(job.id)
+    (listed,) = [one for one in store.list_jobs(limit=500).jobs if one.id == job.id]
+    assert listed.updated_at == after.updated_at
     if (job.state, event) in TRANSITIONS:
         assert moved
         assert after.state in TRANSITIONS[job.state, event]
+        if after.state is not before.state:
+            assert before.updated_at < after.updated_at == clock.now()
     else:
         assert not moved
         assert after == before
+        assert after.updated_at == before.updated_at
         assert store.history(job.id) == told
         assert store.questions(job.id) == asked
 

@@ -26,7 +26,7 @@ def child(**fields: Any) -> Job:
         "priority": 0,
         "args": "{}",
     }
-    times = {"created_at": NOW, "available_at": NOW}
+    times = {"created_at": NOW, "available_at": NOW, "updated_at": NOW}
     return Job(**known | times | {"state": State.PENDING, "unmet": 1} | fields)
 
 

@@ -37,6 +37,7 @@ RUNNING = Job(
     args="{}",
     created_at=START,
     available_at=START,
+    updated_at=START,
     lease_owner="w",
     lease_expires_at=START,
     lease_token=5,

@@ -99,6 +99,11 @@ class Job(Generic[R]):
         return self.__row__.available_at
 
     @property
+    def updated_at(self) -> datetime:
+        """When it came into its state, by the database's clock."""
+        return self.__row__.updated_at
+
+    @property
     def args(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.__row__.args)
         return found

@@ -117,6 +117,8 @@ class Job:
     start_by: datetime | None = None
     retry_of: str | None = None
     trace: str | None = None
+    updated_at: datetime = field(compare=False)
+    """When it came into its state: not what the job is, so it plays no part in comparisons."""
 
     @property
     def awaited(self) -> bool:

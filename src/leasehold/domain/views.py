@@ -76,6 +76,8 @@ class Summary:
     group_name: str | None
     tags: tuple[str, ...]
     error: str | None
+    updated_at: datetime
+    """When it came into its state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,9 @@ def test_each_verb_works_by_id(app, here):
     assert here("interrupt", other.id, "--reason", "enough").out.split() == [other.id, "cancelled"]
     assert other.refresh().reason == "enough"
     assert here("cancel", held.id).out.split() == [held.id, "cancelled"]
+    told = here("show", held.id, "--json").json, here("jobs", "--json").lines[-1]
+    assert told[0]["updated_at"] == told[1]["updated_at"] > told[1]["created_at"]
+    assert held.refresh().updated_at.isoformat()[:19] == told[1]["updated_at"][:19]
     again = here("retry", held.id, "--json").json
     assert app.get(again["id"]).__row__.retry_of == held.id
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from leasehold.domain.job import Job
 from leasehold.domain.lanes import STARTED
+from leasehold.domain.moves import Move
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, LIVE, Flag, State
 from leasehold.stores.base.database import Row
@@ -65,6 +66,7 @@ def assemble(anchor: Row, place: Place, row: Row, side: Row) -> Job:
         "error": side["error"],
         "first_started_at": side["first_started_at"],
         "started_at": side["started_at"],
+        "updated_at": side["changed_at"] or anchor["created_at"],
         "available_at": side["available_at"] or anchor["available_at"] or anchor["created_at"],
     }
     match place:
@@ -76,11 +78,13 @@ def assemble(anchor: Row, place: Place, row: Row, side: Row) -> Job:
             job |= {"lease_owner": row["owner"], "lease_expires_at": row["expires_at"]}
             job["lane_at"] = STARTED if anchor["lane"] is not None else None
             job["reason"] = side["reason"] if row["stop"] else None
+            job["updated_at"] = row["started_at"]
         case Place.PARKED:
             state = _PARKED[row["state"]]
             job |= _running(row, side) if state is State.RUNNING else {"started_at": row["started_at"]}
             job |= {name: row[name] for name in ("lane_at", "held", "unmet", "reason")}
             job["state"] = state
+            job["updated_at"] = row["started_at"] if state is State.RUNNING else row["since"]
         case Place.OUTCOME:
             job |= _ended(row, side)
     return Job(**job)
@@ -116,6 +120,7 @@ def _ended(row: Row, side: Row) -> dict[str, Any]:
     return {
         "state": state,
         "finished_at": row["finished_at"],
+        "updated_at": row["finished_at"],
         "started_at": row["started_at"] or side["started_at"],
         "first_started_at": side["first_started_at"] or row["started_at"],
         "settled_by": row["owner"],
@@ -138,12 +143,22 @@ def _last_error(state: State, row: Row, side: Row) -> str | None:
     return found
 
 
-def as_stored(job: Job) -> Job:
+def as_stored(move: Move, now: datetime) -> Job:
     """A decided job as the next reader will see it: what no row keeps of it is left out."""
+    job = replace(move.job, updated_at=_updated_at(move, now))
     if job.state in ENDED_STATES:
         unmet = job.unmet if job.state is State.TIMED_OUT else 0
         return replace(job, lane_at=STARTED if job.halts_lane else None, unmet=unmet)
     return replace(job, settled_by=None, settled_token=None)
+
+
+def _updated_at(move: Move, now: datetime) -> datetime:
+    job = move.job
+    if job == move.before:
+        return move.before.updated_at
+    if job.state is State.RUNNING:
+        return job.started_at or now
+    return job.finished_at or now
 
 
 # -- a job to rows ----------------------------------------------------------------------------------------------------
@@ -208,9 +223,11 @@ def trouble_of(before: Job, after: Job) -> dict[str, Any] | None:
             told.append("reason")
     # What the lease or the outcome told goes with its row.
     leaves = will is not Place.OUTCOME and was is not will and was in (Place.LEASE, Place.OUTCOME)
+    # The queue's own rows do not tell since when a job is there.
+    queued = was is Place.PARKED and will in (Place.READY, Place.LANE)
     flagged = before.stop_requested is not after.stop_requested and will is Place.LEASE
     changed = any(getattr(before, name) != getattr(after, name) for name in told)
-    if not (leaves or flagged or changed):
+    if not (leaves or queued or flagged or changed):
         return None
     return {
         "job": after.seq,

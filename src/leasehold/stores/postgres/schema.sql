@@ -469,7 +469,7 @@ UNION ALL
     j.start_by,
     j.retry_of,
     j.trace,
-    p.since AS updated_at
+    p.started_at AS updated_at
    FROM ((((leasehold.parked p
      JOIN leasehold.job j ON ((j.seq = p.job)))
      JOIN leasehold.gate g ON ((g.id = j.gate)))

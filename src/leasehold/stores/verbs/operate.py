@@ -152,7 +152,7 @@ def _decide(session: Session, job: Job, now: datetime, decide: Decide) -> Job:
     move = decide(job, now)
     _check_key(session, move)
     write(session, [move], now)
-    return as_stored(move.job)
+    return as_stored(move, now)
 
 
 def _check_key(session: Session, move: Move) -> None:

@@ -14,6 +14,7 @@ from leasehold.domain.job import Job, Question
 from leasehold.domain.states import State
 from leasehold.domain.views import OpenQuestion
 from leasehold.stores.base.database import Session
+from leasehold.stores.base.places import as_stored
 from leasehold.stores.verbs.groups import refuse_in_held_group
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.writing import Verbs, write
@@ -80,7 +81,7 @@ def _answer(
         raise InvalidAnswer(key, *problem)
     session.run("answer_question", id=job.id, key=key, answer=answer)
     write(session, [move], now)
-    return move.job
+    return as_stored(move, now)
 
 
 def _expire(session: Session, ids: list[str]) -> list[Job]:
@@ -90,7 +91,7 @@ def _expire(session: Session, ids: list[str]) -> list[Job]:
     latest = {row["job_id"]: row["key"] for row in session.rows("close_expired_questions", ids=sorted(jobs))}
     moves = [operate.expire_question(jobs[job_id], key, now=now) for job_id, key in sorted(latest.items())]
     write(session, moves, now)
-    return [move.job for move in moves if move.job is not move.before]
+    return [as_stored(move, now) for move in moves if move.job is not move.before]
 
 
 def _decoded(answer: str) -> Any:

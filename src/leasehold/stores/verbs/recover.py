@@ -161,7 +161,7 @@ def _expire(session: Session, ids: Sequence[str]) -> list[Job]:
         session.run("drop_time_limits", rows=Records([{"job": job.seq, "what": START_BY} for job in met]))
     moves = [operate.expire(job, now=now) for job in over]
     write(session, moves, now)
-    return [as_stored(move.job) for move in moves]
+    return [as_stored(move, now) for move in moves]
 
 
 def _time_is_over(job: Job, now: datetime) -> bool:

@@ -54,7 +54,7 @@ FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (
 
 -- name: read_sides
 -- What stands beside the places of these jobs; nulls where there is nothing.
-SELECT j.seq, t.failures, t.crashes, t.first_started_at, t.started_at, t.available_at, t.error, t.reason,
+SELECT j.seq, t.failures, t.crashes, t.first_started_at, t.started_at, t.available_at, t.error, t.reason, t.changed_at,
     x.attempt AS placed_in, x.site, x.name, x.started_at AS execution_started_at,
     j.lane IS NOT NULL AND EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) AS halts,
     (SELECT count(*) FROM leasehold.dependency AS d WHERE d.child_id = j.id AND NOT d.met)::integer AS unmet

@@ -491,7 +491,7 @@ SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'r
     x.site, x.name, x.started_at, coalesce(t.first_started_at, p.started_at),
     p.started_at, NULL, NULL, NULL, NULL,
     NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
+    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.started_at
 FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
     LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
     LEFT JOIN leasehold_execution AS x ON x.job = p.job AND x.attempt = p.attempt

@@ -21,7 +21,10 @@ SELECT j.id, j.seq, j.kind, j.queue, j.gate, j.priority,
     (SELECT w.name FROM leasehold_owner AS w WHERE w.number = l.owner) AS lease_owner, l.expires_at AS lease_expires_at,
     CASE WHEN p.state IS NOT NULL THEN p.started_at
          ELSE coalesce(l.started_at, o.started_at, t.started_at) END AS started_at,
-    o.finished_at, j.group_name, j.tags, CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END AS error
+    o.finished_at, j.group_name, j.tags,
+    CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END AS error,
+    coalesce(o.finished_at, CASE WHEN p.state = 4 THEN p.started_at ELSE p.since END, l.started_at, t.changed_at,
+        j.created_at) AS updated_at
 FROM (
 
 -- name: list_jobs.page
