@@ -580,6 +580,49 @@ def test_what_can_never_be_had_is_refused(store):
             store.acquire(grant.id, grant.token, name, units)
 
 
+def test_a_run_brings_the_limit_of_a_rate_that_nobody_has_set(store, clock):
+    grant = run(store)
+    brought = DefaultLimit("example.org", text="1/s", spacing=1.0, burst=2)
+    answers = [store.acquire(grant.id, grant.token, "example.org", 1, brought) for _ in range(3)]
+    assert [answer.granted for answer in answers] == [True, True, False]
+    assert answers[2].wait == pytest.approx(1.0)
+    (rate,) = store.list_rates()
+    assert (rate.key, rate.limit, rate.burst) == ("example.org", "1/s", 2)
+
+
+def test_a_limit_that_is_set_wins_over_the_one_that_a_run_brings(store):
+    store.set_rate("example.org", "1/min", 60.0, 1)
+    store.set_slot("browser", 1)
+    grant = run(store)
+    brought = DefaultLimit("example.org", text="1000/s", spacing=0.001, burst=9)
+    assert store.acquire(grant.id, grant.token, "example.org", 1, brought).granted
+    assert store.acquire(grant.id, grant.token, "example.org", 1, brought).wait == pytest.approx(60.0, abs=1)
+    (rate,) = store.list_rates()
+    assert (rate.limit, rate.burst) == ("1/min", 1)
+    with pytest.raises(InvalidInput, match="'browser' is a slot already"):
+        store.acquire(grant.id, grant.token, "browser", 1, DefaultLimit("browser", text="1/s", spacing=1.0))
+
+
+def test_runs_that_bring_the_same_rate_at_once_share_it(store, clock, backend):
+    """The row is made once, and every token of it is taken once."""
+    grants = [run(store) for _ in range(4)]
+    brought = DefaultLimit("example.org", text="1/h", spacing=3600.0, burst=3)
+    stores = [backend.open(clock) for _ in grants]
+    together = threading.Barrier(len(grants))
+    granted_to: list[bool] = []
+
+    def take(own, grant: Grant) -> None:
+        together.wait()
+        granted_to.append(own.acquire(grant.id, grant.token, "example.org", 1, brought).granted)
+
+    threads = [threading.Thread(target=take, args=pair) for pair in zip(stores, grants, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(granted_to) == [False, True, True, True]
+
+
 def test_pruning_takes_the_holds_of_a_job_along(store, clock, backend):
     store.set_slot("browser", 1)
     grant = run(store)

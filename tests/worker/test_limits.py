@@ -321,3 +321,42 @@ def test_an_unknown_name_inside_a_run_fails_it_for_good(app):
     burst(app)
     assert (job.refresh().state, job.attempt) == (State.FAILED, 1)
     assert "app.slots.set('nowhere', 4)" in job.error
+
+
+def test_a_run_brings_the_rate_that_it_takes(app):
+    """Keys that are found at run time: nobody has to set them before."""
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        await ctx.acquire("example.org", rate="100/s", burst=2)
+
+    @app.task
+    def work_in_thread(ctx: SyncContext) -> None:
+        ctx.acquire("example.com", rate="100/s")
+
+    jobs = [work.enqueue(), work_in_thread.enqueue()]
+    burst(app)
+    assert {job.refresh().state for job in jobs} == {State.SUCCEEDED}
+    assert {(rate.key, rate.limit, rate.burst) for rate in app.rates.list()} == {
+        ("example.org", "100/s", 2),
+        ("example.com", "100/s", 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"rate": "often"}, "rate: 'often' is not a rate"),
+        ({"rate": "1/s", "burst": 0}, "burst: 0 is out of range"),
+        ({"burst": 3}, "burst: comes without a rate"),
+    ],
+)
+def test_a_rate_that_is_none_is_refused_in_the_run(app, given, problem):
+    @app.task
+    async def work(ctx: Context) -> None:
+        await ctx.acquire("api", **given)
+
+    job = work.enqueue()
+    burst(app)
+    assert (job.refresh().state, job.attempt) == (State.FAILED, 1)
+    assert problem in job.error

@@ -216,6 +216,18 @@ def rate_template(rate: object) -> str | None:
     return None if key is None else checked_limit_name(key, "rate")
 
 
+def brought_rate(name: str, rate: object, burst: object) -> DefaultLimit | None:
+    """The limit that a call of `ctx.acquire` brings along."""
+    if rate is None:
+        if burst is not None:
+            raise InvalidInput("burst", "comes without a rate", 'give both: rate="60/min", burst=5')
+        return None
+    text, spacing = parse_rate(rate, "rate")
+    return DefaultLimit(
+        name, text=text, spacing=spacing, burst=1 if burst is None else checked_number(burst, "burst", 1)
+    )
+
+
 def default_rate(rate: object) -> tuple[str, float, int] | None:
     """The limit that a task's `rate=` brings along: its text, the seconds between two, its burst."""
     if not isinstance(rate, Rate) or rate.limit is None:

@@ -6,7 +6,7 @@ import time
 
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.errors import AcquireTimedOut, LeaseLost
-from leasehold.domain.limits import checked_limit_name, checked_number
+from leasehold.domain.limits import brought_rate, checked_limit_name, checked_number
 from leasehold.domain.poll import Poll
 from leasehold.run.journal import Journal
 from leasehold.run.state import RunState
@@ -19,12 +19,20 @@ class Acquiring:
     """One call of `ctx.acquire`. `try_once` is called, by the handler's colour, until it answers None."""
 
     def __init__(
-        self, run: RunState, journal: Journal, name: str, units: int, timeout: Duration | None
+        self,
+        run: RunState,
+        journal: Journal,
+        name: str,
+        units: int,
+        rate: str | None,
+        burst: int | None,
+        timeout: Duration | None,
     ) -> None:
         self._run = run
         self._journal = journal
         self._name = checked_limit_name(name, "name")
         self._units = checked_number(units, "units", 1)
+        self._default = brought_rate(self._name, rate, burst)
         self._timeout = None if timeout is None else seconds(timeout, "timeout")
         self._poll = Poll(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic, self._timeout)
 
@@ -32,7 +40,9 @@ class Acquiring:
         """Seconds to sleep before the next try; None: it is ours."""
         grant = self._run.grant
         try:
-            answer = self._journal.store.acquire(grant.id, grant.token, self._name, self._units)
+            answer = self._journal.store.acquire(
+                grant.id, grant.token, self._name, self._units, self._default
+            )
         except LeaseLost:
             self._journal.lost(self._run)
             raise

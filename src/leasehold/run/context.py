@@ -85,12 +85,12 @@ class RunFacts(Telling):
         return self._run.open_steps().saved
 
     def left(self, unit: str) -> int | None:
-        """What the job may still spend of this unit: the smaller rest of its own budget and its group's, never below
-        0; None without a limit. Others of the group may spend at the same time."""
+        """What the job (with `budget_for="run"`, this run) may still spend of this unit: the smaller rest of its own
+        budget and its group's, never below 0; None without a limit. Others of the group may spend at the same time."""
         return self._spending().left(unit)
 
     def spent(self, unit: str) -> int:
-        """What the job has spent of this unit, in all its runs."""
+        """What the job has spent of this unit, in all its runs; with `budget_for="run"`, in this one."""
         return self._spending().spent(unit)
 
     def _spending(self) -> RunSpending:
@@ -102,8 +102,10 @@ class RunFacts(Telling):
         follow_ups.append(follow_up)
         return follow_up
 
-    def _acquiring(self, name: str, units: int, timeout: Duration | None) -> Acquiring:
-        return Acquiring(self._run, self._run.needed_journal(), name, units, timeout)
+    def _acquiring(
+        self, name: str, units: int, rate: str | None, burst: int | None, timeout: Duration | None
+    ) -> Acquiring:
+        return Acquiring(self._run, self._run.needed_journal(), name, units, rate, burst, timeout)
 
 
 class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
@@ -173,10 +175,20 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
         """Store where this job has come to (JSON); `ctx.saved` gives it back, in this run and in later ones."""
         await self._run.needed_journal().call(self._run.open_steps().checkpoint, state)
 
-    async def acquire(self, name: str, units: int = 1, *, timeout: Duration | None = None) -> None:
+    async def acquire(
+        self,
+        name: str,
+        units: int = 1,
+        *,
+        rate: str | None = None,
+        burst: int | None = None,
+        timeout: Duration | None = None,
+    ) -> None:
         """Wait for a token of a rate, or for units of a slot, which this run then holds until it ends or gives them
-        back with `release`. Shared with all workers. Raises AcquireTimedOut after `timeout`."""
-        acquiring, journal = self._acquiring(name, units, timeout), self._run.needed_journal()
+        back with `release`. Shared with all workers. `rate="60/min"`, and `burst`, are the limit that the rate gets
+        if nobody has set one yet. Raises AcquireTimedOut after `timeout`."""
+        acquiring = self._acquiring(name, units, rate, burst, timeout)
+        journal = self._run.needed_journal()
         while (pause := await journal.call(acquiring.try_once)) is not None:
             await asyncio.sleep(pause)
 
@@ -247,9 +259,17 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         """As `Context.checkpoint`, blocking."""
         self._run.open_steps().checkpoint(state)
 
-    def acquire(self, name: str, units: int = 1, *, timeout: Duration | None = None) -> None:
+    def acquire(
+        self,
+        name: str,
+        units: int = 1,
+        *,
+        rate: str | None = None,
+        burst: int | None = None,
+        timeout: Duration | None = None,
+    ) -> None:
         """As `Context.acquire`, blocking; a stop ends the wait."""
-        acquiring = self._acquiring(name, units, timeout)
+        acquiring = self._acquiring(name, units, rate, burst, timeout)
         while (pause := acquiring.try_once()) is not None:
             self.sleep(pause)
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from leasehold.domain.groups import GroupRow, GroupStatus
 from leasehold.domain.job import Job
+from leasehold.domain.limits import DefaultLimit
 from leasehold.domain.stop import StopMode, StoppedJob, StopScope
 from leasehold.domain.views import (
     GateLimits,
@@ -116,9 +117,12 @@ class Limits(Protocol):
         """What jobs behind this gate need, how much of it is in use, and by whom."""
         ...
 
-    def acquire(self, job_id: str, token: int, name: str, units: int = 1) -> Acquired:
-        """Units of a slot for the holder of this lease, until its run ends; or tokens of a rate. At once or not at
-        all. Raises InvalidInput for a name that is neither, and LeaseLost."""
+    def acquire(
+        self, job_id: str, token: int, name: str, units: int = 1, default: DefaultLimit | None = None
+    ) -> Acquired:
+        """Units of a slot for the holder of this lease, until its run ends; or tokens of a rate, which is made as
+        `default` says if there is none. At once or not at all. Raises InvalidInput for a name that is neither, and
+        LeaseLost."""
         ...
 
     def release_slot(self, job_id: str, attempt: int, name: str) -> int:

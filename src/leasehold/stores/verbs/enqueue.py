@@ -22,8 +22,9 @@ from leasehold.stores.answers import Enqueued
 from leasehold.stores.base.database import Columns, Database, Records, Row, Session
 from leasehold.stores.verbs.dependencies import check_order, wait_for_parents
 from leasehold.stores.verbs.groups import touch_groups
-from leasehold.stores.verbs.limits import LimitVerbs, limit_problems, make_limits
+from leasehold.stores.verbs.limits import LimitVerbs
 from leasehold.stores.verbs.locking import lock
+from leasehold.stores.verbs.named_limits import limit_problems, make_limits
 from leasehold.stores.verbs.stop_marks import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
 from leasehold.stores.verbs.writing import (
     Groups,

@@ -14,7 +14,7 @@ from leasehold.domain.stop import StopMark
 from leasehold.stores.base.database import Records, Session
 from leasehold.stores.verbs.enqueue import enqueue_in
 from leasehold.stores.verbs.groups import held_groups
-from leasehold.stores.verbs.limits import limit_problems
+from leasehold.stores.verbs.named_limits import limit_problems
 from leasehold.stores.verbs.stop_marks import Marks, stopped_follow_ups
 from leasehold.stores.verbs.writing import bump_groups
 

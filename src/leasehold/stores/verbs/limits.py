@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from leasehold.domain.errors import InvalidInput, LeaseLost
-from leasehold.domain.job import Grant, NewJob
-from leasehold.domain.limits import Need, RateUse, Room, SlotUse, read_need
+from leasehold.domain.job import Grant
+from leasehold.domain.limits import DefaultLimit, Need, RateUse, Room, SlotUse, read_need
 from leasehold.domain.views import GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
 from leasehold.stores.answers import Acquired
 from leasehold.stores.base.database import Database, Records, Row, Session
 from leasehold.stores.verbs.claim import LookedAt
+from leasehold.stores.verbs.named_limits import make_defaults, names_of, two_meanings, unknown_rate
 from leasehold.stores.verbs.writing import Verbs
 
 MOST_HOLDERS = 20
@@ -43,7 +44,7 @@ class LimitVerbs(Verbs):
     def set_slot(self, name: str, limit: int) -> None:
         def work(session: Session) -> None:
             if session.rows("find_rates", keys=[name]):
-                raise _two_meanings(name, "a rate")
+                raise two_meanings(name, "a rate")
             session.run("set_slot", name=name, lim=limit)
 
         self._database.transact(work)
@@ -51,7 +52,7 @@ class LimitVerbs(Verbs):
     def set_rate(self, key: str, limit: str, spacing: float, burst: int) -> None:
         def work(session: Session) -> None:
             if session.rows("find_slots", names=[key]):
-                raise _two_meanings(key, "a slot")
+                raise two_meanings(key, "a slot")
             session.run("set_rate", key=key, lim=limit, spacing=spacing, burst=burst)
 
         self._database.transact(work)
@@ -66,14 +67,14 @@ class LimitVerbs(Verbs):
     ) -> None:
         asked = {"key": key, "actor": actor, "reason": reason, "seconds": for_, "until": until}
         if not self._database.single(lambda session: session.rows("close_rate", **asked)):
-            raise _unknown_rate("key", key)
+            raise unknown_rate("key", key)
 
     def open_rate(self, key: str) -> bool:
         def work(session: Session) -> bool:
             session.run("lock_rates", keys=[key])
             rows = session.rows("read_rates", keys=[key])
             if not rows:
-                raise _unknown_rate("key", key)
+                raise unknown_rate("key", key)
             session.run("open_rate", key=key)
             return bool(rows[0]["closed"])
 
@@ -110,11 +111,19 @@ class LimitVerbs(Verbs):
         return self._database.read(work)
 
     # -- inside a run ----------------------------------------------------------------------------------------------
-    def acquire(self, job_id: str, token: int, name: str, units: int = 1) -> Acquired:
+    def acquire(
+        self, job_id: str, token: int, name: str, units: int = 1, default: DefaultLimit | None = None
+    ) -> Acquired:
         def work(session: Session) -> Acquired:
             if name not in self._rates and session.rows("lock_slots", names=[name]):
+                if default is not None:
+                    raise two_meanings(name, "a slot")
                 return _acquire_slot(session, job_id, token, name, units)
-            if session.rows("lock_rates", keys=[name]):
+            found = session.rows("lock_rates", keys=[name])
+            if not found and default is not None:
+                make_defaults(session, [default])
+                found = session.rows("lock_rates", keys=[name])
+            if found:
                 self._rates.add(name)
                 return _acquire_rate(session, name, units)
             raise InvalidInput(
@@ -206,7 +215,7 @@ def lock_room(session: Session, needs: Sequence[Need]) -> Room:
 
 def lock_limits(session: Session, needs: Sequence[Need]) -> None:
     """In the order of the protocol: slots by name, rates by key; jobs come after them."""
-    names, keys = _names(needs)
+    names, keys = names_of(needs)
     if names:
         session.run("lock_slots", names=names)
     if keys:
@@ -214,7 +223,7 @@ def lock_limits(session: Session, needs: Sequence[Need]) -> None:
 
 
 def read_room(session: Session, needs: Sequence[Need]) -> Room:
-    names, keys = _names(needs)
+    names, keys = names_of(needs)
     slots = session.rows("read_slots", names=names) if names else []
     rates = session.rows("read_rates", keys=keys) if keys else []
     return Room((SlotUse(row["name"], row["lim"], row["used"]) for row in slots), map(_rate_use, rates))
@@ -228,7 +237,7 @@ def move_rates(session: Session, room: Room) -> None:
 
 def why_not(session: Session, need: Need) -> str | None:
     """Why a job with this need cannot start now."""
-    names, keys = _names([need])
+    names, keys = names_of([need])
     units = dict(need.slots)
     for row in session.rows("read_slots", names=names) if names else []:
         if row["lim"] - row["used"] < units[row["name"]]:
@@ -247,62 +256,6 @@ def why_not(session: Session, need: Need) -> str | None:
         rate = _rate_use(row)
         if rate.tokens < 1:
             return f"rate {row['key']!r} lets the next job start in {rate.opens_in() or 0.0:.3f} s"
-    return None
-
-
-# -- limits that jobs name --------------------------------------------------------------------------------------------
-
-
-def make_limits(session: Session, jobs: Iterable[NewJob]) -> None:
-    """The rows that tasks bring along, unless they are there. A name that is of the other kind is left: the jobs that
-    use it have a problem, which is told as theirs."""
-    defaults = {limit.name: limit for job in jobs for limit in job.limits}
-    slots = [{"name": d.name, "lim": d.limit} for d in defaults.values() if d.spacing is None]
-    rates = [
-        {"key": d.name, "lim": d.text, "spacing": d.spacing, "burst": d.burst}
-        for d in defaults.values()
-        if d.spacing is not None
-    ]
-    if slots:
-        taken = {row["key"] for row in session.rows("find_rates", keys=[slot["name"] for slot in slots])}
-        session.run("make_slots", slots=Records([slot for slot in slots if slot["name"] not in taken]))
-    if rates:
-        taken = {row["name"] for row in session.rows("find_slots", names=[rate["key"] for rate in rates])}
-        session.run("make_rates", rates=Records([rate for rate in rates if rate["key"] not in taken]))
-
-
-def limit_problems(session: Session, jobs: Iterable[NewJob]) -> dict[str, InvalidInput]:
-    """Jobs that name a limit which does not exist, or need more units than there are; by id."""
-    limited = [job for job in jobs if job.slots or job.rate is not None]
-    if not limited:
-        return {}
-    names, keys = _names([Need(job.slots, job.rate) for job in limited])
-    asked = [*names, *keys]
-    limits = {row["name"]: row["lim"] for row in session.rows("find_slots", names=asked)}
-    known = {row["key"] for row in session.rows("find_rates", keys=asked)}
-    found = {job.id: _problem(job, limits, known) for job in limited}
-    return {job_id: problem for job_id, problem in found.items() if problem is not None}
-
-
-def _problem(job: NewJob, limits: Mapping[str, int], rates: set[str]) -> InvalidInput | None:
-    for name, units in job.slots:
-        if name in rates:
-            return _two_meanings(name, "a rate")
-        if name not in limits:
-            return InvalidInput(
-                "slots", f"no slot is called {name!r}", f"set its limit first: app.slots.set({name!r}, 4)"
-            )
-        # 0 is a slot that was closed for a while: jobs may wait for it.
-        if units > limits[name] > 0:
-            return InvalidInput(
-                "slots",
-                f"{units} units of {name!r} can never be free, its limit is {limits[name]}",
-                f"ask for less, or raise it: app.slots.set({name!r}, {units})",
-            )
-    if job.rate in limits:
-        return _two_meanings(job.rate or "", "a slot")
-    if job.rate is not None and job.rate not in rates:
-        return _unknown_rate("rate", job.rate)
     return None
 
 
@@ -340,16 +293,6 @@ def _acquire_rate(session: Session, key: str, units: int) -> Acquired:
     return Acquired("rate", granted=True)
 
 
-def _names(needs: Iterable[Need]) -> tuple[list[str], list[str]]:
-    names: set[str] = set()
-    keys: set[str] = set()
-    for need in needs:
-        names.update(name for name, _ in need.slots)
-        if need.rate is not None:
-            keys.add(need.rate)
-    return sorted(names), sorted(keys)
-
-
 def _rate_use(row: Row) -> RateUse:
     now = row["now"]
     until = row["closed_until"]
@@ -381,13 +324,3 @@ def _rate_row(row: Row) -> RateRow:
 def _holders(session: Session, name: str) -> list[SlotHolder]:
     rows = session.rows("list_slot_holders", name=name, limit=MOST_HOLDERS)
     return [SlotHolder(row["job_id"], row["units"], row["kind"], row["owner"]) for row in rows]
-
-
-def _two_meanings(name: str, other: str) -> InvalidInput:
-    return InvalidInput("name", f"{name!r} is {other} already", "give one of them another name")
-
-
-def _unknown_rate(field: str, key: str) -> InvalidInput:
-    return InvalidInput(
-        field, f"no rate has the key {key!r}", f"set its limit first: app.rates.set({key!r}, '60/min')"
-    )

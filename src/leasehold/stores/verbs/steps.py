@@ -17,7 +17,7 @@ from leasehold.stores.base.database import Overdue, Records, Session
 from leasehold.stores.base.lent import inside_transaction, refuse_inside
 from leasehold.stores.verbs.budgets import record_spends
 from leasehold.stores.verbs.enqueue import gate_of, make_gates
-from leasehold.stores.verbs.limits import make_limits
+from leasehold.stores.verbs.named_limits import make_limits
 from leasehold.stores.verbs.settle import settle_in
 from leasehold.stores.verbs.writing import Verbs
 

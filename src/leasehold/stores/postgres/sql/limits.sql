@@ -73,18 +73,6 @@ INSERT INTO leasehold.rate AS r (key, lim, spacing, burst, next_at) VALUES (:key
 ON CONFLICT (key) DO UPDATE SET lim = excluded.lim, spacing = excluded.spacing, burst = excluded.burst,
     next_at = least(r.next_at, excluded.next_at + excluded.burst * excluded.spacing * interval '1 second');
 
--- name: make_slots
--- Limits that tasks bring along: an operator's own stays.
-INSERT INTO leasehold.slot (name, lim)
-SELECT r.name, r.lim FROM json_to_recordset(:slots::json) AS r(name text, lim integer) ORDER BY r.name
-ON CONFLICT DO NOTHING;
-
--- name: make_rates
-INSERT INTO leasehold.rate (key, lim, spacing, burst, next_at)
-SELECT r.key, r.lim, r.spacing, r.burst, :now
-FROM json_to_recordset(:rates::json) AS r(key text, lim text, spacing double precision, burst integer) ORDER BY r.key
-ON CONFLICT DO NOTHING;
-
 -- name: close_rate
 UPDATE leasehold.rate SET closed = true,
     closed_until = coalesce(:until::timestamptz, :now + :seconds::double precision * interval '1 second'),
@@ -120,9 +108,3 @@ DELETE FROM leasehold.slot_hold WHERE ctid = ANY(ARRAY(
         (SELECT 1 FROM leasehold.lease AS l WHERE l.job = o.job AND l.attempt = o.attempt),
         (SELECT 1 FROM leasehold.parked AS p WHERE p.job = o.job AND p.attempt = o.attempt AND p.state = 4)) IS NULL
     FOR UPDATE OF o SKIP LOCKED));
-
--- name: find_slots
-SELECT name, lim FROM leasehold.slot WHERE name = ANY(:names::text[]);
-
--- name: find_rates
-SELECT key, burst FROM leasehold.rate WHERE key = ANY(:keys::text[]);

@@ -54,19 +54,6 @@ INSERT INTO leasehold_rate (key, lim, spacing, burst, next_at) VALUES (:key, :li
 ON CONFLICT (key) DO UPDATE SET lim = excluded.lim, spacing = excluded.spacing, burst = excluded.burst,
     next_at = min(leasehold_rate.next_at, excluded.next_at + CAST(round(excluded.burst * excluded.spacing * 1e6) AS INTEGER));
 
--- name: make_slots
--- Limits that tasks bring along: an operator's own stays.
-INSERT INTO leasehold_slot (name, lim)
-SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.lim') FROM json_each(:slots) AS r WHERE true
-ON CONFLICT DO NOTHING;
-
--- name: make_rates
-INSERT INTO leasehold_rate (key, lim, spacing, burst, next_at)
-SELECT json_extract(r.value, '$.key'), json_extract(r.value, '$.lim'), json_extract(r.value, '$.spacing'),
-    json_extract(r.value, '$.burst'), :now
-FROM json_each(:rates) AS r WHERE true
-ON CONFLICT DO NOTHING;
-
 -- name: close_rate
 UPDATE leasehold_rate SET closed = 1, closed_until = coalesce(:until, :now + CAST(round(:seconds * 1e6) AS INTEGER)),
     closed_by = :actor, closed_reason = :reason
@@ -94,9 +81,3 @@ DELETE FROM leasehold_slot_hold WHERE name = :name
                   WHERE l.job = leasehold_slot_hold.job AND l.attempt = leasehold_slot_hold.attempt)
   AND NOT EXISTS (SELECT 1 FROM leasehold_parked AS o WHERE o.job = leasehold_slot_hold.job
                   AND o.attempt = leasehold_slot_hold.attempt AND o.state = 4);
-
--- name: find_slots
-SELECT name, lim FROM leasehold_slot WHERE name IN (SELECT value FROM json_each(:names));
-
--- name: find_rates
-SELECT key, burst FROM leasehold_rate WHERE key IN (SELECT value FROM json_each(:keys));
