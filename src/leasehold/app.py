@@ -8,6 +8,7 @@ import functools
 import importlib
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from types import EllipsisType
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.client.group import Group
@@ -31,7 +32,7 @@ from leasehold.tasks.flows import Chain, Dag
 from leasehold.tasks.settings import CallOptions, TaskOptions
 from leasehold.tasks.task import Task
 from leasehold.worker.hooks import Hook, checked_names
-from leasehold.worker.settings import WorkerSettings, split_names
+from leasehold.worker.settings import WorkerSettings, grace_in_seconds, split_names
 from leasehold.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -45,7 +46,8 @@ class Leasehold:
         app = Leasehold("postgresql://…", schema="jobs")  # else LEASEHOLD_SCHEMA, else "leasehold"
 
     Nothing is opened before it is needed. A SQLite file is made and upgraded by itself; a PostgreSQL schema is
-    upgraded when you say so, with `app.upgrade()`. `grace` is what runs of `run_now` get when the app is closed.
+    upgraded when you say so, with `app.upgrade()`. `grace` is what runs of `run_now` get when the app is closed; left
+    out, it is SHUTDOWN_GRACE_PERIOD_SECONDS of the environment, else 300.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Leasehold:
         listen_url: str | None = None,
         pooler: bool = False,
         clock: Clock | None = None,
-        grace: Duration | None = 300.0,
+        grace: Duration | EllipsisType | None = ...,
     ) -> None:
         place = Place(
             url=resolve_url(url),
@@ -65,7 +67,7 @@ class Leasehold:
             pooler=pooler,
             clock=clock,
         )
-        internals = Internals(place, None if grace is None else seconds(grace, "grace"))
+        internals = Internals(place, grace_in_seconds(grace))
         self.__internals__ = internals
         """Not for users: see `internals.py`."""
         operations, find_task = internals.operations, internals.find_task
@@ -152,21 +154,25 @@ class Leasehold:
         strict: bool = False,
         concurrency: int = 20,
         threads: int = 8,
-        grace: Duration | None = 300.0,
+        grace: Duration | EllipsisType | None = ...,
+        drain_on_sigterm: bool = True,
         retention: Duration | None = "7d",
         burst: bool = False,
         listen_url: str | None = None,
         **more: Any,
     ) -> Worker:
         """A worker for these queues. Use it as `async with app.worker(): …` inside another program, or run it with
-        `await app.worker().run()`. `grace` is what running jobs get when it drains; `retention` is the age at which
-        finished jobs are pruned."""
+        `await app.worker().run()`. `grace` is what running jobs get when it drains: left out, it is
+        SHUTDOWN_GRACE_PERIOD_SECONDS of the environment, else 300; None waits for them. `retention` is the age at which
+        finished jobs are pruned. Inside a program that handles SIGTERM it claims nothing more from that signal on,
+        unless `drain_on_sigterm=False`."""
         settings = WorkerSettings(
             queues=split_names(queues if isinstance(queues, str) else tuple(queues)),
             strict=strict,
             concurrency=concurrency,
             threads=threads,
-            grace=None if grace is None else seconds(grace, "grace"),
+            grace=grace_in_seconds(grace),
+            drain_on_sigterm=drain_on_sigterm,
             retention=None if retention is None else seconds(retention, "retention"),
             burst=burst,
             listen_url=listen_url or self.__internals__.place.listen_url,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -151,6 +152,36 @@ def test_a_worker_inside_a_web_server_drains_with_it(place: Place, fleet: Fleet)
     assert server.wait(HASTE) == 0
     assert (place.row(job.id).state, place.row(job.id).attempt) == ("succeeded", 1)
     assert place.row(after.id).state == "queued"
+    assert fleet.unexpected() == []
+
+
+@pytest.mark.timeout(60)
+def test_a_worker_inside_a_web_server_claims_nothing_from_the_first_sigterm_on(
+    place: Place, fleet: Fleet
+) -> None:
+    """The server waits for its open requests first; its own handler of the signal is called as well."""
+    job = place.tasks.wait_on_loop.enqueue("go")
+    server = fleet.start(module="tests.faults.web_main")
+    place.wait_for_start(job.id)
+    port = (place.folder / "port").read_text()
+    with ThreadPoolExecutor(1) as client:
+        slow = client.submit(urllib.request.urlopen, f"http://127.0.0.1:{port}/slow", timeout=30)
+        server.wait_until_it_says("a slow request")
+        server.terminate()
+        server.wait_until_it_says("told to end: 1 open request(s)")
+        server.wait_until_it_says("SIGTERM: no new jobs; 1 running", HASTE)
+        wait_for(
+            lambda: all(card.draining for card in place.app.__internals__.store.list_workers()), "a card"
+        )
+        after = place.tasks.brief.enqueue(0)
+        server.terminate()  # once more: those that run still have their grace
+        place.open_gate("slow")
+        assert slow.result().read() == b"slow"
+        server.wait_until_it_says("shutting down")
+        place.open_gate("go-1")
+        assert server.wait(HASTE) == 0
+    assert (place.row(job.id).state, place.row(job.id).attempt) == ("succeeded", 1)
+    assert (place.row(after.id).state, place.row(after.id).attempt) == ("queued", 0)
     assert fleet.unexpected() == []
 
 

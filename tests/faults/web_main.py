@@ -1,7 +1,7 @@
 """A web server with a worker inside: an ASGI app whose lifespan holds `app.worker()`.
 
 The server is a small one of our own (no ASGI server is among the tests' requirements), but it drives the app as any
-other does: lifespan start-up, http requests, lifespan shut-down at SIGTERM.
+other does: lifespan start-up, http requests, lifespan shut-down at SIGTERM, once the open requests have ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold import Leasehold
-from tests.faults.tasks import register
+from tests.faults.tasks import LOOK_EVERY, register
 from tests.faults.worker_main import end_with_the_test
 
 logger = logging.getLogger("web")
@@ -36,8 +36,14 @@ def make_application(config: dict[str, Any]) -> Any:
                 logger.info("shutting down")
             await send({"type": "lifespan.shutdown.complete"})
             return
-        job = await tasks.brief.aenqueue(0.01)
-        result = await job.aresult(timeout=30)
+        if scope["path"] == "/slow":
+            logger.info("a slow request")
+            while not tasks.gate("slow").exists():
+                await asyncio.sleep(LOOK_EVERY)
+            result = "slow"
+        else:
+            job = await tasks.brief.aenqueue(0.01)
+            result = await job.aresult(timeout=30)
         await send({"type": "http.response.start", "status": 200})
         await send({"type": "http.response.body", "body": result.encode()})
 
@@ -45,6 +51,11 @@ def make_application(config: dict[str, Any]) -> Any:
 
 
 async def serve(application: Any, folder: Path) -> None:
+    told_to_end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # Before the application begins, as servers do, and by the plain module, as uvicorn does.
+    signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(told_to_end.set))
+    requests: set[asyncio.Task[Any]] = set()
     inbox: asyncio.Queue[dict[str, str]] = asyncio.Queue()
     outbox: asyncio.Queue[dict[str, str]] = asyncio.Queue()
     lifespan = asyncio.create_task(application({"type": "lifespan"}, inbox.get, outbox.put))
@@ -52,7 +63,9 @@ async def serve(application: Any, folder: Path) -> None:
     assert (await outbox.get())["type"] == "lifespan.startup.complete"
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+        requests.add(asyncio.current_task())
+        asyncio.current_task().add_done_callback(requests.discard)
+        head = await reader.readuntil(b"\r\n\r\n")
 
         async def send(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -61,16 +74,17 @@ async def serve(application: Any, folder: Path) -> None:
                 writer.write(message["body"])
                 await writer.drain()
 
-        await application({"type": "http"}, inbox.get, send)
+        await application({"type": "http", "path": head.split()[1].decode()}, inbox.get, send)
         writer.close()
 
-    told_to_end = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told_to_end.set)
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     (folder / "port").write_text(str(server.sockets[0].getsockname()[1]))
     logger.info("ready")
     async with server:
         await told_to_end.wait()
+        logger.info("told to end: %d open request(s)", len(requests))
+        if requests:
+            await asyncio.wait(requests)
     await inbox.put({"type": "lifespan.shutdown"})
     assert (await outbox.get())["type"] == "lifespan.shutdown.complete"
     await lifespan

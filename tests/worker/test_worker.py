@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 
@@ -478,3 +479,49 @@ def test_quick_plain_jobs_that_were_claimed_ahead_are_given_back_when_a_slow_one
         asyncio.run(scene())
     finally:
         go.set()
+
+
+def test_the_grace_of_a_worker_comes_from_the_environment_unless_it_is_given(app, monkeypatch):
+    @app.task
+    async def work() -> None: ...
+
+    assert app.worker().settings.grace == 300.0
+    monkeypatch.setenv("SHUTDOWN_GRACE_PERIOD_SECONDS", "45")
+    assert app.worker().settings.grace == 45.0
+    assert app.worker(grace="1m").settings.grace == 60.0
+    assert app.worker(grace=None).settings.grace is None
+    monkeypatch.setenv("SHUTDOWN_GRACE_PERIOD_SECONDS", "none")
+    assert app.worker().settings.grace is None
+    monkeypatch.setenv("SHUTDOWN_GRACE_PERIOD_SECONDS", "soon")
+    with pytest.raises(InvalidInput, match="SHUTDOWN_GRACE_PERIOD_SECONDS: 'soon' is not a duration"):
+        app.worker()
+
+
+def test_a_worker_leaves_the_handler_of_sigterm_as_it_has_found_it(app):
+    """And where nobody handles the signal it goes on to end the process."""
+
+    @app.task
+    async def work() -> None: ...
+
+    async def serve(**settings) -> tuple[object, object]:
+        before = signal.getsignal(signal.SIGTERM)
+        async with app.worker(**settings):
+            during = signal.getsignal(signal.SIGTERM)
+            if during is not before:
+                during(signal.SIGTERM, None)
+                await until(lambda: app.__internals__.store.list_workers()[0].draining)
+        assert signal.getsignal(signal.SIGTERM) is before
+        return before, during
+
+    before, during = asyncio.run(serve())
+    assert before is during is signal.SIG_DFL
+    heard: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        before, during = asyncio.run(serve())
+        assert before is not during
+        assert heard == [signal.SIGTERM]
+        before, during = asyncio.run(serve(drain_on_sigterm=False))
+        assert before is during
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -7,8 +7,23 @@ import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import EllipsisType
 
+from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
+
+GRACE_VARIABLE = "SHUTDOWN_GRACE_PERIOD_SECONDS"
+DEFAULT_GRACE = 300.0
+
+
+def grace_in_seconds(grace: Duration | EllipsisType | None) -> float | None:
+    """As given; else what the environment says, where 'none' waits for running jobs; else five minutes."""
+    if not isinstance(grace, EllipsisType):
+        return None if grace is None else seconds(grace, "grace")
+    told = os.environ.get(GRACE_VARIABLE, "").strip()
+    if told.lower() == "none":
+        return None
+    return seconds(told, GRACE_VARIABLE) if told else DEFAULT_GRACE
 
 
 def new_owner() -> str:
@@ -25,7 +40,7 @@ class WorkerSettings:
     """Async jobs at once."""
     threads: int = 8
     """Plain functions at once."""
-    grace: float | None = 300.0
+    grace: float | None = DEFAULT_GRACE
     """Seconds that running jobs get when the worker drains; None: until they end."""
     stop_grace: float = 10.0
     """Seconds a handler gets to obey a stop before it is abandoned."""
@@ -34,6 +49,8 @@ class WorkerSettings:
     retention: float | None = 7 * 86_400.0
     """Age in seconds at which finished jobs are pruned; None: never."""
     listen_url: str | None = None
+    drain_on_sigterm: bool = True
+    """Inside another program: claim nothing more once that program is told to end."""
     burst: bool = False
     """End when there is nothing left to do."""
     capture_logs: bool = True

@@ -35,6 +35,7 @@ from leasehold.worker.reaper import Reaper
 from leasehold.worker.service import Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
+from leasehold.worker.sigterm import hearing_sigterm
 from leasehold.worker.stall import StallWatch
 from leasehold.worker.starter import Starter
 from leasehold.worker.stream_writer import EventWriter
@@ -110,6 +111,7 @@ class Worker:
         self._stack = AsyncExitStack()
         self._clock_offset = 0.0
         """Seconds that the database's clock is ahead of ours."""
+        self._drain_asked = False
         self.gave_up = False
         """Too many handlers ignored their stop: the process should be replaced (exit code 75)."""
 
@@ -127,10 +129,13 @@ class Worker:
         resources = None
         if self._lifespan is not None:
             resources = await self._stack.enter_async_context(self._lifespan())
-        self._wire(asyncio.get_running_loop(), resources)
-        exits = ExitGuard(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self._wire(loop, resources)
+        exits = ExitGuard(loop)
         exits.start()
         self._stack.callback(exits.stop)
+        if self.settings.drain_on_sigterm:
+            self._stack.enter_context(hearing_sigterm(lambda: self._call_on(loop, self._stop_claiming)))
         for role in self._roles:
             role.start()
         self._coroutines = [
@@ -209,12 +214,20 @@ class Worker:
 
     def request_drain(self) -> None:
         """No new claims; running jobs get their grace. Asked again: they are stopped at once."""
-        if self._finished.is_set():
+        if self._drain_asked:
             self._hurry.set()
         else:
             logger.info("draining: no new jobs; %d running", len(self.attempts.unfinished()))
+        self._drain_asked = True
         self._intake.drain()
         self._finished.set()
+
+    def _stop_claiming(self) -> None:
+        """The program that we are in is told to end. It may first see to its own, such as open requests; what runs
+        goes on meanwhile, and its grace begins when our block ends."""
+        logger.info("SIGTERM: no new jobs; %d running", len(self.attempts.unfinished()))
+        self._intake.drain()
+        self._presence.nudge()
 
     def health(self) -> Health:
         problems = []
@@ -268,8 +281,11 @@ class Worker:
         if Hint.STOP in hint:
             self.keeper.look()
         if Hint.WORK in hint:
-            with contextlib.suppress(RuntimeError):  # the loop has just ended
-                loop.call_soon_threadsafe(self._changed.set)
+            self._call_on(loop, self._changed.set)
+
+    def _call_on(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has just ended
+            loop.call_soon_threadsafe(call)
 
     def _tell(self) -> float:
         """Say who we are, for `why`; and look whether the claim loop still goes round."""

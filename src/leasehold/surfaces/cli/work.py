@@ -36,13 +36,14 @@ def worker(
     concurrency: Annotated[int, typer.Option(help="Async jobs at once.")] = 20,
     threads: Annotated[int, typer.Option(help="Plain functions at once.")] = 8,
     grace: Annotated[
-        str,
+        str | None,
         typer.Option(
-            envvar="SHUTDOWN_GRACE_PERIOD_SECONDS",
-            help="What running jobs get when the worker drains; 'none' waits for them.",
+            help="What running jobs get when the worker drains; 'none' waits for them. "
+            "Default: SHUTDOWN_GRACE_PERIOD_SECONDS of the environment, else 300.",
             metavar="DURATION",
+            show_default=False,
         ),
-    ] = "300",
+    ] = None,
     burst: Annotated[bool, typer.Option("--burst", help="End when there is nothing left to do.")] = False,
     poll: Annotated[float, typer.Option(help="Seconds between looks without a wake-up.")] = 1.0,
     sweep: Annotated[float, typer.Option(help="Seconds between looks for lost leases.")] = 5.0,
@@ -72,7 +73,8 @@ def worker(
             strict=strict,
             concurrency=concurrency,
             threads=threads,
-            grace=_or_none(grace),
+            grace=... if grace is None else _or_none(grace),
+            drain_on_sigterm=False,  # it is ours: see _serve
             retention=_or_none(retention),
             burst=burst,
             poll=poll,
