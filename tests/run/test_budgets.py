@@ -10,7 +10,7 @@ import pytest
 
 from leasehold import Context, Fail, Leasehold, Pause, Retry, State, StopRequested, SyncContext
 from leasehold.domain.errors import DatabaseUnreachable
-from leasehold.errors import InvalidInput, OverBudget, Refused
+from leasehold.errors import InvalidInput, InvalidTask, OverBudget, Refused
 from leasehold.types import BudgetLine
 from tests.workers import burst, until
 
@@ -174,6 +174,55 @@ def test_amounts_are_whole_numbers_and_nothing_else_is_taken(app, amount):
     burst(app)
     assert job.refresh().state is State.FAILED
     assert job.spending() == []
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_a_budget_for_each_run_begins_anew_with_each(app, colour):
+    seen = []
+    settings = {
+        "name": "work",
+        "budget": {"tokens": 100},
+        "budget_for": "run",
+        "on_breach": "pause",
+        "retry": Retry(backoff=0),
+    }
+    if colour == "async":
+
+        @app.task(**settings)
+        async def work(ctx: Context) -> None:
+            seen.append((ctx.left("tokens"), ctx.spent("tokens")))
+            await ctx.spend(tokens=80)
+            seen.append((ctx.left("tokens"), ctx.spent("tokens")))
+            if ctx.attempt == 1:
+                raise ConnectionError
+            await ctx.spend(tokens=30)
+    else:
+
+        @app.task(**settings)
+        def work(ctx: SyncContext) -> None:
+            seen.append((ctx.left("tokens"), ctx.spent("tokens")))
+            ctx.spend(tokens=80)
+            seen.append((ctx.left("tokens"), ctx.spent("tokens")))
+            if ctx.attempt == 1:
+                raise ConnectionError
+            ctx.spend(tokens=30)
+
+    job = work.enqueue()
+    burst(app)
+    assert seen == [(100, 0), (20, 80)] * 2
+    assert (job.refresh().state, job.attempt) == (State.PAUSED, 2)
+    assert "110 tokens are spent, the budget of a run is 100; the next run begins at 0" in job.error
+    assert job.budget() == [BudgetLine("run", job.id, "tokens", 100, 110)]
+    assert sum(row.amount for row in job.spending()) == 190
+    assert [hold.cause for hold in job.explain()] == ["resting"]
+    assert job.resume().state is State.QUEUED
+    burst(app)
+    assert seen[4:] == [(100, 0), (20, 80)]
+
+
+def test_whom_a_budget_is_for_is_one_of_two(app):
+    with pytest.raises(InvalidTask, match="budget_for: 'attempt' is not known; use 'job' or 'run'"):
+        app.task(name="wrong", budget={"tokens": 1}, budget_for="attempt")(lambda: None)
 
 
 def test_a_call_may_bring_its_own_budget(app):

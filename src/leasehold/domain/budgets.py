@@ -14,7 +14,7 @@ from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.policy import Policy
 
-BudgetScope = Literal["job", "group"]
+BudgetScope = Literal["job", "run", "group"]
 
 LARGEST_AMOUNT = 10**15
 """Thousands of such amounts still fit into the databases' integers."""
@@ -44,7 +44,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLine:
-    """One unit of a job, or of its group: what may be spent, and what was."""
+    """One unit of a job, of its present run (`budget_for="run"`), or of its group: what may be spent, and what was."""
 
     scope: BudgetScope
     name: str
@@ -65,14 +65,19 @@ class BudgetLine:
         return self.limit is not None and self.spent > self.limit
 
     def told(self) -> str:
-        whose = "its" if self.scope == "job" else f"group {self.name!r}'s"
+        whose = {"job": "its", "run": "its run's"}.get(self.scope, f"group {self.name!r}'s")
         return f"{self.spent:,} {self.unit} of {whose} {self.limit or 0:,} are spent"
 
 
 def lines_of(
-    job_id: str, policy: Policy, group: str | None, rows: Iterable[Mapping[str, Any]]
+    job_id: str,
+    policy: Policy,
+    group: str | None,
+    rows: Iterable[Mapping[str, Any]],
+    of_run: Mapping[str, int] | None = None,
 ) -> list[BudgetLine]:
-    """The lines of a job and its group. A limit that stands in a row was set later than the task's own, and counts."""
+    """The lines of a job and its group. A limit that stands in a row was set later than the task's own, and counts.
+    `of_run` is what one run has spent, if that is what its limits are for."""
     found = {(row["scope"], row["unit"]): row for row in rows}
     given = policy.budget or {}
     units = [("job", unit) for unit in given]
@@ -81,7 +86,10 @@ def lines_of(
         row = found.get((scope, unit), {"lim": None, "spent": 0})
         if scope == "job":
             limit = given.get(unit) if row["lim"] is None else row["lim"]
-            lines.append(BudgetLine("job", job_id, unit, limit, row["spent"]))
+            if of_run is None:
+                lines.append(BudgetLine("job", job_id, unit, limit, row["spent"]))
+            else:
+                lines.append(BudgetLine("run", job_id, unit, limit, of_run.get(unit, 0)))
         else:
             lines.append(BudgetLine("group", group or "", unit, row["lim"], row["spent"]))
     return lines

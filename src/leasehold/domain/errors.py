@@ -220,11 +220,11 @@ class OverBudget(JobError):
         self.unit = unit
         self.limit = limit
         self.spent = spent
-        whose, remedy = (
-            ("its budget", f"raise it with job.top_up({unit}=…), or `leasehold top-up {job_id} {unit}=…`")
-            if scope == "job"
-            else (f"the budget of group {name!r}", f"raise the group's limit for {unit}")
-        )
+        top_up = f"raise it with job.top_up({unit}=…), or `leasehold top-up {job_id} {unit}=…`"
+        whose, remedy = {
+            "job": ("its budget", top_up),
+            "run": ("the budget of a run", f"the next run begins at 0; {top_up}"),
+        }.get(scope, (f"the budget of group {name!r}", f"raise the group's limit for {unit}"))
         super().__init__(job_id, f"over budget: {spent:,} {unit} are spent, {whose} is {limit:,}; {remedy}")
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 OnLost = Literal["retry", "fail", "adopt"]
 OnFailure = Literal["halt", "skip"]
 OnBreach = Literal["fail", "pause", "allow"]
+BudgetFor = Literal["job", "run"]
 
 CRASHES_ALONE = 3
 CRASHES_SHARED = 10
@@ -32,6 +33,8 @@ class Policy:
     """Whether the job may go back to a queue. Without one nobody would ever claim it there."""
     budget: dict[str, int] | None = None
     """What the job may spend, by unit. Nobody changes it: a policy that was read is shared."""
+    budget_for: BudgetFor = "job"
+    """Whose spending its limits count: of all its runs, or of each run by itself."""
 
     def dump(self) -> str | None:
         """Only what differs from the defaults, so that a plain job carries nothing."""

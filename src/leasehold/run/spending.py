@@ -157,7 +157,8 @@ class RunSpending:
     # -- what is left ----------------------------------------------------------------------------------------------
     def load(self) -> None:
         if not self._loaded:
-            lines = self._run.patiently(lambda: self._store.budget(self._run.grant.id))
+            grant = self._run.grant
+            lines = self._run.patiently(lambda: self._store.budget(grant.id, grant.attempt))
             with self._lock:
                 self._learn(lines)
 
@@ -170,7 +171,7 @@ class RunSpending:
         return min(rests, default=None)
 
     def spent(self, unit: str) -> int:
-        known = [line.spent for line in self._now() if line.scope == "job" and line.unit == unit]
+        known = [line.spent for line in self._now() if line.scope != "group" and line.unit == unit]
         return known[0] if known else total(self._pending(), unit)
 
     def over(self) -> OverBudget | None:

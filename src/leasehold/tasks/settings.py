@@ -17,7 +17,7 @@ from leasehold.domain.checks.templates import check_template
 from leasehold.domain.errors import InvalidInput, InvalidTask, leaves
 from leasehold.domain.job import DEFAULT_LEASE, OnDuplicate, OnParentFailure, UniqueFor
 from leasehold.domain.limits import Rate, Slot, checked_slots, default_rate, rate_template
-from leasehold.domain.policy import OnBreach, OnFailure, OnLost, Policy
+from leasehold.domain.policy import BudgetFor, OnBreach, OnFailure, OnLost, Policy
 
 OnDrain = Literal["requeue", "pause"]
 
@@ -73,9 +73,11 @@ class TaskSettings:
     stall_after: Duration | None = None
     """Told as stalled when nothing is heard of it for this long."""
     budget: Mapping[str, int] | None = None
-    """What the job may spend in all its runs, by unit; whole numbers."""
+    """What the job may spend, by unit; whole numbers."""
     on_breach: OnBreach = "fail"
     """Over its budget, or its group's: fail, pause, or go on; `ctx.left` tells what is left."""
+    budget_for: BudgetFor = "job"
+    """Whether `budget` is for all runs of a job together, or for each run by itself."""
     on_stall: OnStall = "report"
     """And then: nothing more, paused, or stopped as a failure that may be retried."""
     unique: str | None = None
@@ -106,6 +108,7 @@ class TaskSettings:
             ("on_drain", OnDrain),
             ("on_stall", OnStall),
             ("on_breach", OnBreach),
+            ("budget_for", BudgetFor),
             ("unique_for", UniqueFor),
             ("on_duplicate", OnDuplicate),
         ):
@@ -151,6 +154,7 @@ class TaskSettings:
             on_failure=self.on_failure,
             on_breach=self.on_breach,
             budget=None if self.budget is None else checked_amounts(self.budget, "budget"),
+            budget_for=self.budget_for,
         )
 
     def changed(self, changes: Mapping[str, Any]) -> TaskSettings:
@@ -198,6 +202,7 @@ class _Options(TypedDict, total=False):
     on_drain: OnDrain
     budget: Mapping[str, int] | None
     on_breach: OnBreach
+    budget_for: BudgetFor
     stall_after: Duration | None
     on_stall: OnStall
     unique: str | None

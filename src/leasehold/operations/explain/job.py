@@ -76,7 +76,7 @@ def _over_budget(store: Store, job: Job) -> list[Hold]:
             else f"app.group({line.name!r}).budget({line.unit}=…), then resume it",
         )
         for line in store.budget(job.id)
-        if line.over
+        if line.over and line.scope != "run"  # its next run begins at 0
     ]
 
 

@@ -79,8 +79,9 @@ class Budgets(Protocol):
         there already is passed over. The budgets of the job and its group then. Raises JobNotFound."""
         ...
 
-    def budget(self, job_id: str) -> list[BudgetLine]:
-        """What the job and its group may spend and have spent, by unit. Raises JobNotFound."""
+    def budget(self, job_id: str, attempt: int | None = None) -> list[BudgetLine]:
+        """What the job and its group may spend and have spent, by unit. With `budget_for="run"` what this attempt has
+        spent, the latest unless one is named. Raises JobNotFound."""
         ...
 
     def spending(self, job_id: str) -> list[Spending]:

@@ -24,12 +24,12 @@ class BudgetVerbs(Verbs):
     def spend(self, job_id: str, token: int, attempt: int, spends: Sequence[Spend]) -> list[BudgetLine]:
         return self._database.transact(lambda session: record_spends(session, job_id, token, attempt, spends))
 
-    def budget(self, job_id: str) -> list[BudgetLine]:
+    def budget(self, job_id: str, attempt: int | None = None) -> list[BudgetLine]:
         def work(session: Session) -> list[BudgetLine]:
             found = session.rows("find_spender", id=job_id)
             if not found:
                 raise JobNotFound(job_id)
-            return _lines(session, found[0])
+            return _lines(session, found[0], attempt)
 
         return self._database.read(work)
 
@@ -79,17 +79,19 @@ def record_spends(
     ]
     if totals:
         session.run("add_spent", totals=Records(totals))
-    return _lines(session, found[0])
+    return _lines(session, found[0], attempt)
 
 
 def refuse_over_budget(session: Session, job: Job) -> None:
-    """A resume that would only be breached again is refused, with what would change that."""
+    """A resume that would only be breached again is refused, with what would change that. A limit for each run is no
+    reason: the next one begins at 0."""
     if job.state not in HALTED or not halts(job.policy):
         return
     if job.policy.budget is None and job.group_name is None:
         return
     rows = session.rows("read_budget", id=job.id, group=job.group_name)
-    line = first_over(lines_of(job.id, job.policy, job.group_name, rows))
+    of_next_run: dict[str, int] | None = {} if job.policy.budget_for == "run" else None
+    line = first_over(lines_of(job.id, job.policy, job.group_name, rows, of_next_run))
     if line is not None:
         remedy = (
             f"raise it first: top_up({line.unit}=…), more than {line.spent - (line.limit or 0):,}"
@@ -105,7 +107,7 @@ def _top_up(
     if job.state in FINAL:
         raise Refused(job.id, "top_up", job.state.value, "it spends nothing any more")
     row = {"id": job.id, "policy": job.policy.dump(), "group_name": job.group_name}
-    lines = {line.unit: line for line in _lines(session, row) if line.scope == "job"}
+    lines = {line.unit: line for line in _lines(session, row, job.attempt) if line.scope != "group"}
     limits: dict[str, int | None] = {}
     for unit, amount in amounts.items():
         limit = lines[unit].limit if unit in lines else None
@@ -116,7 +118,7 @@ def _top_up(
     _set_limits(session, "job", job.id, limits)
     told = ", ".join(f"{unit} +{amounts[unit]} to {limits[unit]}" for unit in sorted(amounts))
     write(session, [Move(job, job, "topped_up", actor, told)], now)
-    return _lines(session, row)
+    return _lines(session, row, job.attempt)
 
 
 def _set_limits(session: Session, scope: str, name: str, limits: Mapping[str, int | None]) -> None:
@@ -124,9 +126,17 @@ def _set_limits(session: Session, scope: str, name: str, limits: Mapping[str, in
     session.run("set_limits", scope=scope, name=name, limits=records)
 
 
-def _lines(session: Session, job: Row) -> list[BudgetLine]:
+def _lines(session: Session, job: Row, attempt: int | None) -> list[BudgetLine]:
+    """With a limit for each run, of this attempt; None: of the latest."""
+    policy = Policy.load(job["policy"])
     rows = session.rows("read_budget", id=job["id"], group=job["group_name"])
-    return lines_of(job["id"], Policy.load(job["policy"]), job["group_name"], rows)
+    of_run = None
+    if policy.budget_for == "run":
+        if attempt is None:
+            attempt = session.rows("get_job", id=job["id"])[0]["attempt"]
+        spent = session.tuples("sum_run_spending", id=job["id"], attempt=attempt)
+        of_run = {unit: int(amount) for unit, amount in spent}
+    return lines_of(job["id"], policy, job["group_name"], rows, of_run)
 
 
 def _group_lines(session: Session, group: str) -> list[BudgetLine]:

@@ -41,7 +41,7 @@ def show_lines(lines: Iterable[BudgetLine]) -> None:
     render.show(
         lines,
         {
-            "of": lambda line: line.scope if line.scope == "job" else f"group {line.name}",
+            "of": lambda line: f"group {line.name}" if line.scope == "group" else line.scope,
             "unit": lambda line: line.unit,
             "spent": lambda line: f"{line.spent:,}",
             "limit": lambda line: "" if line.limit is None else f"{line.limit:,}",

@@ -26,6 +26,10 @@ SELECT scope, name, unit, lim, spent FROM leasehold.budget WHERE scope = 'job' A
 UNION ALL
 SELECT scope, name, unit, lim, spent FROM leasehold.budget WHERE scope = 'group' AND name = :group::text;
 
+-- name: sum_run_spending
+-- For limits that count each run by itself. The ledger of a job is short, and led by its id.
+SELECT unit, sum(amount) FROM leasehold.spending WHERE job_id = :id AND attempt = :attempt GROUP BY unit;
+
 -- name: set_limits
 INSERT INTO leasehold.budget (scope, name, unit, lim)
 SELECT :scope, :name, r.unit, r.lim FROM json_to_recordset(:limits::json) AS r(unit text, lim bigint) ORDER BY r.unit

@@ -25,6 +25,10 @@ SELECT scope, name, unit, lim, spent FROM leasehold_budget WHERE scope = 'job' A
 UNION ALL
 SELECT scope, name, unit, lim, spent FROM leasehold_budget WHERE scope = 'group' AND name = :group;
 
+-- name: sum_run_spending
+-- For limits that count each run by itself. The ledger of a job is short, and led by its id.
+SELECT unit, sum(amount) FROM leasehold_spending WHERE job_id = :id AND attempt = :attempt GROUP BY unit;
+
 -- name: set_limits
 INSERT INTO leasehold_budget (scope, name, unit, lim)
 SELECT :scope, :name, json_extract(r.value, '$.unit'), json_extract(r.value, '$.lim')
