@@ -35,6 +35,7 @@ from leasehold.domain.views import (
     StepRecord,
     Summary,
 )
+from leasehold.run.asking import Ask
 from leasehold.run.complete import SyncTransaction, Transaction
 from leasehold.run.context import Context, SyncContext
 from leasehold.run.follow_ups import FollowUp
@@ -47,6 +48,7 @@ from leasehold.worker.hooks import HookEvent
 from leasehold.worker.worker import Health, Worker
 
 __all__ = [
+    "Ask",
     "AttemptRecord",
     "Bindable",
     "BudgetLine",

@@ -160,3 +160,74 @@ def test_a_group_hears_of_questions_and_answers(store):
     store.answer(grant.id, "q", "1")
     versions.append(store.group("g").version)
     assert versions == sorted(set(versions))
+
+
+# -- several at once ---------------------------------------------------------------------------------------------------
+
+BOTH = Asked("a", "?", beside=(Asked("b", "?", timeout=60.0),))
+
+
+def test_a_job_with_several_open_questions_waits_for_the_last_answer(store):
+    job = end(store, run(store, group="g"), BOTH)
+    assert (job.state, status(store, job.id)) == (State.WAITING, [("a", "open"), ("b", "open")])
+    seen = store.group("g").version
+    assert store.answer(job.id, "b", "1").state is State.WAITING
+    assert store.group("g").version == seen + 1, "whoever watches the group is told"
+    assert store.claim("worker-1", ["default"], 10) == []
+    assert store.answer(job.id, "a", "2").state is State.QUEUED
+    assert [entry.detail for entry in store.history(job.id) if entry.event == "answered"] == ["b", "a"]
+
+
+def test_a_question_that_runs_out_beside_an_open_one_leaves_the_job_waiting(store, clock):
+    job = end(store, run(store), BOTH)
+    clock.advance(60)
+    assert store.expire() == []
+    assert (store.get(job.id).state, status(store, job.id)) == (
+        State.WAITING,
+        [("a", "open"), ("b", "expired")],
+    )
+    assert store.answer(job.id, "a", "1").state is State.QUEUED
+
+
+def test_questions_that_run_out_together_let_the_job_go_on_once(store, clock):
+    job = end(store, run(store), Asked("a", "?", timeout=30.0, beside=(Asked("b", "?", timeout=60.0),)))
+    clock.advance(60)
+    assert [expired.id for expired in store.expire()] == [job.id]
+    assert (store.get(job.id).state, status(store, job.id)) == (
+        State.QUEUED,
+        [("a", "expired"), ("b", "expired")],
+    )
+    told = [entry.detail for entry in store.history(job.id) if entry.event == "question_expired"]
+    assert sorted(told) == [f"question {key!r} was not answered in time" for key in "ab"]
+
+
+def test_a_cancel_closes_all_questions(store):
+    job = end(store, run(store), BOTH)
+    store.cancel(job.id)
+    assert status(store, job.id) == [("a", "closed"), ("b", "closed")]
+    assert store.open_questions() == []
+
+
+def test_a_paused_job_keeps_all_questions_open_and_all_answers(store):
+    job = store.pause(end(store, run(store), BOTH).id)
+    assert {one.key for one in store.open_questions()} == {"a", "b"}
+    assert store.answer(job.id, "a", "1").state is State.PAUSED
+    assert store.answer(job.id, "b", "2").state is State.PAUSED
+    assert store.resume(job.id).state is State.QUEUED
+    assert [store.read_question(job.id, key).answer for key in "ab"] == ["1", "2"]
+
+
+def test_a_question_that_the_next_run_does_not_ask_does_not_keep_the_job_waiting(store):
+    """It is withdrawn: nobody waits for its answer any more."""
+    job = store.pause(end(store, run(store), BOTH).id)
+    store.resume(job.id)
+    end(store, claim_one(store), Asked("c", "?"))
+    assert sorted(status(store, job.id)) == [("a", "closed"), ("b", "closed"), ("c", "open")]
+    with pytest.raises(Refused, match="no open question 'a'"):
+        store.answer(job.id, "a", "1")
+    assert store.answer(job.id, "c", "1").state is State.QUEUED
+
+
+def test_one_question_that_cannot_be_stored_fails_the_job_and_opens_none(store):
+    job = end(store, run(store), Asked("a", "?", beside=(Asked("b", "a\x00b"),)))
+    assert (job.state, status(store, job.id)) == (State.FAILED, [])

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from leasehold import Context, Leasehold, Retry, State, SyncContext
 from leasehold.errors import InvalidAnswer, InvalidInput, QuestionExpired, Refused
 from leasehold.testing import ManualClock
-from leasehold.types import HookEvent
+from leasehold.types import Ask, HookEvent
 from tests.backends import Backend
 from tests.workers import burst, until
 
@@ -112,12 +112,106 @@ def test_tasks_of_a_handler_may_ask_side_by_side(app):
         return [task.result() for task in asking]
 
     job = work.enqueue()
-    for _ in range(2):
-        burst(app)
-        (question,) = app.questions.list()
-        job.answer(question.key, question.key.upper())
     burst(app)
-    assert job.result(timeout=0) == ["A", "B"]
+    assert sorted(question.key for question in app.questions.list()) == ["a", "b"], "both are opened at once"
+    assert job.answer("b", "B").state is State.WAITING
+    assert job.answer("a", "A").state is State.QUEUED
+    burst(app)
+    assert (job.result(timeout=0), job.attempt) == (["A", "B"], 2)
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_several_questions_are_asked_at_once_and_the_job_goes_on_with_the_last_answer(app, colour):
+    heard: queue.SimpleQueue[HookEvent] = queue.SimpleQueue()
+    app.on("question")(heard.put)
+    questions = {
+        "name": "Who are you?",
+        "age": ("How old are you?", int),
+        "code": Ask("Your code, please", str, secret=True, timeout=3600),
+    }
+    if colour == "async":
+
+        @app.task(name="work")
+        async def work(ctx: Context) -> list[object]:
+            answers = await ctx.ask_all(questions)
+            return [answers, await ctx.ask("age", "How old are you?", int), await ctx.ask_all({})]
+    else:
+
+        @app.task(name="work")
+        def work(ctx: SyncContext) -> list[object]:
+            answers = ctx.ask_all(questions)
+            return [answers, ctx.ask("age", "How old are you?", int), ctx.ask_all({})]
+
+    job = work.enqueue()
+    burst(app)
+    assert sorted(heard.get(timeout=10).data["key"] for _ in range(3)) == ["age", "code", "name"]
+    listed = {q.key: (q.text, q.secret, q.expires_at is not None) for q in app.questions.list()}
+    assert listed == {
+        "name": ("Who are you?", False, False),
+        "age": ("How old are you?", False, False),
+        "code": ("Your code, please", True, True),
+    }
+    assert "age: How old are you?" in str(job.explain())
+    with pytest.raises(InvalidAnswer):
+        job.answer("age", "old")
+    assert job.answer("code", "s3cret").state is State.WAITING
+    assert job.answer("age", 33).state is State.WAITING
+    assert [q.key for q in app.questions.list()] == ["name"]
+    burst(app)
+    assert (job.refresh().state, job.attempt) == (State.WAITING, 1)
+    assert job.answer("name", "Ann").state is State.QUEUED
+    burst(app)
+    assert job.result(timeout=0) == [{"name": "Ann", "age": 33, "code": "s3cret"}, 33, {}]
+    assert job.attempt == 2
+
+
+def test_one_of_several_questions_that_runs_out_is_told_and_the_other_answers_are_kept(app, clock):
+    @app.task
+    async def work(ctx: Context) -> str:
+        try:
+            await ctx.ask_all({"slow": Ask("Ever?", timeout=60), "quick": "Now?"})
+        except QuestionExpired as expired:
+            return f"{expired.key} expired, {await ctx.ask('quick', 'Now?')}"
+        return "answered"
+
+    job = work.enqueue()
+    burst(app)
+    clock.advance(60)
+    app.__internals__.store.expire()
+    assert job.refresh().state is State.WAITING, "the other one is still open"
+    assert job.answer("quick", "yes").state is State.QUEUED
+    burst(app)
+    assert job.result(timeout=0) == "slow expired, yes"
+
+
+def test_an_answer_that_does_not_fit_its_type_is_asked_for_again_alone(app):
+    @app.task
+    async def work(ctx: Context) -> str:
+        answers = await ctx.ask_all({"day": ("When?", date), "who": "Who?"})
+        return f"{answers['who']} on {answers['day']}"
+
+    job = work.enqueue()
+    burst(app)
+    job.answer("day", "not a date")
+    job.answer("who", "Ann")
+    burst(app)
+    (again,) = app.questions.list()
+    assert (again.key, "did not fit" in again.text) == ("day", True)
+    job.answer("day", "2026-11-17")
+    burst(app)
+    assert job.result(timeout=0) == "Ann on 2026-11-17"
+
+
+@pytest.mark.parametrize("wrong", [7, ["q"], {"q": 7}, {"q": ("text",)}, {"": "text"}, {"q": Ask(" ")}])
+def test_questions_that_are_none_are_refused_in_the_run(app, wrong):
+    @app.task
+    async def work(ctx: Context) -> None:
+        await ctx.ask_all(wrong)
+
+    job = work.enqueue()
+    burst(app)
+    assert (job.refresh().state, job.attempt) == (State.FAILED, 1)
+    assert "InvalidInput" in job.error
 
 
 def test_a_step_may_ask_and_is_run_again_with_the_answer(app):

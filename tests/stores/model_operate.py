@@ -91,7 +91,8 @@ class Model(ModelStore):
         if question is None or not question.open:
             raise ModelRefusal("refused", job.state)
         question.answer, question.open = answer, False
-        if job.state == "waiting":
+        others = [q for (asker, _), q in self.questions.items() if asker == job_id and q.open]
+        if job.state == "waiting" and not others:
             job.state = "queued"
             job.available_at = min(job.available_at, self.clock.now())
         return self._changed(job)

@@ -326,7 +326,10 @@ class ModelStore(ModelBase):
     def _end(self, job: ModelJob, outcome: o.Outcome) -> None:
         end(job, outcome, self.clock.now())
         if isinstance(outcome, o.Asked) and job.state in {"waiting", "paused"}:
-            self.questions[job.id, outcome.key] = ModelQuestion(outcome.text)
+            for (job_id, _), question in self.questions.items():
+                question.open &= job_id != job.id
+            for asked in outcome.questions:
+                self.questions[job.id, asked.key] = ModelQuestion(asked.text)
         self.close_questions(job)
 
     # -- recover ---------------------------------------------------------------------------------------------------

@@ -77,5 +77,6 @@ OUTCOME: Draw[o.Outcome] = one_of(
     builds(o.Crashed, just("signal 9"), booleans()),
     builds(o.Snoozed, sampled_from([0.0, 4.0]), sampled_from([None, "not yet"])),
     builds(o.Asked, sampled_from(QUESTIONS), just("which?")),
+    just(o.Asked("q1", "this?", beside=(o.Asked("q2", "that?"),))),
     just(o.Breached("over budget")),
 )

@@ -144,20 +144,21 @@ def expire(job: Job, *, now: datetime) -> Move:
     raise Refused(job.id, "expire", job.state.value, "its time is not over")
 
 
-def answer(job: Job, key: str, *, now: datetime, actor: str | None = None) -> Move:
-    """A waiting job is due at once, in its old place; a paused one keeps the answer for its resume."""
+def answer(job: Job, key: str, *, now: datetime, actor: str | None = None, still_asks: bool = False) -> Move:
+    """A waiting job is due at once, in its old place, unless it waits for other answers too; a paused one keeps the
+    answer for its resume."""
     _check(job, Event.ANSWER)
-    if job.state is State.PAUSED:
+    if job.state is State.PAUSED or still_asks:
         return Move(job, job, "answered", actor, key)
     after = replace(job, state=State.QUEUED, reason=None, available_at=min(job.available_at, now))
     return Move(job, after, "answered", actor, key)
 
 
-def expire_question(job: Job, key: str, *, now: datetime) -> Move:
-    """A question's time-out has passed. Who waits for it goes on and is told by its `ctx.ask`; who does not is left
-    where it is, and is told when it comes to ask again."""
+def expire_question(job: Job, key: str, *, now: datetime, still_asks: bool = False) -> Move:
+    """A question's time-out has passed. Who waits for it alone goes on and is told by its `ctx.ask`; who does not is
+    left where it is, and is told when it comes to ask again."""
     detail = f"question {key!r} was not answered in time"
-    if job.state is not State.WAITING:
+    if job.state is not State.WAITING or still_asks:
         return Move(job, job, "question_expired", None, detail)
     after = replace(job, state=State.QUEUED, reason=None, available_at=min(job.available_at, now))
     return Move(job, after, "question_expired", None, detail)

@@ -86,7 +86,7 @@ class Snoozed:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Parked for an answer."""
+    """Parked for an answer, or for several."""
 
     key: str
     text: str
@@ -94,6 +94,12 @@ class Asked:
     secret: bool = False
     timeout: float | None = None
     """Seconds until the question expires, from its first asking on."""
+    beside: tuple[Asked, ...] = ()
+    """Others that were asked with it: the job waits until none of them is open any more."""
+
+    @property
+    def questions(self) -> tuple[Asked, ...]:
+        return self, *self.beside
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.outcome import Asked
 from leasehold.domain.portable import Portable
 
 
@@ -50,12 +49,11 @@ class StopRequested(Portable):
 
 
 class Park(Portable):
-    """Raised by `ctx.ask` to leave the handler until the answer is there. Not an Exception, so that a handler which
+    """Raised by `ctx.ask` to leave the handler until the answers are there. Not an Exception, so that a handler which
     catches those does not keep its worker waiting."""
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
-        super().__init__(f"asks {asked.key!r}")
+    def __init__(self, *keys: str) -> None:
+        super().__init__(f"asks {', '.join(map(repr, keys))}")
 
 
 class HandlerExit(Portable):

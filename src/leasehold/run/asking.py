@@ -1,10 +1,12 @@
-"""`ctx.ask`: the handler leaves, the job waits, and a later run of it gets the answer at the same place."""
+"""`ctx.ask` and `ctx.ask_all`: the handler leaves, the job waits, and a later run of it gets the answers at the same
+place."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,44 +20,130 @@ from leasehold.domain.errors import InvalidInput, QuestionExpired
 from leasehold.domain.job import Question
 from leasehold.domain.outcome import Asked
 from leasehold.domain.signals import Park
+from leasehold.run.journal import Journal
 from leasehold.run.state import RunState
-from leasehold.stores.contract import Store
 
 
+@dataclass(frozen=True, slots=True)
 class Ask:
-    """One call of `ctx.ask`, checked before anything is read."""
+    """One of several questions for `ctx.ask_all`; what it says is what `ctx.ask` takes."""
 
-    def __init__(self, key: str, text: object, schema: Any, secret: bool, timeout: Duration | None) -> None:
+    text: str
+    schema: Any = None
+    secret: bool = False
+    timeout: Duration | None = None
+
+
+Asks = Mapping[str, str | tuple[str, Any] | Ask]
+"""By key: the text, the text and a schema, or an `Ask`."""
+
+
+class CheckedAsk:
+    """A question in a call of `ctx.ask`, checked before anything is read."""
+
+    def __init__(self, key: str, ask: Ask) -> None:
         checked_name(key, "key")
+        text: object = ask.text
         if not isinstance(text, str) or not text.strip():
             raise InvalidInput("text", f"{text!r} asks nothing", "say what you want to know")
-        self._adapter, stored = _schema(schema)
-        limit = None if timeout is None else seconds(timeout, "timeout", positive=True)
-        self.asked = Asked(key, check_text(text, "text"), stored, bool(secret), limit)
+        self._adapter, stored = _schema(ask.schema)
+        limit = None if ask.timeout is None else seconds(ask.timeout, "timeout", positive=True)
+        self.asked = Asked(key, check_text(text, "text"), stored, bool(ask.secret), limit)
 
-    def find(self, run: RunState, store: Store) -> Any:
-        """The answer; or the handler is left, or told that nobody has answered in time."""
-        run.refuse_after_completion("ask")
-        job_id, key = run.grant.id, self.asked.key
-        question = run.patiently(lambda: store.read_question(job_id, key))
-        if question is None or not (question.answered or question.expired):
-            raise Park(self.asked)
-        if question.answered:
-            return self._decoded(question)
-        raise QuestionExpired(job_id, key)
-
-    def _decoded(self, question: Question) -> Any:
-        """A schema says less than a type: it does not know what a date is. What fits the one and not the other is
-        asked for again, with the reason."""
+    def decoded(self, question: Question) -> tuple[Any, Asked | None]:
+        """The answer, or what to ask once more. A schema says less than a type: it does not know what a date is. What
+        fits the one and not the other is asked for again, with the reason."""
         answer = question.answer or "null"
         if self._adapter is None:
-            return json.loads(answer)
+            return json.loads(answer), None
         try:
-            return self._adapter.validate_json(answer)
+            return self._adapter.validate_json(answer), None
         except ValidationError as error:
             why = "" if self.asked.secret else f": {error.errors()[0]['msg']}"
-            again = f"{self.asked.text}\n(The last answer did not fit{why}.)"
-            raise Park(replace(self.asked, text=again)) from None
+            return None, replace(self.asked, text=f"{self.asked.text}\n(The last answer did not fit{why}.)")
+
+
+class Asking:
+    """What one run asks. Tasks of a handler may ask side by side: the first that leaves the handler takes the others
+    with it, so it waits for the looks that are under way, and what none of them has found is opened together."""
+
+    def __init__(self, run: RunState, journal: Journal) -> None:
+        self._run = run
+        self._journal = journal
+        self._unanswered: dict[str, Asked] = {}
+        self._looks: set[asyncio.Future[None]] = set()
+
+    @property
+    def outcome(self) -> Asked:
+        """All that the job waits for from now on."""
+        first, *others = self._unanswered.values()
+        return replace(first, beside=tuple(others))
+
+    async def find_async(self, calls: Sequence[CheckedAsk]) -> dict[str, Any]:
+        look: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._looks.add(look)
+        try:
+            return await self._journal.call(self.find, calls)
+        except Park:
+            self._looks.discard(look)
+            if self._looks:
+                await asyncio.wait(self._looks)
+            raise
+        finally:
+            self._looks.discard(look)
+            if not look.done():
+                look.set_result(None)
+
+    def find(self, calls: Sequence[CheckedAsk]) -> dict[str, Any]:
+        """The answers by key; or the handler is left until the last of them is there or has run out, or it is told that
+        nobody has answered in time."""
+        self._run.refuse_after_completion("ask")
+        answers: dict[str, Any] = {}
+        expired: list[str] = []
+        open_: list[Asked] = []
+        for call in calls:
+            question = self._read(call.asked.key)
+            again: Asked | None = None
+            if question is None or not (question.answered or question.expired):
+                again = call.asked
+            elif question.answered:
+                answers[call.asked.key], again = call.decoded(question)
+            else:
+                expired.append(call.asked.key)
+            self._unanswered.pop(call.asked.key, None)
+            if again is not None:
+                open_.append(again)
+        if open_:
+            self._unanswered |= {asked.key: asked for asked in open_}
+            raise Park(*(asked.key for asked in open_))
+        if expired:
+            raise QuestionExpired(self._run.grant.id, expired[0])
+        return answers
+
+    def _read(self, key: str) -> Question | None:
+        return self._run.patiently(lambda: self._journal.store.read_question(self._run.grant.id, key))
+
+
+def checked_asks(asks: object) -> list[CheckedAsk]:
+    if not isinstance(asks, Mapping):
+        raise InvalidInput("questions", f"{asks!r} is not a mapping", "give texts, or Ask(…), by key")
+    return [CheckedAsk(key, _ask(key, value)) for key, value in asks.items()]
+
+
+def _ask(key: object, value: object) -> Ask:
+    match value:
+        case Ask():
+            return value
+        case str():
+            return Ask(value)
+        case (str() as text, schema):
+            return Ask(text, schema)
+        case _:
+            raise InvalidInput(
+                "questions",
+                f"{key!r} is {value!r}",
+                "give a text, a text and a schema, or Ask(text, schema, secret=…, timeout=…)",
+            )
 
 
 def _schema(schema: Any) -> tuple[TypeAdapter[Any] | None, str | None]:
@@ -75,12 +163,8 @@ def _schema(schema: Any) -> tuple[TypeAdapter[Any] | None, str | None]:
     return adapter, encode(dict(check_schema(found)), "schema")
 
 
-def park_in(error: BaseException) -> Park | None:
-    """Also out of a group: a handler may ask in several tasks at once."""
-    if isinstance(error, Park):
-        return error
+def is_park(error: BaseException) -> bool:
+    """Also a group of nothing else: a handler may ask in several tasks at once."""
     if isinstance(error, BaseExceptionGroup):
-        asking, others = error.split(Park)
-        if asking is not None and others is None:
-            return park_in(asking.exceptions[0])
-    return None
+        return all(map(is_park, error.exceptions))
+    return isinstance(error, Park)

@@ -23,7 +23,7 @@ from leasehold.domain.outcome import (
 from leasehold.domain.policy import Policy
 from leasehold.domain.signals import StopRequested
 from leasehold.domain.states import Flag
-from leasehold.run.asking import park_in
+from leasehold.run.asking import is_park
 from leasehold.run.context import Context, SyncContext
 from leasehold.run.handler_state import HandlerState
 from leasehold.run.journal import Journal
@@ -156,8 +156,8 @@ class Attempt(HandlerState):
             return self.outcome_when_stopped()
         if self.cause == "lost":
             return None
-        if (park := park_in(error)) is not None:
-            return park.asked
+        if self.asking is not None and is_park(error):
+            return self.asking.outcome
         return outcome_of(error, self.definition)
 
     async def close(self) -> None:

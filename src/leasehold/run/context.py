@@ -11,7 +11,7 @@ from leasehold.domain.checks.durations import Duration
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.views import Relative
 from leasehold.run.acquire import Acquiring, release
-from leasehold.run.asking import Ask
+from leasehold.run.asking import Ask, Asks, CheckedAsk, checked_asks
 from leasehold.run.complete import SyncTransaction, Transaction, complete, complete_async
 from leasehold.run.follow_ups import FollowUp
 from leasehold.run.handler_state import HandlerState
@@ -228,8 +228,16 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
 
         `schema`, a type or a JSON schema, is what the answer must fit. A `secret` answer is shown nowhere. When
         nobody has answered within `timeout`, this raises QuestionExpired."""
-        ask, journal = Ask(key, text, schema, secret, timeout), self._run.needed_journal()
-        return await journal.call(ask.find, self._run, journal.store)
+        call = CheckedAsk(key, Ask(text, schema, secret, timeout))
+        return (await self._run.open_asking().find_async([call]))[key]
+
+    async def ask_all(self, questions: Asks) -> dict[str, Any]:
+        """Ask several questions at once: `await ctx.ask_all({"name": "Who?", "age": ("How old?", int)})`; with
+        `Ask(text, schema, secret=…, timeout=…)` of `leasehold.types` each says all that `ask` takes. The job waits
+        until the last of them is answered, or has run out, and then this gives the answers by key. If nobody has
+        answered one of them in time, this raises QuestionExpired for the first such; `ctx.ask` still gives the answers
+        to the others."""
+        return await self._run.open_asking().find_async(checked_asks(questions))
 
 
 class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
@@ -300,8 +308,12 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         self, key: str, text: str, schema: Any = None, secret: bool = False, timeout: Duration | None = None
     ) -> Any:
         """As `Context.ask`: it does not block the thread until the answer is there, it leaves the handler."""
-        ask = Ask(key, text, schema, secret, timeout)
-        return ask.find(self._run, self._run.needed_journal().store)
+        call = CheckedAsk(key, Ask(text, schema, secret, timeout))
+        return self._run.open_asking().find([call])[key]
+
+    def ask_all(self, questions: Asks) -> dict[str, Any]:
+        """As `Context.ask_all`."""
+        return self._run.open_asking().find(checked_asks(questions))
 
     def complete(self, result: Any = None) -> AbstractContextManager[SyncTransaction]:
         """As `Context.complete`: `with ctx.complete(result) as tx:`, with `tx.execute` and `tx.connection`."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Grant, NewJob
+from leasehold.run.asking import Asking
 from leasehold.run.follow_ups import FollowUps
 from leasehold.run.journal import Journal
 from leasehold.run.state import RunState
@@ -19,6 +20,8 @@ class HandlerState(RunState):
     """Made when the handler first asks for it."""
     follow_ups: FollowUps | None = None
     """Made with the first: most runs have none."""
+    asking: Asking | None = None
+    """Made with the first question."""
 
     def __init__(
         self,
@@ -48,6 +51,11 @@ class HandlerState(RunState):
         if self.steps is None:
             self.steps = Steps(self, self.needed_journal())
         return self.steps
+
+    def open_asking(self) -> Asking:
+        if self.asking is None:
+            self.asking = Asking(self, self.needed_journal())
+        return self.asking
 
     def open_follow_ups(self) -> FollowUps:
         if self.follow_ups is None:

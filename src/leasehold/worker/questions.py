@@ -18,6 +18,10 @@ class QuestionTeller:
         self._hooks = hooks
 
     def tell(self, attempt: Attempt, asked: Asked) -> None:
+        for question in asked.questions:
+            self._tell(attempt, question)
+
+    def _tell(self, attempt: Attempt, asked: Asked) -> None:
         grant = attempt.grant
         data = {
             "key": asked.key,

@@ -125,8 +125,9 @@ class Questions(Protocol):
     """What jobs ask people."""
 
     def answer(self, job_id: str, key: str, answer: str, actor: str | None = None) -> Job:
-        """Answer an open question (encoded JSON). A waiting job is queued; a paused one keeps the answer. An answer
-        that does not fit the question's schema raises InvalidAnswer, and the question stays open."""
+        """Answer an open question (encoded JSON). A waiting job is queued, once it has no other open question; a paused
+        one keeps the answer. An answer that does not fit the question's schema raises InvalidAnswer, and the question
+        stays open."""
         ...
 
     def questions(self, job_id: str) -> list[Question]:

@@ -69,7 +69,7 @@ class QuestionVerbs(Verbs):
 def _answer(
     session: Session, job: Job, key: str, answer: str, value: Any, actor: str | None, now: datetime
 ) -> Job:
-    move = operate.answer(job, key, now=now, actor=actor)
+    operate.answer(job, key, now=now, actor=actor)  # or it is refused
     rows = session.rows("read_question", id=job.id, key=key)
     question = Question(**rows[0]) if rows else None
     if question is not None and question.expired:
@@ -80,6 +80,8 @@ def _answer(
     if problem is not None:
         raise InvalidAnswer(key, *problem)
     session.run("answer_question", id=job.id, key=key, answer=answer)
+    asking = _still_asking(session, [job.id])
+    move = operate.answer(job, key, now=now, actor=actor, still_asks=job.id in asking)
     write(session, [move], now)
     return as_stored(move, now)
 
@@ -88,10 +90,26 @@ def _expire(session: Session, ids: list[str]) -> list[Job]:
     jobs, now = lock(session, ids)
     if now is None:
         return []
-    latest = {row["job_id"]: row["key"] for row in session.rows("close_expired_questions", ids=sorted(jobs))}
-    moves = [operate.expire_question(jobs[job_id], key, now=now) for job_id, key in sorted(latest.items())]
+    closed = session.rows("close_expired_questions", ids=sorted(jobs))
+    # Of several that ran out at once the last lets the job go on.
+    last = {row["job_id"]: row["key"] for row in closed}
+    asking = _still_asking(session, sorted(last))
+    moves = [
+        operate.expire_question(
+            jobs[row["job_id"]],
+            row["key"],
+            now=now,
+            still_asks=row["job_id"] in asking or last[row["job_id"]] != row["key"],
+        )
+        for row in closed
+    ]
     write(session, moves, now)
     return [as_stored(move, now) for move in moves if move.job is not move.before]
+
+
+def _still_asking(session: Session, ids: list[str]) -> set[str]:
+    """Those of these jobs that have open questions, as it is now."""
+    return {row[0] for row in session.tuples("find_still_asking", ids=ids)} if ids else set()
 
 
 def _decoded(answer: str) -> Any:

@@ -208,9 +208,10 @@ def _problem(outcome: Outcome) -> str | None:
             if outcome.result_ref is not None:
                 check_text(outcome.result_ref, "result_ref")
         elif isinstance(outcome, Asked):
-            check_text(outcome.key, "key")
-            check_text(outcome.text, "text")
-            json.loads(check_text(outcome.schema or "null", "schema"))
+            for question in outcome.questions:
+                check_text(question.key, "key")
+                check_text(question.text, "text")
+                json.loads(check_text(question.schema or "null", "schema"))
     except ValueError as error:
         return str(error)
     return None

@@ -15,6 +15,7 @@ from leasehold.domain.errors import DuplicateJob, StoreError
 from leasehold.domain.job import TIED, Job
 from leasehold.domain.lanes import Ticket, tickets_after
 from leasehold.domain.moves import Move
+from leasehold.domain.outcome import Asked
 from leasehold.domain.states import State
 from leasehold.stores.base import places
 from leasehold.stores.base.database import Columns, Database, Records, Row, Session
@@ -256,15 +257,22 @@ def _write_notes(session: Session, moves: Sequence[Move]) -> None:
         session.run("clear_stop_marks", ids=withdrawn)
     for move in moves:
         if move.asks is not None:
-            session.run(
-                "open_question",
-                id=move.job.id,
-                key=move.asks.key,
-                text=move.asks.text,
-                schema=move.asks.schema,
-                secret=move.asks.secret,
-                seconds=move.asks.timeout,
-            )
+            _open_questions(session, move.job.id, move.asks.questions)
+
+
+def _open_questions(session: Session, job_id: str, asked: Sequence[Asked]) -> None:
+    """These, and no others: one that an earlier run has asked and this one has not would keep the job waiting."""
+    session.run("withdraw_questions", id=job_id, keys=sorted({question.key for question in asked}))
+    for question in asked:
+        session.run(
+            "open_question",
+            id=job_id,
+            key=question.key,
+            text=question.text,
+            schema=question.schema,
+            secret=question.secret,
+            seconds=question.timeout,
+        )
 
 
 def write_tickets(session: Session, tickets: Sequence[Ticket]) -> None:

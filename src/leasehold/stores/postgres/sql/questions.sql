@@ -8,6 +8,13 @@ ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.
         ELSE excluded.expires_at END,
     closed_at = NULL, answer = NULL, answered = false, expired = false;
 
+-- name: withdraw_questions
+-- Open ones of an earlier run that are asked no more.
+UPDATE leasehold.question SET closed_at = :now WHERE job_id = :id AND closed_at IS NULL AND NOT key = ANY(:keys::text[]);
+
+-- name: find_still_asking
+SELECT DISTINCT job_id FROM leasehold.question WHERE job_id = ANY(:ids::uuid[]) AND closed_at IS NULL;
+
 -- name: close_questions
 -- By the end of their job; what it was told in secret goes with it.
 UPDATE leasehold.question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
