@@ -56,7 +56,7 @@ def test_a_grant_carries_what_a_worker_needs(store, clock):
         crashes=0,
         special=1,
         stop_requested=None,
-        deadline_at=job.deadline_at,
+        seconds_left=60.0,
         trace="00-1",
         execution_site=None,
         execution_name=None,
@@ -279,7 +279,7 @@ def test_an_idle_workers_grant_carries_what_the_others_do(idle, store):
     after = store.get(job.id)
     assert (after.state, after.lease_owner, after.lease_token, after.attempt) == (State.RUNNING, OWNER, 1, 1)
     assert (grant.id, grant.token, grant.kind, grant.group_name) == (job.id, 1, "mail", "g")
-    assert (grant.policy, grant.deadline_at) == ('{"max_attempts": 7}', job.deadline_at)
+    assert (grant.policy, grant.seconds_left) == ('{"max_attempts": 7}', 60.0)
 
 
 def test_an_idle_worker_leaves_paused_queues_and_other_kinds_alone(idle, store):

@@ -14,6 +14,7 @@ from leasehold.domain.outcome import (
     Crashed,
     DeadlinePassed,
     Detached,
+    Expired,
     Failure,
     HandedBack,
     Lost,
@@ -103,6 +104,24 @@ def test_every_cell_of_the_table(outcome, policy, flag, state):
         assert move.job.stop_requested is None
         by_owner = (None, None) if isinstance(outcome, Lost) else ("w", 5)
         assert (move.job.settled_by, move.job.settled_token) == by_owner
+
+
+GRANTED_LATE = {
+    "deadline_at": "timed_out timed_out timed_out cancelled",
+    "start_by": "cancelled cancelled cancelled cancelled",
+}
+
+
+@pytest.mark.parametrize("limit", GRANTED_LATE)
+def test_a_grant_that_came_too_late_ends_the_job_and_counts_as_no_run(limit):
+    for flag, state in zip(FLAGS, GRANTED_LATE[limit].split(), strict=True):
+        job = replace(
+            RUNNING, started_at=START, first_started_at=START, stop_requested=flag, **{limit: START}
+        )
+        move = settle(job, Expired(), ALL, now=START)
+        assert (move.job.state, move.job.attempt, move.job.started_at) == (state, 0, None)
+        assert (move.job.lease_owner, move.job.settled_by, move.job.stop_requested) == (None, None, None)
+        assert move.job.state in TRANSITIONS[State.RUNNING, Event.SETTLE]
 
 
 @pytest.mark.parametrize("flag", FLAGS)

@@ -145,7 +145,8 @@ class Grant(NamedTuple):
     policy: str | None
     lane: str | None
     group_name: str | None
-    deadline_at: datetime | None
+    seconds_left: float | None
+    """Until the job's deadline, by the database's clock when it answered. 0 or less: its time is over."""
     trace: str | None
     failures: int = 0
     crashes: int = 0

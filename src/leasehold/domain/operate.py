@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from leasehold.domain.errors import Refused
+from leasehold.domain.expiry import expired
 from leasehold.domain.job import Job
 from leasehold.domain.moves import Move, clean_error, finish_time
 from leasehold.domain.states import Event, Flag, State, allowed, stronger
@@ -126,22 +127,10 @@ def release(job: Job, *, now: datetime, actor: str | None = None) -> Move:
 def expire(job: Job, *, now: datetime) -> Move:
     """A job that is not running and whose time is over: not started in time, or past its deadline."""
     _check(job, Event.EXPIRE)
-    if job.deadline_at is not None and job.deadline_at <= now:
-        after = replace(
-            job,
-            state=State.TIMED_OUT,
-            finished_at=now,
-            reason="the job's deadline has passed",
-            held=False,
-            halts_lane=job.lane is not None and job.attempt > 0 and job.policy.on_failure == "halt",
-        )
-        return Move(job, after, "expired", detail=after.reason)
-    if job.start_by is not None and job.start_by <= now and job.attempt == 0:
-        after = replace(
-            job, state=State.CANCELLED, finished_at=now, reason="it was not started in time", held=False
-        )
-        return Move(job, after, "expired", detail=after.reason)
-    raise Refused(job.id, "expire", job.state.value, "its time is not over")
+    move = expired(job, now)
+    if move is None:
+        raise Refused(job.id, "expire", job.state.value, "its time is not over")
+    return move
 
 
 def answer(job: Job, key: str, *, now: datetime, actor: str | None = None, still_asks: bool = False) -> Move:

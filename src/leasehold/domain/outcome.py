@@ -35,6 +35,11 @@ class DeadlinePassed:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """Granted when its time was over, and run by nobody: its deadline has passed, or it was to start sooner."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The handler was stopped before its end. With `pause` it comes to rest paused, as a drain may ask."""
 
@@ -114,6 +119,7 @@ Outcome = (
     | Failure
     | AttemptTimedOut
     | DeadlinePassed
+    | Expired
     | Stopped
     | HandedBack
     | Detached

@@ -9,6 +9,8 @@ The table (rows: how the run ended; columns: the stop that was asked for):
     attempt time-out                   as failure, or timed_out    timed_out    cancelled
                                        timed_out
     whole-job deadline                 timed_out      timed_out    timed_out    cancelled
+    granted past its deadline          timed_out      timed_out    timed_out    cancelled
+    granted past its start_by          cancelled      cancelled    cancelled    cancelled
     stopped, handed back, lost: retry  queued         cancelled    paused       cancelled
     lost: fail                         failed         failed       failed       cancelled
     lost: adopt; external at drain     orphan, flag kept
@@ -25,6 +27,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from leasehold.domain.expiry import before_grant, expired
 from leasehold.domain.job import Job
 from leasehold.domain.moves import Move, clean_error, finish_time
 from leasehold.domain.outcome import (
@@ -34,6 +37,7 @@ from leasehold.domain.outcome import (
     Crashed,
     DeadlinePassed,
     Detached,
+    Expired,
     Failure,
     HandedBack,
     Lost,
@@ -62,6 +66,8 @@ def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, 
         case DeadlinePassed():
             state = State.CANCELLED if flag is Flag.CANCEL else State.TIMED_OUT
             return _end(job, state, "timed_out", policy, now, error=outcome.error)
+        case Expired():
+            return _expired(job, policy, flag, now)
         case Stopped():
             wanted = stronger(flag, Flag.PAUSE) if outcome.pause else flag
             return _requeue(job, wanted, "stopped", policy, now, reason=outcome.reason)
@@ -116,6 +122,22 @@ def _failed(
         return _end(counted, exhausted, event, policy, now, error=outcome.error, before=job)
     delay = backoff_delay(policy, counted.failures, jitter)
     return _requeue(counted, flag, event, policy, now, delay=delay, error=outcome.error, before=job)
+
+
+def _expired(job: Job, policy: Policy, flag: Flag | None, now: datetime) -> Move:
+    """As the sweep would have ended it, had it come by before the claim. Nobody's run: nobody has settled one."""
+    unused = before_grant(job)
+    move = expired(unused, now)
+    if move is None:  # the clock was set back since
+        return _requeue(job, flag, "handed_back", policy, now)
+    ended = replace(
+        _released(move.job),
+        state=State.CANCELLED if flag is Flag.CANCEL else move.job.state,
+        halts_lane=move.job.halts_lane and flag is not Flag.CANCEL,
+        settled_by=None,
+        settled_token=None,
+    )
+    return replace(move, job=ended)
 
 
 def _lost(

@@ -106,7 +106,7 @@ TRANSITIONS: dict[tuple[State, Event], frozenset[State]] = {
     (State.RUNNING, Event.ADOPT): frozenset({State.RUNNING}),
     (State.RUNNING, Event.SETTLE): _ENDINGS,
     (State.RUNNING, Event.REAP): frozenset(
-        {State.QUEUED, State.FAILED, State.PAUSED, State.CANCELLED, State.RUNNING}
+        {State.QUEUED, State.FAILED, State.PAUSED, State.CANCELLED, State.TIMED_OUT, State.RUNNING}
     ),
     (State.RUNNING, Event.CANCEL): frozenset({State.RUNNING}),
     (State.RUNNING, Event.PAUSE): frozenset({State.RUNNING}),

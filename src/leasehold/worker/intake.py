@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Grant
+from leasehold.domain.outcome import Expired
+from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
@@ -215,6 +217,16 @@ class Intake:
         """After trouble: leases in our name whose grant never reached us are ours all the same."""
         held = self._store.find_held(self._settings.owner)
         forgotten = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
+        # Nobody has run these, and nobody may: only an execution somewhere else has to be taken on, and stopped.
+        late = [
+            grant
+            for grant in forgotten.values()
+            if grant.seconds_left is not None and grant.seconds_left <= 0 and grant.execution_site is None
+        ]
+        if late:
+            self._store.settle([Ending(grant.id, grant.token, Expired()) for grant in late])
+            for grant in late:
+                del forgotten[grant.id]
         if not forgotten:
             return []
         # Nobody knows how much of their time has gone; extended, they are as good as new.

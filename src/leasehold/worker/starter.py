@@ -8,7 +8,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from leasehold.domain.job import Grant
@@ -50,7 +49,6 @@ class Starter:
         journal: Journal,
         events: EventWriter,
         resources: Any,
-        clock_offset: Callable[[], float],
         on_freed: Callable[[], None],
     ) -> None:
         self._tasks = tasks
@@ -61,8 +59,6 @@ class Starter:
         self._journal = journal
         self._events = events
         self._resources = resources
-        self._clock_offset = clock_offset
-        """Seconds that the database's clock is ahead of ours: deadlines are its instants."""
         self._on_freed = on_freed
         self._loop = asyncio.get_running_loop()
         self._threads = HandlerThreads(threads)
@@ -112,8 +108,8 @@ class Starter:
         for grant in grants:
             definition = tasks[grant.kind]
             run = Attempt(grant, definition, now, sent_at, journal, events, resources)
-            if grant.deadline_at is not None:
-                run.deadline_at = now + self._seconds_to(grant.deadline_at)
+            if grant.seconds_left is not None:
+                run.deadline_at = now + grant.seconds_left
             if definition.is_async:
                 on_loop += 1
             if run.renew_at < renew_at:
@@ -124,9 +120,6 @@ class Starter:
         self.in_threads += len(runs) - on_loop
         self._keeper.expect(renew_at)
         return runs
-
-    def _seconds_to(self, instant: datetime) -> float:
-        return (instant - datetime.now(UTC)).total_seconds() - self._clock_offset()
 
     def _begin(self, run: Attempt) -> None:
         if run.definition.is_async:

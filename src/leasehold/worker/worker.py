@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Protocol, Self
 
 from leasehold.domain.errors import InvalidInput
@@ -109,8 +108,6 @@ class Worker:
         self._hooks = hooks or Hooks()
         self._version = version
         self._stack = AsyncExitStack()
-        self._clock_offset = 0.0
-        """Seconds that the database's clock is ahead of ours."""
         self._drain_asked = False
         self.gave_up = False
         """Too many handlers ignored their stop: the process should be replaced (exit code 75)."""
@@ -172,7 +169,6 @@ class Worker:
             journal=self._journal,
             events=self.events,
             resources=resources,
-            clock_offset=lambda: self._clock_offset,
             on_freed=freed,
         )
         self._intake = Intake(
@@ -292,7 +288,6 @@ class Worker:
         health = self.health()
         if not health.ok:
             logger.error("not well: %s", "; ".join(health.problems))
-        self._clock_offset = (self._store.now() - datetime.now(UTC)).total_seconds()
         self._store.beat_worker(
             WorkerCard(
                 owner=self.settings.owner,

@@ -249,6 +249,8 @@ def attempt_of(before: Job, after: Job, event: str | None, now: datetime) -> dic
         settled = after.settled_by is not None and after.settled_token == before.lease_token
         ended, ended_at, error, owner = event or after.state.value, now, after.error, before.lease_owner
     elif was is Place.OUTCOME and will is not Place.OUTCOME and before.started_at is not None:
+        if before.state is State.TIMED_OUT and before.settled_by is None:
+            return None  # expired while nobody ran it: its last run is on record already
         settled, owner = before.settled_by is not None, before.settled_by
         ended, ended_at, error = before.state.value, before.finished_at or now, before.error
     else:

@@ -42,8 +42,9 @@ class Claim(Protocol):
     ) -> list[Grant]:
         """Up to `limit` due jobs, one winner each: by priority, due time, seq. Lane heads compete with their own
         priority; among rows of the same priority the order between lanes and plain jobs is exact to a batch. Paused
-        queues and kinds, kinds not asked for, blocked lanes and jobs not due are passed over at no cost. `idle`: the
-        same was asked a moment ago, and there was nothing; the answer is the same, perhaps sooner."""
+        queues and kinds, kinds not asked for, blocked lanes and jobs not due are passed over at no cost. A job whose
+        time is over is ended as `expire` would, and not handed out. `idle`: the same was asked a moment ago, and there
+        was nothing; the answer is the same, perhaps sooner."""
         ...
 
     def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:
@@ -55,7 +56,8 @@ class Claim(Protocol):
         self, job_id: str, owner: str, sites: Sequence[str] = (), sighting: Sighting | None = None
     ) -> Grant | Denied:
         """Claim this job, whatever its queue. A lease that has run out is first reaped (two looks, as its task
-        says), then claimed or adopted, all in one transaction."""
+        says), then claimed or adopted, all in one transaction. One whose time is over is ended, and denied; an orphan is
+        granted all the same, so that it can be stopped."""
         ...
 
     def run_now(self, job: NewJob, owner: str, cap: int) -> Grant | Full | Enqueued:

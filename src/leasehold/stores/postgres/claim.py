@@ -52,6 +52,11 @@ class PostgresClaims(JobStore):
         if limit < 1:
             return []
         self._make_owner(owner)
+        return self._claim_in_time(lambda: self._claim_or_keep(owner, queues, limit, kinds, idle))
+
+    def _claim_or_keep(
+        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None, idle: bool
+    ) -> list[Grant]:
         taken: list[Grant] = []
         try:
             return self._claim(owner, queues, limit, kinds, idle, taken)

@@ -8,7 +8,7 @@ from typing import Any
 from leasehold.domain.job import HIGHEST_PRIORITY, Grant
 from leasehold.domain.lanes import ANY_GATE, Ticket
 from leasehold.stores.base.database import Records, Row, Session
-from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession, python_value
+from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.claim import SEES_TICKETS, Look, LookedAt, Source, claim_by_looks
 from leasehold.stores.verbs.limits import AT_ONCE
@@ -32,6 +32,11 @@ class SqliteClaims(JobStore):
         if limit < 1:
             return []
         self._make_owner(owner)
+        return self._claim_in_time(lambda: self._claim(owner, queues, limit, kinds))
+
+    def _claim(
+        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None
+    ) -> list[Grant]:
         waits: list[float] = []
 
         def take(
@@ -182,11 +187,4 @@ def _rank(head: Row) -> tuple[Any, ...]:
 def _grants(session: Session, seqs: Sequence[int], limited: bool) -> list[Grant]:
     if limited:
         session.run("use_slots", seqs=seqs)
-    return [_grant(row) for row in session.tuples("read_grants", seqs=seqs)]
-
-
-def _grant(row: tuple[Any, ...]) -> Grant:
-    grant = Grant(*row)
-    if grant.deadline_at is None:
-        return grant
-    return grant._replace(deadline_at=python_value("deadline_at", grant.deadline_at))
+    return [Grant(*row) for row in session.tuples("read_grants", seqs=seqs)]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from leasehold.domain import operate
+from leasehold.domain.expiry import granted_too_late, time_is_over
 from leasehold.domain.job import Grant, Job, Sighting
 from leasehold.domain.lanes import STARTED
 from leasehold.domain.limits import Need
 from leasehold.domain.moves import Move
-from leasehold.domain.outcome import Lost
+from leasehold.domain.outcome import Expired, Lost
 from leasehold.domain.settle import settle
 from leasehold.domain.states import Event, State, allowed
 from leasehold.stores.answers import Denied, Reaped
@@ -92,9 +93,27 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
             orphans = [job for job in jobs.values() if job.orphan]
             moves = [_adopted(job, now, owner) for job in orphans]
             write(session, moves, now)
-            return [grant_of(move.job) for move in moves]
+            return [grant_of(move.job, now) for move in moves]
 
         return self._database.transact(work)
+
+    def _claim_in_time(self, claim: Callable[[], list[Grant]]) -> list[Grant]:
+        """Go on while all that was taken had no time left: an empty answer means that there is nothing to do."""
+        while True:
+            taken = claim()
+            grants = self._in_time(taken)
+            if grants or not taken:
+                return grants
+
+    def _in_time(self, grants: list[Grant]) -> list[Grant]:
+        """Without those that came too late to be run: they end here, as the sweep would have ended them."""
+        late = {g.id: g.token for g in grants if g.seconds_left is not None and g.seconds_left <= 0}
+        if not late:
+            return grants
+        for ids in batches(sorted(late)):
+            some = {job_id: late[job_id] for job_id in ids}
+            self._database.transact(lambda session, some=some: _expire_grants(session, some))  # type: ignore[misc]
+        return [grant for grant in grants if grant.id not in late]
 
     def find_held(self, owner: str) -> list[Grant]:
         rows = self._database.read(lambda session: session.rows("find_held", owner=owner))
@@ -155,7 +174,7 @@ def _expire(session: Session, ids: Sequence[str]) -> list[Job]:
     if now is None:
         return []
     waiting = [job for job in jobs.values() if allowed(job.state, Event.EXPIRE)]
-    over = [job for job in waiting if _time_is_over(job, now)]
+    over = [job for job in waiting if time_is_over(job, now)]
     met = [job for job in jobs.values() if job.start_by is not None and job.attempt > 0]
     if met:
         session.run("drop_time_limits", rows=Records([{"job": job.seq, "what": START_BY} for job in met]))
@@ -164,15 +183,18 @@ def _expire(session: Session, ids: Sequence[str]) -> list[Job]:
     return [as_stored(move, now) for move in moves]
 
 
-def _time_is_over(job: Job, now: datetime) -> bool:
-    if job.deadline_at is not None and job.deadline_at <= now:
-        return True
-    return job.start_by is not None and job.start_by <= now and job.attempt == 0
-
-
 def _lose(job: Job, sighting: Sighting, now: datetime, progressed: Container[int]) -> Move:
-    outcome = Lost(alone=sighting.alone, progressed=job.seq in progressed)
+    lost = Lost(alone=sighting.alone, progressed=job.seq in progressed)
+    outcome = Expired() if granted_too_late(job) else lost
     return settle(job, outcome, job.policy, now=now, jitter=random.random())
+
+
+def _expire_grants(session: Session, leases: Mapping[str, int]) -> None:
+    """What somebody has in hand just now is left: its lease runs out, and the reaper sees what it was."""
+    jobs, now = lock_free_held(session, leases)
+    if now is not None:
+        late = [job for job in jobs.values() if job.lease_token == leases[job.id]]
+        write(session, [settle(job, Expired(), job.policy, now=now) for job in late], now)
 
 
 def claim_in(
@@ -201,6 +223,10 @@ def claim_in(
         lost = _lose(job, sighting, now, find_progress(session, [job]))
         write(session, [lost], now)
         job = lost.job
+    if job.state is State.QUEUED and time_is_over(job, now):
+        ended = operate.expire(job, now=now)
+        write(session, [ended], now)
+        return Denied(job_id, ended.job.state, ended.detail or "its time is over")
     if job.orphan and job.execution_site in sites:
         granted = _adopted(job, now, owner)
     elif (why := _not_claimable(session, job, now, need)) is not None:
@@ -211,7 +237,7 @@ def claim_in(
         after = operate.claim(job, owner=owner, now=now, lane_start=STARTED)
         granted = _granted(job, after, now, None, owner)
     write(session, [granted], now)
-    return grant_of(granted.job)
+    return grant_of(granted.job, now)
 
 
 def _is_held(job: Job, now: datetime) -> bool:
@@ -251,7 +277,9 @@ def _granted(before: Job, after: Job, now: datetime, event: str | None, owner: s
     return Move(before, replace(after, lease_expires_at=expires_at), event, owner)
 
 
-def grant_of(job: Job) -> Grant:
+def grant_of(job: Job, now: datetime) -> Grant:
+    """An orphan is granted though its time is over: somebody has to stop it."""
+    left = None if job.deadline_at is None else (job.deadline_at - now).total_seconds()
     return Grant(
         seq=job.seq,
         id=job.id,
@@ -268,7 +296,7 @@ def grant_of(job: Job) -> Grant:
         crashes=job.crashes,
         special=job.special,
         stop_requested=job.stop_requested,
-        deadline_at=job.deadline_at,
+        seconds_left=left,
         trace=job.trace,
         execution_site=job.execution_site,
         execution_name=job.execution_name,

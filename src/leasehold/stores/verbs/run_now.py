@@ -66,8 +66,11 @@ def _holder(place: Row) -> Holder:
 
 def _given_before(session: Session, job: NewJob, owner: str) -> Grant | Enqueued:
     """The same call again, after a lost reply."""
-    row = lock(session, [job.id])[0][job.id]
-    return grant_of(row) if row.lease_owner == owner else Enqueued(job.id, created=False)
+    jobs, now = lock(session, [job.id])
+    row = jobs[job.id]
+    if row.lease_owner != owner or now is None:
+        return Enqueued(job.id, created=False)
+    return grant_of(row, now)
 
 
 def _duplicate_of(session: Session, job: NewJob) -> Enqueued | None:

@@ -54,9 +54,11 @@ held AS (
         (SELECT o.number FROM leasehold.owner AS o WHERE o.name = :owner), lease_seconds, special FROM taken)
 
 -- part: grants
--- What the worker needs of each, in the queue's order. Only a job that has run before can have counters.
+-- What the worker needs of each, in the queue's order. Only a job that has run before can have counters. A job that was
+-- to start sooner and never has has no time left, as one past its deadline.
 SELECT t.seq, j.id, t.token, t.attempt, j.kind, j.queue, j.args, t.lease_seconds, j.policy, j.lane, j.group_name,
-    j.deadline_at, j.trace, coalesce(r.failures, 0) AS failures, coalesce(r.crashes, 0) AS crashes, t.special
+    CASE WHEN t.attempt = 1 AND j.start_by <= :now THEN 0 ELSE extract(epoch FROM j.deadline_at - :now) END::float8
+        AS seconds_left, j.trace, coalesce(r.failures, 0) AS failures, coalesce(r.crashes, 0) AS crashes, t.special
 FROM taken AS t CROSS JOIN LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = t.seq LIMIT 1) AS j
 LEFT JOIN LATERAL (
     SELECT q.failures, q.crashes FROM leasehold.trouble AS q WHERE t.attempt > 1 AND q.job = t.seq LIMIT 1) AS r ON true

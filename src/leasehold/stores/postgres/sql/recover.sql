@@ -15,9 +15,10 @@ WHERE p.state = 4 AND x.site = ANY(:sites::text[]) AND (:kinds::text[] IS NULL O
 ORDER BY p.job LIMIT :limit;
 
 -- name: find_held
--- After a lost reply: what this owner holds.
+-- After a lost reply: what this owner holds. Whether it was to start sooner is judged by when it was granted.
 SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
-    j.deadline_at, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special,
+    CASE WHEN l.attempt = 1 AND j.start_by <= l.started_at THEN 0 ELSE extract(epoch FROM j.deadline_at - :now) END::float8
+        AS seconds_left, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special,
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
     x.site AS execution_site, x.name AS execution_name, x.started_at AS execution_started_at
 FROM leasehold.lease AS l CROSS JOIN LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = l.job LIMIT 1) AS j

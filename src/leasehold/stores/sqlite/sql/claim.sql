@@ -74,9 +74,10 @@ INSERT INTO leasehold_lease_slot (job, gate)
 SELECT j.seq, j.gate FROM json_each(:seqs) AS r CROSS JOIN leasehold_job AS j ON j.seq = r.value;
 
 -- name: read_grants
--- What the worker needs of each. Only a job that has run before can have counters.
+-- What the worker needs of each. Only a job that has run before can have counters. A job that was to start sooner and
+-- never has has no time left, as one past its deadline.
 SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
-    j.deadline_at, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special
+    CASE WHEN l.attempt = 1 AND j.start_by <= :now THEN 0.0 ELSE (j.deadline_at - :now) / 1e6 END AS seconds_left, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special
 FROM json_each(:seqs) AS r CROSS JOIN leasehold_lease AS l ON l.job = r.value CROSS JOIN leasehold_job AS j ON j.seq = l.job
 LEFT JOIN leasehold_trouble AS t ON l.attempt > 1 AND t.job = l.job
 ORDER BY r.key;

@@ -14,9 +14,10 @@ WHERE p.state = 4 AND x.site IN (SELECT value FROM json_each(:sites))
 ORDER BY p.job LIMIT :limit;
 
 -- name: find_held
--- After a lost reply: what this owner holds.
+-- After a lost reply: what this owner holds. Whether it was to start sooner is judged by when it was granted.
 SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
-    j.deadline_at, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special,
+    CASE WHEN l.attempt = 1 AND j.start_by <= l.started_at THEN 0.0 ELSE (j.deadline_at - :now) / 1e6 END AS seconds_left,
+    j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special,
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
     x.site AS execution_site, x.name AS execution_name, x.started_at AS execution_started_at
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job

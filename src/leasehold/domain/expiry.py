@@ -1,0 +1,60 @@
+"""What becomes of a job whose time is over, whoever notices it: the sweep, or the claim that meets it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from leasehold.domain.job import Job
+from leasehold.domain.moves import Move
+from leasehold.domain.states import State
+
+
+def time_is_over(job: Job, now: datetime) -> bool:
+    return _past_deadline(job, now) or _past_start(job, now)
+
+
+def expired(job: Job, now: datetime) -> Move | None:
+    """None: it has time left."""
+    if _past_deadline(job, now):
+        after = replace(
+            job,
+            state=State.TIMED_OUT,
+            finished_at=now,
+            reason="the job's deadline has passed",
+            held=False,
+            halts_lane=job.lane is not None and job.attempt > 0 and job.policy.on_failure == "halt",
+        )
+    elif _past_start(job, now):
+        after = replace(
+            job, state=State.CANCELLED, finished_at=now, reason="it was not started in time", held=False
+        )
+    else:
+        return None
+    return Move(job, after, "expired", detail=after.reason)
+
+
+def granted_too_late(job: Job) -> bool:
+    """Its time was over when it was granted: nobody has run it. The claim that took it did not live to say so."""
+    if job.started_at is None or job.execution_site is not None:
+        return False
+    return time_is_over(before_grant(job), job.started_at)
+
+
+def before_grant(job: Job) -> Job:
+    """A running job whose grant nobody has used, as it was before that: the number of the attempt names nothing."""
+    first = job.attempt == 1
+    return replace(
+        job,
+        attempt=job.attempt - 1,
+        started_at=None,
+        first_started_at=None if first else job.first_started_at,
+    )
+
+
+def _past_deadline(job: Job, now: datetime) -> bool:
+    return job.deadline_at is not None and job.deadline_at <= now
+
+
+def _past_start(job: Job, now: datetime) -> bool:
+    return job.start_by is not None and job.start_by <= now and job.attempt == 0
