@@ -653,7 +653,7 @@ class Walk:
 
     def _recover(self) -> None:
         self.clock.advance(31)
-        seen = self.store.sight_expired()
+        seen = self.store.sight_missed()
         self.clock.advance(10)
         self.store.reap(seen)
         if self.chance.random() < 0.5:

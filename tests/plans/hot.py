@@ -170,7 +170,7 @@ def _settle(store: Store, work: Work) -> None:
 
 
 def _recover(store: Store, work: Work) -> None:
-    sighted = store.sight_expired(BATCH)
+    sighted = store.sight_missed(5.0, BATCH)
     assert len(store.reap([replace(one, seen_at=-1e9) for one in sighted])) == BATCH
     assert len(store.adopt(OWNER, [SITE])) == FEW
     assert len([job for job in store.expire() if job.kind == KIND]) == FEW

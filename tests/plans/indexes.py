@@ -10,7 +10,7 @@ STAY_SMALL = ("gate", "pause", "slot", "rate", "cap", "worker", "owner")
 
 READ_WHOLE: dict[str, tuple[str, ...]] = {
     # Only what runs has a lease, or uses slots by its gate: sweeps read all of it, and renewals have one index less.
-    "sight_expired": ("lease",),
+    "sight_missed": ("lease",),
     "find_held": ("lease",),
     "count_leases": ("lease",),
     "list_places": ("lease",),
@@ -158,7 +158,7 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
         "time_limit_pkey",
         "unique_key_pkey",
     },
-    "sight_expired": {"job_pkey"},
+    "sight_missed": {"job_pkey"},
     "still_running": {"job_id", "lease_pkey", "parked_pkey", "parked_state"},
     "sweep_holds": {"lease_pkey", "parked_pkey", "parked_state", "slot_hold_pkey"},
     "update_arguments": {"job_pkey"},
@@ -261,7 +261,7 @@ SQLITE_INDEXES: dict[str, set[str]] = {
     "save_checkpoint": {"job_id", "rowid"},
     "save_steps": {"job_id", "rowid"},
     "settle_succeeded": {"rowid"},
-    "sight_expired": {"rowid"},
+    "sight_missed": {"rowid"},
     "still_running": {"job_id", "rowid"},
     "sweep_holds": {"key", "rowid"},
     "update_arguments": {"rowid"},

@@ -52,7 +52,7 @@ VERBS = (
         "place_execution",
         "mark_started",
         "settle",
-        "sight_expired",
+        "sight_missed",
     ),
     *(
         "reap",
@@ -277,8 +277,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- recover ---------------------------------------------------------------------------------------------------
     @step(1)
-    def sight_expired(self) -> None:
-        self.sightings += self.do("sight_expired")
+    def sight_missed(self) -> None:
+        self.sightings += self.do("sight_missed")
 
     @step(3, lambda self: self.sightings, picks=of.PICKS)
     def reap(self, picks: list[int]) -> None:
@@ -288,7 +288,7 @@ class StoreMachine(RuleBasedStateMachine):
     @step(6, has_leases, owner=of.OWNER, sites=of.SOME_SITES, steal=booleans())
     def lose_every_lease(self, owner: str, sites: list[str], steal: bool) -> None:
         self.pass_time(31.0)
-        self.sightings += (seen := self.do("sight_expired"))
+        self.sightings += (seen := self.do("sight_missed"))
         self.pass_time(10.0)
         if steal and seen:
             self._claim_by_id(seen[0].id, owner, sites, seen[0])

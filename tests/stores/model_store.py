@@ -333,13 +333,16 @@ class ModelStore(ModelBase):
         self.close_questions(job)
 
     # -- recover ---------------------------------------------------------------------------------------------------
-    def sight_expired(self) -> Answer:
+    def sight_missed(self) -> Answer:
         now = self.clock.now()
-        expired = [
-            j for j in self.jobs.values() if j.lease_expires_at is not None and j.lease_expires_at <= now
+        overdue = [
+            j
+            for j in self.jobs.values()
+            if j.lease_expires_at is not None
+            and j.lease_expires_at <= now + timedelta(seconds=j.lease_seconds / 3)
         ]
-        expired.sort(key=lambda job: (job.lease_expires_at, job.seq))
-        return tuple(self._sighting(job) for job in expired)
+        overdue.sort(key=lambda job: (job.lease_expires_at, job.seq))
+        return tuple(self._sighting(job) for job in overdue)
 
     def _sighting(self, job: ModelJob) -> Sighting:
         owner, expires_at = job.lease_owner, job.lease_expires_at
@@ -347,7 +350,8 @@ class ModelStore(ModelBase):
         assert expires_at is not None
         alone = sum(other.lease_owner == owner for other in self.jobs.values()) == 1
         seen_at = self.clock.monotonic()
-        return Sighting(job.id, job.lease_token, expires_at, job.lease_seconds, owner, alone, seen_at)
+        left = (expires_at - self.clock.now()).total_seconds()
+        return Sighting(job.id, job.lease_token, expires_at, job.lease_seconds, owner, alone, seen_at, left)
 
     def _second_look(self, job: ModelJob, sighting: Sighting) -> bool:
         same = (job.lease_token, job.lease_expires_at) == (sighting.token, sighting.expires_at)

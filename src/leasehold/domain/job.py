@@ -168,10 +168,20 @@ class Renewal:
     """False: somebody has its row locked. It is still held, but its time was not extended by this beat."""
 
 
+TOLERANCE = 1.0
+"""Seconds by which two readings of one clock may differ."""
+
+
+def has_run_out(expires_at: datetime, lease_seconds: float, now: datetime) -> bool:
+    """Also if it expires further ahead than it is long: the clock was set back, and its end may never come."""
+    left = (expires_at - now).total_seconds()
+    return left <= 0 or left > lease_seconds + TOLERANCE
+
+
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A reaper's first look at a missed lease. It may be acted on once ttl/3 has passed on the looker's own clock
-    and neither token nor expiry has moved."""
+    """A reaper's first look at a lease whose renewal is overdue. It may be acted on once ttl/3 has passed on the
+    looker's own clock, neither token nor expiry has moved, and the lease has run out. A look does the owner no harm."""
 
     id: str
     token: int
@@ -181,9 +191,32 @@ class Sighting:
     alone: bool
     seen_at: float
     """The looker's monotonic clock."""
+    expires_in: float = 0.0
+    """Seconds, by the database's clock at that look."""
 
     def ripe(self, monotonic: float) -> bool:
-        return monotonic - self.seen_at >= self.lease_seconds / 3
+        return monotonic - self.seen_at >= self._patience
+
+    @property
+    def reapable_at(self) -> float:
+        """On the looker's clock: when the lease has run out and this look is old enough."""
+        return self.seen_at + (self._patience if self.ahead else max(self._patience, self.expires_in))
+
+    @property
+    def ahead(self) -> bool:
+        """It expires further ahead than it is long: the clock was set back since it was renewed."""
+        return self.expires_in > self.lease_seconds + TOLERANCE
+
+    @property
+    def _patience(self) -> float:
+        """Where the database's clock cannot tell that a whole lease has passed, the looker's own has to."""
+        return self.lease_seconds if self.ahead else self.lease_seconds / 3
+
+    def missed(self, now: datetime) -> bool:
+        """By the database's clock, at the second look."""
+        return self.expires_at <= now or (
+            self.ahead and has_run_out(self.expires_at, self.lease_seconds, now)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,8 @@ def _requeue(
         return _end(job, State.PAUSED, event, policy, now, reason=reason, error=error, before=before)
     if flag is not None:
         return _end(job, State.CANCELLED, event, policy, now, reason=reason, error=error, before=before)
-    due = now + timedelta(seconds=delay) if delay > 0 else job.available_at
+    # A job that has run was due: if that lies ahead, the clock was set back.
+    due = now + timedelta(seconds=delay) if delay > 0 else min(job.available_at, now)
     move = _end(job, State.QUEUED, event, policy, now, reason=reason, error=error, before=before)
     return replace(move, job=replace(move.job, available_at=due))
 

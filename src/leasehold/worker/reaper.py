@@ -18,13 +18,21 @@ logger = logging.getLogger("leasehold.worker")
 
 MASS = 50
 BRAKE_PER_SECOND = 10
+SOONEST = 0.02
+"""Seconds between two looks, at least."""
 
 
 class Reaper:
+    """A lease is looked at when its renewal is overdue, and again at its expiry: then it is reaped, if it has not
+    moved. So work is taken over within lease + sweep. The sweep is how long the first look may be in coming."""
+
     def __init__(self, store: Store, sweep: float) -> None:
         self._store = store
         self._sweep = sweep
         self._seen: dict[tuple[str, int, datetime], Sighting] = {}
+        self.ripens_in: float | None = None
+        """Seconds from the last look until the first of those it has left can be reaped. None: there is none to wait
+        for."""
         self._service = Service("reaper", self._beat, first=random.uniform(0, sweep / 2), slowest=sweep)
 
     def start(self) -> None:
@@ -40,19 +48,24 @@ class Reaper:
             # While the database takes no writes nobody can renew: what was seen before says nothing about the owners.
             self._seen.clear()
             raise
-        return self._sweep * random.uniform(0.9, 1.1)
+        pause = self._sweep * random.uniform(0.9, 1.1)
+        return pause if self.ripens_in is None else min(pause, max(SOONEST, self.ripens_in))
 
     def sweep(self) -> list[Reaped]:
         """One look. What was seen before and has not moved is reaped; the store checks both once more."""
-        found = self._store.sight_expired()
-        seen = {(s.id, s.token, s.expires_at): s for s in found}
+        found = self._store.sight_missed(self._sweep)
+        before = self._seen
         # The first look counts, not the latest.
-        self._seen = {key: self._seen.get(key, sighting) for key, sighting in seen.items()}
-        reaped = self._store.reap(self._braked(list(self._seen.values())))
-        for lost in reaped:
-            tell_loss(lost)
-        if any(not lost.orphan for lost in reaped):
-            self._store.wake()
+        self._seen = {(s.id, s.token, s.expires_at): s for s in found}
+        self._seen |= {key: before[key] for key in self._seen.keys() & before.keys()}
+        now = found[0].seen_at if found else 0.0
+        held_back = self._brake(now)
+        ripe = [sighting for sighting in self._seen.values() if sighting.reapable_at <= now]
+        reaped = self._store.reap(ripe[:held_back])
+        # What could not be reaped now, because somebody has it in hand or for the brake, waits for the next sweep.
+        waits = [s.reapable_at - now for s in self._seen.values() if s.reapable_at > now]
+        self.ripens_in = min(waits, default=None) if held_back is None else None
+        self._tell(reaped)
         expired = self._store.expire()
         if any(job.state is State.QUEUED for job in expired):
             # Its question was not answered in time; it goes on with that.
@@ -61,17 +74,25 @@ class Reaper:
             self._store.tell_watchers()
         return reaped
 
-    def _braked(self, sightings: list[Sighting]) -> list[Sighting]:
+    def _tell(self, reaped: list[Reaped]) -> None:
+        for lost in reaped:
+            tell_loss(lost)
+        if any(not lost.orphan for lost in reaped):
+            self._store.wake()
+
+    def _brake(self, now: float) -> int | None:
         """Many leases of several owners at once, more than half of all: that is an outage, not mass death. Their
-        owners get time to come back before others take their work."""
-        owners = {sighting.owner for sighting in sightings}
-        if len(sightings) < MASS or len(owners) < 2 or len(sightings) * 2 <= self._store.count_leases():
-            return sightings
+        owners get time to come back before others take their work. How many may be reaped now; None: all. Those count
+        that were seen twice, or have run out: one that is merely late will be renewed by the next look."""
+        silent = [s for s in self._seen.values() if s.expires_in <= 0 or s.seen_at < now]
+        owners = {sighting.owner for sighting in silent}
+        if len(silent) < MASS or len(owners) < 2 or len(silent) * 2 <= self._store.count_leases():
+            return None
         allowed = max(1, int(BRAKE_PER_SECOND * self._sweep))
         logger.warning(
-            "%d leases of %d workers have run out at once: taking this for an outage and recovering %d at a time",
-            len(sightings),
+            "%d leases of %d workers were not renewed: taking this for an outage and recovering %d at a time",
+            len(silent),
             len(owners),
             allowed,
         )
-        return sightings[:allowed]
+        return allowed

@@ -56,8 +56,8 @@ class Claim(Protocol):
         self, job_id: str, owner: str, sites: Sequence[str] = (), sighting: Sighting | None = None
     ) -> Grant | Denied:
         """Claim this job, whatever its queue. A lease that has run out is first reaped (two looks, as its task
-        says), then claimed or adopted, all in one transaction. One whose time is over is ended, and denied; an orphan is
-        granted all the same, so that it can be stopped."""
+        says), then claimed or adopted, all in one transaction. One whose time is over is ended, and denied; an orphan
+        is granted all the same, so that it can be stopped."""
         ...
 
     def run_now(self, job: NewJob, owner: str, cap: int) -> Grant | Full | Enqueued:
@@ -104,12 +104,15 @@ class Settle(Protocol):
 class Recover(Protocol):
     """What is taken over from those who are gone, or whose answer was lost."""
 
-    def sight_expired(self, limit: int = 1000) -> list[Sighting]:
-        """The first look at leases that have run out on the database's clock."""
+    def sight_missed(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
+        """The first look at leases whose renewal is overdue on the database's clock: those that a look `sweep` seconds
+        later would see too late to reap them at their expiry. Also at those that expire further ahead than they are
+        long, because the clock was set back."""
         ...
 
     def reap(self, sightings: Sequence[Sighting]) -> list[Reaped]:
-        """The second look: what has not moved for ttl/3 on the looker's clock is settled as lost. Others are left."""
+        """The second look: what has not moved for ttl/3 on the looker's clock, and has run out, is settled as lost.
+        What expires further ahead than it is long must not have moved for the whole lease. Others are left."""
         ...
 
     def count_leases(self) -> int:

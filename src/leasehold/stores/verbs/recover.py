@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from leasehold.domain import operate
 from leasehold.domain.expiry import granted_too_late, time_is_over
-from leasehold.domain.job import Grant, Job, Sighting
+from leasehold.domain.job import TOLERANCE, Grant, Job, Sighting, has_run_out
 from leasehold.domain.lanes import STARTED
 from leasehold.domain.limits import Need
 from leasehold.domain.moves import Move
@@ -29,8 +29,9 @@ NOTHING = Need()
 
 
 class RecoverVerbs(LimitVerbs, QuestionVerbs):
-    def sight_expired(self, limit: int = 1000) -> list[Sighting]:
-        rows = self._database.read(lambda session: session.rows("sight_expired", limit=limit))
+    def sight_missed(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
+        asked = {"sweep": sweep, "tolerance": TOLERANCE, "limit": limit}
+        rows = self._database.read(lambda session: session.rows("sight_missed", **asked))
         seen_at = self._database.clock.monotonic()
         return [
             Sighting(
@@ -41,6 +42,7 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
                 owner=row["lease_owner"],
                 alone=not row["shared"],
                 seen_at=seen_at,
+                expires_in=row["expires_in"],
             )
             for row in rows
         ]
@@ -156,7 +158,7 @@ def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
     jobs, now = lock_free_held(session, [s.id for s in sightings])
     if now is None:
         return []
-    lost = [s for s in sightings if s.id in jobs and _as_sighted(jobs[s.id], s) and s.expires_at <= now]
+    lost = [s for s in sightings if s.id in jobs and _as_sighted(jobs[s.id], s) and s.missed(now)]
     progressed = find_progress(session, [jobs[s.id] for s in lost])
     moves = [_lose(jobs[s.id], s, now, progressed) for s in lost]
     write(session, moves, now)
@@ -164,7 +166,8 @@ def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
 
 
 def _as_sighted(job: Job, sighting: Sighting) -> bool:
-    return (job.lease_token, job.lease_expires_at) == (sighting.token, sighting.expires_at)
+    seen = (sighting.id, sighting.token, sighting.expires_at)
+    return (job.id, job.lease_token, job.lease_expires_at) == seen
 
 
 def _expire(session: Session, ids: Sequence[str]) -> list[Job]:
@@ -210,16 +213,11 @@ def claim_in(
     """Claim this job, which is locked, in a transaction that is open."""
     job_id = job.id
     if job.state is State.RUNNING and job.lease_owner is not None:
-        if job.lease_expires_at is None or job.lease_expires_at > now:
+        if _is_held(job, now):
             return Denied(job_id, job.state, f"its lease is held by {job.lease_owner}")
-        seen = (job.id, job.lease_token, job.lease_expires_at)
-        if sighting is None or (sighting.id, sighting.token, sighting.expires_at) != seen:
-            return Denied(
-                job_id,
-                job.state,
-                "its lease has run out; look again after a third of it",
-                _look(session, job, job.lease_owner, job.lease_expires_at, monotonic),
-            )
+        if sighting is None or not (_as_sighted(job, sighting) and sighting.missed(now)):
+            look = _look(session, job, job.lease_owner, now, monotonic)
+            return Denied(job_id, job.state, "its lease has run out; look again after a third of it", look)
         lost = _lose(job, sighting, now, find_progress(session, [job]))
         write(session, [lost], now)
         job = lost.job
@@ -241,10 +239,13 @@ def claim_in(
 
 
 def _is_held(job: Job, now: datetime) -> bool:
-    return job.state is State.RUNNING and job.lease_expires_at is not None and job.lease_expires_at > now
+    if job.state is not State.RUNNING or job.lease_expires_at is None:
+        return False
+    return not has_run_out(job.lease_expires_at, job.lease_seconds, now)
 
 
-def _look(session: Session, job: Job, owner: str, expires_at: datetime, monotonic: float) -> Sighting:
+def _look(session: Session, job: Job, owner: str, now: datetime, monotonic: float) -> Sighting:
+    expires_at = job.lease_expires_at or now
     return Sighting(
         id=job.id,
         token=job.lease_token,
@@ -253,6 +254,7 @@ def _look(session: Session, job: Job, owner: str, expires_at: datetime, monotoni
         owner=owner,
         alone=len(session.tuples("find_held", owner=owner)) == 1,
         seen_at=monotonic,
+        expires_in=(expires_at - now).total_seconds(),
     )
 
 

@@ -1,9 +1,15 @@
--- name: sight_expired
--- The first look: leases that have run out on the database's clock, oldest first. Reads the leases, which are few.
-SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS lease_owner, l.shared
+-- name: sight_missed
+-- The first look, taken when a renewal is overdue, so that the second one falls on the expiry: leases that have less than
+-- a third of their time left, and the time until the next sweep. Owners renew at two thirds; a lease that is seen in time
+-- and renewed has another expiry at the next look. And leases that expire further ahead than they are long: the clock was
+-- set back. By expiry; reads the leases, which are few.
+SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS lease_owner, l.shared,
+    (l.expires_at - :now) / 1e6 AS expires_in
 FROM (SELECT q.*, count(*) OVER (PARTITION BY q.owner) > 1 AS shared FROM leasehold_lease AS q) AS l
 CROSS JOIN leasehold_job AS j ON j.seq = l.job CROSS JOIN leasehold_owner AS o ON o.number = l.owner
-WHERE l.expires_at <= :now ORDER BY l.expires_at, l.job LIMIT :limit;
+WHERE l.expires_at <= :now + (l.lease_seconds / 3 + min(:sweep, l.lease_seconds / 3)) * 1e6
+   OR l.expires_at > :now + (l.lease_seconds + :tolerance) * 1e6
+ORDER BY l.expires_at, l.job LIMIT :limit;
 
 -- name: find_orphans
 -- Of the sites this worker serves, the oldest first. A look: they are taken under their anchors.
