@@ -313,3 +313,37 @@ def test_an_idle_worker_finds_jobs_with_limits_in_their_order(idle, store):
 def test_an_idle_worker_finds_jobs_of_many_kinds_in_their_order(idle):
     kinds = [idle.put(kind=f"kind-{n}").id for n in range(9)]
     assert idle.claim() == kinds
+
+
+# -- when to ask again ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", [{}, {"idle": True}], ids=["busy", "idle"])
+@pytest.mark.parametrize("fields", [{}, {"lane": "l"}, {"slots": (("browser", 1),)}])
+def test_an_empty_claim_leaves_behind_when_the_next_job_is_due(store, clock, fields, asked):
+    """Of the queues and kinds asked for; of several priorities, the first that comes."""
+    store.set_slot("browser", 1)
+    queue = f"later {sorted(fields)} {asked}"
+    put(store, queue=queue, delay=9.0, priority=5, **fields)
+    put(store, queue=queue, delay=7.0)
+    put(store, queue=queue, delay=3.0, kind="other")
+    put(store, queue="another", delay=1.0)
+    assert store.claim(OWNER, [queue], 5, ["work"], **asked) == []
+    assert store.opens_in([queue], ["work"]) == 7.0
+    clock.advance(4)
+    assert store.opens_in([queue], ["work"]) == 3.0
+    assert store.claim(OWNER, [queue], 5, ["work", "other"], **asked) != []
+    assert store.claim(OWNER, [queue], 5, ["work"], **asked) == []
+    clock.advance(3)
+    assert store.opens_in([queue], ["work"]) == 0.0
+    assert len(store.claim(OWNER, [queue], 5, ["work"], **asked)) == 1
+    assert store.claim(OWNER, [queue], 5, ["work"], **asked) == []
+    assert store.opens_in([queue], ["work"]) == 2.0
+
+
+def test_where_nothing_is_to_come_an_empty_claim_says_so(store):
+    put(store, queue="paused", delay=5.0)
+    store.pause_scope("queue", "paused")
+    for idle in (False, True):
+        assert store.claim(OWNER, ["default", "paused"], 5, idle=idle) == []
+        assert store.opens_in(["default", "paused"]) is None

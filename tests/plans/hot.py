@@ -137,7 +137,9 @@ def _wait_for_others(store: Store, work: Work) -> None:
 
 
 def _claim(store: Store, work: Work) -> None:
-    assert len(store.claim(OWNER, [QUEUE], 2 * BATCH)) == 2 * BATCH
+    # Those whose time is over are taken, and not handed out; and again by the next look, for the first take is undone.
+    grants = store.claim(OWNER, [QUEUE], 2 * BATCH)
+    assert 2 * BATCH - 3 * FEW <= len(grants) <= 2 * BATCH, len(grants)
     store.claim_by_id(work.in_lanes[0][0], OWNER)
     store.run_now(new_job(), OWNER, 10 * BATCH)
 

@@ -307,6 +307,36 @@ def test_work_that_comes_later_wakes_an_idle_worker(app):
     assert min(asyncio.run(run())) < 5.0, "with a poll of 30 s only a wake-up can be that quick"
 
 
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_a_delayed_job_and_a_retry_start_when_they_are_due_on_an_idle_worker(app, colour):
+    """With a poll of 30 s, only who knows when it is due can be there in time."""
+    if colour == "async":
+
+        @app.task(name="work", retry=Retry(max_attempts=2, backoff=0.3))
+        async def work(ctx: Context) -> None:
+            if ctx.attempt == 1:
+                raise RuntimeError("again")
+    else:
+
+        @app.task(name="work", retry=Retry(max_attempts=2, backoff=0.3))
+        def work(ctx: SyncContext) -> None:
+            if ctx.attempt == 1:
+                raise RuntimeError("again")
+
+    async def run() -> list[float]:
+        async with app.worker(poll=30.0):
+            await until(lambda: len(app.__internals__.store.list_workers()) == 1)
+            job = await work.using(delay=0.3).aenqueue()
+            await until(lambda: job.refresh().state is State.SUCCEEDED)
+            row = job.__row__
+            late = [row.started_at - row.available_at, row.first_started_at - row.created_at]
+            return [late[0].total_seconds(), late[1].total_seconds() - 0.3]
+
+    retried, delayed = asyncio.run(run())
+    assert 0 <= delayed < 0.4
+    assert 0 <= retried < 0.4
+
+
 def test_a_worker_tells_of_itself_while_it_lives(app):
     @app.task
     async def work() -> None: ...

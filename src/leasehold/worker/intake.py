@@ -188,6 +188,7 @@ class Intake:
             self._was_empty = not grants
             return grants
         grants = self._find_forgotten() if self.in_trouble else []
+        passed_over = self._absent_on_loop.noted or self._absent_in_threads.noted
         on_loop = self._claim_kinds(self._async_kinds, max(0, loop_room - len(grants)), self._absent_on_loop)
         in_threads = self._claim_kinds(self._sync_kinds, thread_room, self._absent_in_threads)
         # Only beside a kind of jobs that comes in as fast as it can be taken: a look for nothing would hold that up.
@@ -195,6 +196,9 @@ class Intake:
         self._absent_in_threads.note(not in_threads and len(on_loop) == loop_room > 0)
         grants += on_loop + in_threads
         self._was_empty = not grants
+        if self._was_empty and passed_over and loop_room and thread_room:
+            # An empty answer sends us to sleep: what was passed over is looked for after all.
+            return self._claim(loop_room, thread_room)
         return grants
 
     def _claim_kinds(self, kinds: list[str], room: int, absent: Absence) -> list[Grant]:

@@ -48,8 +48,8 @@ class Claim(Protocol):
         ...
 
     def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:
-        """Seconds until a rate may let the next job start that the last claims from these queues left there. None: no
-        rate stands in the way of any. Asks nobody."""
+        """Seconds until the next job may start that the last claims from these queues left there, because it was not due
+        yet or a rate stood in the way. None: there was none. Asks nobody."""
         ...
 
     def claim_by_id(

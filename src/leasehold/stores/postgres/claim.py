@@ -91,7 +91,7 @@ class PostgresClaims(JobStore):
 
         key = (tuple(queues), None if kinds is None else tuple(kinds))
         if idle and self._looks_first.get(key, -math.inf) <= self._now():
-            at_once = self._look_and_take(owner, queues, kinds, limit)
+            at_once = self._look_and_take(owner, queues, kinds, limit, waits)
             if at_once is not None:
                 self._expect_opening(queues, kinds, waits)
                 return at_once
@@ -114,7 +114,12 @@ class PostgresClaims(JobStore):
         return grants
 
     def _look_and_take(
-        self, owner: str, queues: Sequence[str], kinds: Sequence[str] | None, limit: int
+        self,
+        owner: str,
+        queues: Sequence[str],
+        kinds: Sequence[str] | None,
+        limit: int,
+        waits: list[float],
     ) -> list[Grant] | None:
         """None: there is more than plain jobs, which takes a look first."""
         rows = self._postgres.single(
@@ -126,7 +131,12 @@ class PostgresClaims(JobStore):
                 limit=limit,
             )
         )
-        return None if rows and rows[-1][0] is None else [Grant(*row) for row in rows]
+        if rows and rows[-1][0] is None:
+            told = Grant(*rows.pop())
+            if told.seconds_left is None:
+                return None
+            waits.append(told.seconds_left)
+        return [Grant(*row) for row in rows]
 
     def _now(self) -> float:
         return self._postgres.clock.monotonic()
@@ -138,7 +148,7 @@ class PostgresClaims(JobStore):
             )
         )
         found: dict[str, list[LookedAt]] = {"gate": [], "limited": [], "plain": [], "lane": []}
-        for source, gate, priority, due, first in rows:
+        for source, gate, priority, due, first in _without_later(rows, waits):
             found[source].append(LookedAt(gate, priority, due, first))
         look = Look([group.gate for group in found["gate"]], found["plain"], found["lane"])
         if found["limited"]:
@@ -151,7 +161,7 @@ class PostgresClaims(JobStore):
         waits += opening
         if open_gates:
             rows = self._postgres.read(lambda session: session.tuples("look_limited", gates=open_gates))
-            for source, gate, priority, due, first in rows:
+            for source, gate, priority, due, first in _without_later(rows, waits):
                 groups = look.limited if source == "plain" else look.limited_lanes
                 groups.append(LookedAt(gate, priority, due, first))
 
@@ -180,6 +190,14 @@ class PostgresClaims(JobStore):
         self, owner: str, source: Source, groups: list[LookedAt], look: Look, room: int
     ) -> list[Grant] | None:
         return self._postgres.single(lambda session: _take(session, owner, source, groups, look.gates, room))
+
+
+def _without_later(rows: list[tuple[Any, ...]], waits: list[float]) -> list[tuple[Any, ...]]:
+    """The last row tells when the next job that is not due yet will be."""
+    *groups, (_, _, _, _, microseconds) = rows
+    if microseconds is not None:
+        waits.append(microseconds / 1e6)
+    return groups
 
 
 def _take(

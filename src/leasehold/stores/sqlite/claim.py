@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leasehold.domain.job import HIGHEST_PRIORITY, Grant
+from leasehold.domain.job import Grant
 from leasehold.domain.lanes import ANY_GATE, Ticket
 from leasehold.stores.base.database import Records, Row, Session
 from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession
@@ -59,22 +59,22 @@ class SqliteClaims(JobStore):
     def _look(
         self, session: SqliteSession, queues: Sequence[str], kinds: Sequence[str] | None, waits: list[float]
     ) -> Look:
-        """The loose index scan, one probe per priority in use. Of the gates with limits only those that are open."""
+        """Of the gates with limits only those that are open."""
         rows = session.tuples(
             "list_open_gates", queues=list(queues), kinds=None if kinds is None else list(kinds)
         )
         gates = [gate for gate, limited in rows if not limited]
-        now = session.tuples("read_now")[0][0]
+        now = session.now()
         look = Look(
             gates,
-            _probe(session, "first_ready", gates, now),
-            _probe(session, "first_ticket", [*gates, ANY_GATE], now),
+            _probe(session, "look_ready", gates, now, waits),
+            _probe(session, "look_tickets", [*gates, ANY_GATE], now, waits),
         )
         if len(gates) < len(rows):
             limited, opening = self._open_gates(session, [gate for gate, has_limits in rows if has_limits])
             waits += opening
-            look.limited.extend(_probe(session, "first_ready", limited, now))
-            look.limited_lanes.extend(_probe(session, "first_ticket", limited, now))
+            look.limited.extend(_probe(session, "look_ready", limited, now, waits))
+            look.limited_lanes.extend(_probe(session, "look_tickets", limited, now, waits))
         return look
 
     def _take_behind_limits(
@@ -124,15 +124,18 @@ def _take_groups(
     return _grants(session, seqs, limited)
 
 
-def _probe(session: Session, statement: str, gates: Sequence[int], now: int) -> list[LookedAt]:
-    found = []
-    for gate in gates:
-        below = HIGHEST_PRIORITY + 1
-        while first := session.tuples(statement, gate=gate, below=below):
-            below, due = first[0]
-            if due <= now:
-                found.append(LookedAt(gate, below, due))
-    return found
+def _probe(
+    session: Session, statement: str, gates: Sequence[int], now: int, waits: list[float]
+) -> list[LookedAt]:
+    """The groups that have due work; and when the next of the others will have some."""
+    if not gates:
+        return []
+    groups = [LookedAt(*row) for row in session.tuples(statement, gates=gates)]
+    later = [group.due for group in groups if group.due > now]
+    if not later:
+        return groups
+    waits.append((min(later) - now) / 1e6)
+    return [group for group in groups if group.due <= now]
 
 
 def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[int]:

@@ -61,6 +61,10 @@ class SqliteSession:
         self._connection = connection
         self._clock = clock
 
+    def now(self) -> int:
+        """In microseconds, as statements are given it."""
+        return _now(self._clock)
+
     def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
         return self._rows(statement, _STATEMENTS[statement], parameters)
 

@@ -36,7 +36,7 @@ class LimitVerbs(Verbs):
         self._rates: set[str] = set()
         """Names that are rates. They stay so."""
         self._openings: dict[Claimed, float] = {}
-        """When, on the monotonic clock, a rate may let the next job of such a claim start."""
+        """When, on the monotonic clock, the next job of such a claim is due, or a rate may let it start."""
         self._owners: set[str] = set()
         """Names that have a number. They keep it."""
 

@@ -32,6 +32,12 @@ lane AS (
     FROM lane AS r, LATERAL (SELECT t.priority, t.available_at FROM leasehold.ticket AS t
         WHERE t.gate = r.gate AND t.priority < r.priority ORDER BY t.priority DESC, t.available_at LIMIT 1) AS h)
 
+-- part: later
+-- When the next of those that are not due yet will be, in microseconds from now: an idle worker sleeps until then.
+SELECT 'later' AS source, NULL::bigint AS gate, NULL::smallint AS priority, NULL::timestamptz AS available_at,
+    (extract(epoch FROM min(d.available_at) - :now) * 1000000)::bigint AS seq
+FROM (SELECT available_at FROM plain UNION ALL SELECT available_at FROM lane) AS d WHERE d.available_at > :now
+
 -- part: take_from_groups
 -- SKIP LOCKED inside each group, so that claimers spread instead of queueing; the order across groups is the queue's
 -- own: priority, due time, seq. A group begins where the look has found its head: what was claimed before leaves dead
@@ -67,7 +73,7 @@ ORDER BY t.priority DESC, t.available_at, t.seq
 -- name: look
 -- Which (source, gate, priority) groups have due work, best first, and which gates are open at all. Rows behind a
 -- paused queue or kind are not read at all. Sources: 'gate' (an open gate, no work implied), 'limited' (a gate with
--- limits), 'plain', 'lane'.
+-- limits), 'plain', 'lane', and 'later'.
 WITH RECURSIVE given AS MATERIALIZED (SELECT :queues::text[] AS queues, :kinds::text[] AS kinds),
 -- include: listed_gates
 , open AS MATERIALIZED (SELECT id FROM listed WHERE plain),
@@ -78,7 +84,10 @@ asked AS MATERIALIZED (SELECT id FROM open UNION ALL SELECT 0),
 SELECT CASE WHEN plain THEN 'gate' ELSE 'limited' END AS source, id AS gate, NULL::smallint AS priority,
     NULL::timestamptz AS available_at, NULL::bigint AS seq FROM listed
 UNION ALL SELECT 'plain', gate, priority, available_at, seq FROM plain WHERE available_at <= :now
-UNION ALL SELECT 'lane', gate, priority, available_at, 0 FROM lane WHERE available_at <= :now;
+UNION ALL SELECT 'lane', gate, priority, available_at, 0 FROM lane WHERE available_at <= :now
+UNION ALL
+-- include: later
+;
 
 -- name: look_limited
 -- The same over gates with limits that were found open: groups of due work behind them.
@@ -88,12 +97,16 @@ asked AS MATERIALIZED (SELECT id FROM open),
 ,
 -- include: ticket_groups
 SELECT 'plain' AS source, gate, priority, available_at, seq FROM plain WHERE available_at <= :now
-UNION ALL SELECT 'lane', gate, priority, available_at, 0 FROM lane WHERE available_at <= :now;
+UNION ALL SELECT 'lane', gate, priority, available_at, 0 FROM lane WHERE available_at <= :now
+UNION ALL
+-- include: later
+;
 
 -- name: claim_idle
 -- Look and take in one statement, for a worker that has found nothing a moment ago: what it waits for then starts a round
 -- trip earlier. Only plain jobs, and few groups of them: beside lanes, or gates with limits, whose turn it is takes a look
--- of its own, and for many groups the shares of claim_plain. Then nothing is taken, and the row without an id says so.
+-- of its own, and for many groups the shares of claim_plain. Then nothing is taken, and a row without an id says so. If it
+-- has time left, it says when the next job will be due.
 WITH RECURSIVE given AS MATERIALIZED (SELECT :queues::text[] AS queues, :kinds::text[] AS kinds, :limit::integer AS room),
 -- include: listed_gates
 , open AS MATERIALIZED (SELECT id FROM listed WHERE plain),
@@ -113,7 +126,10 @@ share AS MATERIALIZED (
 -- include: grants
 )
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM beyond WHERE yes;
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    extract(epoch FROM min(p.available_at) - :now)::float8, NULL, NULL, NULL, NULL
+FROM beyond AS b LEFT JOIN plain AS p ON NOT b.yes AND p.available_at > :now
+GROUP BY b.yes HAVING b.yes OR count(p.gate) > 0;
 
 -- name: claim_plain
 -- A group is asked for no more rows than it has among the first ones of all: asked for :limit each, many groups would

@@ -7,17 +7,35 @@ WHERE g.queue IN (SELECT value FROM json_each(:queues))
                   WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.kind))
                     AND (p.until IS NULL OR p.until > :now));
 
--- name: read_now
-SELECT :now AS now;
+-- name: look_ready
+-- The first row of every priority in use behind these gates: a loose index scan, one probe each, so delayed rows of a
+-- higher priority are skipped, not walked.
+WITH RECURSIVE head (gate, priority, due) AS (
+    SELECT r.gate, r.priority, r.available_at FROM json_each(:gates) AS g CROSS JOIN leasehold_ready AS r
+    ON (r.gate, r.priority, r.available_at, r.seq) = (
+        SELECT q.gate, q.priority, q.available_at, q.seq FROM leasehold_ready AS q WHERE q.gate = g.value
+        ORDER BY q.priority DESC, q.available_at, q.seq LIMIT 1)
+    UNION ALL
+    SELECT r.gate, r.priority, r.available_at FROM head AS h CROSS JOIN leasehold_ready AS r
+    ON (r.gate, r.priority, r.available_at, r.seq) = (
+        SELECT q.gate, q.priority, q.available_at, q.seq FROM leasehold_ready AS q
+        WHERE q.gate = h.gate AND q.priority < h.priority
+        ORDER BY q.priority DESC, q.available_at, q.seq LIMIT 1))
+SELECT gate, priority, due FROM head;
 
--- name: first_ready
--- One probe of the loose index scan: the best priority below a given one in a gate, and its earliest due time.
-SELECT priority, available_at FROM leasehold_ready WHERE gate = :gate AND priority < :below
-ORDER BY priority DESC, available_at LIMIT 1;
-
--- name: first_ticket
-SELECT priority, available_at FROM leasehold_ticket INDEXED BY leasehold_ticket_claim
-WHERE gate = :gate AND priority < :below ORDER BY priority DESC, available_at LIMIT 1;
+-- name: look_tickets
+-- The same over tickets.
+WITH RECURSIVE head (gate, priority, due) AS (
+    SELECT t.gate, t.priority, t.available_at FROM json_each(:gates) AS g CROSS JOIN leasehold_ticket AS t
+    ON t.rowid = (
+        SELECT q.rowid FROM leasehold_ticket AS q INDEXED BY leasehold_ticket_claim WHERE q.gate = g.value
+        ORDER BY q.priority DESC, q.available_at LIMIT 1)
+    UNION ALL
+    SELECT t.gate, t.priority, t.available_at FROM head AS h CROSS JOIN leasehold_ticket AS t
+    ON t.rowid = (
+        SELECT q.rowid FROM leasehold_ticket AS q INDEXED BY leasehold_ticket_claim
+        WHERE q.gate = h.gate AND q.priority < h.priority ORDER BY q.priority DESC, q.available_at LIMIT 1))
+SELECT gate, priority, due FROM head;
 
 -- name: list_due
 -- The due rows of one group, in the queue's order.
