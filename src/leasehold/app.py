@@ -21,7 +21,7 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopOptions, StopReport, StopRequest
-from leasehold.domain.views import Criteria, Filter, Page
+from leasehold.domain.views import Criteria, Filter, Page, Reaped
 from leasehold.internals import AnyTask, Internals, Place
 from leasehold.run.context import Context, SyncContext
 from leasehold.run.middleware import M
@@ -270,6 +270,16 @@ class Leasehold:
 
     async def aprune(self, older_than: Duration = "7d") -> int:
         return await asyncio.to_thread(self.prune, older_than)
+
+    def sweep(self, wait: Duration | None = None) -> list[Reaped]:
+        """One sweep now, as every worker makes them: takes over jobs whose lease was missed, ends jobs and questions
+        whose time is over. A missed lease is looked at twice, a third of its length apart: `sweep` waits for that, at
+        most `wait` long. With `wait=0` it looks once, and the next call is the second look. Gives back what was taken
+        over."""
+        return self.__internals__.sweep(None if wait is None else seconds(wait, "wait"))
+
+    async def asweep(self, wait: Duration | None = None) -> list[Reaped]:
+        return await asyncio.to_thread(self.sweep, wait)
 
     # -- the database ----------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:

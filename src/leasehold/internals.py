@@ -16,6 +16,7 @@ from typing import Any
 
 from leasehold.client.enqueue import Enqueue
 from leasehold.client.job import Job
+from leasehold.domain.views import Reaped
 from leasehold.operations.operations import Operations
 from leasehold.run.middleware import Middlewares
 from leasehold.stores.base.database import Clock
@@ -28,8 +29,12 @@ from leasehold.tasks.settings import CallOptions
 from leasehold.tasks.task import Task
 from leasehold.worker.embedded import EmbeddedWorker, embedded_settings
 from leasehold.worker.hooks import Hooks
+from leasehold.worker.reaper import Reaper
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.worker import Lifespan, Worker
+
+BY_HAND = 0.0
+"""Seconds between two sweeps: nobody knows when the next one will come."""
 
 AnyTask = Task[..., ..., Any, Job[Any]]
 
@@ -56,6 +61,8 @@ class Internals:
         self._grace = grace
         self._store: Store | None = None
         self._opening = threading.Lock()
+        self._sweeping = threading.Lock()
+        self._reaper: Reaper | None = None
         self._embedded = EmbeddedWorker(lambda: self.store, self._make_embedded)
         self.enqueue = Enqueue(self.operations, self.find_task, self._embedded.run)
 
@@ -103,6 +110,12 @@ class Internals:
             hooks=self.hooks,
             version=metadata.version("leasehold"),
         )
+
+    def sweep(self, wait: float | None) -> list[Reaped]:
+        with self._sweeping:
+            if self._reaper is None:
+                self._reaper = Reaper(self.store, BY_HAND)
+            return self._reaper.sweep_now(wait)
 
     # -- the store -------------------------------------------------------------------------------------------------
     @property
@@ -161,5 +174,6 @@ class Internals:
         self._embedded.close()
         with self._opening:
             store, self._store = self._store, None
+            self._reaper = None
         if store is not None:
             store.close()

@@ -315,7 +315,7 @@ def test_an_idle_worker_finds_jobs_of_many_kinds_in_their_order(idle):
     assert idle.claim() == kinds
 
 
-# -- when to ask again ---------------------------------------------------------------------------------------------------
+# -- when to ask again -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("asked", [{}, {"idle": True}], ids=["busy", "idle"])

@@ -10,7 +10,7 @@ import pytest
 from leasehold.domain.outcome import Crashed, Detached, HandedBack, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
-from leasehold.stores.answers import Reaped
+from leasehold.domain.views import Reaped
 from tests.backends import put
 from tests.contract.lives import (
     OWNER,

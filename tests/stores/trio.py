@@ -14,8 +14,8 @@ from psycopg.types.string import TextLoader
 
 from leasehold.domain.errors import DuplicateJob, JobNotFound, Refused
 from leasehold.domain.job import Grant, Job, Renewal
-from leasehold.domain.views import Filter, Page, PauseRecord
-from leasehold.stores.answers import Denied, Enqueued, Pruned, Reaped, Settled
+from leasehold.domain.views import Filter, Page, PauseRecord, Reaped
+from leasehold.stores.answers import Denied, Enqueued, Pruned, Settled
 from leasehold.stores.contract import Store
 from leasehold.stores.verbs import recover, settle
 from leasehold.stores.verbs.enqueue import gate_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
@@ -13,6 +13,20 @@ Scope = Literal["queue", "kind"]
 
 
 Verdict = Literal["ok", "warn", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """A job whose lease was missed, who had it, and what has become of it."""
+
+    id: str
+    owner: str | None
+    state: State
+    orphan: bool
+    """It runs on somewhere, without an owner, until it is adopted."""
+    kind: str = field(default="", compare=False)
+    queue: str = field(default="", compare=False)
+    attempt: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,17 +46,6 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Reaped:
-    id: str
-    owner: str | None
-    state: State
-    orphan: bool
-    kind: str = field(default="", compare=False)
-    queue: str = field(default="", compare=False)
-    attempt: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Denied:
     """A claim by id that was not granted. With `look`, the lease has run out: come back with it after ttl/3."""
 

@@ -15,8 +15,8 @@ from typing import Any
 from leasehold.domain.job import Grant, Job
 from leasehold.domain.outcome import Outcome, Snoozed, Success
 from leasehold.domain.states import State
+from leasehold.domain.views import Reaped
 from leasehold.run.attempt import Attempt
-from leasehold.stores.answers import Reaped
 
 logger = logging.getLogger("leasehold.jobs")
 

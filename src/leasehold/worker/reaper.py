@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from datetime import datetime
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Sighting
 from leasehold.domain.states import State
-from leasehold.stores.answers import Reaped
+from leasehold.domain.views import Reaped
 from leasehold.stores.contract import Store
 from leasehold.worker.job_log import tell_loss
 from leasehold.worker.service import Service
@@ -30,6 +31,7 @@ class Reaper:
         self._store = store
         self._sweep = sweep
         self._seen: dict[tuple[str, int, datetime], Sighting] = {}
+        self._looked_at = 0.0
         self.ripens_in: float | None = None
         """Seconds from the last look until the first of those it has left can be reaped. None: there is none to wait
         for."""
@@ -58,7 +60,7 @@ class Reaper:
         # The first look counts, not the latest.
         self._seen = {(s.id, s.token, s.expires_at): s for s in found}
         self._seen |= {key: before[key] for key in self._seen.keys() & before.keys()}
-        now = found[0].seen_at if found else 0.0
+        now = self._looked_at = found[0].seen_at if found else 0.0
         held_back = self._brake(now)
         ripe = [sighting for sighting in self._seen.values() if sighting.reapable_at <= now]
         reaped = self._store.reap(ripe[:held_back])
@@ -73,6 +75,21 @@ class Reaper:
         if reaped or any(job.group_name is not None for job in expired):
             self._store.tell_watchers()
         return reaped
+
+    def sweep_now(self, wait: float | None) -> list[Reaped]:
+        """Look twice: the second time when all that had run out at the first look can be reaped, which takes up to a
+        third of their lease; `wait` seconds later at the most. What was seen by an earlier call counts as seen."""
+        reaped = self.sweep()
+        if self._ran_out and wait != 0:
+            time.sleep(self._ran_out if wait is None else min(wait, self._ran_out))
+            reaped += self.sweep()
+        return reaped
+
+    @property
+    def _ran_out(self) -> float:
+        """Seconds from the last look until those that had run out by then are ripe, all of them."""
+        ripe_at = [s.reapable_at for s in self._seen.values() if s.expires_in <= 0 or s.ahead]
+        return max(0.0, max(ripe_at, default=0.0) - self._looked_at)
 
     def _tell(self, reaped: list[Reaped]) -> None:
         for lost in reaped:

@@ -7,12 +7,12 @@ from typing import Protocol
 
 from leasehold.domain.job import Grant, Job, NewJob, Renewal, Sighting
 from leasehold.domain.states import Flag
+from leasehold.domain.views import Reaped
 from leasehold.stores.answers import (
     Denied,
     Ending,
     Enqueued,
     Full,
-    Reaped,
     Settled,
 )
 
@@ -48,8 +48,8 @@ class Claim(Protocol):
         ...
 
     def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:
-        """Seconds until the next job may start that the last claims from these queues left there, because it was not due
-        yet or a rate stood in the way. None: there was none. Asks nobody."""
+        """Seconds until the next job may start that the last claims from these queues left there, because it was not
+        due yet or a rate stood in the way. None: there was none. Asks nobody."""
         ...
 
     def claim_by_id(

@@ -16,7 +16,8 @@ from leasehold.domain.moves import Move
 from leasehold.domain.outcome import Expired, Lost
 from leasehold.domain.settle import settle
 from leasehold.domain.states import Event, State, allowed
-from leasehold.stores.answers import Denied, Reaped
+from leasehold.domain.views import Reaped
+from leasehold.stores.answers import Denied
 from leasehold.stores.base.database import Records, Session
 from leasehold.stores.base.places import START_BY, as_stored
 from leasehold.stores.verbs.limits import LimitVerbs, lock_limits, why_not

@@ -24,6 +24,7 @@ from leasehold.surfaces.cli import (
     queues,
     steer,
     stop,
+    sweep,
     work,
 )
 from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
@@ -43,7 +44,21 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (work, demo, jobs, steer, stop, questions, budgets, queues, limits, database, doctor, bench):
+for module in (
+    work,
+    demo,
+    jobs,
+    steer,
+    stop,
+    questions,
+    budgets,
+    queues,
+    limits,
+    database,
+    sweep,
+    doctor,
+    bench,
+):
     module.add_to(cli)
 
 
