@@ -8,7 +8,6 @@ either side keep it out of completion and out of the promise, and tests/architec
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -20,6 +19,7 @@ from leasehold.domain.views import Reaped
 from leasehold.operations.operations import Operations
 from leasehold.run.middleware import Middlewares
 from leasehold.stores.base.database import Clock
+from leasehold.stores.base.forks import ForkLock
 from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store
 from leasehold.stores.scratch import scratch_place
@@ -60,8 +60,8 @@ class Internals:
         self.operations = Operations(lambda: self.store, self.tasks.queues, place.listen_url)
         self._grace = grace
         self._store: Store | None = None
-        self._opening = threading.Lock()
-        self._sweeping = threading.Lock()
+        self._opening = ForkLock()
+        self._sweeping = ForkLock()
         self._reaper: Reaper | None = None
         self._embedded = EmbeddedWorker(lambda: self.store, self._make_embedded)
         self.enqueue = Enqueue(self.operations, self.find_task, self._embedded.run)
@@ -121,11 +121,13 @@ class Internals:
     @property
     def store(self) -> Store:
         """The open store, with a schema that this code knows."""
-        if self._store is None:
+        store = self._store
+        if store is None:
             with self._opening:
-                if self._store is None:
-                    self._store = self._open(upgrade=self.place.url.startswith("sqlite"))
-        return self._store
+                store = self._store
+                if store is None:
+                    store = self._store = self._open(upgrade=self.place.url.startswith("sqlite"))
+        return store
 
     def _open(self, upgrade: bool) -> Store:
         store = self._open_unchecked()

@@ -274,10 +274,13 @@ class StoreError(LeaseholdError):
 
 
 class DatabaseUnreachable(StoreError):
-    def __init__(self, store: str, cause: str) -> None:
+    def __init__(
+        self, store: str, cause: str, remedy: str = "check that it runs and that the URL is right"
+    ) -> None:
         self.store = store
         self.cause = cause
-        super().__init__(f"cannot reach {store}: {cause}; check that it runs and that the URL is right")
+        self.remedy = remedy
+        super().__init__(f"cannot reach {store}: {cause}; {remedy}")
 
 
 class DriverMissing(StoreError):

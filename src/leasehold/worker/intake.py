@@ -93,10 +93,15 @@ class Intake:
         self._absent_on_loop = Absence()
         self._absent_in_threads = Absence()
         self._draining = False
-        self.in_trouble = False
+        self.trouble: Exception | None = None
+        """Why the last claim failed."""
         self.progress_at = time.monotonic()
         """When the loop last went round, or began to wait for a place."""
         self.waits_for_place = False
+
+    @property
+    def in_trouble(self) -> bool:
+        return self.trouble is not None
 
     def drain(self) -> None:
         self._draining = True
@@ -169,7 +174,7 @@ class Intake:
             logger.exception("claim: unexpected error; going on")
             await self._sit_out(error)
             return None
-        self.in_trouble = False
+        self.trouble = None
         if grants:
             self._on_work()
         return grants
@@ -240,7 +245,7 @@ class Intake:
         return [forgotten[job_id] for job_id in renewed]
 
     async def _sit_out(self, error: Exception) -> None:
-        if not self.in_trouble:
+        if type(self.trouble) is not type(error):
             logger.warning("no claims for now: %s", error)
-        self.in_trouble = True
+        self.trouble = error
         await asyncio.sleep(random.uniform(0.2, 1.0))

@@ -230,8 +230,10 @@ class Worker:
         waited = time.monotonic() - self._intake.progress_at
         if waited > STUCK_AFTER and not self._intake.waits_for_place and not self._finished.is_set():
             problems.append(f"no claim for {waited:.0f} s: a handler may block the event loop")
-        if self._intake.in_trouble or self.settler.in_trouble:
-            problems.append("the database is out of reach")
+        if self._intake.trouble is not None:
+            problems.append(f"no claims: {self._intake.trouble}")
+        elif self.settler.in_trouble:
+            problems.append("the database does not take results")
         if self._too_many_abandoned:
             problems.append(f"{self.attempts.abandoned} handlers ignored their stop")
         return Health(

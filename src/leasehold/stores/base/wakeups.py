@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable
 
+from leasehold.stores.base.forks import ForkLock
 from leasehold.stores.contract.wakeups import NOTHING, Hint
 
 logger = logging.getLogger("leasehold.wakeups")
@@ -63,7 +64,9 @@ class Ear:
 
 
 _ears: dict[str, weakref.WeakSet[Ear]] = {}
-_ears_lock = threading.Lock()
+_ears_lock = ForkLock()
+# The parent's ears hear nothing here, and a thread of the parent may have held one of them.
+os.register_at_fork(after_in_child=_ears.clear)
 
 
 def listen_here(label: str) -> Ear:

@@ -9,6 +9,7 @@ the connection, would never end.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sqlite3
 import threading
@@ -69,6 +70,7 @@ class LentConnection(sqlite3.Connection):
         self._ended = False
         self._overdue = False
         self._late = False
+        self._pid = os.getpid()
 
     # -- ours ------------------------------------------------------------------------------------------------------
     def lend(self, seconds: float) -> None:
@@ -102,22 +104,32 @@ class LentConnection(sqlite3.Connection):
                 return
             # Said first: a statement that comes after the rollback would be a transaction by itself.
             self._overdue = True
-            for cursor in list(self._cursors):
-                with contextlib.suppress(
-                    sqlite3.Error
-                ):  # a read that was begun would keep the interruption alive
-                    cursor.close()
+            self._close_cursors()  # a read that was begun would keep the interruption alive
             if self.in_transaction:
                 self.end("ROLLBACK")
             super().close()
         finally:
             self._turn.release()
 
+    def close(self) -> None:
+        """Whole: SQLite keeps the file open for a cursor that somebody still holds."""
+        self._close_cursors()
+        super().close()
+
+    def _close_cursors(self) -> None:
+        for cursor in list(self._cursors):
+            with contextlib.suppress(sqlite3.Error):
+                cursor.close()
+
     @contextlib.contextmanager
     def turn(self, sql: str = "") -> Iterator[None]:
         with self._turn:
             if self._overdue or self._late:
                 raise Overdue
+            if self._pid != os.getpid():
+                raise sqlite3.ProgrammingError(
+                    "this process was forked inside the transaction, which is its parent's"
+                )
             if self._timer is not None and _CONTROL.match(sql):
                 _refuse(sql.strip())
             yield

@@ -26,11 +26,12 @@ _MIGRATIONS = read_migrations("leasehold.stores.sqlite")
 
 
 class SqliteStore(SqliteClaims):
-    def __init__(self, path: str, clock: Clock | None = None) -> None:
-        super().__init__(SqliteDatabase(path, clock))
+    def __init__(self, path: str, clock: Clock | None = None, *, create: bool = True) -> None:
+        super().__init__(SqliteDatabase(path, clock, create=create))
+        self._sqlite.on_replaced.extend([self._known_gates.clear, self._owners.clear])
 
     def another(self) -> SqliteStore:
-        return SqliteStore(self._sqlite.path, self._sqlite.clock)
+        return SqliteStore(self._sqlite.path, self._sqlite.clock, create=False)
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:

@@ -17,12 +17,8 @@ _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 def examine(database: SqliteDatabase) -> Iterator[Finding]:
     yield Finding("database", "ok", f"SQLite {sqlite3.sqlite_version}")
-    connection = database.connect()
-    try:
-        mode = str(connection.execute("PRAGMA journal_mode").fetchone()[0])
-        synchronous = _SYNCHRONOUS[int(connection.execute("PRAGMA synchronous").fetchone()[0])]
-    finally:
-        connection.close()
+    mode = str(database.ask("PRAGMA journal_mode"))
+    synchronous = _SYNCHRONOUS[int(database.ask("PRAGMA synchronous"))]
     yield (
         Finding("journal", "ok", "write-ahead log")
         if mode == "wal"

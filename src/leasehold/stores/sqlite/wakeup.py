@@ -18,7 +18,7 @@ signs of life are changes too."""
 
 class SqliteWakeups:
     def __init__(self, database: SqliteDatabase, label: str) -> None:
-        self._connection = database.connect()
+        self._kept = database.keep()
         self._ear = listen_here(label)
         self._version = self._data_version()
         self._stirred_at = float("-inf")
@@ -60,7 +60,9 @@ class SqliteWakeups:
         self._closed = True
         self._ear.close()
         with self._waiting:
-            self._connection.close()
+            self._kept.close()
 
-    def _data_version(self) -> int:
-        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+    def _data_version(self) -> tuple[int, int]:
+        """Versions of two connections say nothing about each other: after a new opening there may be something."""
+        version = int(self._kept.ask("PRAGMA data_version"))
+        return self._kept.openings, version

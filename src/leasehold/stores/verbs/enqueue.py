@@ -75,7 +75,7 @@ class EnqueueVerbs(LimitVerbs):
             self._make_limited_gates(missing, strict)
         else:
             self._database.single(lambda session: make_gates(session, missing))
-            self._known_gates |= missing.keys()
+            self._known_gates.update(missing)
 
     def _make_limited_gates(self, missing: Mapping[int, NewJob], strict: bool) -> None:
         """With `strict` a limit that does not exist is refused. A gate that is known has limits that exist: their rows
@@ -90,7 +90,7 @@ class EnqueueVerbs(LimitVerbs):
             make_gates(session, good)
             return set(good)
 
-        self._known_gates |= self._database.transact(work)
+        self._known_gates.update(self._database.transact(work))
 
 
 def make_gates(session: Session, missing: Mapping[int, NewJob]) -> None:

@@ -1,0 +1,304 @@
+"""The open connections of one store to its SQLite file: a writer, readers, and those that somebody keeps.
+
+Each knows which file it has open, by device and inode: a file that is deleted or replaced under a running process lives
+on for those who have it open, and whatever they write goes down with it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import quote
+
+from leasehold.domain.errors import DatabaseUnreachable
+from leasehold.stores.sqlite.gate import Identity, gate
+
+C = TypeVar("C", bound=sqlite3.Connection)
+
+BUSY_SECONDS = 5.0
+
+_PRAGMAS = (
+    # Readers do not stop the writer, nor it them.
+    "PRAGMA journal_mode = WAL",
+    # An acknowledged enqueue survives a power cut.
+    "PRAGMA synchronous = FULL",
+    "PRAGMA wal_autocheckpoint = 10000",
+    "PRAGMA cache_size = -64000",
+    "PRAGMA temp_store = MEMORY",
+)
+
+
+class Connections:
+    """Closing one while another thread is inside it takes the whole process down: the writer is closed under its lock,
+    and a reader only by whoever has taken it out of `_idle`. Whoever asks for one is inside the gate meanwhile."""
+
+    def __init__(self, path: str, label: str, on_replaced: Sequence[Callable[[], None]]) -> None:
+        # A program may change its folder later.
+        self.path = os.path.abspath(path)
+        self.label = label
+        self._on_replaced = on_replaced
+        self.closed = False
+        self.identity: Identity | None = None
+        """Of the file that connections must have open. None: of whatever is there when the next one is opened."""
+        self._begin()
+        gate.add(self)
+
+    def _begin(self) -> None:
+        self.writing = threading.Lock()
+        self._changing = threading.Lock()
+        self._open: dict[sqlite3.Connection, Identity] = {}
+        self._idle: list[sqlite3.Connection] = []
+        self._writer: sqlite3.Connection | None = None
+        self._pid = os.getpid()
+
+    def inside(self) -> Inside:
+        return Inside(self)
+
+    # -- those who use them ----------------------------------------------------------------------------------------
+    def writer(self) -> sqlite3.Connection:
+        """For who holds `writing`."""
+        self.check_open()
+        writer = self._writer
+        if writer is not None:
+            if self.is_current(writer):
+                return writer
+            self.close(writer)
+        self._writer = writer = self.open(sqlite3.Connection)
+        return writer
+
+    def take(self) -> sqlite3.Connection:
+        """A reader; `give_back` it."""
+        self.check_open()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.open(sqlite3.Connection)
+
+    def give_back(self, connection: sqlite3.Connection) -> None:
+        with self._changing:
+            if not self.closed and self.is_current(connection):
+                self._idle.append(connection)
+                return
+        self.close(connection)
+
+    def open(self, connect: Callable[..., C]) -> C:
+        """Whoever asks must close it."""
+        identity = self._identity()
+        if identity is None:
+            self._tell_moved()
+        if gate.refuses(identity):
+            self._refuse()
+        try:
+            connection = connect(
+                f"file://{quote(self.path)}?mode=rw",  # never makes an empty file in place of one that is gone
+                uri=True,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        except sqlite3.Error as error:
+            raise DatabaseUnreachable(self.label, str(error)) from error
+        try:
+            for pragma in _PRAGMAS:
+                connection.execute(pragma)
+        except sqlite3.Error as error:
+            connection.close()
+            raise DatabaseUnreachable(self.label, str(error)) from error
+        with self._changing:
+            if self.identity is None:
+                self.identity = identity
+            self._open[connection] = identity
+        try:
+            if not self.is_current(connection):
+                self._tell_moved()
+            self.check(connection)
+        except BaseException:
+            self.close(connection)
+            raise
+        return connection
+
+    def create(self) -> None:
+        """An empty file, unless there is one. Only when a store is opened."""
+        try:
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+            # Never an existing one: to close it would drop the locks that this process has on it.
+            with suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644))
+        except OSError as error:
+            raise DatabaseUnreachable(self.label, str(error)) from error
+
+    # -- is it still the file, and still ours? ---------------------------------------------------------------------
+    def check(self, connection: sqlite3.Connection) -> None:
+        """Before anything is acknowledged: raises unless the file that it has open is the one at the path."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            self._tell_moved()
+        if self._open.get(connection) != (found.st_dev, found.st_ino):
+            self._tell_moved()
+
+    def is_current(self, connection: sqlite3.Connection) -> bool:
+        return self.identity is not None and self._open.get(connection) == self.identity
+
+    def owns(self, connection: sqlite3.Connection) -> bool:
+        """False on the other side of a fork: there it must not even be closed."""
+        return connection in self._open
+
+    def check_ours(self, connection: sqlite3.Connection) -> None:
+        """Before a commit: whoever was forked inside a transaction must not end it for the parent."""
+        if connection not in self._open:
+            self._refuse()
+
+    def check_open(self) -> None:
+        """A thread that is late must not open a connection that nobody will close."""
+        if self.closed:
+            raise DatabaseUnreachable(self.label, "this store was closed")
+        if self._pid != os.getpid() and self._open:
+            # Forked by a library that does not tell Python.
+            self._refuse()
+
+    def _identity(self) -> Identity | None:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise DatabaseUnreachable(self.label, str(error)) from error
+        return found.st_dev, found.st_ino
+
+    def _tell_moved(self) -> NoReturn:
+        """And let go of what is open, so that the next call opens what is there then."""
+        there = os.path.exists(self.path)
+        with self._changing:
+            self.identity = None
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            self.close(connection)
+        for call in self._on_replaced:
+            call()
+        if there:
+            raise DatabaseUnreachable(
+                self.label,
+                "the file was replaced under this process; what it wrote last is not in the new one",
+                "repeat the call: it uses the file that is there now",
+            )
+        raise DatabaseUnreachable(
+            self.label,
+            "the file was deleted under this process; what it wrote last is gone with it",
+            "put the file back, or start the process again to begin with an empty one",
+        )
+
+    def _refuse(self) -> NoReturn:
+        raise DatabaseUnreachable(
+            self.label,
+            "this process was forked while the file was in use, and SQLite's locks do not survive that",
+            "fork outside of its transactions, open the app after the fork, or use the 'spawn' start method",
+        )
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+    def close(self, connection: sqlite3.Connection) -> None:
+        """Whoever comes second, or from the other side of a fork, does nothing."""
+        if self._open.pop(connection, None) is not None:
+            connection.close()
+
+    def close_all(self) -> None:
+        """Waits for nobody: whoever is inside a connection ends what is under way, and closes it."""
+        with self._changing:
+            self.closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            self.close(connection)
+        self.close_writer()
+
+    def close_writer(self) -> None:
+        """Unless somebody is inside: then he does it when he leaves, for by now he sees that we are closed."""
+        if self._writer is not None and self.writing.acquire(blocking=False):
+            try:
+                self.close(self._writer)
+            finally:
+                self.writing.release()
+
+    def forget(self) -> None:
+        """When the store is forgotten without a close, or the process ends, perhaps with a daemon thread at work."""
+        self.closed = True
+        if self._pid != os.getpid():
+            return
+        with suppress(IndexError):
+            while True:
+                self.close(self._idle.pop())
+        if self._writer is not None and self.writing.acquire(timeout=BUSY_SECONDS):
+            try:
+                self.close(self._writer)
+            finally:
+                self.writing.release()
+
+    # -- around a fork ---------------------------------------------------------------------------------------------
+    @property
+    def is_open(self) -> bool:
+        return bool(self._open)
+
+    def close_before_fork(self) -> None:
+        """Nobody is inside."""
+        self._idle.clear()
+        self._writer = None
+        for connection in list(self._open):
+            self.close(connection)
+
+    def begin_child(self, refused: bool) -> None:
+        if refused:
+            import ctypes
+
+            for connection in self._open:
+                # For ever: to close it, be it at the end of the interpreter, would undo what the parent is writing.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        self._begin()
+
+
+class Inside:
+    """A use of connections: a fork waits for its end."""
+
+    __slots__ = ("_file", "_thread")
+
+    def __init__(self, file: Connections) -> None:
+        self._file = file
+
+    def __enter__(self) -> None:
+        self._thread = gate.enter(self._file)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        gate.leave(self._thread, self._file)
+
+
+class KeptConnection:
+    """For somebody who compares what the same connection says. `openings` tells whether it is still the same."""
+
+    def __init__(self, file: Connections) -> None:
+        self._file = file
+        self._connection: sqlite3.Connection | None = None
+        self.openings = 0
+
+    def ask(self, text: str) -> Any:
+        file = self._file
+        with file.inside():
+            file.check_open()
+            connection = self._connection
+            if connection is None or not file.is_current(connection):
+                if connection is not None:
+                    file.close(connection)
+                self._connection = connection = file.open(sqlite3.Connection)
+                self.openings += 1
+            file.check(connection)
+            return connection.execute(text).fetchone()[0]
+
+    def close(self) -> None:
+        with self._file.inside():
+            if self._connection is not None:
+                self._file.close(self._connection)
