@@ -17,6 +17,8 @@ from leasehold.client.limits import Rates, Slots
 from leasehold.client.questions import Questions
 from leasehold.client.queues import Lanes, Pausable
 from leasehold.client.register import Register
+from leasehold.client.run_by_id import Ran
+from leasehold.domain.by_id import NotRun
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.states import State
@@ -46,8 +48,8 @@ class Leasehold:
         app = Leasehold("postgresql://…", schema="jobs")  # else LEASEHOLD_SCHEMA, else "leasehold"
 
     Nothing is opened before it is needed. A SQLite file is made and upgraded by itself; a PostgreSQL schema is
-    upgraded when you say so, with `app.upgrade()`. `grace` is what runs of `run_now` get when the app is closed; left
-    out, it is SHUTDOWN_GRACE_PERIOD_SECONDS of the environment, else 300.
+    upgraded when you say so, with `app.upgrade()`. `grace` is what runs of `run_now` and `run_by_id` get when the app
+    is closed; left out, it is SHUTDOWN_GRACE_PERIOD_SECONDS of the environment, else 300.
     """
 
     def __init__(
@@ -145,6 +147,19 @@ class Leasehold:
 
     async def arun_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         return await asyncio.to_thread(self.run_now, task, *args, **kwargs)
+
+    def run_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
+        """Run a job that is there already, in this process: for ids that are delivered by another queue (RQ, SQS …).
+        Claims exactly this job, whatever its queue, runs it with all that a worker gives, and returns when the database
+        has its ending: `Ran(job, retry_in)`. Else `NotRun(job_id, state, why, retry_in)`, and the job is as it was.
+        `retry_in` is None when the message is done with, else the seconds to come back after.
+
+        `wait`: how long to ask again while it may still become free, such as a lease whose owner is dead. `owner` names
+        the holder of the lease; no other process may use that name at the same time."""
+        return self.__internals__.by_id.run(job_id, owner, wait)
+
+    async def arun_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
+        return await self.__internals__.by_id.run_async(job_id, owner, wait)
 
     # -- work ------------------------------------------------------------------------------------------------------
     def worker(

@@ -15,6 +15,7 @@ from typing import Any
 
 from leasehold.client.enqueue import Enqueue
 from leasehold.client.job import Job
+from leasehold.client.run_by_id import RunById
 from leasehold.domain.views import Reaped
 from leasehold.operations.operations import Operations
 from leasehold.run.middleware import Middlewares
@@ -65,6 +66,7 @@ class Internals:
         self._reaper: Reaper | None = None
         self._embedded = EmbeddedWorker(lambda: self.store, self._make_embedded)
         self.enqueue = Enqueue(self.operations, self.find_task, self._embedded.run)
+        self.by_id = RunById(self.operations, self.find_task, self._embedded.run_by_id)
 
     # -- tasks and workers -----------------------------------------------------------------------------------------
     def find_task(self, name: str) -> TaskDefinition | None:
@@ -97,9 +99,9 @@ class Internals:
     def make_worker(self, settings: WorkerSettings) -> Worker:
         return self._make_worker(dict(self.tasks.definitions), settings)
 
-    def _make_embedded(self) -> Worker:
-        """The worker of `run_now`. It sees tasks that are registered later, too."""
-        return self._make_worker(self.tasks.definitions, embedded_settings(self._grace))
+    def _make_embedded(self, owner: str | None) -> Worker:
+        """The worker of `run_now` and `run_by_id`. It sees tasks that are registered later, too."""
+        return self._make_worker(self.tasks.definitions, embedded_settings(self._grace, owner))
 
     def _make_worker(self, tasks: Mapping[str, TaskDefinition], settings: WorkerSettings) -> Worker:
         return Worker(

@@ -5,7 +5,9 @@ from leasehold.client.job import Job
 from leasehold.client.limits import Rates, Slots
 from leasehold.client.questions import Questions
 from leasehold.client.queues import Lanes, Pausable
+from leasehold.client.run_by_id import Ran
 from leasehold.domain.budgets import BudgetLine, Spending
+from leasehold.domain.by_id import NotRun
 from leasehold.domain.capacity import Holder
 from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.names import Names
@@ -81,6 +83,7 @@ __all__ = [
     "Lanes",
     "LogTail",
     "Names",
+    "NotRun",
     "OpenQuestion",
     "Page",
     "Pausable",
@@ -90,6 +93,7 @@ __all__ = [
     "Progress",
     "Question",
     "Questions",
+    "Ran",
     "Rate",
     "RateRow",
     "Rates",

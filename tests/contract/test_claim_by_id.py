@@ -92,6 +92,30 @@ def test_a_claimed_job_leaves_the_queue_to_the_others(store):
     assert claim_ids(store) == [second.id]
 
 
+# -- when to come back -------------------------------------------------------------------------------------------------
+
+
+def test_a_denial_of_a_job_that_goes_on_by_itself_says_when_to_ask_again(store, clock):
+    later = put(store, delay=7.0)
+    assert denied(store.claim_by_id(later.id, OWNER)).retry_in == 7.0
+    held = run(store)
+    clock.advance(10)
+    assert denied(store.claim_by_id(held.id, "thief")).retry_in == 20.0
+    clock.advance(21)
+    assert denied(store.claim_by_id(held.id, "thief")).retry_in == 10.0, "a third of the lease"
+    first, second = put(store, lane="l"), put(store, lane="l")
+    assert denied(store.claim_by_id(second.id, OWNER)).retry_in > 0
+    child = put(store, after=(first.id,))
+    assert denied(store.claim_by_id(child.id, OWNER)).retry_in > 0
+
+
+@pytest.mark.parametrize("state", [state for state in State if state not in (State.QUEUED, State.RUNNING)])
+def test_a_denial_of_a_job_that_needs_somebody_names_no_time(store, clock, state):
+    job = in_state(store, clock, state)
+    assert denied(store.claim_by_id(job.id, OWNER)).retry_in is None
+    assert denied(store.claim_by_id(new_id(), OWNER)).retry_in is None
+
+
 # -- lanes -------------------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from leasehold.domain.checks.ids import make_id
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.outcome import Failure, Snoozed, Success
 from leasehold.domain.states import State
@@ -280,3 +281,34 @@ def test_a_history_belongs_to_its_job(store):
 
 def test_a_group_that_is_not_there_is_none(store):
     assert store.group("g") is None
+
+
+# -- ids by their beginning --------------------------------------------------------------------------------------------
+
+
+def ids_at(milliseconds: int, *tails: str) -> list[str]:
+    return [make_id(milliseconds, bytes.fromhex(tail)) for tail in tails]
+
+
+def test_ids_are_found_by_their_beginning(store):
+    one, two = ids_at(1_700_000_000_000, "0" * 20, "00" + "f" * 18)
+    (later,) = ids_at(1_700_000_000_001, "0" * 20)
+    store.enqueue([new_job(id=job_id) for job_id in (later, two, one)])
+    assert store.find_ids(one[:8]) == [one, two, later]
+    assert store.find_ids(one[:8], limit=2) == [one, two]
+    assert store.find_ids(one[:13]) == [one, two]
+    assert store.find_ids(two[:18]) == [two]
+    assert store.find_ids(later) == [later]
+    assert store.find_ids("ffffffff") == []
+
+
+def test_an_id_is_shortened_to_what_no_other_job_begins_with(store):
+    near = ids_at(1_700_000_000_000, "0" * 20, "0" * 19 + "1", "00" + "f" * 18)
+    (alone,) = ids_at(1_800_000_000_000, "0" * 20)
+    store.enqueue([new_job(id=job_id) for job_id in (*near, alone)])
+    short = store.short_ids([*near, alone])
+    assert short[alone] == alone[:13], "its time is enough"
+    assert short[near[0]] == near[0], "down to the last digit"
+    assert short[near[2]] == near[2][:17]
+    assert all(store.find_ids(part) == [job_id] for job_id, part in short.items())
+    assert store.short_ids([]) == {}

@@ -44,6 +44,8 @@ INDEXES = {
     "find_stoppable, in_lane, lane_holders, pending": "lane_place_pkey",
     "count_group": "member_pkey",
     "list_group_results": "member_pkey",
+    "find_neighbours": "job_id",
+    "find_ids_between": "job_id",
 }
 """The index that the way begins with, if its table is not small."""
 
@@ -68,6 +70,9 @@ def walk(store: Store) -> list[Call]:
         store.group_status("g")
         store.group_status("group-10")
         store.group_versions(["g", "other"])
+        listed = [job.id for job in store.list_jobs(Filter()).jobs]
+        store.short_ids(listed)
+        store.find_ids(listed[0][:23])
     return calls
 
 

@@ -411,7 +411,7 @@ def test_a_worker_that_was_frozen_before_it_could_start_a_job_does_not_start_it(
 
     async def scene() -> None:
         async with app.worker(queues="other", retention=None) as worker:
-            worker.start(grant, time.monotonic() - 1.0)
+            worker.starter.start_one(grant, time.monotonic() - 1.0)
             await until(lambda: worker.attempts.fenced + worker.attempts.lost == 1)
 
     asyncio.run(scene())
@@ -431,7 +431,7 @@ def test_an_async_run_that_is_stopped_before_its_first_turn_ends_at_once(app):
         async with app.worker(queues="other", retention=None, stop_grace=3600.0) as worker:
             sent_at = time.monotonic()
             (grant,) = app.__internals__.store.claim(worker.settings.owner, ["default"], 1)
-            worker.start(grant, sent_at)
+            worker.starter.start_one(grant, sent_at)
             worker.attempts.stop(worker.attempts.held[grant.id], "drain")
             await until(lambda: worker.attempts.ended == 1)
 

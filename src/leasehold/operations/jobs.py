@@ -9,10 +9,12 @@ from typing import Any
 
 from leasehold.domain.batch import any_grouped
 from leasehold.domain.budgets import BudgetLine, Spending, checked_amounts, checked_unit
+from leasehold.domain.by_id import ask_again_in
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.ids import checked_id, make_id
+from leasehold.domain.checks.ids import LOWEST_ID, checked_id, id_prefix, make_id
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.payload import encode
+from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import Job, NewJob, Question
 from leasehold.domain.states import State
 from leasehold.domain.stream import LogTail, Progress, Seen
@@ -31,6 +33,8 @@ from leasehold.operations.explain.job import explain
 from leasehold.stores.answers import Enqueued
 
 PRUNE_BATCH = 1000
+MOST_NAMED = 5
+"""Ids that begin alike and are named."""
 
 
 class JobOperations(StoreDoor):
@@ -42,9 +46,34 @@ class JobOperations(StoreDoor):
             self._store.tell_watchers()
         return made
 
+    # -- ids -------------------------------------------------------------------------------------------------------
+    def find_id(self, text: str) -> str:
+        """The id that a person means, who may give its beginning. Raises JobNotFound; InvalidInput when several begin
+        so."""
+        prefix = id_prefix(text)
+        if prefix is None:
+            raise JobNotFound(text)
+        if len(prefix) == len(LOWEST_ID):
+            return prefix
+        found = self._store.find_ids(prefix, MOST_NAMED + 1)
+        if not found:
+            raise JobNotFound(text)
+        if len(found) > 1:
+            named = ", ".join(found[:MOST_NAMED]) + (" …" if len(found) > MOST_NAMED else "")
+            raise InvalidInput("id", f"{text!r} is the beginning of several: {named}", "give more of it")
+        return found[0]
+
+    def short_ids(self, ids: Sequence[str]) -> dict[str, str]:
+        """As much of each id as `find_id` needs to know it again."""
+        return self._store.short_ids(ids)
+
     # -- one job ---------------------------------------------------------------------------------------------------
     def get(self, job_id: str) -> Job:
         return self._store.get(checked_id(job_id))
+
+    def ask_again_in(self, job: Job) -> float | None:
+        """Seconds after which a claim of this job may have more luck; None: not before somebody acts."""
+        return ask_again_in(job, self._store.now())
 
     def cancel(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
         return self._steered(self._store.cancel(checked_id(job_id), actor, checked_reason(reason)))

@@ -53,6 +53,9 @@ class Denied:
     state: State | None
     why: str
     look: Sighting | None = None
+    retry_in: float | None = None
+    """Seconds after which it is worth asking again, by the store's clock; None: it is at rest, or waits for somebody's
+    word."""
 
 
 @dataclass(frozen=True, slots=True)

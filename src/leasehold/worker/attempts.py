@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 from leasehold.domain.outcome import Asked
 from leasehold.domain.states import Flag
@@ -24,6 +25,7 @@ class Attempts:
         self._on_freed = on_freed
         self.held: dict[str, Attempt] = {}
         """Leases we hold: running, or ended and not settled yet. The keeper renews them all."""
+        self._awaited: dict[Attempt, Future[None]] = {}
         self.abandoned_on_loop = 0
         self.abandoned_in_threads = 0
         self.ended = self.fenced = self.lost = 0
@@ -83,6 +85,8 @@ class Attempts:
             )
         self.ended += len(accepted)
         self.fenced += len(fenced)
+        if self._awaited:
+            self._tell_ends()
         self._on_freed()
 
     def drop(self, run: Attempt) -> None:
@@ -90,6 +94,25 @@ class Attempts:
         run.settled = True
         self._let_go(run)
         self.lost += 1
+        if self._awaited:
+            self._tell_ends()
+
+    def end_of(self, run: Attempt) -> Future[None]:
+        """Done when the run has left the books: the database has taken its ending, or its lease is another's. Asked for
+        on the loop, waited for anywhere."""
+        end = self._awaited[run] = Future[None]()
+        self._tell_ends()
+        return end
+
+    def give_up(self) -> None:
+        """The worker ends: nobody shall wait for what it could not settle."""
+        while self._awaited:
+            self._awaited.popitem()[1].set_result(None)
+
+    def _tell_ends(self) -> None:
+        gone = [run for run in self._awaited if self.held.get(run.grant.id) is not run]
+        for run in gone:
+            self._awaited.pop(run).set_result(None)
 
     def _let_go(self, run: Attempt) -> None:
         """Only this run: a job that went back to the queue may have been claimed again, by us, before we heard that

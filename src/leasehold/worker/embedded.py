@@ -1,25 +1,31 @@
-"""Run now: a job that starts in this process at once, or is refused, through the same records as any other.
+"""Run now, and run by id: a job that starts in this process at once, or is refused, through the same records as any
+other.
 
-The store decides and grants the lease (`Store.run_now`). The run itself needs what a worker gives: renewals, steps,
-events, time limits, settling, the drain. So it gets a worker, in a thread with an event loop of its own, that claims
-nothing by itself and runs what it is handed. The thread is started by the first call and ends with the app.
+The store decides and grants the lease (`Store.run_now`, `Store.claim_by_id`). The run itself needs what a worker gives:
+renewals, steps, events, time limits, settling, the drain. So it gets a worker, in a thread with an event loop of its
+own, that claims nothing by itself and runs what it is handed. The thread is started by the first call and ends with the
+app. There is one for each name of an owner that callers give; without one it is made up.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
 
-from leasehold.domain.errors import AtCapacity, DatabaseUnreachable
-from leasehold.domain.job import Grant, NewJob
-from leasehold.stores.answers import Enqueued, Full
+from leasehold.domain.by_id import NotRun
+from leasehold.domain.errors import AtCapacity, DatabaseUnreachable, InvalidInput
+from leasehold.domain.job import Grant, NewJob, Sighting
+from leasehold.run.attempt import Attempt
+from leasehold.stores.answers import Denied, Enqueued, Full
 from leasehold.stores.contract import Store
-from leasehold.worker.settings import WorkerSettings
+from leasehold.worker.settings import WorkerSettings, new_owner
 from leasehold.worker.worker import Worker
 
 MOST_AT_ONCE = 1000
@@ -28,26 +34,53 @@ MOST_AT_ONCE = 1000
 LAST_WORDS = 1.0
 """Seconds for the thread itself to end."""
 
+MOST_LOOKS = 1000
+"""First looks at leases that have run out, of jobs that were asked for by id."""
 
-def embedded_settings(grace: float | None) -> WorkerSettings:
+
+def embedded_settings(grace: float | None, owner: str | None) -> WorkerSettings:
     return WorkerSettings(
-        queues=(), claims=False, concurrency=MOST_AT_ONCE, threads=MOST_AT_ONCE, grace=grace, retention=None
+        queues=(),
+        claims=False,
+        concurrency=MOST_AT_ONCE,
+        threads=MOST_AT_ONCE,
+        grace=grace,
+        retention=None,
+        owner=owner or new_owner(),
     )
 
 
-class EmbeddedWorker:
-    """Of one app. Safe to use from several threads."""
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that was started by its job's id."""
 
-    def __init__(self, find_store: Callable[[], Store], make_worker: Callable[[], Worker]) -> None:
+    end: Future[None]
+    """Done when the database has its ending, or has given its lease to another."""
+    stop: Callable[[], None]
+    """Hand it back, as a drain would. From any thread."""
+    flush: Callable[[], None]
+    """Wait for the hooks that its end has called. Not on the loop."""
+
+
+class EmbeddedWorker:
+    """Of one app. Safe to use from several threads, and in a forked child, which starts anew."""
+
+    def __init__(self, find_store: Callable[[], Store], make_worker: Callable[[str | None], Worker]) -> None:
         self._find_store = find_store
         self._make_worker = make_worker
-        self._host: _Host | None = None
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self._pid = os.getpid()
+        self._hosts: dict[str | None, _Host] = {}
+        """By the owner's name that was asked for."""
+        self._looks = Looks()
         self._starting = threading.Lock()
 
     def run(self, job: NewJob, max_running: int) -> Enqueued:
         """Start it, or raise AtCapacity. `created` is false if another job holds its unique key: that one is named."""
         store = self._find_store()
-        host = self._enter()
+        host = self._enter(None)
         try:
             sent_at = time.monotonic()
             answer = _decided(store, job, host.owner, max_running)
@@ -60,24 +93,83 @@ class EmbeddedWorker:
         finally:
             host.leave()
 
+    def run_by_id(self, job_id: str, owner: str | None) -> Begun | NotRun:
+        """Claim this job and begin it, or say why not."""
+        store = self._find_store()
+        host = self._enter(owner)
+        try:
+            if host.is_here:
+                raise InvalidInput(
+                    "run_by_id",
+                    "would wait for a run on the event loop that it holds up",
+                    "await app.arun_by_id(…)",
+                )
+            sent_at = time.monotonic()
+            answer = self._claim(store, job_id, host)
+            if isinstance(answer, Denied):
+                return NotRun(job_id, answer.state, answer.why, answer.retry_in)
+            return host.begin(answer, sent_at)
+        finally:
+            host.leave()
+
+    def _claim(self, store: Store, job_id: str, host: _Host) -> Grant | Denied:
+        try:
+            return self._looks.claim(store, job_id, host.owner)
+        except DatabaseUnreachable:
+            # It may have been granted, and only the answer was lost.
+            mine = [grant for grant in store.find_held(host.owner) if grant.id == job_id]
+            if mine and not host.holds(job_id):
+                return mine[0]
+            return self._looks.claim(store, job_id, host.owner)
+
     def close(self) -> None:
         """What runs gets its grace; then it is stopped and settled. A later call starts anew."""
+        if self._pid != os.getpid():
+            return
         with self._starting:
-            host, self._host = self._host, None
+            hosts, self._hosts = list(self._hosts.values()), {}
             _living.discard(self)
-        if host is not None and host.lives_here:
-            host.close()
+        for host in hosts:
+            if host.lives_here:
+                host.close()
 
-    def _enter(self) -> _Host:
+    def _enter(self, owner: str | None) -> _Host:
+        if self._pid != os.getpid():
+            # A fork takes the object along, and the lock as another thread may have held it.
+            self._start_anew()
         with self._starting:
-            host = self._host
+            host = self._hosts.get(owner)
             if host is None or not host.lives_here:
-                host = _Host(self._make_worker())
+                host = _Host(self._make_worker(owner))
                 host.start()
-                self._host = host
+                self._hosts[owner] = host
                 _living.add(self)
             host.enter()
             return host
+
+
+class Looks:
+    """A lease that has run out is taken by two looks. This keeps the first, for whoever asks for the job again."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, Sighting] = {}
+
+    def claim(self, store: Store, job_id: str, owner: str) -> Grant | Denied:
+        seen = self._first.pop(job_id, None)
+        answer = store.claim_by_id(job_id, owner, sighting=seen)
+        if isinstance(answer, Denied) and answer.look is not None:
+            return self._keep(answer, answer.look, seen)
+        return answer
+
+    def _keep(self, denied: Denied, look: Sighting, seen: Sighting | None) -> Denied:
+        """The first look counts, not the latest."""
+        if seen is not None and (seen.token, seen.expires_at) == (look.token, look.expires_at):
+            left = seen.lease_seconds / 3 - (look.seen_at - seen.seen_at)
+            denied, look = replace(denied, retry_in=max(0.0, left)), seen
+        while len(self._first) >= MOST_LOOKS:
+            self._first.pop(next(iter(self._first)), None)
+        self._first[denied.id] = look
+        return denied
 
 
 def _decided(store: Store, job: NewJob, owner: str, max_running: int) -> Grant | Full | Enqueued:
@@ -122,15 +214,28 @@ class _Host:
             self._calls -= 1
             self._quiet.notify_all()
 
-    def begin(self, grant: Grant, sent_at: float) -> None:
+    def holds(self, job_id: str) -> bool:
+        return job_id in self._worker.attempts.held
+
+    def begin(self, grant: Grant, sent_at: float) -> Begun:
         """Hold the lease and begin the run. From any thread; from the loop's own without waiting for itself."""
-        begun: Future[None] = Future()
-        if threading.current_thread() is self._thread:
+        begun: Future[Begun] = Future()
+        if self.is_here:
             self._begin(grant, sent_at, begun)
         else:
             # In an empty context: a run must not see what happens to be set where it was asked for.
             self._loop.call_soon_threadsafe(self._begin, grant, sent_at, begun, context=contextvars.Context())
-        begun.result()
+        try:
+            return begun.result()
+        except BaseException:
+            # Interrupted: nobody will wait for it, or know of it.
+            begun.add_done_callback(_stop_begun)
+            raise
+
+    @property
+    def is_here(self) -> bool:
+        """Whoever asks is a run on this very loop."""
+        return threading.current_thread() is self._thread
 
     def close(self) -> None:
         with self._quiet:
@@ -147,13 +252,19 @@ class _Host:
             # Everything is settled by now. The loop itself may wait for ever, for a thread of a handler that hangs.
             self._thread.join(LAST_WORDS)
 
-    def _begin(self, grant: Grant, sent_at: float, begun: Future[None]) -> None:
+    def _begin(self, grant: Grant, sent_at: float, begun: Future[Begun]) -> None:
+        attempts = self._worker.attempts
         try:
-            self._worker.start(grant, sent_at)
+            run = self._worker.starter.start_one(grant, sent_at)
+            end = attempts.end_of(run)
         except BaseException as error:
             begun.set_exception(error)
         else:
-            begun.set_result(None)
+            begun.set_result(Begun(end, lambda: self._stop(run), self._worker.hook_caller.flush))
+
+    def _stop(self, run: Attempt) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has just ended, and the run with it
+            self._worker.attempts.stop(run, "drain")
 
     def _live(self) -> None:
         try:
@@ -172,6 +283,11 @@ class _Host:
                 await self._ending.wait()
         finally:
             self._ended.set()
+
+
+def _stop_begun(begun: Future[Begun]) -> None:
+    if begun.exception() is None:
+        begun.result().stop()
 
 
 _living: set[EmbeddedWorker] = set()

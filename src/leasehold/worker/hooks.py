@@ -33,6 +33,8 @@ class HookEvent:
     data: dict[str, Any] = field(default_factory=dict)
 
 
+_NOTHING = HookEvent("", "", "", "", 0, "")
+
 Hook = Callable[[HookEvent], object]
 OnlyIf = Callable[[], bool] | None
 
@@ -84,6 +86,13 @@ class HookCaller:
                 self._thread = threading.Thread(target=self._work, name="leasehold-hooks", daemon=True)
                 self._thread.start()
             self._calls.put((hook, event, only_if))
+
+    def flush(self, seconds: float = 5.0) -> None:
+        """Wait until what was asked for by now has been called."""
+        if self._thread is not None:
+            called = threading.Event()
+            self._calls.put((lambda _: called.set(), _NOTHING, None))
+            called.wait(seconds)
 
     def stop(self, seconds: float = 5.0) -> None:
         if self._thread is not None:

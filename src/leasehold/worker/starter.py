@@ -84,10 +84,12 @@ class Starter:
                 await asyncio.sleep(0)
                 began_at = time.monotonic()
 
-    def start_one(self, grant: Grant, sent_at: float) -> None:
+    def start_one(self, grant: Grant, sent_at: float) -> Attempt:
+        """What was granted to this worker by another way than its queues. On its loop."""
         tell_starts([grant])
         (run,) = self._hold([grant], sent_at)
         self._begin(run)
+        return run
 
     def hand_back(self, grants: Sequence[Grant], reason: str) -> None:
         """Leases that came too late to be used."""

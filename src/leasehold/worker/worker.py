@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.job import Grant
 from leasehold.domain.views import WorkerCard
 from leasehold.run.exits import ExitGuard
 from leasehold.run.journal import Journal
@@ -152,7 +151,7 @@ class Worker:
         freed = self._changed.set
         self._executor = StoreThreads()
         self.events = EventWriter(store)
-        hooks = HookCaller(self._hooks)
+        self.hook_caller = hooks = HookCaller(self._hooks)
         self.attempts = Attempts(loop, QuestionTeller(store, hooks).tell, freed)
         self.keeper = LeaseKeeper(store.another(), self.attempts, lambda: self._wakeups.hears)
         self.settler = Settler(store, settings.owner, self._executor, self.events, self.attempts.settled)
@@ -199,10 +198,6 @@ class Worker:
             self._roles.append(LogCapture(self.events))
         if settings.retention is not None:
             self._roles.append(Pruner(store, settings.retention))
-
-    def start(self, grant: Grant, sent_at: float) -> None:
-        """Run what was granted to this worker by another way than its queues. On its loop."""
-        self.starter.start_one(grant, sent_at)
 
     async def __aexit__(self, *_: object) -> None:
         await self._drain()
@@ -337,6 +332,7 @@ class Worker:
         self.starter.close()
         await asyncio.to_thread(self._journal.close)
         await self._stack.aclose()
+        self.attempts.give_up()
         self._executor.shutdown(wait=False, cancel_futures=True)
         logger.info(
             "worker %s ended: %d settled, %d refused",

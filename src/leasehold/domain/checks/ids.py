@@ -7,6 +7,11 @@ import uuid
 from leasehold.domain.errors import InvalidInput
 
 LOWEST_ID = "00000000-0000-0000-0000-000000000000"
+HIGHEST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+SHORTEST_PREFIX = 6
+"""Digits that a person has to give of an id."""
+SHORTEST_SHOWN = 13
+"""Characters of an id that are shown at least: its time, to the millisecond."""
 
 
 _VARIANTS = dict(zip("0123456789abcdef", "8888" + "9999" + "aaaa" + "bbbb", strict=True))
@@ -37,3 +42,28 @@ def checked_id(text: object, field: str = "id") -> str:
         except ValueError:
             pass
     raise InvalidInput(field, f"{text!r} is not a job id", "use the id that enqueue returned (a UUID)")
+
+
+def id_prefix(text: str) -> str | None:
+    """The beginning of an id, in the one spelling; None: no id begins so."""
+    digits = text.strip().lower().replace("-", "")
+    if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
+        return None
+    if len(digits) < SHORTEST_PREFIX:
+        raise InvalidInput("id", f"{text!r} is too short", f"give at least {SHORTEST_PREFIX} digits of it")
+    parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    return "-".join(part for part in parts if part)
+
+
+def range_of(prefix: str) -> tuple[str, str]:
+    """The lowest and the highest id that begin so."""
+    return prefix + LOWEST_ID[len(prefix) :], prefix + HIGHEST_ID[len(prefix) :]
+
+
+def shortened(job_id: str, *others: str | None) -> str:
+    """As much of an id as tells it from its neighbours in the order of ids, and so from all others."""
+    length = SHORTEST_SHOWN
+    for other in others:
+        while other is not None and length < len(job_id) and other.startswith(job_id[:length]):
+            length += 1
+    return job_id[: length + 1] if job_id[:length].endswith("-") else job_id[:length]

@@ -39,6 +39,14 @@ class Inspect(Protocol):
         """Newest first; `before` is the last page's `next`."""
         ...
 
+    def find_ids(self, prefix: str, limit: int = 6) -> list[str]:
+        """Ids of jobs that begin so, in order."""
+        ...
+
+    def short_ids(self, ids: Sequence[str]) -> dict[str, str]:
+        """As much of each id as no other job's id begins with, and at least its time."""
+        ...
+
     def count(self, cap: int = 10_000) -> dict[State, int]:
         """Jobs by state, each counted up to `cap`."""
         ...

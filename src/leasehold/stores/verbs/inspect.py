@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from leasehold.domain.checks.ids import checked_id
+from leasehold.domain.checks.ids import checked_id, range_of, shortened
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
@@ -52,6 +52,17 @@ class InspectVerbs(Verbs):
         rows, more = self._database.read(lambda session: _list(session, filter, limit + 1, after))
         jobs = [_summary(row) for row in rows[:limit]]
         return Page(jobs, jobs[-1].id if len(rows) > limit else more)
+
+    def find_ids(self, prefix: str, limit: int = 6) -> list[str]:
+        low, high = range_of(prefix)
+        rows = self._database.read(
+            lambda session: session.tuples("find_ids_between", low=low, high=high, limit=limit)
+        )
+        return [row[0] for row in rows]
+
+    def short_ids(self, ids: Sequence[str]) -> dict[str, str]:
+        rows = self._database.read(lambda session: session.tuples("find_neighbours", ids=list(ids)))
+        return {job_id: shortened(job_id, before, after) for job_id, before, after in rows}
 
     def count(self, cap: int = 10_000) -> dict[State, int]:
         counts = dict.fromkeys(State, 0)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from leasehold.domain import operate
+from leasehold.domain.by_id import ask_again_in
 from leasehold.domain.expiry import granted_too_late, time_is_over
 from leasehold.domain.job import TOLERANCE, Grant, Job, Sighting, has_run_out
 from leasehold.domain.lanes import STARTED
@@ -215,10 +216,12 @@ def claim_in(
     job_id = job.id
     if job.state is State.RUNNING and job.lease_owner is not None:
         if _is_held(job, now):
-            return Denied(job_id, job.state, f"its lease is held by {job.lease_owner}")
+            held = f"its lease is held by {job.lease_owner}"
+            return Denied(job_id, job.state, held, retry_in=ask_again_in(job, now))
         if sighting is None or not (_as_sighted(job, sighting) and sighting.missed(now)):
             look = _look(session, job, job.lease_owner, now, monotonic)
-            return Denied(job_id, job.state, "its lease has run out; look again after a third of it", look)
+            again = "its lease has run out; look again after a third of it"
+            return Denied(job_id, job.state, again, look, job.lease_seconds / 3)
         lost = _lose(job, sighting, now, find_progress(session, [job]))
         write(session, [lost], now)
         job = lost.job
@@ -229,7 +232,7 @@ def claim_in(
     if job.orphan and job.execution_site in sites:
         granted = _adopted(job, now, owner)
     elif (why := _not_claimable(session, job, now, need)) is not None:
-        return Denied(job_id, job.state, why)
+        return Denied(job_id, job.state, why, retry_in=ask_again_in(job, now))
     else:
         if need.rate is not None:
             session.run("move_rates", taken=Records([{"key": need.rate, "jobs": 1}]))

@@ -22,6 +22,7 @@ from leasehold.surfaces.cli import (
     limits,
     questions,
     queues,
+    run_by_id,
     steer,
     stop,
     sweep,
@@ -46,6 +47,7 @@ cli = typer.Typer(
 )
 for module in (
     work,
+    run_by_id,
     demo,
     jobs,
     steer,

@@ -75,6 +75,15 @@ FROM (
 -- include: places_of_j
 ORDER BY d.number DESC LIMIT :limit
 
+-- name: find_ids_between
+SELECT id FROM leasehold.job WHERE id BETWEEN :low::uuid AND :high::uuid ORDER BY id LIMIT :limit;
+
+-- name: find_neighbours
+-- The jobs before and after each of these in the order of ids.
+SELECT g.id, b.id AS before, a.id AS after FROM unnest(:ids::uuid[]) AS g(id)
+LEFT JOIN LATERAL (SELECT j.id FROM leasehold.job AS j WHERE j.id < g.id ORDER BY j.id DESC LIMIT 1) AS b ON true
+LEFT JOIN LATERAL (SELECT j.id FROM leasehold.job AS j WHERE j.id > g.id ORDER BY j.id LIMIT 1) AS a ON true;
+
 -- name: count_states
 -- By place, each capped: a count that nobody waits for. Of a state with two places the caller adds both.
 SELECT 'queued' AS state, count(*) AS jobs FROM (SELECT 1 FROM leasehold.ready LIMIT :cap) AS c

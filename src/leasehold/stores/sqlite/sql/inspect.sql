@@ -34,6 +34,15 @@ LEFT JOIN leasehold_lease AS l ON l.job = j.seq LEFT JOIN leasehold_parked AS p 
 LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
 ORDER BY d.number DESC LIMIT :limit
 
+-- name: find_ids_between
+SELECT id FROM leasehold_job WHERE id BETWEEN :low AND :high ORDER BY id LIMIT :limit;
+
+-- name: find_neighbours
+-- The jobs before and after each of these in the order of ids.
+SELECT g.value, (SELECT max(j.id) FROM leasehold_job AS j WHERE j.id < g.value) AS before,
+    (SELECT min(j.id) FROM leasehold_job AS j WHERE j.id > g.value) AS after
+FROM json_each(:ids) AS g;
+
 -- name: count_states
 -- By place, each capped: a count that nobody waits for. Of a state with two places the caller adds both.
 SELECT 'queued' AS state, count(*) AS jobs FROM (SELECT 1 FROM leasehold_ready LIMIT :cap) AS c

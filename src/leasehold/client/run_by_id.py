@@ -1,0 +1,132 @@
+"""`app.run_by_id`: one job that somebody else has delivered the id of, run in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from leasehold.client.job import FindTask, Job
+from leasehold.domain.by_id import ELSEWHERE, NotRun
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.ids import checked_id
+from leasehold.domain.checks.names import checked_name
+from leasehold.domain.errors import JobNotFound
+from leasehold.domain.poll import Poll
+from leasehold.operations.operations import Operations
+
+SOONEST, LATEST = 0.02, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """`run_by_id` has run the job, and the database has its ending: see `job.state`. `retry_in`: seconds after which it
+    is due again, as after a failure that is retried; None: it is at rest, or waits for somebody's word, so a message
+    that brought its id is done with."""
+
+    job: Job[Any]
+    retry_in: float | None
+
+    @property
+    def job_id(self) -> str:
+        return self.job.id
+
+
+class Begun(Protocol):
+    """A run that is under way."""
+
+    @property
+    def end(self) -> Future[None]: ...
+
+    @property
+    def stop(self) -> Callable[[], None]: ...
+
+    @property
+    def flush(self) -> Callable[[], None]: ...
+
+
+Start = Callable[[str, str | None], Begun | NotRun]
+
+
+class RunById:
+    """`start` claims a job in the name of an owner and begins it here, or says why not."""
+
+    def __init__(self, operations: Operations, find_task: FindTask, start: Start) -> None:
+        self._operations = operations
+        self._find_task = find_task
+        self._start = start
+
+    def run(self, job_id: str, owner: str | None, wait: Duration) -> Ran | NotRun:
+        call = _Call(self, job_id, owner, wait)
+        while isinstance(begun := call.ask(), NotRun):
+            if (pause := call.pause(begun)) is None:
+                return begun
+            time.sleep(pause)
+        try:
+            begun.end.result()
+        except BaseException:
+            # Whoever waits has to leave, by Ctrl-C or a time limit of its own: nothing may be left behind.
+            begun.stop()
+            begun.end.result()
+            raise
+        return self.ended(call.id, begun)
+
+    async def run_async(self, job_id: str, owner: str | None, wait: Duration) -> Ran | NotRun:
+        """Holds no thread while it waits."""
+        call = _Call(self, job_id, owner, wait)
+        while True:
+            asked = asyncio.ensure_future(asyncio.to_thread(call.ask))
+            try:
+                begun = await asyncio.shield(asked)
+                if not isinstance(begun, NotRun):
+                    await asyncio.shield(asyncio.wrap_future(begun.end))
+                    return await asyncio.to_thread(self.ended, call.id, begun)
+                if (pause := call.pause(begun)) is None:
+                    return begun
+                await asyncio.sleep(pause)
+            except asyncio.CancelledError:
+                await _hand_back(asked)
+                raise
+
+    def begin(self, job_id: str, owner: str | None) -> Begun | NotRun:
+        try:
+            job = self._operations.get(job_id)
+        except JobNotFound as missing:
+            return NotRun(job_id, None, str(missing), None)
+        if self._find_task(job.kind) is None:
+            return NotRun(job_id, job.state, f"no task is named {job.kind!r} here", ELSEWHERE)
+        return self._start(job_id, owner)
+
+    def ended(self, job_id: str, begun: Begun) -> Ran:
+        begun.flush()
+        row = self._operations.get(job_id)
+        job = Job[Any](row.id, self._operations, self._find_task, row)
+        return Ran(job, self._operations.ask_again_in(row))
+
+
+async def _hand_back(asked: asyncio.Future[Begun | NotRun]) -> None:
+    """What was asked for may be under way though nobody has heard of it yet."""
+    begun = await asked
+    if not isinstance(begun, NotRun):
+        begun.stop()
+        await asyncio.wrap_future(begun.end)
+
+
+class _Call:
+    """One `run_by_id`, of either colour: asks, and says how long to wait before the next time."""
+
+    def __init__(self, by_id: RunById, job_id: str, owner: str | None, wait: Duration) -> None:
+        self.id = checked_id(job_id)
+        self._by_id = by_id
+        self._owner = None if owner is None else checked_name(owner, "owner")
+        self._poll = Poll(SOONEST, LATEST, time.monotonic, seconds(wait, "wait"))
+
+    def ask(self) -> Begun | NotRun:
+        return self._by_id.begin(self.id, self._owner)
+
+    def pause(self, told: NotRun) -> float | None:
+        """None: there is nothing to wait for, or no time."""
+        return None if told.retry_in is None else self._poll.pause(told.retry_in)

@@ -1,0 +1,73 @@
+"""`run-by-id`: one job that somebody else has delivered the id of, run in this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leasehold.domain.by_id import NotRun
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.states import State
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import APP_VARIABLE, load_app
+from leasehold.surfaces.cli.problems import Exit
+
+if TYPE_CHECKING:
+    from leasehold.types import Ran
+
+
+def add_to(cli: typer.Typer) -> None:
+    cli.command("run-by-id")(run_by_id)
+
+
+def run_by_id(
+    words: Annotated[
+        list[str], typer.Argument(metavar="[MODULE:APP] ID", help="The app (or LEASEHOLD_APP), the job's id.")
+    ],
+    owner: Annotated[
+        str | None, typer.Option(help="Who holds the lease; must be unique.", metavar="NAME")
+    ] = None,
+    wait: Annotated[
+        str, typer.Option(help="How long to ask again while it may become free.", metavar="DURATION")
+    ] = "0s",
+    as_json: options.AsJson = False,
+) -> int:
+    """Run a job that is there already, in this process, and end when it has ended; Ctrl-C hands it back. Exit code 1:
+    it ran, and has not succeeded; 4: it cannot be run now (--json: retry_in says when to come back); 3: no such job."""
+    app_name, job_id = _split(words)
+    with load_app(app_name) as app:
+        job_id = app.__internals__.operations.find_id(job_id)
+        render.note(f"store: {app.__internals__.store.label}")
+        answer = app.run_by_id(job_id, owner=owner, wait=wait)
+        return _not_run(answer, as_json) if isinstance(answer, NotRun) else _ran(answer, as_json)
+
+
+def _split(words: list[str]) -> tuple[str, str]:
+    named = os.environ.get(APP_VARIABLE)
+    if len(words) == 1 and named:
+        return named, words[0]
+    if len(words) != 2:
+        raise InvalidInput("run-by-id", "wants MODULE:APP ID", "or set LEASEHOLD_APP, and give the id alone")
+    return words[0], words[1]
+
+
+def _not_run(answer: NotRun, as_json: bool) -> int:
+    later = "" if answer.retry_in is None else f"; ask again in {answer.retry_in:.1f} s"
+    if as_json:
+        render.emit({"ran": False, **render.plain(answer)})
+    else:
+        print(f"error: job {answer.job_id} was not run: {render.clean(answer.why)}{later}", file=sys.stderr)
+    return Exit.NOT_FOUND if answer.state is None else Exit.REFUSED
+
+
+def _ran(answer: Ran, as_json: bool) -> int:
+    job = answer.job
+    if as_json:
+        told = {"state": job.state, "attempt": job.attempt, "error": job.error, "retry_in": answer.retry_in}
+        render.emit({"ran": True, "job_id": job.id, **told})
+    else:
+        print(f"{job.id} {job.state}")
+    return Exit.OK if job.state is State.SUCCEEDED else Exit.JOB_FAILED
