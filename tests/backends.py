@@ -51,6 +51,8 @@ TABLES = (
     "stop_mark",
     "history",
     "worker",
+    "schedule",
+    "schedule_host",
 )
 """What a test leaves behind. `gate` and `owner` stay: stores remember which ones they have made."""
 

@@ -16,8 +16,9 @@ from leasehold.client.job import Job
 from leasehold.client.limits import Rates, Slots
 from leasehold.client.questions import Questions
 from leasehold.client.queues import Lanes, Pausable
-from leasehold.client.register import Register
+from leasehold.client.register import Register, RegisterSchedule
 from leasehold.client.run_by_id import Ran
+from leasehold.client.schedules import Schedules
 from leasehold.domain.by_id import NotRun
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.states import checked_states
@@ -31,6 +32,7 @@ from leasehold.stores.base.database import Clock
 from leasehold.stores.open import resolve_url
 from leasehold.tasks.call import Bindable
 from leasehold.tasks.flows import Chain, Dag
+from leasehold.tasks.schedule import When, schedule_for
 from leasehold.tasks.settings import CallOptions, TaskOptions
 from leasehold.tasks.task import Task
 from leasehold.worker.hooks import Hook, checked_names
@@ -79,6 +81,7 @@ class Leasehold:
         self.slots = Slots(operations)
         self.rates = Rates(operations)
         self.questions = Questions(operations, find_task)
+        self.schedules = Schedules(operations, internals.tasks, internals.enqueue)
 
     @property
     def url(self) -> str:
@@ -116,6 +119,28 @@ class Leasehold:
         self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
     ) -> AnyTask:
         return self.__internals__.add_task(function, name, settings)
+
+    def schedule(
+        self,
+        *,
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        at_start: bool = False,
+        **when: Unpack[When],
+    ) -> RegisterSchedule:
+        """Make a task due by itself: `@app.schedule(every="15m")`, or `cron="0 3 * * *"` with `tz="Europe/Berlin"`. On
+        a function, which becomes a task, or above `@app.task(…)`. `missed` says what becomes of ticks that came while
+        no worker ran ("one" job for all of them, "skip", or "all"); `overlap`, what becomes of a tick while the job of
+        the one before lives ("skip", "allow", "replace"). With `at_start` there is a tick when the fleet starts. A
+        task's argument called `tick` gets the time of the tick."""
+
+        def add(function: Any) -> AnyTask:
+            task = function if isinstance(function, Task) else self._register(function, None, {})
+            definition = self.__internals__.tasks.find(task.name)
+            self.__internals__.tasks.schedule(schedule_for(definition, name, args, when, at_start))
+            return task
+
+        return RegisterSchedule(add)
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(

@@ -110,6 +110,7 @@ class Internals:
             settings,
             lifespan=self.lifespan,
             hooks=self.hooks,
+            schedules=lambda: list(self.tasks.schedules.values()),
             version=metadata.version("leasehold"),
         )
 

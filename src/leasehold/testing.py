@@ -68,7 +68,10 @@ class Sandbox:
         return asyncio.run(self.adrain())
 
     async def adrain(self) -> int:
-        queues = sorted({queue for queue, _ in self.app.__internals__.store.list_gates()})
+        inside = self.app.__internals__
+        queues = sorted(
+            {queue for queue, _ in inside.store.list_gates()} | set(inside.tasks.queues().values())
+        )
         if not queues:
             return 0
         worker = self.app.worker(queues=queues, burst=True, retention=None, sweep=3600.0)

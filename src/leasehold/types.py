@@ -6,6 +6,7 @@ from leasehold.client.limits import Rates, Slots
 from leasehold.client.questions import Questions
 from leasehold.client.queues import Lanes, Pausable
 from leasehold.client.run_by_id import Ran
+from leasehold.client.schedules import Schedules
 from leasehold.domain.budgets import BudgetLine, Spending
 from leasehold.domain.by_id import NotRun
 from leasehold.domain.capacity import Holder
@@ -33,6 +34,7 @@ from leasehold.domain.views import (
     RateRow,
     Reaped,
     Relative,
+    ScheduleRow,
     SlotHolder,
     SlotRow,
     StepRecord,
@@ -45,6 +47,7 @@ from leasehold.run.follow_ups import FollowUp
 from leasehold.run.middleware import Run
 from leasehold.tasks.call import Bindable, Call
 from leasehold.tasks.flows import Chain, Dag
+from leasehold.tasks.schedule import When
 from leasehold.tasks.settings import CallOptions, Retry, TaskOptions
 from leasehold.tasks.task import Task
 from leasehold.worker.hooks import HookEvent
@@ -102,6 +105,8 @@ __all__ = [
     "Retry",
     "RetryIn",
     "Run",
+    "ScheduleRow",
+    "Schedules",
     "Slot",
     "SlotHolder",
     "SlotRow",
@@ -121,5 +126,6 @@ __all__ = [
     "Task",
     "TaskOptions",
     "Transaction",
+    "When",
     "Worker",
 ]

@@ -94,6 +94,7 @@ def public_classes() -> list[type]:
 # Given back by public methods, and yet nothing that anybody would name.
 UNNAMED = {
     "Register": "the decorator that @app.task(...) makes; used at once",
+    "RegisterSchedule": "the decorator that @app.schedule(...) makes; used at once",
     "NewJob": "what a follow-up stores with the success; for the run itself",
 }
 

@@ -7,13 +7,13 @@ import inspect
 import pytest
 
 from leasehold import Group, Job, Leasehold, Task
-from leasehold.types import Call, Chain, Dag, Lanes, Pausable, Questions, Rates, Slots
+from leasehold.types import Call, Chain, Dag, Lanes, Pausable, Questions, Rates, Schedules, Slots
 
-HANDLES = (Leasehold, Task, Call, Chain, Dag, Job, Group, Lanes, Pausable, Questions, Rates, Slots)
+HANDLES = (Leasehold, Task, Call, Chain, Dag, Job, Group, Lanes, Pausable, Questions, Rates, Schedules, Slots)
 
 # They only make something in memory, or register it.
 WITHOUT_DATABASE = {
-    Leasehold: {"task", "chain", "dag", "worker", "include", "lifespan", "on", "group"},
+    Leasehold: {"task", "chain", "dag", "worker", "include", "schedule", "lifespan", "on", "group"},
     Task: {"using", "bind"},
     Call: {"bind"},
     Dag: {"add"},

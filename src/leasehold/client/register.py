@@ -1,4 +1,4 @@
-"""`@app.task(…)`: the decorator, and what type checkers know of the task that it makes."""
+"""`@app.task(…)` and `@app.schedule(…)`: the decorators, and what type checkers know of the task that they make."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ A = TypeVar("A", bound=AsyncHandlerContext)
 S = TypeVar("S", bound=SyncHandlerContext)
 P = ParamSpec("P")
 R = TypeVar("R")
+
+T = TypeVar("T", bound=Task[..., ..., Any, Any])
 
 Add = Callable[[Callable[..., Any], str | None, Mapping[str, Any]], Task[..., ..., Any, Any]]
 
@@ -43,3 +45,32 @@ class Register:
 
     def __call__(self, function: Any) -> Any:
         return self._add(function, self._name, self._settings)
+
+
+class RegisterSchedule:
+    """`@app.schedule(…)`: on a task, or on a function, which becomes a task with default settings."""
+
+    def __init__(self, add: Callable[[Any], Task[..., ..., Any, Any]]) -> None:
+        self._add = add
+
+    @overload
+    def __call__(self, function: T) -> T: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]
+    ) -> Task[Concatenate[A, P], P, Coroutine[Any, Any, R], Job[R]]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[S, P], R]) -> Task[Concatenate[S, P], P, R, Job[R]]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> Task[P, P, Coroutine[Any, Any, R], Job[R]]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, P, R, Job[R]]: ...
+
+    def __call__(self, function: Any) -> Any:
+        return self._add(function)

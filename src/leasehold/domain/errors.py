@@ -20,6 +20,7 @@
     │   ├── OverBudget               it, or its group, has spent more than it may
     │   └── QuestionExpired          nobody has answered it in time
     ├── AtCapacity                   run_now found every place of the task taken; nothing was stored
+    ├── ScheduleNotFound             no schedule has that name
     ├── GroupOnHold                  its group takes no jobs until it is released
     ├── WaitTimedOut                 the job did not come to rest in time
     ├── AcquireTimedOut              a slot or a rate was not free in time
@@ -234,6 +235,14 @@ class QuestionExpired(JobError, TimeoutError):
     def __init__(self, job_id: str, key: str) -> None:
         self.key = key
         super().__init__(job_id, f"question {key!r} of job {job_id} was not answered in time")
+
+
+class ScheduleNotFound(LeaseholdError, LookupError):
+    """No schedule has that name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"no schedule is named {name!r}; list them with app.schedules.list()")
 
 
 class GroupOnHold(LeaseholdError):

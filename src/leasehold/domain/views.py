@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal, TypedDict
 
 from leasehold.domain.job import OnParentFailure
+from leasehold.domain.schedules import Missed, Overlap, Source
 from leasehold.domain.states import State
 
 Scope = Literal["queue", "kind"]
@@ -37,6 +38,42 @@ class PauseRecord:
     reason: str | None
     paused_at: datetime
     until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRow:
+    """A schedule as it stands."""
+
+    name: str
+    kind: str
+    args: str
+    every: float | None
+    cron: str | None
+    tz: str
+    missed: Missed
+    overlap: Overlap
+    at_start: bool
+    source: Source
+    next_at: datetime
+    """The next tick, or one that is due and not dealt with yet."""
+    last_at: datetime | None
+    """The last tick that made a job."""
+    last_job: str | None
+    passed: int
+    """Ticks that made none: missed, or while the job before still lived."""
+    paused: bool
+    paused_by: str | None
+    reason: str | None
+    changed_at: datetime
+    hosts: int
+    """Live workers that declare it in their code."""
+    now: datetime
+    """The store's own, when it was read."""
+
+    @property
+    def orphaned(self) -> bool:
+        """It came from code that no live worker has any more: nobody makes its jobs."""
+        return self.source == "code" and self.hosts == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from leasehold.operations.doctor import examine
 from leasehold.operations.groups import GroupOperations
 from leasehold.operations.jobs import JobOperations
 from leasehold.operations.limits import LimitOperations
+from leasehold.operations.schedules import ScheduleOperations
 from leasehold.operations.scopes import ScopeOperations
 from leasehold.stores.contract import Store
 
 
-class Operations(JobOperations, GroupOperations, ScopeOperations, LimitOperations):
+class Operations(JobOperations, GroupOperations, ScopeOperations, LimitOperations, ScheduleOperations):
     def __init__(
         self,
         find_store: Callable[[], Store],

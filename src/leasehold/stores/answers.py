@@ -91,3 +91,24 @@ class Acquired:
     granted: bool
     wait: float | None = None
     """Seconds until it is worth asking again; None: nobody knows."""
+
+
+class Registered(NamedTuple):
+    """What became of a schedule that a worker declares."""
+
+    name: str
+    change: Literal["new", "changed", "same"]
+    before: str
+    """When it was due until now, in words; empty if it is new."""
+    starts: bool
+    """It has a tick now, because the fleet starts."""
+
+
+class Fired(NamedTuple):
+    """What one turn of a schedule has made."""
+
+    jobs: list[str]
+    replaced: str | None
+    """The job of the tick before, which was cancelled for it."""
+    overlapped: bool
+    """No job was made: the one of the tick before still lives."""

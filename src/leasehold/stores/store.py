@@ -11,6 +11,7 @@ from leasehold.stores.verbs.prune import PruneVerbs
 from leasehold.stores.verbs.recover import RecoverVerbs
 from leasehold.stores.verbs.renew import RenewVerbs
 from leasehold.stores.verbs.run_now import RunNowVerbs
+from leasehold.stores.verbs.schedules import ScheduleVerbs
 from leasehold.stores.verbs.settle import SettleVerbs
 from leasehold.stores.verbs.steps import StepVerbs
 from leasehold.stores.verbs.stop import StopVerbs
@@ -21,6 +22,7 @@ from leasehold.stores.verbs.workers import WorkerVerbs
 class JobStore(
     SettleVerbs,
     RunNowVerbs,
+    ScheduleVerbs,
     StepVerbs,
     EventVerbs,
     RecoverVerbs,

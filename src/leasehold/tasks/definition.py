@@ -64,6 +64,11 @@ class TaskDefinition:
             times = self._lease_times[lease] = (lease - margin(lease), min(self.heartbeat, lease / 3))
         return times
 
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The names of its arguments."""
+        return frozenset(self._signature.parameters)
+
     def check_settings(self, settings: TaskSettings) -> TaskSettings:
         return settings.checked(self.name, set(self._signature.parameters))
 

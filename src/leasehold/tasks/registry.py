@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from leasehold.domain.errors import InvalidInput, UnknownTask
+from leasehold.domain.schedules import Schedule
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import OF_TASK, TaskSettings
 
@@ -14,6 +15,8 @@ class Registry:
     def __init__(self) -> None:
         self.definitions: dict[str, TaskDefinition] = {}
         """A live view: what is registered later is seen too."""
+        self.schedules: dict[str, Schedule] = {}
+        """Those declared in the code, by name."""
 
     def add(
         self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
@@ -31,6 +34,16 @@ class Registry:
             )
         self.definitions[definition.name] = definition
         return definition
+
+    def schedule(self, schedule: Schedule) -> None:
+        known = self.schedules.get(schedule.name)
+        if known is not None and known.kind != schedule.kind:
+            raise InvalidInput(
+                "schedule",
+                f"{schedule.name!r} is declared already, for task {known.kind!r}",
+                "give one of them another name",
+            )
+        self.schedules[schedule.name] = schedule
 
     def find(self, name: str) -> TaskDefinition:
         """Raises UnknownTask."""

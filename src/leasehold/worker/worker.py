@@ -8,12 +8,13 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import WorkerCard
 from leasehold.run.exits import ExitGuard
 from leasehold.run.journal import Journal
@@ -30,6 +31,7 @@ from leasehold.worker.pools import HandlerThreads, StoreThreads
 from leasehold.worker.pruner import Pruner
 from leasehold.worker.questions import QuestionTeller
 from leasehold.worker.reaper import Reaper
+from leasehold.worker.scheduler import Scheduler
 from leasehold.worker.service import Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
@@ -94,6 +96,7 @@ class Worker:
         *,
         lifespan: Lifespan | None = None,
         hooks: Hooks | None = None,
+        schedules: Callable[[], Sequence[Schedule]] = tuple,
         version: str = "",
     ) -> None:
         if not tasks:
@@ -105,6 +108,7 @@ class Worker:
         self.settings = settings
         self._lifespan = lifespan
         self._hooks = hooks or Hooks()
+        self._schedules = schedules
         self._version = version
         self._stack = AsyncExitStack()
         self._drain_asked = False
@@ -132,6 +136,9 @@ class Worker:
         self._stack.callback(exits.stop)
         if self.settings.drain_on_sigterm:
             self._stack.enter_context(hearing_sigterm(lambda: self._call_on(loop, self._stop_claiming)))
+        if self.settings.burst:
+            # What is due by now shall be there before it looks for work; and nothing comes by itself while it ends.
+            await asyncio.to_thread(self._scheduler.once)
         for role in self._roles:
             role.start()
         self._coroutines = [
@@ -183,6 +190,9 @@ class Worker:
         )
         stalls = StallWatch(self.events, hooks, self.attempts.stop)
         self._watch = Watch(self.attempts, self.starter, stalls, settings.stop_grace, self._abandoned)
+        self._scheduler = Scheduler(
+            store, settings.owner, self._tasks, self._schedules, starting=not settings.burst
+        )
         self._presence = Service("presence", self._tell)
         self._roles: list[Role] = [
             self.keeper,
@@ -196,6 +206,8 @@ class Worker:
             self._roles.append(Service("wake-ups", lambda: self._hear(loop)))
         if settings.capture_logs:
             self._roles.append(LogCapture(self.events))
+        if settings.claims and not settings.burst:
+            self._roles.append(self._scheduler)
         if settings.retention is not None:
             self._roles.append(Pruner(store, settings.retention))
 
@@ -210,6 +222,7 @@ class Worker:
         else:
             logger.info("draining: no new jobs; %d running", len(self.attempts.unfinished()))
         self._drain_asked = True
+        self._scheduler.retire()
         self._intake.drain()
         self._finished.set()
 
@@ -217,6 +230,7 @@ class Worker:
         """The program that we are in is told to end. It may first see to its own, such as open requests; what runs
         goes on meanwhile, and its grace begins when our block ends."""
         logger.info("SIGTERM: no new jobs; %d running", len(self.attempts.unfinished()))
+        self._scheduler.retire()
         self._intake.drain()
         self._presence.nudge()
 
@@ -300,6 +314,7 @@ class Worker:
 
     # -- end -------------------------------------------------------------------------------------------------------
     async def _drain(self) -> None:
+        self._scheduler.retire()
         self._intake.drain()
         self._finished.set()
         self._presence.nudge()

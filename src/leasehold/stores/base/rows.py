@@ -40,6 +40,7 @@ TIMES = frozenset(
         "placed_at",
         "updated_at",
         "saved_at",
+        "last_at",
     }
 )
 FLAGS = frozenset(
@@ -60,6 +61,8 @@ FLAGS = frozenset(
         "for_ever",
         "settled",
         "halts",
+        "paused",
+        "at_start",
     }
 )
 

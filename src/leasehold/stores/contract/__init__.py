@@ -11,6 +11,7 @@ from typing import Protocol
 from leasehold.stores.contract.control import Groups, Limits, Operate, Stop
 from leasehold.stores.contract.handler import Budgets, Questions, Steps, Stream, Transaction
 from leasehold.stores.contract.life import Claim, Enqueue, Recover, Renew, Settle
+from leasehold.stores.contract.schedules import Schedules
 from leasehold.stores.contract.upkeep import Inspect, Prune, Schema, Vitals, Workers
 from leasehold.stores.contract.wakeups import Hint, Wakeups
 
@@ -31,6 +32,7 @@ class Store(
     Limits,
     Stop,
     Groups,
+    Schedules,
     Inspect,
     Prune,
     Workers,

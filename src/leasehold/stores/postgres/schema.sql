@@ -1019,6 +1019,35 @@ CREATE TABLE leasehold.rate (
 )
 WITH (fillfactor='50');
 
+CREATE TABLE leasehold.schedule (
+    name text NOT NULL,
+    kind text NOT NULL,
+    args json NOT NULL,
+    every double precision,
+    cron text,
+    tz text NOT NULL,
+    missed text NOT NULL,
+    overlap text NOT NULL,
+    at_start boolean NOT NULL,
+    source text NOT NULL,
+    next_at timestamp with time zone NOT NULL,
+    last_at timestamp with time zone,
+    last_job uuid,
+    passed bigint DEFAULT 0 NOT NULL,
+    paused boolean DEFAULT false NOT NULL,
+    paused_by text,
+    reason text,
+    changed_at timestamp with time zone NOT NULL,
+    CONSTRAINT schedule_every_positive CHECK ((every > (0)::double precision)),
+    CONSTRAINT schedule_one_when CHECK (((every IS NULL) <> (cron IS NULL)))
+);
+
+CREATE TABLE leasehold.schedule_host (
+    schedule text NOT NULL,
+    owner text NOT NULL,
+    since timestamp with time zone NOT NULL
+);
+
 CREATE TABLE leasehold.slot (
     name text NOT NULL,
     lim integer NOT NULL,
@@ -1193,6 +1222,12 @@ ALTER TABLE ONLY leasehold.rate
 
 ALTER TABLE ONLY leasehold.ready
     ADD CONSTRAINT ready_pkey PRIMARY KEY (seq);
+
+ALTER TABLE ONLY leasehold.schedule_host
+    ADD CONSTRAINT schedule_host_pkey PRIMARY KEY (schedule, owner);
+
+ALTER TABLE ONLY leasehold.schedule
+    ADD CONSTRAINT schedule_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY leasehold.slot_hold
     ADD CONSTRAINT slot_hold_pkey PRIMARY KEY (name, job, attempt);

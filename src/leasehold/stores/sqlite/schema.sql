@@ -441,6 +441,35 @@ CREATE TABLE leasehold_ready (
     PRIMARY KEY (gate, priority DESC, available_at, seq)
 ) WITHOUT ROWID;
 
+CREATE TABLE leasehold_schedule (
+    name       TEXT PRIMARY KEY,
+    kind       TEXT NOT NULL,
+    args       TEXT NOT NULL,
+    every      REAL CONSTRAINT schedule_every_positive CHECK (every > 0),
+    cron       TEXT,
+    tz         TEXT NOT NULL,
+    missed     TEXT NOT NULL,
+    overlap    TEXT NOT NULL,
+    at_start   INTEGER NOT NULL,
+    source     TEXT NOT NULL,
+    next_at    INTEGER NOT NULL,
+    last_at    INTEGER,
+    last_job   TEXT,
+    passed     INTEGER NOT NULL DEFAULT 0,
+    paused     INTEGER NOT NULL DEFAULT 0,
+    paused_by  TEXT,
+    reason     TEXT,
+    changed_at INTEGER NOT NULL,
+    CONSTRAINT schedule_one_when CHECK ((every IS NULL) <> (cron IS NULL))
+) WITHOUT ROWID;
+
+CREATE TABLE leasehold_schedule_host (
+    schedule TEXT NOT NULL,
+    owner    TEXT NOT NULL,
+    since    INTEGER NOT NULL,
+    PRIMARY KEY (schedule, owner)
+) WITHOUT ROWID;
+
 CREATE TABLE leasehold_slot (
     name TEXT PRIMARY KEY,
     lim  INTEGER NOT NULL CONSTRAINT slot_limit_not_negative CHECK (lim >= 0)

@@ -21,6 +21,7 @@ from leasehold.domain.errors import (
     JobNotFound,
     JobNotSucceeded,
     LeaseholdError,
+    ScheduleNotFound,
     StoreError,
     WaitTimedOut,
 )
@@ -44,6 +45,7 @@ class Exit(IntEnum):
 
 _CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (
     (JobNotFound, Exit.NOT_FOUND),
+    (ScheduleNotFound, Exit.NOT_FOUND),
     (JobNotSucceeded, Exit.JOB_FAILED),
     (JobError, Exit.REFUSED),
     (AtCapacity, Exit.REFUSED),

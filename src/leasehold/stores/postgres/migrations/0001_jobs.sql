@@ -448,6 +448,38 @@ CREATE TABLE leasehold.worker (
     seen_at     timestamptz NOT NULL
 );
 
+-- When tasks are due by themselves. `next_at` is the first tick that nobody has dealt with: who makes its jobs moves it on
+-- in the same transaction, so a tick is dealt with once however many workers look. source: 'code' or 'set'.
+CREATE TABLE leasehold.schedule (
+    name       text PRIMARY KEY,
+    kind       text NOT NULL,
+    args       json NOT NULL,
+    every      double precision CONSTRAINT schedule_every_positive CHECK (every > 0),
+    cron       text,
+    tz         text NOT NULL,
+    missed     text NOT NULL,
+    overlap    text NOT NULL,
+    at_start   boolean NOT NULL,
+    source     text NOT NULL,
+    next_at    timestamptz NOT NULL,
+    last_at    timestamptz,
+    last_job   uuid,
+    passed     bigint NOT NULL DEFAULT 0,
+    paused     boolean NOT NULL DEFAULT false,
+    paused_by  text,
+    reason     text,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT schedule_one_when CHECK ((every IS NULL) <> (cron IS NULL))
+);
+
+-- Which workers declare a schedule in their code.
+CREATE TABLE leasehold.schedule_host (
+    schedule text NOT NULL,
+    owner    text NOT NULL,
+    since    timestamptz NOT NULL,
+    PRIMARY KEY (schedule, owner)
+);
+
 -- Plans that are made while these are empty would read them from end to end once they are full. With pages of their own,
 -- which vacuum_truncate keeps, the planner reckons with rows. 50 pages at least: below 40 it would read all of them
 -- rather than find rows by ctid. No claim asks for gate -1, so none walks past these.

@@ -447,6 +447,38 @@ CREATE TABLE leasehold_worker (
     seen_at     INTEGER NOT NULL
 );
 
+-- When tasks are due by themselves. `next_at` is the first tick that nobody has dealt with: who makes its jobs moves it on
+-- in the same transaction, so a tick is dealt with once however many workers look. source: 'code' or 'set'.
+CREATE TABLE leasehold_schedule (
+    name       TEXT PRIMARY KEY,
+    kind       TEXT NOT NULL,
+    args       TEXT NOT NULL,
+    every      REAL CONSTRAINT schedule_every_positive CHECK (every > 0),
+    cron       TEXT,
+    tz         TEXT NOT NULL,
+    missed     TEXT NOT NULL,
+    overlap    TEXT NOT NULL,
+    at_start   INTEGER NOT NULL,
+    source     TEXT NOT NULL,
+    next_at    INTEGER NOT NULL,
+    last_at    INTEGER,
+    last_job   TEXT,
+    passed     INTEGER NOT NULL DEFAULT 0,
+    paused     INTEGER NOT NULL DEFAULT 0,
+    paused_by  TEXT,
+    reason     TEXT,
+    changed_at INTEGER NOT NULL,
+    CONSTRAINT schedule_one_when CHECK ((every IS NULL) <> (cron IS NULL))
+) WITHOUT ROWID;
+
+-- Which workers declare a schedule in their code.
+CREATE TABLE leasehold_schedule_host (
+    schedule TEXT NOT NULL,
+    owner    TEXT NOT NULL,
+    since    INTEGER NOT NULL,
+    PRIMARY KEY (schedule, owner)
+) WITHOUT ROWID;
+
 -- One row a job, put together from its place and what belongs to it: the branches are the states. Statements that read
 -- a whole job read this one.
 CREATE VIEW leasehold_job_row AS

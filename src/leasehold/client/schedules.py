@@ -1,0 +1,84 @@
+"""`app.schedules`: what is due by itself, seen and steered at run time."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from leasehold.client.enqueue import Enqueue
+from leasehold.client.job import Job
+from leasehold.domain.schedules import Schedule
+from leasehold.domain.views import ScheduleRow
+from leasehold.operations.operations import Operations
+from leasehold.tasks.registry import Registry
+from leasehold.tasks.schedule import When, schedule_for, tick_job
+
+
+class Schedules:
+    """`app.schedules`. Those in the code are declared with `@app.schedule`; these verbs are for all of them."""
+
+    def __init__(self, operations: Operations, tasks: Registry, enqueue: Enqueue) -> None:
+        self._operations = operations
+        self._tasks = tasks
+        self._enqueue = enqueue
+
+    def set(
+        self, name: str, task: str, args: Mapping[str, Any] | None = None, **when: Unpack[When]
+    ) -> ScheduleRow:
+        """Make a schedule, or change it: `app.schedules.set("nightly", "report", {"day": 1}, cron="0 3 * * *")`. Its
+        jobs have the task's own settings. One that stands in the code of a live worker is refused: change it there."""
+        return self._operations.set_schedule(schedule_for(self._tasks.find(task), name, args, when))
+
+    def get(self, name: str) -> ScheduleRow:
+        """Raises ScheduleNotFound."""
+        return self._operations.get_schedule(name)
+
+    def pause(self, name: str, reason: str | None = None, *, actor: str | None = None) -> ScheduleRow:
+        """No ticks until it is resumed; those of the pause are not made up for."""
+        return self._operations.pause_schedule(name, reason, actor=actor)
+
+    def resume(self, name: str) -> bool:
+        """False: it was not paused."""
+        return self._operations.resume_schedule(name)
+
+    def run(self, name: str) -> Job[Any]:
+        """Make a job of it now, besides its ticks, whether or not the last one still lives."""
+        row = self._operations.get_schedule(name)
+        schedule = Schedule(name=row.name, kind=row.kind, args=row.args)
+        job = tick_job(self._tasks.find(row.kind), schedule, row.now)
+        (made,) = self._enqueue.store([job])
+        self._operations.note_run(name, made.id)
+        return made
+
+    def delete(self, name: str) -> None:
+        """Its jobs stay. One that stands in the code of a live worker is refused: take it out of the code."""
+        self._operations.delete_schedule(name)
+
+    async def aset(
+        self, name: str, task: str, args: Mapping[str, Any] | None = None, **when: Unpack[When]
+    ) -> ScheduleRow:
+        return await asyncio.to_thread(functools.partial(self.set, name, task, args, **when))
+
+    async def aget(self, name: str) -> ScheduleRow:
+        return await asyncio.to_thread(self.get, name)
+
+    async def apause(self, name: str, reason: str | None = None, *, actor: str | None = None) -> ScheduleRow:
+        return await asyncio.to_thread(self.pause, name, reason, actor=actor)
+
+    async def aresume(self, name: str) -> bool:
+        return await asyncio.to_thread(self.resume, name)
+
+    async def arun(self, name: str) -> Job[Any]:
+        return await asyncio.to_thread(self.run, name)
+
+    async def adelete(self, name: str) -> None:
+        await asyncio.to_thread(self.delete, name)
+
+    async def alist(self) -> list[ScheduleRow]:
+        return await asyncio.to_thread(self._operations.list_schedules)
+
+    def list(self) -> list[ScheduleRow]:
+        """Every schedule: its next and last tick, its last job, and whether it is paused or orphaned."""
+        return self._operations.list_schedules()

@@ -1,0 +1,175 @@
+"""Schedules: when a task is due by itself, and what becomes of ticks that were missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal, NamedTuple, get_args
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.names import checked_name
+from leasehold.domain.errors import InvalidInput
+
+Missed = Literal["one", "skip", "all"]
+"""What becomes of ticks that came while nobody was there to make their jobs: one job for all of them, none, or each."""
+Overlap = Literal["skip", "allow", "replace"]
+"""What becomes of a tick while the job of the tick before still lives: no job, a second job, or a job instead of it."""
+Source = Literal["code", "set"]
+"""Declared with `@app.schedule`, or made at run time."""
+
+LATE = 60.0
+"""Seconds: with `missed="skip"` a tick that is later than this was missed."""
+MOST_AT_ONCE = 100
+"""Ticks that one transaction makes up for; the next follows at once."""
+SHORTEST = 1.0
+TICK_ARGUMENT = "tick"
+"""A task's argument of this name gets the time of the tick."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What was asked for: a task, and when."""
+
+    name: str
+    kind: str
+    args: str = "{}"
+    """Encoded JSON object."""
+    every: float | None = None
+    cron: str | None = None
+    tz: str = "UTC"
+    missed: Missed = "one"
+    overlap: Overlap = "skip"
+    at_start: bool = False
+
+    @property
+    def when(self) -> str:
+        """In words."""
+        if self.every is not None:
+            return f"every {self.every:g} s"
+        return f"{self.cron} ({self.tz})"
+
+    def next_after(self, instant: datetime) -> datetime:
+        """The first tick after this one. Ticks by interval count from the instant given."""
+        return next(self._ticks_after(instant))
+
+    def upcoming(self, next_at: datetime, count: int) -> list[datetime]:
+        """The next tick and those that follow it."""
+        found = [next_at]
+        ticks = self._ticks_after(next_at)
+        while len(found) < count:
+            found.append(next(ticks))
+        return found
+
+    def _ticks_after(self, instant: datetime) -> Iterator[datetime]:
+        if self.every is not None:
+            step = timedelta(seconds=self.every)
+            while True:
+                instant += step
+                yield instant
+        for tick in CronSim(self.cron or "", instant.astimezone(ZoneInfo(self.tz))):
+            yield tick.astimezone(UTC)
+
+
+class Turn(NamedTuple):
+    """What is to be done when a schedule is due."""
+
+    ticks: list[datetime]
+    """Those that make a job each."""
+    passed: int
+    """Those that do not."""
+    next_at: datetime
+
+
+def turn(schedule: Schedule, next_at: datetime, now: datetime) -> Turn:
+    """`next_at` is the first tick that nobody has dealt with, and is due."""
+    if schedule.missed == "all":
+        due = [tick for tick in schedule.upcoming(next_at, MOST_AT_ONCE + 1) if tick <= now]
+        due = due[:MOST_AT_ONCE]
+        return Turn(due, 0, schedule.next_after(due[-1]))
+    last, count = _last_due(schedule, next_at, now)
+    fires = schedule.missed == "one" or (now - last).total_seconds() <= LATE
+    return Turn([last] if fires else [], count - fires, schedule.next_after(last))
+
+
+def _last_due(schedule: Schedule, next_at: datetime, now: datetime) -> tuple[datetime, int]:
+    """The last tick that is due, and how many are. After a long outage there may be millions: none is looked at by
+    itself that need not be."""
+    if schedule.every is not None:
+        more = int((now - next_at).total_seconds() // schedule.every)
+        return next_at + more * timedelta(seconds=schedule.every), more + 1
+    count, last = 1, next_at
+    for tick in schedule.upcoming(next_at, MOST_AT_ONCE + 1)[1:]:
+        if tick > now:
+            return last, count
+        count, last = count + 1, tick
+    # The second after now, seen from behind: reverse ticks come before the instant given, never at it.
+    start = (now + timedelta(seconds=1)).astimezone(ZoneInfo(schedule.tz))
+    found = next(CronSim(schedule.cron or "", start, reverse=True)).astimezone(UTC)
+    return max(last, found), count
+
+
+def checked_schedule(
+    name: str,
+    kind: str,
+    args: str,
+    *,
+    every: Duration | None,
+    cron: str | None,
+    tz: str,
+    missed: Missed,
+    overlap: Overlap,
+    at_start: bool = False,
+) -> Schedule:
+    """The schedule, or an error that names what is wrong with it."""
+    if (every is None) == (cron is None):
+        raise InvalidInput("every", "and cron: one of them says when", 'use every="15m" or cron="0 3 * * *"')
+    _check_choice("missed", missed, Missed)
+    _check_choice("overlap", overlap, Overlap)
+    step = None if every is None else seconds(every, "every", positive=True)
+    if step is not None and step < SHORTEST:
+        raise InvalidInput("every", f"{step:g} s is too often", f"give {SHORTEST:g} second or more")
+    _check_zone(tz)
+    if cron is not None:
+        _check_cron(cron)
+    return Schedule(
+        name=checked_name(name, "schedule"),
+        kind=kind,
+        args=args,
+        every=step,
+        cron=cron,
+        tz=tz,
+        missed=missed,
+        overlap=overlap,
+        at_start=bool(at_start),
+    )
+
+
+def _check_cron(cron: object) -> None:
+    remedy = 'use five fields, such as "0 3 * * *" for three in the morning'
+    try:
+        next(CronSim(str(cron), datetime(2026, 1, 1, tzinfo=UTC)))
+    except CronSimError as error:
+        raise InvalidInput("cron", f"{cron!r} cannot be read ({error})", remedy) from None
+    except StopIteration:
+        raise InvalidInput("cron", f"{cron!r} names a day that never comes", remedy) from None
+
+
+def _check_zone(tz: object) -> None:
+    try:
+        ZoneInfo(str(tz))
+    except (KeyError, ValueError, OSError):
+        raise InvalidInput(
+            "tz",
+            f"{tz!r} is not a time zone that is known here",
+            'use a name such as "Europe/Berlin"; a machine without time zones needs `pip install tzdata`',
+        ) from None
+
+
+def _check_choice(field: str, value: object, choices: object) -> None:
+    known = get_args(choices)
+    if value not in known:
+        raise InvalidInput(field, f"{value!r} is not known", "use " + " or ".join(map(repr, known)))

@@ -1,0 +1,61 @@
+-- name: insert_schedules
+-- Those that are new. Whoever declares the same ones at the same time waits here, and finds them there.
+INSERT INTO leasehold.schedule
+    (name, kind, args, every, cron, tz, missed, overlap, at_start, source, next_at, changed_at)
+SELECT r.name, r.kind, r.args::json, r.every, r.cron, r.tz, r.missed, r.overlap, r.at_start, r.source, r.next_at, :now
+FROM json_to_recordset(:schedules::json) AS r(name text, kind text, args text, every double precision, cron text, tz text,
+    missed text, overlap text, at_start boolean, source text, next_at timestamptz)
+ORDER BY r.name ON CONFLICT (name) DO NOTHING;
+
+-- name: lock_schedules
+-- In the order of their names, and before any job.
+SELECT s.*, :now AS now FROM leasehold.schedule AS s WHERE s.name = ANY(:names::text[]) ORDER BY s.name FOR UPDATE;
+
+-- name: list_schedules
+-- With the number of live workers that declare it. One that has just come may not have told of itself yet.
+SELECT s.*, :now AS now, (
+    SELECT count(*) FROM leasehold.schedule_host AS h LEFT JOIN leasehold.worker AS w ON w.owner = h.owner
+    WHERE h.schedule = s.name
+      AND coalesce(w.seen_at, h.since) >= :now - :age::double precision * interval '1 second')::integer AS hosts
+FROM leasehold.schedule AS s ORDER BY s.name;
+
+-- name: find_schedule_hosts
+-- Schedules that other live workers declare as well.
+SELECT DISTINCT h.schedule FROM leasehold.schedule_host AS h LEFT JOIN leasehold.worker AS w ON w.owner = h.owner
+WHERE h.schedule = ANY(:names::text[]) AND h.owner <> :owner AND NOT coalesce(w.draining, false)
+  AND coalesce(w.seen_at, h.since) >= :now - :age::double precision * interval '1 second';
+
+-- name: join_schedules
+INSERT INTO leasehold.schedule_host (schedule, owner, since) SELECT n, :owner, :now FROM unnest(:names::text[]) AS n
+ON CONFLICT (schedule, owner) DO NOTHING;
+
+-- name: leave_schedules
+DELETE FROM leasehold.schedule_host WHERE owner = :owner;
+
+-- name: forget_schedule_hosts
+-- Of workers that ended without a word.
+DELETE FROM leasehold.schedule_host AS h WHERE h.since < :now - :age::double precision * interval '1 second'
+  AND NOT EXISTS (SELECT FROM leasehold.worker AS w WHERE w.owner = h.owner
+                  AND w.seen_at >= :now - :age::double precision * interval '1 second');
+
+-- name: change_schedule
+UPDATE leasehold.schedule SET kind = :kind, args = :args::json, every = :every, cron = :cron, tz = :tz, missed = :missed,
+    overlap = :overlap, at_start = :at_start, source = :source, next_at = :next_at, changed_at = :now
+WHERE name = :name;
+
+-- name: move_schedule
+-- After its lock: the ticks before next_at are dealt with.
+UPDATE leasehold.schedule SET next_at = :next_at, last_at = coalesce(:last_at, last_at),
+    last_job = coalesce(:last_job::uuid, last_job), passed = passed + :passed
+WHERE name = :name;
+
+-- name: pause_schedule
+UPDATE leasehold.schedule SET paused = true, paused_by = :actor, reason = :reason, changed_at = :now
+WHERE name = :name RETURNING name;
+
+-- name: resume_schedule
+UPDATE leasehold.schedule SET paused = false, paused_by = NULL, reason = NULL, next_at = :next_at, changed_at = :now
+WHERE name = :name AND paused RETURNING name;
+
+-- name: delete_schedule
+DELETE FROM leasehold.schedule WHERE name = :name RETURNING name;

@@ -1,0 +1,216 @@
+"""Schedules: a tick is dealt with by who moves `next_at` on, and its jobs are made in the same transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+
+from leasehold.domain import operate
+from leasehold.domain.errors import InvalidInput, ScheduleNotFound
+from leasehold.domain.job import Job, NewJob
+from leasehold.domain.schedules import Schedule, Source
+from leasehold.domain.states import LIVE, State
+from leasehold.domain.views import ScheduleRow
+from leasehold.stores.answers import Fired, Registered
+from leasehold.stores.base.database import Records, Row, Session
+from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
+from leasehold.stores.verbs.locking import lock
+from leasehold.stores.verbs.workers import SILENT_AFTER
+from leasehold.stores.verbs.writing import write_moves
+
+_SPEC = ("kind", "args", "every", "cron", "tz", "missed", "overlap", "at_start")
+
+
+class ScheduleVerbs(EnqueueVerbs):
+    def register_schedules(
+        self, owner: str, schedules: Sequence[Schedule], starting: bool = True
+    ) -> list[Registered]:
+        if not schedules:
+            return []
+        wanted = {schedule.name: schedule for schedule in schedules}
+
+        def work(session: Session) -> list[Registered]:
+            session.run("forget_schedule_hosts", age=SILENT_AFTER)
+            now = session.rows("store_now")[0]["now"]
+            known = _locked(session, list(wanted))
+            new = [schedule for schedule in wanted.values() if schedule.name not in known]
+            if new:
+                session.run("insert_schedules", schedules=Records([_record(s, "code", now) for s in new]))
+                # Another worker may have made them meanwhile, with other words.
+                known |= _locked(session, [schedule.name for schedule in new])
+            # After the lock: of two workers that start together the second sees the first.
+            shared = {row[0] for row in _others(session, owner, wanted)}
+            made = {schedule.name for schedule in new}
+            found = [
+                _declare(session, wanted[name], row, name in made, starting and name not in shared)
+                for name, row in sorted(known.items())
+            ]
+            session.run("join_schedules", owner=owner, names=sorted(wanted))
+            return found
+
+        return self._database.transact(work)
+
+    def leave_schedules(self, owner: str) -> None:
+        self._database.single(lambda session: session.run("leave_schedules", owner=owner))
+
+    def list_schedules(self) -> list[ScheduleRow]:
+        rows = self._database.read(lambda session: session.rows("list_schedules", age=SILENT_AFTER))
+        return [ScheduleRow(**row) for row in rows]
+
+    def set_schedule(self, schedule: Schedule) -> ScheduleRow:
+        def work(session: Session) -> None:
+            now = session.rows("store_now")[0]["now"]
+            known = _locked(session, [schedule.name]).get(schedule.name)
+            if known is None:
+                session.run("insert_schedules", schedules=Records([_record(schedule, "set", now)]))
+                known = _locked(session, [schedule.name])[schedule.name]
+            _refuse_declared(session, known)
+            if _spec(schedule) != _spec_of(known) or known["source"] != "set":
+                _change(session, schedule, "set", schedule.next_after(known["now"]))
+
+        self._database.transact(work)
+        return self._schedule(schedule.name)
+
+    def delete_schedule(self, name: str) -> None:
+        def work(session: Session) -> None:
+            _refuse_declared(session, _found(session, name))
+            session.run("delete_schedule", name=name)
+
+        self._database.transact(work)
+
+    def pause_schedule(self, name: str, actor: str | None = None, reason: str | None = None) -> None:
+        paused = self._database.single(
+            lambda session: session.tuples("pause_schedule", name=name, actor=actor, reason=reason)
+        )
+        if not paused:
+            raise ScheduleNotFound(name)
+
+    def resume_schedule(self, name: str) -> bool:
+        def work(session: Session) -> bool:
+            row = _found(session, name)
+            next_at = max(row["next_at"], _schedule(row).next_after(row["now"]))
+            return bool(session.tuples("resume_schedule", name=name, next_at=next_at))
+
+        return self._database.transact(work)
+
+    def fire(
+        self, name: str, seen: datetime, jobs: Sequence[NewJob], next_at: datetime, passed: int
+    ) -> Fired | None:
+        self._make_gates(jobs)
+
+        def work(session: Session) -> Fired | None:
+            row = _locked(session, [name]).get(name)
+            if row is None or row["next_at"] != seen or row["paused"]:
+                return None
+            fired = _made(session, row, jobs)
+            session.run(
+                "move_schedule",
+                name=name,
+                next_at=next_at,
+                last_at=jobs[-1].at if fired.jobs else None,
+                last_job=fired.jobs[-1] if fired.jobs else None,
+                passed=passed + (len(jobs) if fired.overlapped else 0),
+            )
+            return fired
+
+        return self._database.transact(work)
+
+    def note_run(self, name: str, job_id: str) -> None:
+        def work(session: Session) -> None:
+            row = _found(session, name)
+            moved = {"next_at": row["next_at"], "last_at": None, "last_job": job_id, "passed": 0}
+            session.run("move_schedule", name=name, **moved)
+
+        self._database.transact(work)
+
+    def _schedule(self, name: str) -> ScheduleRow:
+        for row in self.list_schedules():
+            if row.name == name:
+                return row
+        raise ScheduleNotFound(name)
+
+
+def _made(session: Session, row: Row, jobs: Sequence[NewJob]) -> Fired:
+    """The jobs of one turn, or none. Whether they overlap is judged once, by the job of the turn before."""
+    before = _living(session, row["last_job"]) if jobs and row["overlap"] != "allow" else None
+    replaced = None
+    if before is not None:
+        if row["overlap"] == "skip":
+            return Fired([], None, overlapped=True)
+        replaced = before.id
+        if before.state is State.RUNNING:
+            # It has to be told, and may take a moment: the next one waits for its end.
+            jobs = [replace(job, after=(replaced,), on_parent_failure="run") for job in jobs]
+        _cancel(session, before, f"replaced by the next tick of schedule {row['name']!r}", row["now"])
+    made = enqueue_in(session, jobs) if jobs else []
+    return Fired([one.id for one in made], replaced, overlapped=False)
+
+
+def _living(session: Session, job_id: str | None) -> Job | None:
+    if job_id is None:
+        return None
+    job = lock(session, [job_id])[0].get(job_id)
+    return job if job is not None and job.state in LIVE else None
+
+
+def _cancel(session: Session, job: Job, reason: str, now: datetime) -> None:
+    write_moves(session, [operate.cancel(job, now=now, reason=reason)], now)
+
+
+def _declare(session: Session, schedule: Schedule, row: Row, new: bool, starts: bool) -> Registered:
+    starts = starts and schedule.at_start
+    same = _spec(schedule) == _spec_of(row) and row["source"] == "code"
+    if starts or not same:
+        next_at = row["next_at"] if same else schedule.next_after(row["now"])
+        _change(session, schedule, "code", row["now"] if starts else next_at)
+    if new:
+        return Registered(schedule.name, "new", "", starts)
+    return Registered(schedule.name, "same" if same else "changed", _schedule(row).when, starts)
+
+
+def _others(session: Session, owner: str, wanted: dict[str, Schedule]) -> list[tuple[Any, ...]]:
+    return session.tuples("find_schedule_hosts", names=sorted(wanted), owner=owner, age=SILENT_AFTER)
+
+
+def _locked(session: Session, names: Sequence[str]) -> dict[str, Row]:
+    return {row["name"]: row for row in session.rows("lock_schedules", names=sorted(names))}
+
+
+def _found(session: Session, name: str) -> Row:
+    row = _locked(session, [name]).get(name)
+    if row is None:
+        raise ScheduleNotFound(name)
+    return row
+
+
+def _refuse_declared(session: Session, row: Row) -> None:
+    """The next start would bring back what the code says."""
+    hosts = session.tuples("find_schedule_hosts", names=[row["name"]], owner="", age=SILENT_AFTER)
+    if row["source"] == "code" and hosts:
+        raise InvalidInput(
+            "name",
+            f"schedule {row['name']!r} stands in the code of a live worker",
+            "change it there, or pause it",
+        )
+
+
+def _change(session: Session, schedule: Schedule, source: Source, next_at: datetime) -> None:
+    session.run("change_schedule", name=schedule.name, source=source, next_at=next_at, **_spec(schedule))
+
+
+def _record(schedule: Schedule, source: Source, now: datetime) -> dict[str, Any]:
+    return {**asdict(schedule), "source": source, "next_at": schedule.next_after(now)}
+
+
+def _spec(schedule: Schedule) -> dict[str, Any]:
+    return {name: getattr(schedule, name) for name in _SPEC}
+
+
+def _spec_of(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in _SPEC}
+
+
+def _schedule(row: Row) -> Schedule:
+    return Schedule(name=row["name"], **_spec_of(row))

@@ -1,0 +1,205 @@
+"""`schedules`: what is due by itself."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.schedules import Missed, Overlap, Schedule
+from leasehold.domain.views import ScheduleRow
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import APP_VARIABLE, load_app, open_app
+
+if TYPE_CHECKING:
+    from leasehold.app import Leasehold
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+App = Annotated[
+    str,
+    typer.Option("--app", envvar=APP_VARIABLE, metavar="MODULE:APP", help="Where the task is registered."),
+]
+
+
+def add_to(cli: typer.Typer) -> None:
+    schedules = typer.Typer(name="schedules", help="Schedules: what is due by itself.", rich_markup_mode=None)
+    schedules.callback(invoke_without_command=True)(show_schedules)
+    for name, command in (
+        ("list", list_schedules),
+        ("next", show_next),
+        ("set", set_schedule),
+        ("pause", pause_schedule),
+        ("resume", resume_schedule),
+        ("run", run_schedule),
+        ("delete", delete_schedule),
+    ):
+        schedules.command(name)(command)
+    cli.add_typer(schedules)
+
+
+def show_schedules(
+    context: typer.Context,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Every schedule, its next and its last tick."""
+    if context.invoked_subcommand is None:
+        list_schedules(url, schema, as_json)
+
+
+def list_schedules(
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Every schedule, its next and its last tick."""
+    with open_app(url, schema) as app:
+        rows = app.schedules.list()
+    render.show(
+        rows,
+        {
+            "schedule": lambda row: row.name,
+            "task": lambda row: row.kind,
+            "when": lambda row: _schedule(row).when,
+            "next": lambda row: "" if row.paused or row.orphaned else render.ago(row.next_at),
+            "last": lambda row: render.ago(row.last_at),
+            "state": _state,
+        },
+        as_json=as_json,
+        empty="no schedule; declare one with @app.schedule, or leasehold schedules set",
+    )
+
+
+def _state(row: ScheduleRow) -> str:
+    if row.paused:
+        by = f" by {row.paused_by}" if row.paused_by else ""
+        return f"paused{by}" + (f": {row.reason}" if row.reason else "")
+    return "orphaned: in the code of no live worker" if row.orphaned else "on"
+
+
+def _schedule(row: ScheduleRow) -> Schedule:
+    return Schedule(name=row.name, kind=row.kind, every=row.every, cron=row.cron, tz=row.tz)
+
+
+def show_next(
+    name: Name,
+    count: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 10,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """The next ticks of a schedule."""
+    with open_app(url, schema) as app:
+        row = app.schedules.get(name)
+    ticks = _schedule(row).upcoming(row.next_at, count)
+    if as_json:
+        render.emit([tick.isoformat() for tick in ticks])
+    else:
+        for tick in ticks:
+            print(render.clean(tick))
+
+
+def set_schedule(
+    name: Name,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The name of a task of the app.")],
+    args: Annotated[str, typer.Argument(metavar="ARGS", help="Its arguments, as a JSON object.")] = "{}",
+    every: Annotated[str | None, typer.Option(help="Such as 15m.", metavar="DURATION")] = None,
+    cron: Annotated[str | None, typer.Option(help='Such as "0 3 * * *".', metavar="EXPRESSION")] = None,
+    tz: Annotated[str, typer.Option(help="The time zone of --cron.", metavar="ZONE")] = "UTC",
+    missed: Annotated[str, typer.Option(help="one, skip or all.", metavar="WORD")] = "one",
+    overlap: Annotated[str, typer.Option(help="skip, allow or replace.", metavar="WORD")] = "skip",
+    app_name: App = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Make a schedule, or change it. It needs the app, whose task checks the arguments."""
+    with _load(app_name) as app:
+        row = app.schedules.set(
+            name,
+            task,
+            _arguments(args),
+            every=every,
+            cron=cron,
+            tz=tz,
+            missed=cast(Missed, missed),
+            overlap=cast(Overlap, overlap),
+        )
+    _told(row, f"schedule {name}: {_schedule(row).when}; next {render.clean(row.next_at)}", as_json)
+
+
+def _load(name: str) -> Leasehold:
+    if not name:
+        raise InvalidInput("app", "is not given", f"say --app MODULE:APP, or set {APP_VARIABLE}")
+    return load_app(name)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput("args", f"is not JSON ({error})", 'give an object, such as {"day": 1}') from None
+    if not isinstance(found, dict):
+        raise InvalidInput("args", "is not an object", 'give an object, such as {"day": 1}')
+    return found
+
+
+def pause_schedule(
+    name: Name,
+    reason: Annotated[str | None, typer.Option(help="Shown to whoever asks why.", metavar="TEXT")] = None,
+    actor: options.Actor = None,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """No ticks until it is resumed."""
+    with open_app(url, schema) as app:
+        row = app.schedules.pause(name, reason, actor=options.acting(actor))
+    _told(row, f"schedule {name} is paused", as_json)
+
+
+def resume_schedule(
+    name: Name,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Ticks again, from now on."""
+    with open_app(url, schema) as app:
+        resumed = app.schedules.resume(name)
+        row = app.schedules.get(name)
+    text = f"schedule {name} is on; next {render.clean(row.next_at)}"
+    _told(row, text if resumed else f"schedule {name} was not paused", as_json)
+
+
+def run_schedule(name: Name, app_name: App = "", as_json: options.AsJson = False) -> None:
+    """Make a job of it now, besides its ticks."""
+    with _load(app_name) as app:
+        job = app.schedules.run(name)
+    if as_json:
+        render.emit({"id": job.id})
+    else:
+        print(job.id)
+
+
+def delete_schedule(
+    name: Name,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Remove it; its jobs stay."""
+    with open_app(url, schema) as app:
+        app.schedules.delete(name)
+    if as_json:
+        render.emit({"name": name, "deleted": True})
+    else:
+        print(f"schedule {name} is deleted")
+
+
+def _told(row: ScheduleRow, text: str, as_json: bool) -> None:
+    if as_json:
+        render.emit(row)
+    else:
+        print(text)

@@ -1,0 +1,67 @@
+"""A task that is due by itself: its schedule, checked where it is written, and the job of one tick."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from leasehold.domain.checks.durations import Duration
+from leasehold.domain.checks.payload import encode
+from leasehold.domain.job import NewJob
+from leasehold.domain.schedules import TICK_ARGUMENT, Missed, Overlap, Schedule, checked_schedule
+from leasehold.tasks.blueprint import Blueprint
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.settings import CallSettings
+
+
+class When(TypedDict, total=False):
+    """When a schedule is due, and what becomes of ticks that were missed or overlap: keywords of `@app.schedule` and
+    `app.schedules.set`."""
+
+    every: Duration | None
+    cron: str | None
+    tz: str
+    missed: Missed
+    overlap: Overlap
+
+
+def schedule_for(
+    definition: TaskDefinition,
+    name: str | None,
+    args: Mapping[str, Any] | None,
+    when: When,
+    at_start: bool = False,
+) -> Schedule:
+    """What is wrong with it is said where it is written, not at three in the morning."""
+    given = dict(args or {})
+    schedule = checked_schedule(
+        name or definition.name,
+        definition.name,
+        encode(given, "args"),
+        every=when.get("every"),
+        cron=when.get("cron"),
+        tz=when.get("tz", "UTC"),
+        missed=when.get("missed", "one"),
+        overlap=when.get("overlap", "skip"),
+        at_start=at_start,
+    )
+    checked = definition.check(_with_tick(definition, given, datetime.fromisoformat("2026-01-01T00:00:00Z")))
+    return replace(schedule, args=encode({key: checked[key] for key in given}, "args"))
+
+
+def tick_job(definition: TaskDefinition, schedule: Schedule, tick: datetime) -> NewJob:
+    """With the task's own settings. It is due since its tick, and carries the schedule's name as a tag."""
+    arguments = _with_tick(definition, json.loads(schedule.args), tick)
+    (job,) = Blueprint(definition, definition.settings, CallSettings(at=tick)).make([arguments])
+    return replace(job, tags=tuple(dict.fromkeys((*job.tags, schedule.name))))
+
+
+def _with_tick(definition: TaskDefinition, given: Mapping[str, Any], tick: datetime) -> dict[str, Any]:
+    if TICK_ARGUMENT in definition.parameters and TICK_ARGUMENT not in given:
+        return {**given, TICK_ARGUMENT: tick}
+    return dict(given)

@@ -1,0 +1,153 @@
+"""The scheduler: makes the jobs of schedules whose time has come. Every worker has one; the database lets one win."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from leasehold.domain.errors import StoreError
+from leasehold.domain.job import NewJob
+from leasehold.domain.schedules import Schedule, turn
+from leasehold.domain.views import ScheduleRow
+from leasehold.stores.answers import Fired
+from leasehold.stores.contract import Store
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.schedule import tick_job
+from leasehold.worker.service import Service
+
+logger = logging.getLogger("leasehold.schedules")
+
+LOOK_EVERY, SELDOM = 5.0, 10.0
+"""Seconds, at most, between two looks: what was changed at run time is seen by then. Without any schedule it looks less
+often."""
+
+
+class Scheduler:
+    def __init__(
+        self,
+        store: Store,
+        owner: str,
+        tasks: Mapping[str, TaskDefinition],
+        declared: Callable[[], Sequence[Schedule]],
+        starting: bool = True,
+    ) -> None:
+        self._store = store
+        self._owner = owner
+        self._tasks = tasks
+        self._declared = declared
+        self._starting = starting
+        """Whether its start may be the start of a fleet, for `at_start`."""
+        self._registered: frozenset[str] | None = None
+        self._service = Service("scheduler", self.beat, slowest=1.0)
+        self._stopped = False
+
+    def start(self) -> None:
+        self._service.start()
+
+    def retire(self) -> None:
+        """No more ticks from here on: the worker drains."""
+        self._stopped = True
+
+    def stop(self) -> None:
+        self.retire()
+        self._service.stop()
+        self.leave()
+
+    def once(self) -> None:
+        """Deal with what is due, and leave."""
+        self.beat()
+        self.leave()
+
+    def leave(self) -> None:
+        """Sign off: it no longer counts as one that declares its schedules."""
+        if self._registered:
+            try:
+                self._store.leave_schedules(self._owner)
+            except StoreError as error:
+                logger.debug("could not sign off: %s", error)
+
+    def beat(self) -> float:
+        """Deal with what is due; seconds until the next look."""
+        if self._stopped:
+            return SELDOM
+        if self._registered is None:
+            self._register()
+        rows = [row for row in self._store.list_schedules() if self._serves(row)]
+        pause = LOOK_EVERY if rows else SELDOM
+        for row in rows:
+            try:
+                next_at = self._fire(row)
+            except StoreError:
+                raise  # the database is away: none of them can be dealt with
+            except Exception:
+                # Its task may have changed, or its arguments no longer fit: the others must not suffer.
+                logger.exception("schedule %s: its tick failed; trying again at the next", row.name)
+                next_at = self._pass_over(row)
+            pause = min(pause, (next_at - row.now).total_seconds())
+        return max(0.01, pause)
+
+    def _register(self) -> None:
+        declared = list(self._declared())
+        for found in self._store.register_schedules(self._owner, declared, self._starting):
+            (schedule,) = (one for one in declared if one.name == found.name)
+            if found.change == "changed":
+                logger.warning("schedule %s has changed: %s, was %s", found.name, schedule.when, found.before)
+            elif found.change == "new":
+                logger.info("schedule %s is new: %s", found.name, schedule.when)
+            if found.starts:
+                logger.info("schedule %s: a tick now, for the fleet starts", found.name)
+        self._registered = frozenset(schedule.name for schedule in declared)
+
+    def _serves(self, row: ScheduleRow) -> bool:
+        """Only what it can make the job of; and of what came from code only what its own code declares."""
+        if row.kind not in self._tasks or row.paused:
+            return False
+        return row.source == "set" or row.name in (self._registered or ())
+
+    def _fire(self, row: ScheduleRow) -> datetime:
+        """Make the jobs of the ticks that are due; when it is due again."""
+        if row.next_at > row.now or self._stopped:
+            return row.next_at
+        schedule = schedule_of(row)
+        due = turn(schedule, row.next_at, row.now)
+        jobs = [self._job(schedule, tick) for tick in due.ticks]
+        fired = self._store.fire(row.name, row.next_at, jobs, due.next_at, due.passed)
+        if fired is not None:
+            self._tell(row, fired, due.passed)
+        return due.next_at
+
+    def _job(self, schedule: Schedule, tick: datetime) -> NewJob:
+        return tick_job(self._tasks[schedule.kind], schedule, tick)
+
+    def _pass_over(self, row: ScheduleRow) -> datetime:
+        due = turn(schedule_of(row), row.next_at, row.now)
+        self._store.fire(row.name, row.next_at, [], due.next_at, due.passed + len(due.ticks))
+        return max(due.next_at, row.now + timedelta(seconds=1))
+
+    def _tell(self, row: ScheduleRow, fired: Fired, passed: int) -> None:
+        if fired.jobs:
+            self._store.wake()
+            logger.debug("schedule %s: made job %s", row.name, ", ".join(fired.jobs))
+        if fired.replaced is not None:
+            logger.info("schedule %s: job %s gives way to the next", row.name, fired.replaced)
+        if fired.overlapped:
+            logger.info("schedule %s: no job, for %s of the tick before still lives", row.name, row.last_job)
+        if passed:
+            logger.warning(
+                "schedule %s: %d tick(s) or more were missed and not made up for", row.name, passed
+            )
+
+
+def schedule_of(row: ScheduleRow) -> Schedule:
+    return Schedule(
+        name=row.name,
+        kind=row.kind,
+        args=row.args,
+        every=row.every,
+        cron=row.cron,
+        tz=row.tz,
+        missed=row.missed,
+        overlap=row.overlap,
+        at_start=row.at_start,
+    )
