@@ -166,7 +166,8 @@ def test_what_others_wait_for_is_kept_until_they_have_ended_for_good(store, cloc
     assert store.prune(DAY).deleted == 1
 
 
-OF_A_JOB = [name for name in TABLES if name not in ("job_group", "ticket", "slot", "worker", "guard")]
+NOT_OF_A_JOB = ("job_group", "ticket", "slot", "worker", "schedule", "schedule_host", "guard")
+OF_A_JOB = [name for name in TABLES if name not in NOT_OF_A_JOB]
 
 
 def test_a_pruned_job_leaves_no_row_behind(store, clock, backend):
