@@ -25,6 +25,7 @@ DIALECT_ONLY: dict[str, str] = {
     "claim_idle": _NO_LATERAL,
     "look_limited": _NO_LATERAL,
     "claim_plain": _NO_LATERAL,
+    "claim_shares": _NO_LATERAL,
     "claim_lanes": _NO_LATERAL,
     "list_open_gates": _NO_LATERAL,
     "look_ready": _NO_LATERAL,

@@ -101,6 +101,7 @@ def postgres_calls(store: Store, work: Work) -> list[Call]:
     return [
         look(),
         claim_idle(),
+        claim_shares(),
         Call("look_limited", {"gates": [LIMITED_GATE, GATE]}),
         Call("insert_plain", {**plain, "ring": False, "channel": ""}),
         Call("ready_many", {**alike, "count": BATCH}),
@@ -114,6 +115,12 @@ def look() -> Call:
 
 def claim_idle() -> Call:
     return Call("claim_idle", {"owner": OWNER, "queues": [QUEUE], "kinds": None, "limit": BATCH})
+
+
+def claim_shares() -> Call:
+    begins = {"dues": ["2000-01-01T00:00:00+00:00"], "firsts": [0]}
+    groups = {"turns": [0], "gates": [GATE], "priorities": [0], **begins}
+    return Call("claim_shares", {"owner": OWNER, "share": BATCH, **groups})
 
 
 def _size(call: Call) -> int:

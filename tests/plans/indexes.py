@@ -34,6 +34,7 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
         "trouble_pkey",
     },
     "claim_plain": {"job_pkey", "ready_claim", "trouble_pkey"},
+    "claim_shares": {"job_pkey", "ready_claim", "trouble_pkey"},
     "clear_stop_marks": {"stop_mark_pkey"},
     "close_questions": {"question_open", "question_pkey"},
     "delete_lane_places": {"lane_place_pkey"},

@@ -23,7 +23,15 @@ Mode = Literal["custom", "generic"]
 MODES: tuple[Mode, ...] = ("custom", "generic")
 LOCK_BY_SEQ = ("lock_anchors", "probe_ready", "probe_lane_places", "probe_leases", "lock_descendants")
 """Those that wait for locks must come to them by seq, or they deadlock with each other."""
-WAIT_FOR_NOBODY = ("claim_idle", "claim_plain", "claim_lanes", "renew", "settle_plain", "settle_succeeded")
+WAIT_FOR_NOBODY = (
+    "claim_idle",
+    "claim_plain",
+    "claim_shares",
+    "claim_lanes",
+    "renew",
+    "settle_plain",
+    "settle_succeeded",
+)
 """They write what they have locked, and lock what is free."""
 PLACES = ("ready", "lane_place", "lease", "parked", "outcome")
 

@@ -13,6 +13,7 @@ from leasehold import Context, Fail, Leasehold, Pause, Retry, RetryIn, Snooze, S
 from leasehold.domain.outcome import HandedBack, Success
 from leasehold.errors import InvalidInput
 from leasehold.stores.answers import Ending
+from tests.plans.traced import Traced
 from tests.workers import burst, until
 
 
@@ -250,6 +251,22 @@ def test_queues_are_served_in_turn_or_in_order(app):
         work.using(queue=queue).enqueue_many([{"queue": queue} for _ in range(6)])
     burst(app, queues="a,b", concurrency=1)
     assert set(order[:4]) == {"a", "b"}
+
+
+def test_a_hundred_queues_cost_a_worker_a_few_times_the_statements_of_one(app):
+    @app.task
+    async def work() -> None: ...
+
+    def statements(queues: list[str]) -> int:
+        for queue in queues:
+            work.using(queue=queue).enqueue_many([{} for _ in range(400 // len(queues))])
+        with Traced(app.__internals__.store) as calls:
+            worker = burst(app, queues=queues, concurrency=20)
+        assert worker.attempts.ended == 400
+        return len(calls)
+
+    one, many = statements(["one"]), statements([f"q{n}" for n in range(100)])
+    assert many <= 5 * one, (many, one)
 
 
 def test_a_kind_without_a_handler_here_stays_queued_for_another_worker(app):

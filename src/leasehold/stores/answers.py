@@ -12,6 +12,9 @@ from leasehold.domain.outcome import Outcome
 from leasehold.domain.states import State
 from leasehold.domain.stop import StoppedJob
 
+Order = Literal["mixed", "turns", "strict"]
+"""How a claim serves several queues."""
+
 
 class Enqueued(NamedTuple):
     """`id` is the new job's, or the one that was there already."""

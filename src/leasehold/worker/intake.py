@@ -14,7 +14,7 @@ from typing import NamedTuple
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Expired
-from leasehold.stores.answers import Ending
+from leasehold.stores.answers import Ending, Order
 from leasehold.stores.contract import Store
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
@@ -61,6 +61,21 @@ class Absence:
             self._until = time.monotonic() + ABSENT_FOR
 
 
+class Turns:
+    """The queues, in the order in which the next claim serves them: after the last one that was served."""
+
+    def __init__(self, queues: Sequence[str], strict: bool) -> None:
+        self.queues = list(queues)
+        self._fixed = strict or len(self.queues) < 2
+
+    def served(self, grants: Sequence[Grant]) -> None:
+        if self._fixed or not grants:
+            return
+        served = {grant.queue for grant in grants}
+        last = max(number for number, queue in enumerate(self.queues) if queue in served)
+        self.queues = self.queues[last + 1 :] + self.queues[: last + 1]
+
+
 class Intake:
     def __init__(
         self,
@@ -88,7 +103,8 @@ class Intake:
         self._async_kinds = [name for name, task in tasks.items() if task.is_async]
         self._sync_kinds = [name for name, task in tasks.items() if not task.is_async]
         self._kinds = self._async_kinds + self._sync_kinds
-        self._queues = list(settings.queues)
+        self._loop_turns = Turns(settings.queues, settings.strict)
+        self._thread_turns = Turns(settings.queues, settings.strict)
         self._was_empty = False
         self._absent_on_loop = Absence()
         self._absent_in_threads = Absence()
@@ -189,13 +205,16 @@ class Intake:
         """In a thread."""
         if self._was_empty and not self.in_trouble and loop_room and thread_room:
             # Idle: one look for both kinds of places, with room for whatever it finds.
-            grants = self._claim_from_queues(self._kinds, min(loop_room, thread_room))
+            grants = self._claim_from_queues(self._kinds, min(loop_room, thread_room), self._loop_turns)
             self._was_empty = not grants
             return grants
         grants = self._find_forgotten() if self.in_trouble else []
         passed_over = self._absent_on_loop.noted or self._absent_in_threads.noted
-        on_loop = self._claim_kinds(self._async_kinds, max(0, loop_room - len(grants)), self._absent_on_loop)
-        in_threads = self._claim_kinds(self._sync_kinds, thread_room, self._absent_in_threads)
+        left = max(0, loop_room - len(grants))
+        on_loop = self._claim_kinds(self._async_kinds, left, self._absent_on_loop, self._loop_turns)
+        in_threads = self._claim_kinds(
+            self._sync_kinds, thread_room, self._absent_in_threads, self._thread_turns
+        )
         # Only beside a kind of jobs that comes in as fast as it can be taken: a look for nothing would hold that up.
         self._absent_on_loop.note(not on_loop and len(in_threads) == thread_room > 0)
         self._absent_in_threads.note(not in_threads and len(on_loop) == loop_room > 0)
@@ -206,20 +225,15 @@ class Intake:
             return self._claim(loop_room, thread_room)
         return grants
 
-    def _claim_kinds(self, kinds: list[str], room: int, absent: Absence) -> list[Grant]:
-        return self._claim_from_queues(kinds, room) if room and not absent.noted else []
+    def _claim_kinds(self, kinds: list[str], room: int, absent: Absence, turns: Turns) -> list[Grant]:
+        return self._claim_from_queues(kinds, room, turns) if room and not absent.noted else []
 
-    def _claim_from_queues(self, kinds: list[str], room: int) -> list[Grant]:
-        owner = self._settings.owner
-        if len(self._queues) == 1 or self._was_empty:
-            # Nothing was there a moment ago: one look at all queues is enough to see whether that has changed.
-            return self._store.claim(owner, self._queues, room, kinds, idle=self._was_empty)
-        grants: list[Grant] = []
-        for queue in list(self._queues):
-            if len(grants) < room:
-                grants += self._store.claim(owner, [queue], room - len(grants), kinds)
-        if not self._settings.strict:
-            self._queues.append(self._queues.pop(0))
+    def _claim_from_queues(self, kinds: list[str], room: int, turns: Turns) -> list[Grant]:
+        order: Order = "strict" if self._settings.strict else "turns"
+        grants = self._store.claim(
+            self._settings.owner, turns.queues, room, kinds, idle=self._was_empty, order=order
+        )
+        turns.served(grants)
         return grants
 
     def _find_forgotten(self) -> list[Grant]:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
@@ -28,6 +29,9 @@ Entry = tuple[Attempt, Outcome]
 LARGE = 200
 """So many endings go out beside the batch that is under way; fewer do better to wait for it, and for more."""
 AT_ONCE = 2
+STUCK = 0.5
+"""Seconds after which others go out beside a batch, however few they are: it may wait for a row that somebody has
+locked."""
 
 
 class Settler:
@@ -47,6 +51,7 @@ class Settler:
         self._waiting: list[Entry] = []
         self._batches_under_way = 0
         self._batches_in_doubt = 0
+        self._sent_at = 0.0
         self._more = asyncio.Event()
         self._empty = asyncio.Event()
         """Cleared by who waits for it."""
@@ -82,14 +87,19 @@ class Settler:
     def _may_send(self) -> bool:
         if not self._batches_under_way:
             return bool(self._waiting)
-        return self._batches_under_way < AT_ONCE and len(self._waiting) >= LARGE
+        if self._batches_under_way >= AT_ONCE or not self._waiting:
+            return False
+        return len(self._waiting) >= LARGE or time.monotonic() >= self._sent_at + STUCK
 
     async def _send(self, batch: list[Entry]) -> None:
+        self._sent_at = time.monotonic()
+        look_again = asyncio.get_running_loop().call_later(STUCK, self._more.set)
         try:
             await self._settle(batch)
         except Exception:
             logger.exception("%d ending(s) were not heard of: a bug; their leases will run out", len(batch))
         finally:
+            look_again.cancel()
             self._batches_under_way -= 1
             self._more.set()
             if not self._waiting and not self._batches_under_way:

@@ -13,6 +13,7 @@ from leasehold.stores.answers import (
     Ending,
     Enqueued,
     Full,
+    Order,
     Settled,
 )
 
@@ -39,12 +40,15 @@ class Claim(Protocol):
         kinds: Sequence[str] | None = None,
         *,
         idle: bool = False,
+        order: Order = "mixed",
     ) -> list[Grant]:
         """Up to `limit` due jobs, one winner each: by priority, due time, seq. Lane heads compete with their own
         priority; among rows of the same priority the order between lanes and plain jobs is exact to a batch. Paused
         queues and kinds, kinds not asked for, blocked lanes and jobs not due are passed over at no cost. A job whose
         time is over is ended as `expire` would, and not handed out. `idle`: the same was asked a moment ago, and there
-        was nothing; the answer is the same, perhaps sooner."""
+        was nothing; the answer is the same, perhaps sooner. `order`: of several queues, all as if they were one
+        ("mixed"), equal shares beginning with the first ("turns"), or each only when those before it have nothing
+        ("strict")."""
         ...
 
     def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:

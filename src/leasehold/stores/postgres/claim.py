@@ -9,9 +9,18 @@ from typing import Any, NamedTuple
 import psycopg
 
 from leasehold.domain.job import Grant
+from leasehold.stores.answers import Order
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
 from leasehold.stores.store import JobStore
-from leasehold.stores.verbs.claim import Look, LookedAt, Source, claim_by_looks, take_by
+from leasehold.stores.verbs.claim import (
+    Look,
+    LookedAt,
+    Source,
+    best_first,
+    claim_by_looks,
+    take_by,
+    take_by_queue,
+)
 from leasehold.stores.verbs.limits import AT_ONCE
 from leasehold.stores.verbs.writing import batches
 
@@ -48,18 +57,27 @@ class PostgresClaims(JobStore):
         kinds: Sequence[str] | None = None,
         *,
         idle: bool = False,
+        order: Order = "mixed",
     ) -> list[Grant]:
         if limit < 1:
             return []
         self._make_owner(owner)
-        return self._claim_in_time(lambda: self._claim_or_keep(owner, queues, limit, kinds, idle))
+        if len(queues) < 2:
+            order = "mixed"
+        return self._claim_in_time(lambda: self._claim_or_keep(owner, queues, limit, kinds, idle, order))
 
     def _claim_or_keep(
-        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None, idle: bool
+        self,
+        owner: str,
+        queues: Sequence[str],
+        limit: int,
+        kinds: Sequence[str] | None,
+        idle: bool,
+        order: Order,
     ) -> list[Grant]:
         taken: list[Grant] = []
         try:
-            return self._claim(owner, queues, limit, kinds, idle, taken)
+            return self._claim(owner, queues, limit, kinds, idle, order, taken)
         except psycopg.Error:
             # Each source is a transaction of its own. What an earlier one gave is held: unheard of, it would lie until
             # its leases run out. The trouble comes up again with the next claim.
@@ -74,6 +92,7 @@ class PostgresClaims(JobStore):
         limit: int,
         kinds: Sequence[str] | None,
         idle: bool,
+        order: Order,
         taken: list[Grant],
     ) -> list[Grant]:
         waits: list[float] = []
@@ -89,8 +108,28 @@ class PostgresClaims(JobStore):
             taken.extend(grants or [])
             return grants
 
-        key = (tuple(queues), None if kinds is None else tuple(kinds))
-        if idle and self._looks_first.get(key, -math.inf) <= self._now():
+        def take_shares(parts: list[list[LookedAt]], share: int) -> list[Grant]:
+            grants = self._postgres.single(lambda session: _take_shares(session, owner, parts, share))
+            taken.extend(grants)
+            return grants
+
+        def take_all(seen: Look, room: int) -> tuple[list[Grant], bool]:
+            if order == "mixed":
+                return take_by(seen, room, take)
+            return take_by_queue(
+                seen,
+                room,
+                take,
+                take_shares,
+                queues=queues,
+                queue_of=self._postgres.read(lambda session: self._queues_of(session, seen)),
+                strict=order == "strict",
+            )
+
+        # Queues that take turns come in another order each time.
+        asked = tuple(queues) if order == "mixed" else frozenset(queues)
+        key = (asked, None if kinds is None else tuple(kinds))
+        if idle and order == "mixed" and self._looks_first.get(key, -math.inf) <= self._now():
             at_once = self._look_and_take(owner, queues, kinds, limit, waits)
             if at_once is not None:
                 self._expect_opening(queues, kinds, waits)
@@ -99,13 +138,13 @@ class PostgresClaims(JobStore):
         grants: list[Grant] = []
         seen = self._seen_full.get(key)
         if seen is not None and limit >= LARGE and self._now() < seen.until:
-            grants, _ = take_by(seen.look, limit, take)
+            grants, _ = take_all(seen.look, limit)
         if len(grants) < limit:
             began = self._now()
             look = look_again()
             looked = self._now()
             lasts = min(max(LOOK_LASTS, (looked - began) / LOOK_SHARE), LOOK_LASTS_AT_MOST)
-            grants += claim_by_looks(limit - len(grants), look_again, take, look)
+            grants += claim_by_looks(limit - len(grants), look_again, take_all, look)
             if len(grants) < limit:
                 self._seen_full.pop(key, None)
             elif limit >= LARGE:
@@ -189,6 +228,20 @@ class PostgresClaims(JobStore):
     def _take(
         self, owner: str, source: Source, groups: list[LookedAt], look: Look, room: int
     ) -> list[Grant] | None:
+        few = max(2 * room, LARGE)
+        if source == "lane" or len(groups) <= few:
+            return self._take_some(owner, source, groups, look, room)
+        # No more than `room` of them can have their turn; behind those are others, if somebody was quicker.
+        grants: list[Grant] = []
+        for some in batches(best_first(groups), few):
+            grants += self._take_some(owner, source, some, look, room - len(grants)) or []
+            if len(grants) >= room:
+                break
+        return grants
+
+    def _take_some(
+        self, owner: str, source: Source, groups: Sequence[LookedAt], look: Look, room: int
+    ) -> list[Grant] | None:
         return self._postgres.single(lambda session: _take(session, owner, source, groups, look.gates, room))
 
 
@@ -198,6 +251,23 @@ def _without_later(rows: list[tuple[Any, ...]], waits: list[float]) -> list[tupl
     if microseconds is not None:
         waits.append(microseconds / 1e6)
     return groups
+
+
+def _take_shares(
+    session: PostgresSession, owner: str, parts: list[list[LookedAt]], share: int
+) -> list[Grant]:
+    groups = [(turn, group) for turn, some in enumerate(parts) for group in some]
+    rows = session.tuples(
+        "claim_shares",
+        owner=owner,
+        turns=[turn for turn, _ in groups],
+        gates=[group.gate for _, group in groups],
+        priorities=[group.priority for _, group in groups],
+        dues=[group.due for _, group in groups],
+        firsts=[group.first for _, group in groups],
+        share=share,
+    )
+    return [Grant(*row) for row in rows]
 
 
 def _take(

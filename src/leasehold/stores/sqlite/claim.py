@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from typing import Any
 
 from leasehold.domain.job import Grant
 from leasehold.domain.lanes import ANY_GATE, Ticket
+from leasehold.stores.answers import Order
 from leasehold.stores.base.database import Records, Row, Session
 from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession
 from leasehold.stores.store import JobStore
-from leasehold.stores.verbs.claim import SEES_TICKETS, Look, LookedAt, Source, claim_by_looks
+from leasehold.stores.verbs.claim import (
+    SEES_TICKETS,
+    Look,
+    LookedAt,
+    Source,
+    claim_by_looks,
+    take_by,
+    take_by_queue,
+)
 from leasehold.stores.verbs.limits import AT_ONCE
 from leasehold.stores.verbs.writing import batches, write_tickets
 
@@ -28,14 +38,15 @@ class SqliteClaims(JobStore):
         kinds: Sequence[str] | None = None,
         *,
         idle: bool = False,
+        order: Order = "mixed",
     ) -> list[Grant]:
         if limit < 1:
             return []
         self._make_owner(owner)
-        return self._claim_in_time(lambda: self._claim(owner, queues, limit, kinds))
+        return self._claim_in_time(lambda: self._claim(owner, queues, limit, kinds, order))
 
     def _claim(
-        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None
+        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None, order: Order
     ) -> list[Grant]:
         waits: list[float] = []
 
@@ -46,13 +57,28 @@ class SqliteClaims(JobStore):
                 return _take_groups(session, owner, source, groups, look.gates, room)
             return self._take_behind_limits(session, owner, source, groups, room, waits)
 
-        grants = self._sqlite.transact(
-            lambda session: claim_by_looks(
-                limit,
-                lambda: self._look(session, queues, kinds, waits),
-                lambda *asked: take(session, *asked),
-            )
-        )
+        def work(session: SqliteSession) -> list[Grant]:
+            def take_here(
+                source: Source, groups: list[LookedAt], look: Look, room: int
+            ) -> list[Grant] | None:
+                return take(session, source, groups, look, room)
+
+            def take_all(seen: Look, room: int) -> tuple[list[Grant], bool]:
+                if order == "mixed" or len(queues) == 1:
+                    return take_by(seen, room, take_here)
+                return take_by_queue(
+                    seen,
+                    room,
+                    take_here,
+                    lambda parts, share: _take_shares(session, owner, parts, share),
+                    queues=queues,
+                    queue_of=self._queues_of(session, seen),
+                    strict=order == "strict",
+                )
+
+            return claim_by_looks(limit, lambda: self._look(session, queues, kinds, waits), take_all)
+
+        grants = self._sqlite.transact(work)
         self._expect_opening(queues, kinds, waits)
         return grants
 
@@ -116,7 +142,15 @@ def _take_groups(
         session.run("hold_lanes", heads=Records(heads))
         session.run("leave_lanes", heads=Records(heads))
         return _grants(session, [head["seq"] for head in heads], limited)
-    seqs = _due(session, groups, room)
+    return _lease(session, owner, _due(session, groups, room), limited)
+
+
+def _take_shares(session: Session, owner: str, parts: list[list[LookedAt]], share: int) -> list[Grant]:
+    seqs = [seq for groups in parts for seq in _due(session, groups, share)]
+    return _lease(session, owner, seqs, limited=False)
+
+
+def _lease(session: Session, owner: str, seqs: Sequence[int], limited: bool) -> list[Grant]:
     if not seqs:
         return []
     session.run("lease_ready", owner=owner, seqs=seqs)
@@ -139,11 +173,28 @@ def _probe(
 
 
 def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[int]:
-    rows: list[tuple[int, int, int]] = []
-    for group in groups:
-        due = session.tuples("list_due", gate=group.gate, priority=group.priority, limit=room)
-        rows += [(-group.priority, available_at, seq) for seq, available_at in due]
-    return [seq for _, _, seq in sorted(rows)[:room]]
+    """The first of all groups together. A group is read when its head's turn comes: of hundreds of groups those are as
+    many as there is room."""
+
+    def read(group: LookedAt) -> list[tuple[int, int, int]]:
+        due = session.tuples("list_due", gate=group.gate, priority=group.priority, limit=room - len(found))
+        return [(-group.priority, available_at, seq) for seq, available_at in reversed(due)]
+
+    found: list[int] = []
+    turns = [(-group.priority, group.due, group.first, number) for number, group in enumerate(groups)]
+    heapq.heapify(turns)
+    lines: dict[int, list[tuple[int, int, int]]] = {}
+    while turns and len(found) < room:
+        number = heapq.heappop(turns)[-1]
+        if number not in lines:
+            lines[number] = read(groups[number])
+        line = lines[number]
+        # Up to where another group has one that comes before.
+        while line and len(found) < room and (not turns or line[-1] <= turns[0][:3]):
+            found.append(line.pop()[-1])
+        if line:
+            heapq.heappush(turns, (*line[-1], number))
+    return found
 
 
 def _heads(

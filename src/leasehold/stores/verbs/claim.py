@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from leasehold.domain.job import Grant
+from leasehold.domain.lanes import ANY_GATE
 
 SEES_TICKETS = 200
 """Tickets a claim looks at however small its room, so that a small worker clears a heap of stale ones at once."""
@@ -62,6 +63,27 @@ class Look:
         """For claims that use it again: what limits admit changes with every claim."""
         return Look(self.gates, self.plain, self.lanes) if self.limited or self.limited_lanes else self
 
+    def unsorted(self) -> list[LookedAt]:
+        """Tickets whose lane's next head is unknown, and with it the queue that it belongs to."""
+        return [group for group in self.lanes if group.gate == ANY_GATE]
+
+    def by_queue(self, queue_of: Mapping[int, str]) -> dict[str, Look]:
+        """What each queue has of it, those that have work."""
+        parts: dict[str, Look] = {}
+        for name in ("plain", "lanes", "limited", "limited_lanes"):
+            for group in getattr(self, name):
+                if group.gate != ANY_GATE:
+                    part = parts.setdefault(queue_of[group.gate], Look([], [], []))
+                    getattr(part, name).append(group)
+        for gate in self.gates:
+            if (found := parts.get(queue_of[gate])) is not None:
+                found.gates.append(gate)
+        return parts
+
+    @property
+    def only_plain(self) -> bool:
+        return not (self.lanes or self.limited or self.limited_lanes)
+
     def _sources(self) -> list[tuple[Source, list[LookedAt]]]:
         found: list[tuple[Source, list[LookedAt]]] = [("plain", self.plain), ("lane", self.lanes)]
         if self.limited or self.limited_lanes:
@@ -89,8 +111,61 @@ def take_by(seen: Look, limit: int, take: Take) -> tuple[list[Grant], bool]:
     return grants, cleared
 
 
+TakeAll = Callable[[Look, int], tuple[list[Grant], bool]]
+"""From a whole look; as `take_by`."""
+
+TakeShares = Callable[[list[list[LookedAt]], int], list[Grant]]
+"""Of several queues with nothing but plain jobs: so many of each, best first."""
+
+
+def take_by_queue(
+    seen: Look,
+    limit: int,
+    take: Take,
+    take_shares: TakeShares,
+    *,
+    queues: Sequence[str],
+    queue_of: Mapping[int, str],
+    strict: bool,
+) -> tuple[list[Grant], bool]:
+    """As `take_by`, queue by queue. In turn, each gets an equal share of the room, and those that could fill theirs
+    share what the others have left. Queues without lanes and limits are taken from together: however many there are, a
+    claim is a few statements."""
+    if (tickets := seen.unsorted()) and take("lane", tickets, Look([], [], tickets), limit) is None:
+        return (
+            [],
+            True,
+        )  # they are filed under their heads' own gates now, and the next look knows their queues
+    parts = seen.by_queue(queue_of)
+    waiting = [(queue, parts[queue]) for queue in dict.fromkeys(queues) if queue in parts]
+    grants: list[Grant] = []
+    cleared = False
+    while waiting and len(grants) < limit:
+        room = limit - len(grants)
+        asked = waiting[: 1 if strict else room]
+        share = room // len(asked)
+        gave: dict[str, int] = {}
+        plain = [part.plain for _, part in asked if part.only_plain]
+        taken = take_shares(plain, share) if len(plain) > 1 else []
+        for _, part in asked:
+            if not part.only_plain or len(plain) == 1:
+                some, threw = take_by(part, share, take)
+                taken += some
+                cleared |= threw
+        for grant in taken:
+            gave[grant.queue] = gave.get(grant.queue, 0) + 1
+        grants += taken
+        more = [] if strict else [one for one in asked if gave.get(one[0], 0) >= share]
+        waiting = waiting[len(asked) :] + more
+    return grants, cleared
+
+
+def best_first(groups: Sequence[LookedAt]) -> list[LookedAt]:
+    return sorted(groups, key=lambda group: (-group.priority, group.due, group.first))
+
+
 def claim_by_looks(
-    limit: int, look: Callable[[], Look], take: Take, first: Look | None = None
+    limit: int, look: Callable[[], Look], take_all: TakeAll, first: Look | None = None
 ) -> list[Grant]:
     """Look, then take, until there is no room or nothing more to take."""
     grants: list[Grant] = []
@@ -98,7 +173,7 @@ def claim_by_looks(
     looks = 0
     while looks < LOOKS:
         seen, first = first or look(), None
-        taken, cleared = take_by(seen, limit - len(grants), take)
+        taken, cleared = take_all(seen, limit - len(grants))
         grants += taken
         groups = seen.lane_groups
         stuck = not taken and not cleared and groups == before

@@ -15,7 +15,7 @@ from leasehold.domain.limits import DefaultLimit, Need, RateUse, Room, SlotUse, 
 from leasehold.domain.views import GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
 from leasehold.stores.answers import Acquired
 from leasehold.stores.base.database import Database, Records, Row, Session
-from leasehold.stores.verbs.claim import LookedAt
+from leasehold.stores.verbs.claim import Look, LookedAt
 from leasehold.stores.verbs.named_limits import make_defaults, names_of, two_meanings, unknown_rate
 from leasehold.stores.verbs.writing import Verbs
 
@@ -33,12 +33,12 @@ class LimitVerbs(Verbs):
         super().__init__(database)
         self._needs: dict[int, Need] = {}
         """By gate. A gate never changes."""
+        self._gate_queues: dict[int, str] = {}
+        """By gate, as well."""
         self._rates: set[str] = set()
         """Names that are rates. They stay so."""
         self._openings: dict[Claimed, float] = {}
         """When, on the monotonic clock, the next job of such a claim is due, or a rate may let it start."""
-        self._owners: set[str] = set()
-        """Names that have a number. They keep it."""
 
     # -- operate ---------------------------------------------------------------------------------------------------
     def set_slot(self, name: str, limit: int) -> None:
@@ -141,12 +141,6 @@ class LimitVerbs(Verbs):
         return sum(row["units"] for row in rows)
 
     # -- claim -----------------------------------------------------------------------------------------------------
-    def _make_owner(self, owner: str) -> None:
-        """In a transaction of its own, before the first claim: a lease knows its owner by a number."""
-        if owner not in self._owners:
-            self._database.single(lambda session: session.run("insert_owner", owner=owner))
-            self._owners.add(owner)
-
     def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:
         if not self._openings:
             return None
@@ -176,9 +170,20 @@ class LimitVerbs(Verbs):
     def _needs_of(self, session: Session, gates: Iterable[int]) -> Mapping[int, Need]:
         missing = sorted(set(gates) - self._needs.keys())
         if missing:
-            for row in session.rows("read_gates", ids=missing):
-                self._needs[row["id"]] = read_need(row["slots"], row["rate_key"])
+            self._read_gates(session, missing)
         return self._needs
+
+    def _queues_of(self, session: Session, look: Look) -> Mapping[int, str]:
+        gates = {*look.gates, *(group.gate for group in (*look.limited, *look.limited_lanes))}
+        missing = sorted(gates - self._gate_queues.keys())
+        if missing:
+            self._read_gates(session, missing)
+        return self._gate_queues
+
+    def _read_gates(self, session: Session, gates: Sequence[int]) -> None:
+        for row in session.rows("read_gates", ids=gates):
+            self._needs[row["id"]] = read_need(row["slots"], row["rate_key"])
+            self._gate_queues[row["id"]] = row["queue"]
 
     def _open_gates(self, session: Session, gates: Sequence[int]) -> tuple[list[int], list[float]]:
         """Which of these limited gates a job could pass now, and when rates will open others. Without a lock: it only

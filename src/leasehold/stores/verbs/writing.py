@@ -33,6 +33,8 @@ Groups = dict[str, int]
 class Verbs:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._owners: set[str] = set()
+        """Names that have a number. They keep it."""
 
     @property
     def label(self) -> str:
@@ -40,6 +42,12 @@ class Verbs:
 
     def close(self) -> None:
         self._database.close()
+
+    def _make_owner(self, owner: str) -> None:
+        """In a transaction of its own, before the first claim: a lease knows its owner by a number."""
+        if owner not in self._owners:
+            self._database.single(lambda session: session.run("insert_owner", owner=owner))
+            self._owners.add(owner)
 
 
 def write(session: Session, moves: Sequence[Move], now: datetime) -> None:

@@ -162,6 +162,30 @@ share AS MATERIALIZED (
 -- include: grants
 ;
 
+-- name: claim_shares
+-- As claim_plain, from several queues in turn: the first :share of each, by its own order.
+WITH given AS MATERIALIZED (
+    SELECT :turns::integer[] AS turns, :gates::bigint[] AS gates, :priorities::smallint[] AS priorities,
+        :dues::timestamptz[] AS dues, :firsts::bigint[] AS firsts, :share::integer AS share,
+        :share::integer * cardinality(:gates::bigint[]) AS room),
+share AS MATERIALIZED (
+    SELECT f.gate, f.priority, f.due, f.first, count(*) AS most FROM (
+        SELECT g.gate, g.priority, g.due, g.first, row_number() OVER (
+            PARTITION BY g.turn ORDER BY g.priority DESC, c.available_at, c.seq) AS place
+        FROM given, unnest(given.turns, given.gates, given.priorities, given.dues, given.firsts)
+            AS g(turn, gate, priority, due, first), LATERAL (
+                SELECT q.available_at, q.seq FROM leasehold.ready AS q
+                WHERE q.gate = g.gate AND q.priority = g.priority AND (q.available_at, q.seq) >= (g.due, g.first)
+                  AND q.available_at <= :now
+                ORDER BY q.available_at, q.seq LIMIT given.share) AS c) AS f
+    WHERE f.place <= (SELECT given.share FROM given)
+    GROUP BY f.gate, f.priority, f.due, f.first),
+-- include: take_from_groups
+,
+-- include: hold_taken
+-- include: grants
+;
+
 -- name: claim_lanes
 -- One statement, one snapshot. A ticket that was locked is dropped when its lane's head was taken, is blocked, absent
 -- or not due (each of these has written, or will write, a ticket of its own), filed anew when the head belongs to

@@ -7,8 +7,8 @@
         LIMIT 1
 
 -- name: read_gates
--- What jobs behind these gates need. A gate never changes, so every process asks once.
-SELECT id, slots, rate_key FROM leasehold.gate WHERE id = ANY(:ids::bigint[]);
+-- What jobs behind these gates need, and their queue. A gate never changes, so every process asks once.
+SELECT id, queue, slots, rate_key FROM leasehold.gate WHERE id = ANY(:ids::bigint[]);
 
 -- name: lock_slots
 -- In name order. What is in use is counted by the statement that follows: counted here, it would be counted with a

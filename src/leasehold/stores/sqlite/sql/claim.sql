@@ -10,18 +10,18 @@ WHERE g.queue IN (SELECT value FROM json_each(:queues))
 -- name: look_ready
 -- The first row of every priority in use behind these gates: a loose index scan, one probe each, so delayed rows of a
 -- higher priority are skipped, not walked.
-WITH RECURSIVE head (gate, priority, due) AS (
-    SELECT r.gate, r.priority, r.available_at FROM json_each(:gates) AS g CROSS JOIN leasehold_ready AS r
+WITH RECURSIVE head (gate, priority, due, first) AS (
+    SELECT r.gate, r.priority, r.available_at, r.seq FROM json_each(:gates) AS g CROSS JOIN leasehold_ready AS r
     ON (r.gate, r.priority, r.available_at, r.seq) = (
         SELECT q.gate, q.priority, q.available_at, q.seq FROM leasehold_ready AS q WHERE q.gate = g.value
         ORDER BY q.priority DESC, q.available_at, q.seq LIMIT 1)
     UNION ALL
-    SELECT r.gate, r.priority, r.available_at FROM head AS h CROSS JOIN leasehold_ready AS r
+    SELECT r.gate, r.priority, r.available_at, r.seq FROM head AS h CROSS JOIN leasehold_ready AS r
     ON (r.gate, r.priority, r.available_at, r.seq) = (
         SELECT q.gate, q.priority, q.available_at, q.seq FROM leasehold_ready AS q
         WHERE q.gate = h.gate AND q.priority < h.priority
         ORDER BY q.priority DESC, q.available_at, q.seq LIMIT 1))
-SELECT gate, priority, due FROM head;
+SELECT gate, priority, due, first FROM head;
 
 -- name: look_tickets
 -- The same over tickets.

@@ -1,6 +1,6 @@
 -- name: read_gates
--- What jobs behind these gates need. A gate never changes, so every process asks once.
-SELECT id, slots, rate_key FROM leasehold_gate WHERE id IN (SELECT value FROM json_each(:ids));
+-- What jobs behind these gates need, and their queue. A gate never changes, so every process asks once.
+SELECT id, queue, slots, rate_key FROM leasehold_gate WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: lock_slots
 -- In name order. What is in use is counted by the statement that follows.
