@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from bench import control, idle, lists, pairs, plans, speed, steps
+from bench import control, flags, idle, lists, pairs, plans, speed, steps
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "control": lambda options: control.run(options.rows, options.parts),
+    "flags": lambda _: flags.run(),
     "idle": lambda _: idle.run(),
     "lists": lambda options: lists.run(options.rows),
     "plans": lambda options: plans.run(options.rows),
