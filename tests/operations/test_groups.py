@@ -66,6 +66,9 @@ def count_statements(store: Store, monkeypatch: pytest.MonkeyPatch) -> Counter[s
             counted[statement] += 1
             return self._session.tuples(statement, **given)
 
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._session, name)
+
     monkeypatch.setattr(database, "read", lambda work: read(lambda session: work(Counting(session))))
     return counted
 

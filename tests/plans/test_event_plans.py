@@ -16,6 +16,7 @@ from tests.plans.traced import Call
 
 JOBS, EVENTS = 100, 1000
 """And as many events each. One in ten has a key, one is the progress."""
+RUNNING = 20
 PAGE = 500
 ROWS = 2000
 """No step of a plan may meet more: a page of events, or the keys of a batch, and a little."""
@@ -40,12 +41,16 @@ def calls(ids: list[str]) -> list[Call]:
         Call("read_stream", {"id": ids[3], "since": EVENTS - 3, "limit": PAGE}),
         Call("read_progress", {"id": ids[3]}),
         Call("read_logs", {"id": ids[3]}),
+        Call("list_emitted", {"ids": ids[:RUNNING], "limit": 5}),
+        Call("list_group_runs", {"name": "g", "kinds": None, "limit": 100}),
+        Call("group_notes", {"names": ["g", "other"]}),
         Call("prune_events", {"ids": ids[:1]}),
     ]
 
 
 def fill(scene: Any, ids: list[str]) -> None:
-    scene.store.enqueue([new_job(id=job_id) for job_id in ids])
+    scene.store.enqueue([new_job(id=job_id, group="g") for job_id in ids])
+    assert len(scene.store.claim("worker-1", ["default"], RUNNING)) == RUNNING
 
     def work(session: Any) -> None:
         for job_id in ids:

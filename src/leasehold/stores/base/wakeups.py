@@ -38,9 +38,11 @@ class Ear:
             on_hint(heard)
 
     def hear(self, hint: Hint) -> None:
+        # A forked child must not call into its parent's loop, nor wait for a lock that was held when it was forked.
+        if self._pid != os.getpid():
+            return
         on_hint = self._on_hint
-        # A forked child must not call into its parent's event loop.
-        if on_hint is None or self._pid != os.getpid():
+        if on_hint is None:
             with self._keeping:
                 self._heard |= hint
             self._ring.set()
@@ -160,9 +162,11 @@ class Bell:
 
     def pay(self) -> None:
         """Ring now if a ring is owed: the process may end before the thread that owes it."""
+        if self._pid != os.getpid():
+            return  # the debt is the parent's, and its lock may have been held when this child was forked
         with self._lock:
             owed, self._owed = self._owed, False
-        if owed and self._pid == os.getpid():
+        if owed:
             self._try()
 
     def _pay(self) -> None:
