@@ -589,7 +589,7 @@ def test_a_stalled_run_may_be_stopped_and_tried_again(app):
     burst(app)
     assert job.result(timeout=0) == "done"
     assert (job.__row__.attempt, job.__row__.failures) == (2, 1)
-    assert job.error == "stalled: no progress, event or log for 0.3 s"
+    assert job.attempts()[0].error == "stalled: no progress, event or log for 0.3 s"
 
 
 def test_hooks_are_checked_when_they_are_registered(app):
