@@ -147,9 +147,12 @@ class PostgresDatabase:
 
     def single(self, work: Callable[[PostgresSession], T]) -> T:
         refuse_inside(self.label)
-        return self.read(work)
+        return self._in_session(work)
 
     def read(self, work: Callable[[PostgresSession], T]) -> T:
+        return self._in_session(work)
+
+    def _in_session(self, work: Callable[[PostgresSession], T]) -> T:
         return self._repeat(
             lambda connection: work(PostgresSession(connection, self._statements, self.clock))
         )
