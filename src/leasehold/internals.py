@@ -19,6 +19,7 @@ from leasehold.client.run_by_id import RunById
 from leasehold.domain.views import Reaped
 from leasehold.operations.operations import Operations
 from leasehold.run.middleware import Middlewares
+from leasehold.run.waits import Waits
 from leasehold.stores.base.database import Clock
 from leasehold.stores.base.forks import ForkLock
 from leasehold.stores.contract import Store
@@ -96,14 +97,16 @@ class Internals:
         row = self.operations.get(job_id)
         return Job(row.id, self.operations, self.find_task, row)
 
-    def make_worker(self, settings: WorkerSettings) -> Worker:
-        return self._make_worker(dict(self.tasks.definitions), settings)
+    def make_worker(self, settings: WorkerSettings, waits: Waits | None = None) -> Worker:
+        return self._make_worker(dict(self.tasks.definitions), settings, waits)
 
     def _make_embedded(self, owner: str | None) -> Worker:
         """The worker of `run_now` and `run_by_id`. It sees tasks that are registered later, too."""
         return self._make_worker(self.tasks.definitions, embedded_settings(self._grace, owner))
 
-    def _make_worker(self, tasks: Mapping[str, TaskDefinition], settings: WorkerSettings) -> Worker:
+    def _make_worker(
+        self, tasks: Mapping[str, TaskDefinition], settings: WorkerSettings, waits: Waits | None = None
+    ) -> Worker:
         return Worker(
             self.store,
             tasks,
@@ -111,6 +114,7 @@ class Internals:
             lifespan=self.lifespan,
             hooks=self.hooks,
             schedules=lambda: list(self.tasks.schedules.values()),
+            waits=waits,
             version=metadata.version("leasehold"),
         )
 

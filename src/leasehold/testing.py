@@ -17,16 +17,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+import math
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from leasehold.app import Leasehold
 from leasehold.client.job import Job
+from leasehold.run.attempt import Attempt
+from leasehold.run.state import RunState
+from leasehold.run.waits import Waits
+from leasehold.worker.settings import WorkerSettings
 
+LOOK_EVERY = 0.005
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -55,6 +66,94 @@ class ManualClock:
         self._now += timedelta(seconds=seconds)
 
 
+class ClockWaits(Waits):
+    """Runs wait on the test's clock. It moves when somebody advances it, or when nothing else is left to happen."""
+
+    longest_pause = math.inf
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: list[_Wait] = []
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def wait(self, run: RunState, seconds: float, what: str, timed: bool = True) -> None:
+        with self._noted(run, seconds, what, timed) as wait:
+            while not wait.over(self._clock) and not run.wait(LOOK_EVERY):
+                pass
+
+    async def wait_async(self, run: RunState, seconds: float, what: str, timed: bool = True) -> None:
+        with self._noted(run, seconds, what, timed) as wait:
+            while not wait.over(self._clock):
+                await asyncio.sleep(LOOK_EVERY)
+
+    @contextmanager
+    def _noted(self, run: RunState, seconds: float, what: str, timed: bool) -> Iterator[_Wait]:
+        wait = _Wait(
+            run, what, timed, self._clock.monotonic() + seconds, time.monotonic() + min(seconds, 0.02)
+        )
+        with self._lock:
+            self._waiting.append(wait)
+        try:
+            yield wait
+        finally:
+            with self._lock:
+                self._waiting.remove(wait)
+
+    def move_on(self, running: Collection[RunState]) -> None:
+        """If each of these only waits: to the first whose time comes."""
+        with self._lock:
+            waiting = {id(wait.run) for wait in self._waiting}
+            until = min((wait.until for wait in self._waiting if wait.timed), default=None)
+            if running and until is not None and all(id(run) in waiting for run in running):
+                self._clock.advance(max(0.0, until - self._clock.monotonic()))
+
+    def report(self, running: Iterable[Attempt]) -> str:
+        with self._lock:
+            waits = {id(wait.run): wait.what for wait in self._waiting}
+        return "\n".join(_told(run, waits.get(id(run))) for run in running) or "no job runs"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wait:
+    run: RunState
+    what: str
+    timed: bool
+    until: float
+    look_at: float
+    """In real time: what time does not bring, such as a free slot, is looked for now and then."""
+
+    def over(self, clock: ManualClock) -> bool:
+        if self.timed:
+            return clock.monotonic() >= self.until
+        return time.monotonic() >= self.look_at
+
+
+def _told(run: Attempt, waits_for: str | None) -> str:
+    grant = run.grant
+    does = "runs" if waits_for is None else f"waits for {waits_for}"
+    where = "".join(traceback.StackSummary.from_list(_stack(run)[-6:]).format()).rstrip()
+    return f"job {grant.id} ({grant.kind}, attempt {grant.attempt}) {does}\n{where}"
+
+
+def _stack(run: Attempt) -> list[traceback.FrameSummary]:
+    """Where its handler is: on the loop, or in its thread."""
+    frames: list[FrameType] = []
+    if run.task is not None:
+        awaited: Any = run.task.get_coro()
+        while awaited is not None:
+            frames += [f] if (f := getattr(awaited, "cr_frame", None)) is not None else []
+            awaited = getattr(awaited, "cr_await", None)
+        return [traceback.FrameSummary(f.f_code.co_filename, f.f_lineno, f.f_code.co_name) for f in frames]
+    for frame in sys._current_frames().values():
+        stack = list(traceback.walk_stack(frame))
+        if any(one.f_locals.get("self") is run for one, _ in stack):
+            return list(traceback.StackSummary.extract(reversed(stack)))
+    return []
+
+
 class Sandbox:
     """An app on a store of its own."""
 
@@ -62,20 +161,47 @@ class Sandbox:
         self.app = app
         self.clock = clock
 
-    def drain(self) -> int:
+    def drain(self, timeout: float = 30.0) -> int:
         """Run what is due, and what becomes due by it, on a real worker; how many runs have ended. Delayed jobs stay
-        until the clock is advanced."""
-        return asyncio.run(self.adrain())
+        until the clock is advanced; what is too late (`deadline`, `start_by`, a question's time-out) is ended first.
+        While all that runs only waits for time to pass (a rate, a step's next try, `ctx.sleep`), the clock moves on by
+        itself. If jobs still run after `timeout` real seconds, they are told with what they wait for, and stopped."""
+        return asyncio.run(self.adrain(timeout))
 
-    async def adrain(self) -> int:
-        inside = self.app.__internals__
+    async def adrain(self, timeout: float = 30.0) -> int:
+        store, ends_at = self.app.__internals__.store, time.monotonic() + timeout
+        ended = 0
+        while True:
+            await asyncio.to_thread(store.expire)
+            ended += await self._burst(ends_at, timeout)
+            # The clock may have moved meanwhile.
+            if not await asyncio.to_thread(store.expire):
+                return ended
+
+    async def _burst(self, ends_at: float, timeout: float) -> int:
+        internals = self.app.__internals__
         queues = sorted(
-            {queue for queue, _ in inside.store.list_gates()} | set(inside.tasks.queues().values())
+            {queue for queue, _ in internals.store.list_gates()} | set(internals.tasks.queues().values())
         )
         if not queues:
             return 0
-        worker = self.app.worker(queues=queues, burst=True, retention=None, sweep=3600.0)
-        await worker.run()
+        settings = WorkerSettings(queues=tuple(queues), burst=True, retention=None, sweep=3600.0)
+        waits = ClockWaits(self.clock)
+        worker = internals.make_worker(settings, waits)
+        stuck: str | None = None
+        async with worker:
+            finished = asyncio.create_task(worker.finished())
+            while stuck is None and not finished.done():
+                await asyncio.wait({finished}, timeout=LOOK_EVERY)
+                running = worker.attempts.unfinished()
+                waits.move_on(running)
+                if time.monotonic() > ends_at and not finished.done():
+                    stuck = waits.report(running)
+                    worker.request_drain()
+                    worker.request_drain()  # at once
+            await finished
+        if stuck is not None:
+            raise AssertionError(f"the drain has not ended within {timeout:g} s:\n{stuck}")
         return worker.attempts.ended
 
     def enqueued(self, task: str | None = None, **args: Any) -> list[Job[Any]]:

@@ -29,7 +29,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "remote": ("types", "errors"),
     "errors": ("domain",),
     "types": (*ROOMS, "domain"),
-    "testing": ("app", "client", "stores", "domain"),
+    "testing": (
+        "app",
+        "client",
+        "worker",
+        "run",
+        "stores",
+        "domain",
+    ),  # a worker whose runs wait on its clock
     "pytest_plugin": ("testing", "app"),
     "contrib": ("leasehold",),
     "__init__": ("app", "errors", "types"),

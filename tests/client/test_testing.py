@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from leasehold import Leasehold, Retry, State
+from leasehold import Context, Leasehold, Retry, State, SyncContext
+from leasehold.errors import QuestionExpired
 from leasehold.testing import sandbox
 
 app = Leasehold("sqlite:///this-file-must-not-appear.db")
@@ -45,6 +47,114 @@ def test_a_retry_waits_for_its_backoff_on_the_tests_clock(tmp_path):
         assert box.drain() == 1
         assert (job.refresh().state, job.attempt) == (State.FAILED, 2)
         assert job.error.startswith("ConnectionError: no mail today")
+
+
+@app.task
+async def rated(ctx: Context) -> int:
+    for _ in range(3):
+        await ctx.acquire("llm", rate="1/h")
+    return 3
+
+
+@app.task
+def rated_in_thread(ctx: SyncContext) -> None:
+    for _ in range(3):
+        ctx.acquire("api", rate="1/h")
+    ctx.sleep(7200)
+
+
+@pytest.mark.timeout(30)
+def test_a_wait_for_a_rate_moves_the_clock_on(tmp_path):
+    with sandbox(app, tmp_path) as box:
+        jobs = [rated.enqueue(), rated_in_thread.enqueue()]
+        later = ship.using(delay="1d").enqueue(1)
+        began = box.clock.now()
+        assert box.drain() == 2
+        assert {job.refresh().state for job in jobs} == {State.SUCCEEDED}
+        assert (box.clock.now() - began).total_seconds() == pytest.approx(4 * 3600, abs=1)
+        assert later.refresh().state is State.QUEUED
+
+
+@app.task
+async def stubborn(ctx: Context) -> int:
+    tries = []
+
+    async def fails_twice() -> int:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ConnectionError
+        return len(tries)
+
+    return await ctx.step("call", fails_twice, retry=Retry(max_attempts=3, backoff=3600, max_delay=86_400))
+
+
+@pytest.mark.timeout(30)
+def test_the_next_try_of_a_step_comes_on_the_tests_clock(tmp_path):
+    with sandbox(app, tmp_path) as box:
+        job, began = stubborn.enqueue(), box.clock.now()
+        box.drain()
+        assert job.result(timeout=0) == 3
+        assert 5400 <= (box.clock.now() - began).total_seconds() <= 10_800
+
+
+@app.task(retry=Retry(max_attempts=1))
+async def asks(ctx: Context) -> str:
+    try:
+        return await ctx.ask("ok", "May I?", timeout="1h")
+    except QuestionExpired:
+        return "nobody answered"
+
+
+def test_what_is_too_late_on_the_tests_clock_is_ended_by_a_drain(tmp_path):
+    with sandbox(app, tmp_path) as box:
+        asking = asks.enqueue()
+        box.drain()
+        held = ship.using(hold=True, deadline="1h").enqueue(1)
+        delayed = ship.using(delay="2h", start_by="1h").enqueue(2)
+        assert asking.refresh().state is State.WAITING
+        box.clock.advance(7200)
+        box.drain()
+        assert asking.result(timeout=0) == "nobody answered"
+        assert held.refresh().state is State.TIMED_OUT
+        assert delayed.refresh().state is State.CANCELLED
+
+
+@app.task
+async def waits_for_a_slot(ctx: Context) -> None:
+    await ctx.acquire("browser")
+
+
+@app.task
+def waits_in_a_thread(ctx: SyncContext) -> None:
+    threading.Event().wait(3)
+
+
+@pytest.mark.timeout(30)
+def test_a_drain_that_cannot_end_says_who_waits_for_what_and_where(tmp_path):
+    with sandbox(app, tmp_path) as box:
+        app.slots.set("browser", 0)
+        job, other = waits_for_a_slot.enqueue(), waits_in_a_thread.enqueue()
+        with pytest.raises(AssertionError, match=r"has not ended within 0\.3 s") as stuck:
+            box.drain(timeout=0.3)
+        told = str(stuck.value)
+        assert f"job {job.id} (waits_for_a_slot, attempt 1) waits for slot 'browser'" in told
+        assert 'await ctx.acquire("browser")' in told
+        assert f"job {other.id} (waits_in_a_thread, attempt 1) runs" in told
+        assert "threading.Event().wait(3)" in told
+        assert job.refresh().state is State.QUEUED, "it was handed back"
+
+
+@pytest.mark.timeout(30)
+def test_a_wait_with_a_timeout_ends_on_the_tests_clock(tmp_path):
+    @app.task(name="impatient", retry=Retry(max_attempts=1))
+    async def impatient(ctx: Context) -> None:
+        await ctx.acquire("cpu", timeout="10m")
+
+    with sandbox(app, tmp_path) as box:
+        app.slots.set("cpu", 0)
+        job = impatient.enqueue()
+        box.drain()
+        assert "did not become free within 600 s" in job.refresh().error
 
 
 def test_what_was_not_enqueued_is_told_with_what_was(tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.errors import AcquireTimedOut, LeaseLost
 from leasehold.domain.limits import brought_rate, checked_limit_name, checked_number
@@ -11,12 +9,12 @@ from leasehold.domain.poll import Poll
 from leasehold.run.journal import Journal
 from leasehold.run.state import RunState
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
-"""Seconds between two looks at a slot. A rate says itself when to come back, but it may be opened or changed before."""
+FIRST_PAUSE = 0.02
+"""Seconds between the first two looks at a slot, then more. A rate says itself when to come back."""
 
 
 class Acquiring:
-    """One call of `ctx.acquire`. `try_once` is called, by the handler's colour, until it answers None."""
+    """One call of `ctx.acquire`: `run` and `run_async` are its two colours."""
 
     def __init__(
         self,
@@ -34,10 +32,25 @@ class Acquiring:
         self._units = checked_number(units, "units", 1)
         self._default = brought_rate(self._name, rate, burst)
         self._timeout = None if timeout is None else seconds(timeout, "timeout")
-        self._poll = Poll(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic, self._timeout)
+        self._waits = journal.waits
+        self._poll = Poll(FIRST_PAUSE, self._waits.longest_pause, self._waits.monotonic, self._timeout)
+        self._what = ""
+        """It waits for, as people call it."""
+        self._timed = False
+        """Time alone will bring it, or end the wait for it."""
 
-    def try_once(self) -> float | None:
-        """Seconds to sleep before the next try; None: it is ours."""
+    def run(self) -> None:
+        """Blocking; a stop ends the wait."""
+        while (pause := self._try_once()) is not None:
+            self._waits.wait(self._run, pause, self._what, self._timed)
+            self._run.raise_if_stopped()
+
+    async def run_async(self) -> None:
+        while (pause := await self._journal.call(self._try_once)) is not None:
+            await self._waits.wait_async(self._run, pause, self._what, self._timed)
+
+    def _try_once(self) -> float | None:
+        """Seconds to wait before the next try; None: it is ours."""
         grant = self._run.grant
         try:
             answer = self._journal.store.acquire(
@@ -49,6 +62,8 @@ class Acquiring:
         if answer.granted:
             self._run.holds_slots |= answer.what == "slot"
             return None
+        self._what = f"{answer.what} {self._name!r}"
+        self._timed = answer.wait is not None or self._timeout is not None
         pause = self._poll.pause(None if answer.wait is None else max(answer.wait, 0.001))
         if pause is None:
             raise AcquireTimedOut(self._name, self._units, self._timeout or 0.0)

@@ -187,10 +187,7 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
         """Wait for a token of a rate, or for units of a slot, which this run then holds until it ends or gives them
         back with `release`. Shared with all workers. `rate="60/min"`, and `burst`, are the limit that the rate gets
         if nobody has set one yet. Raises AcquireTimedOut after `timeout`."""
-        acquiring = self._acquiring(name, units, rate, burst, timeout)
-        journal = self._run.needed_journal()
-        while (pause := await journal.call(acquiring.try_once)) is not None:
-            await asyncio.sleep(pause)
+        await self._acquiring(name, units, rate, burst, timeout).run_async()
 
     async def release(self, name: str) -> None:
         """Give back what this run has acquired of a slot."""
@@ -277,9 +274,7 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         timeout: Duration | None = None,
     ) -> None:
         """As `Context.acquire`, blocking; a stop ends the wait."""
-        acquiring = self._acquiring(name, units, rate, burst, timeout)
-        while (pause := acquiring.try_once()) is not None:
-            self.sleep(pause)
+        self._acquiring(name, units, rate, burst, timeout).run()
 
     def release(self, name: str) -> None:
         """Give back what this run has acquired of a slot."""
@@ -338,5 +333,9 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
 
     def sleep(self, seconds: float) -> None:
         """Sleep, but not longer than until a stop is requested; then raise."""
-        self._run.wait(seconds)
+        journal = self._run.journal
+        if journal is None:
+            self._run.wait(seconds)
+        else:
+            journal.waits.wait(self._run, seconds, "the end of its ctx.sleep")
         self._run.raise_if_stopped()

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from leasehold.domain.signals import StopRequested
 from leasehold.run.state import RunState
+from leasehold.run.waits import Waits
 from leasehold.stores.contract import Store
 
 T = TypeVar("T")
@@ -47,9 +48,11 @@ class Journal:
         threads: Threads,
         batches: BatchWriter,
         on_lost: Callable[[str, int], None],
+        waits: Waits | None = None,
     ) -> None:
         self.store = store
         self.owner = owner
+        self.waits = waits or Waits()
         self._threads = threads
         self._batches = batches
         self._on_lost = on_lost

@@ -5,7 +5,6 @@ Blocking all through: an async handler's plain functions, and every write, go th
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import logging
@@ -114,7 +113,7 @@ class Steps:
                 if delay is None:
                     raise
             self._give_up(step)
-            self._state.wait(delay)
+            self._journal.waits.wait(self._state, delay, f"the next try of its step {step.name!r}")
 
     async def _tried_async(self, step: Step) -> Any:
         while True:
@@ -125,7 +124,8 @@ class Steps:
                 if delay is None:
                     raise
             await self._give_up_async(step)
-            await asyncio.sleep(delay)  # a stop ends it
+            what = f"the next try of its step {step.name!r}"
+            await self._journal.waits.wait_async(self._state, delay, what)  # a stop ends it
 
     def _call(self, step: Step, *first: Any) -> Any:
         """What the function spends is kept with the step."""

@@ -18,6 +18,7 @@ from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import WorkerCard
 from leasehold.run.exits import ExitGuard
 from leasehold.run.journal import Journal
+from leasehold.run.waits import Waits
 from leasehold.stores.contract import Hint, Store, Wakeups
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
@@ -97,6 +98,7 @@ class Worker:
         lifespan: Lifespan | None = None,
         hooks: Hooks | None = None,
         schedules: Callable[[], Sequence[Schedule]] = tuple,
+        waits: Waits | None = None,
         version: str = "",
     ) -> None:
         if not tasks:
@@ -109,6 +111,7 @@ class Worker:
         self._lifespan = lifespan
         self._hooks = hooks or Hooks()
         self._schedules = schedules
+        self._waits = waits
         self._version = version
         self._stack = AsyncExitStack()
         self._drain_asked = False
@@ -121,7 +124,11 @@ class Worker:
         worker's, and so are its garbage collection and its threads' turns."""
         tune_process()
         async with self:
-            await self._finished.wait()
+            await self.finished()
+
+    async def finished(self) -> None:
+        """Wait until it claims nothing more: it was told to drain, or, in a burst, nothing is left."""
+        await self._finished.wait()
 
     async def __aenter__(self) -> Self:
         self._finished, self._hurry = asyncio.Event(), asyncio.Event()
@@ -164,7 +171,7 @@ class Worker:
         self.settler = Settler(store, settings.owner, self._executor, self.events, self.attempts.settled)
         handler_writes = HandlerThreads(settings.concurrency)
         self._journal = Journal(
-            store, settings.owner, handler_writes, BatchWriter(), self.attempts.on_refused
+            store, settings.owner, handler_writes, BatchWriter(), self.attempts.on_refused, self._waits
         )
         self.starter = Starter(
             self._tasks,
