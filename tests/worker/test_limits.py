@@ -47,6 +47,35 @@ def test_a_task_says_what_it_needs_and_a_call_may_say_otherwise(app):
     assert ([(s.name, s.need) for s in needs.slots], needs.rate) == ([("cpu", 1)], None)
 
 
+def test_tags_and_slots_are_templates_as_lanes_are(app):
+    @app.task(tags=("mail", "user:{user}"), slots={"user:{user}": Slot(limit=1), "smtp": Slot(limit=9)})
+    async def send(user: str, n: int = 0) -> int:
+        return n
+
+    jobs = send.enqueue_many([{"user": "ann"}, {"user": "ann", "n": 1}, {"user": "bob"}])
+    assert [job.__row__.tags for job in jobs] == [("mail", f"user:{u}") for u in ("ann", "ann", "bob")]
+    assert {job.id for job in app.jobs(tag="user:ann").jobs} == {job.id for job in jobs[:2]}
+    assert {slot.name: slot.limit for slot in app.slots.list()} == {"smtp": 9, "user:ann": 1, "user:bob": 1}
+    started = app.__internals__.store.claim("worker-1", ["default"], 10)
+    assert {grant.id for grant in started} == {jobs[0].id, jobs[2].id}, "one at a time for each user"
+    again = send.using(tags=("{user}-{n}",), slots=None).enqueue("cid", n=7)
+    assert (again.__row__.tags, again.__row__.limited) == (("cid-7",), False)
+
+
+@pytest.mark.parametrize("given", [{"tags": ("user:{who}",)}, {"slots": {"user:{who}": 1}}, {"tags": ("{",)}])
+def test_a_tag_or_a_slot_that_names_no_argument_is_refused_at_registration(app, given):
+    with pytest.raises(InvalidTask, match=r"tags|slots"):
+
+        @app.task(**given)
+        def work(user: str) -> None: ...
+
+    @app.task
+    def plain(user: str) -> None: ...
+
+    with pytest.raises(InvalidTask, match=r"tags|slots"):
+        plain.using(**given)
+
+
 def test_a_task_brings_its_limits_along(app):
     @app.task(
         slots={"browser": Slot(limit=4), "gpu": Slot(units=2, limit=2)},

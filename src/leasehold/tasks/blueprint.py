@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from leasehold.domain.checks.durations import Duration, seconds
@@ -12,7 +13,7 @@ from leasehold.domain.checks.ids import checked_id, make_ids
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.numbers import priority_number
 from leasehold.domain.checks.payload import encode
-from leasehold.domain.checks.templates import fill_template
+from leasehold.domain.checks.templates import fill_template, is_template
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
 from leasehold.domain.limits import DefaultLimit, checked_slots, default_rate, rate_template
@@ -60,6 +61,9 @@ class Blueprint:
         self._rate = rate_template(settings.rate)
         self._default_rate = default_rate(settings.rate)
         slots, self._limits = checked_slots(settings.slots)
+        tags = tuple(settings.tags)
+        self._tags = tags if any(map(is_template, tags)) else None
+        self._slots = slots if any(is_template(name) for name, _ in slots) else None
         self._common: dict[str, Any] = {
             "kind": definition.name,
             "queue": settings.queue,
@@ -72,22 +76,26 @@ class Blueprint:
             "lease_seconds": seconds(settings.lease, "lease", positive=True),
             "policy": settings.policy(),
             "group": None if call.group is None else checked_name(call.group, "group"),
-            "tags": tuple(settings.tags),
+            "tags": tags,
             "deadline": _seconds(settings.deadline, "deadline"),
             "start_by": _seconds(settings.start_by, "start_by"),
             "trace": call.trace,
             "after": call.after,
             "on_parent_failure": call.on_parent_failure,
         }
-        if slots:
+        if self._tags is not None:
+            del self._common["tags"]
+        if slots and self._slots is None:
             self._common["slots"] = slots
-        if self._rate is None and self._limits:
+        if self._rate is None and self._slots is None and self._limits:
             self._common["limits"] = self._limits
+        named = (self._lane, self._unique, self._rate, self._tags, self._slots)
+        self._is_named = any(part is not None for part in named)
 
     def make(self, calls: Sequence[Mapping[str, Any]]) -> Sequence[NewJob]:
         """A job for each of these arguments."""
         ids = new_ids(len(calls))
-        if self._lane is None and self._unique is None and self._rate is None:
+        if not self._is_named:
             encoded = self._definition.encode_arguments
             if len(calls) >= MANY:
                 return Batch(self._common, ids, calls, encoded)
@@ -98,7 +106,7 @@ class Blueprint:
         return [self._make_named(job_id, arguments) for job_id, arguments in zip(ids, calls, strict=True)]
 
     def _make_named(self, job_id: str, arguments: Mapping[str, Any]) -> NewJob:
-        """Its lane, its key or its rate is made from its arguments."""
+        """Its lane, its key, its rate, its tags or its slots are made from its arguments."""
         checked = self._definition.check(arguments)
         known = self._definition.with_defaults(checked)
         return NewJob(
@@ -106,19 +114,31 @@ class Blueprint:
             args=encode(checked, self._definition.name),
             lane=None if self._lane is None else fill_template(self._lane, known, "lane"),
             unique_key=None if self._unique is None else fill_template(self._unique, known, "unique"),
-            **self._rated(known),
+            **self._filled(known),
             **self._common,
         )
 
-    def _rated(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        if self._rate is None:
-            return {}
-        key = fill_template(self._rate, known, "rate")
-        if self._default_rate is None:
-            return {"rate": key, "limits": self._limits}
-        text, spacing, burst = self._default_rate
-        limit = DefaultLimit(key, text=text, spacing=spacing, burst=burst)
-        return {"rate": key, "limits": (*self._limits, limit)}
+    def _filled(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        filled: dict[str, Any] = {}
+        if self._tags is not None:
+            filled["tags"] = tuple(fill_template(tag, known, "tags") for tag in self._tags)
+        if self._rate is None and self._slots is None:
+            return filled
+        limits = self._limits
+        if self._slots is not None:
+            units: dict[str, int] = {}
+            for name, count in self._slots:
+                # Two templates may come to the same slot: then it takes what both say.
+                name = fill_template(name, known, "slots")
+                units[name] = units.get(name, 0) + count
+            filled["slots"] = tuple(sorted(units.items()))
+            limits = tuple(replace(one, name=fill_template(one.name, known, "slots")) for one in limits)
+        if self._rate is not None:
+            filled["rate"] = key = fill_template(self._rate, known, "rate")
+            if self._default_rate is not None:
+                text, spacing, burst = self._default_rate
+                limits = (*limits, DefaultLimit(key, text=text, spacing=spacing, burst=burst))
+        return {**filled, "limits": limits}
 
 
 def _seconds(duration: Duration | None, field: str) -> float | None:

@@ -84,8 +84,9 @@ class TaskSettings:
     unique_for: UniqueFor = "live"
     on_duplicate: OnDuplicate = "return"
     tags: tuple[str, ...] = ()
+    """Templates as `lane` is: `("user:{user_id}",)`."""
     slots: Mapping[str, int | Slot] | None = None
-    """Units that it holds while it runs, by slot."""
+    """Units that it holds while it runs, by slot; the names are templates as `lane` is."""
     rate: str | Rate | None = None
     """How often such jobs start; a template as `lane` is."""
     max_running: int | None = None
@@ -101,7 +102,9 @@ class TaskSettings:
             check_template(task, name, getattr(self, name), arguments)
         check_template(task, "rate", rate_template(self.rate), arguments)
         default_rate(self.rate)
-        checked_slots(self.slots)
+        needs, _ = checked_slots(self.slots)
+        for name, _ in needs:
+            check_template(task, "slots", name, arguments)
         for name, choices in (
             ("on_failure", OnFailure),
             ("on_lost", OnLost),
@@ -128,7 +131,7 @@ class TaskSettings:
         if isinstance(tags, str):
             raise InvalidTask("tags", f"{self.tags!r} is text", "give a tuple of texts")
         for tag in self.tags:
-            checked_name(tag, "tags")
+            check_template(task, "tags", checked_name(tag, "tags"), arguments)
         check_max_running(self.max_running)
         self.policy()
         check_without_queue(self, explicit_retry=self.retry != Retry())

@@ -1,4 +1,4 @@
-"""Templates of lanes, keys and rates: text with `{argument}` in it."""
+"""Templates of lanes, keys, rates, tags and slots: text with `{argument}` in it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from leasehold.domain.errors import InvalidTask
 def fill_template(template: str, arguments: Mapping[str, Any], field: str) -> str:
     """A lane or key for these arguments."""
     return checked_name(template.format_map(arguments), field)
+
+
+def is_template(text: str) -> bool:
+    """Whether it must be filled; braces that stand for themselves are written twice, so they must be, too."""
+    return "{" in text or "}" in text
 
 
 def check_template(task: str, field: str, template: str | None, arguments: set[str]) -> None:
