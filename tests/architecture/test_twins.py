@@ -13,7 +13,18 @@ HANDLES = (Leasehold, Task, Call, Chain, Dag, Job, Group, Lanes, Pausable, Quest
 
 # They only make something in memory, or register it.
 WITHOUT_DATABASE = {
-    Leasehold: {"task", "chain", "dag", "worker", "include", "schedule", "lifespan", "middleware", "on", "group"},
+    Leasehold: {
+        "task",
+        "chain",
+        "dag",
+        "worker",
+        "include",
+        "schedule",
+        "lifespan",
+        "middleware",
+        "on",
+        "group",
+    },
     Task: {"using", "bind"},
     Call: {"bind"},
     Dag: {"add"},
