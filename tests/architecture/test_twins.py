@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 
 import pytest
 
+import leasehold.types
 from leasehold import Group, Job, Leasehold, Task
 from leasehold.types import Call, Chain, Dag, Lanes, Pausable, Questions, Rates, Schedules, Slots
 
@@ -29,6 +31,48 @@ WITHOUT_DATABASE = {
     Call: {"bind"},
     Dag: {"add"},
 }
+
+
+# Public classes with plain methods that are no handles, and why they need no twins.
+ONE_COLOUR = {
+    "Bindable": "a shape: what it makes is in memory",
+    "FollowUp": "a shape: what it makes is stored with its run's success",
+    "Context": "of async handlers: its verbs are awaited, or only put something in a buffer",
+    "SyncContext": "of plain handlers",
+    "SyncTransaction": "of plain handlers",
+    "Transaction": "of async handlers",
+    "Worker": "lives on a loop: what blocks is awaited, the rest only sets a flag or looks into memory",
+}
+
+
+def test_every_public_class_is_a_handle_or_says_why_it_needs_no_twins():
+    """A handle that is new must come under the test below."""
+    unlisted = {
+        name
+        for name in leasehold.types.__all__
+        if inspect.isclass(one := getattr(leasehold.types, name))
+        and one not in HANDLES
+        and name not in ONE_COLOUR
+        and not dataclasses.is_dataclass(one)
+        and any(inspect.isfunction(m) and not n.startswith("_") for n, m in vars(one).items())
+    }
+    assert unlisted == set()
+
+
+def test_no_property_of_a_handle_asks_the_database_by_itself():
+    """What must be asked for is a verb, which has a twin; a property tells what was read before, or the one row."""
+    asking = {
+        f"{handle.__name__}.{name}"
+        for handle in HANDLES
+        for name, member in vars(handle).items()
+        if isinstance(member, property) and not name.startswith("_") and "_operations" in getsource(member)
+    }
+    assert asking == set()
+
+
+def getsource(member: property) -> str:
+    assert member.fget is not None
+    return inspect.getsource(member.fget)
 
 
 def is_async(member: object) -> bool:

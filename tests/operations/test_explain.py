@@ -290,8 +290,8 @@ def test_a_breached_job_says_what_was_spent_and_what_would_let_it_on(store: Stor
     grant = claim(store, job)
     store.spend(job.id, grant.token, grant.attempt, [Spend("a", "tokens", 120)])
     end(store, grant, Breached("over budget"))
-    resting, budget = explain(store, job.id)
-    assert (resting.cause, budget.cause) == ("resting", "budget")
+    budget, resting = explain(store, job.id)
+    assert (budget.cause, resting.cause) == ("budget", "resting"), "resume is refused until there is more"
     assert "120 tokens of its 100 are spent" in budget.detail
     assert "job.top_up(tokens=…)" in budget.remedy
     store.top_up(job.id, {"tokens": 50})
@@ -302,8 +302,8 @@ def test_a_group_on_hold_is_named_with_who_holds_it(store: Store):
     job = put(store, group="task-42")
     store.pause(job.id)
     store.stop_group("task-42", True, "ann", "done")
-    resting, group = explain(store, job.id)
-    assert (resting.cause, group.cause) == ("resting", "group_held")
+    group, resting = explain(store, job.id)
+    assert (group.cause, resting.cause) == ("group_held", "resting")
     assert "group 'task-42' is on hold by ann: done" in group.detail
     store.release_group("task-42")
     assert causes(store, job) == ["resting"]

@@ -31,7 +31,8 @@ _WITHOUT_RESULT = frozenset({State.FAILED, State.TIMED_OUT, State.CANCELLED})
 
 
 class Job(Generic[R]):
-    """One job. Attributes are as of the last read; `refresh()` reads again, and every verb does."""
+    """One job. Attributes are as of the last read; `refresh()` reads again, and every verb does. A job that was just
+    enqueued has not been read: its first attribute reads it, so in async code `await job.arefresh()` first."""
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ from leasehold.domain.views import (
     Hold,
     OpenQuestion,
     Page,
+    Relation,
     Relative,
     StepRecord,
 )
@@ -168,6 +169,10 @@ class JobOperations(StoreDoor):
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
         return self._store.relatives(checked_id(job_id), limit)
+
+    def count_relatives(self, job_id: str) -> dict[Relation, int]:
+        """How many there are of each."""
+        return self._store.count_relatives(checked_id(job_id))
 
     def explain(self, job_id: str) -> list[Hold]:
         """Why the job is not running: every cause, in order, with what would change it."""

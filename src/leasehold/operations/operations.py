@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from leasehold.domain.views import Finding, WorkerCard
 from leasehold.operations.doctor import examine
 from leasehold.operations.groups import GroupOperations
+from leasehold.operations.health import check_health
 from leasehold.operations.jobs import JobOperations
 from leasehold.operations.limits import LimitOperations
 from leasehold.operations.schedules import ScheduleOperations
@@ -26,6 +27,10 @@ class Operations(JobOperations, GroupOperations, ScopeOperations, LimitOperation
     # -- workers and the database ------------------------------------------------------------------------------------
     def list_workers(self) -> list[WorkerCard]:
         return self._store.list_workers()
+
+    def check_health(self) -> list[Finding]:
+        """What a probe wants to know. Raises nothing that the database says."""
+        return check_health(self._find_store)
 
     def examine(self) -> list[Finding]:
         """Everything the doctor looks at."""

@@ -7,6 +7,7 @@ import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import EllipsisType
 
 from leasehold.domain.checks.durations import Duration, seconds
@@ -57,6 +58,8 @@ class WorkerSettings:
     """What handlers log with `logging` is kept in their jobs' log tails too."""
     claims: bool = True
     """False: it takes nothing from queues, and runs what it is handed."""
+    health_file: str | Path | None = None
+    """Touched while the worker is well, and removed while it is not."""
     owner: str = field(default_factory=new_owner)
 
     def __post_init__(self) -> None:
@@ -67,6 +70,8 @@ class WorkerSettings:
             raise InvalidInput("concurrency", "the worker could run nothing", "give concurrency or threads")
         if not self.queues and self.claims:
             raise InvalidInput("queues", "no queue to serve", "name at least one")
+        if self.health_file is not None and not Path(self.health_file).absolute().parent.is_dir():
+            raise InvalidInput("health_file", f"{self.health_file} has no folder", "make the folder first")
 
 
 def split_names(text: str | Sequence[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 from leasehold.domain.errors import InvalidInput
@@ -23,6 +24,7 @@ from leasehold.stores.contract import Hint, Store, Wakeups
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.batch_writer import BatchWriter
+from leasehold.worker.health_file import HealthFile
 from leasehold.worker.hooks import HookCaller, Hooks
 from leasehold.worker.intake import Intake
 from leasehold.worker.lease_keeper import LeaseKeeper
@@ -217,6 +219,8 @@ class Worker:
             self._roles.append(self._scheduler)
         if settings.retention is not None:
             self._roles.append(Pruner(store, settings.retention))
+        if settings.health_file is not None:
+            self._roles.append(HealthFile(Path(settings.health_file), lambda: self.health().ok))
 
     async def __aexit__(self, *_: object) -> None:
         await self._drain()

@@ -72,8 +72,10 @@ class Answer:
 
     @property
     def lines(self) -> list[Any]:
-        """NDJSON."""
-        return [json.loads(line) for line in self.out.splitlines()]
+        """What a list prints with --json: an array, one value a line."""
+        found: list[Any] = json.loads(self.out)
+        assert isinstance(found, list)
+        return found
 
 
 @dataclass

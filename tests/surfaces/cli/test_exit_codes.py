@@ -87,7 +87,7 @@ def test_130_when_interrupted(sqlite_cli: Cli):
 
 
 def test_with_json_the_error_is_an_object_on_stdout_and_stderr_is_silent(here, app):
-    answer = here("show", "not-an-id", "--json")
+    answer = here("show", "01a1e", "--json")
     assert answer.code == Exit.USAGE
     assert answer.err == ""
     assert answer.json["error"]["type"] == "InvalidInput"

@@ -148,3 +148,39 @@ def test_show_lists_relatives_and_why_names_those_it_waits_for(app, here):
     assert (below["relation"], below["id"], below["met"]) == ("awaited_by", child.id, False)
     causes = {hold["cause"]: hold for hold in here("why", child.id, "--json").json}
     assert f"it waits for job {parent.id} (work, queued)" in causes["parent"]["detail"]
+
+
+def test_show_cuts_long_relations_and_counts_the_rest(app, here):
+    parents = [app.enqueue("work", {"n": n}) for n in range(30)]
+    child = app.enqueue("work", after=parents)
+    listed = here("show", child.id).out.partition("relatives\n")[2].splitlines()
+    assert [line.startswith("waits for") for line in listed[1:21]] == [True] * 20
+    assert listed[21] == "… and 10 more: waits for"
+    assert "more" not in here("show", parents[0].id).out
+    assert len(here("show", child.id, "--json").json["relatives"]) == 30
+
+
+def test_a_missing_file_says_how_to_name_the_store(here):
+    answer = here("jobs", "--url", "sqlite:///typo.db")
+    assert answer.code == 6
+    assert "there is no file typo.db" in answer.err
+    assert "--url" in answer.err
+    assert "LEASEHOLD_APP" in answer.err
+
+
+def test_what_is_wrong_in_the_users_module_is_told_with_file_and_line(here, tmp_path):
+    for name, text, told in (
+        (
+            "bad_task",
+            "from leasehold import Leasehold\napp = Leasehold()\n\n@app.task\ndef k(**kw): ...\n",
+            ":4: ",
+        ),
+        ("bad_import", "import no_such_thing\n", ":1: "),
+        ("bad_syntax", "x = 1\ndef\n", ":2: "),
+        ("bad_value", "def f():\n    raise KeyError('gone')\n\nf()\n", ":2: KeyError"),
+    ):
+        (tmp_path / f"{name}.py").write_text(text)
+        answer = here("worker", name)
+        assert answer.code == 2
+        assert f"{name}.py{told}" in answer.err, answer.err
+        assert len(answer.err.splitlines()) == 1

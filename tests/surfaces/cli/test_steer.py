@@ -6,8 +6,8 @@ import pytest
 
 from leasehold.domain.outcome import Failure
 from leasehold.stores.answers import Ending
-from leasehold.surfaces.cli import render
-from tests.backends import new_id
+from leasehold.surfaces.cli import render, steer
+from tests.backends import new_id, new_job
 
 
 def test_each_verb_works_by_id(app, here):
@@ -89,9 +89,9 @@ def test_refusals_are_counted_and_told_and_the_rest_is_done(app, here):
     assert answer.code == 4
     assert "1 done, 1 refused" in answer.out
     assert "it is cancelled" in answer.err
-    lines = here("cancel", new_id(), "--json")
-    assert lines.code == 3
-    assert lines.lines[0]["error"]["type"] == "JobNotFound"
+    missing = here("cancel", new_id(), "--json")
+    assert missing.code == 3
+    assert missing.json["error"]["type"] == "JobNotFound"
 
 
 def test_a_retry_by_filter_leaves_what_succeeded_alone(app, here):
@@ -108,6 +108,50 @@ def test_neither_ids_nor_filter_or_both_is_refused(app, here):
     job = app.enqueue("work")
     assert here("cancel").code == 2
     assert here("cancel", job.id, "--queue", "default").code == 2
+
+
+def test_an_id_may_be_given_by_its_beginning(app, here):
+    job = app.enqueue("work")
+    assert here("why", job.id[:18]).code == 0
+    assert here("pause", job.id.replace("-", "")[:20].upper()).out.split() == [job.id, "paused"]
+    near = new_id()[:9] + "0000-7000-8000-00000000000"
+    app.__internals__.store.enqueue([new_job(id=near + digit) for digit in "01"])
+    ambiguous = here("cancel", near)
+    assert ambiguous.code == 2
+    assert f"{near}0, {near}1" in ambiguous.err
+    assert here("cancel", "ffffffff-ffff").code == 3
+    assert here("cancel", "nope").code == 3
+    assert here("cancel", job.id[:5]).code == 2, "too short to mean one"
+
+
+def test_a_retry_by_filter_points_to_resume(app, here):
+    from tests.surfaces.cli.test_jobs import fail
+
+    job = app.enqueue("work", group="g 1")
+    fail(app, job)
+    answer = here("retry", "--group", "g 1", "--state", "failed", "--yes")
+    assert answer.code == 0
+    assert "retry makes new jobs" in answer.err
+    command = answer.err.strip().partition("leasehold ")[2]
+    assert command == "resume --group 'g 1' --state failed"
+    assert here("retry", "--group", "g 1", "--yes", "--json").err == ""
+    assert here("resume", "--group", "g 1", "--state", "failed", "--yes").code == 0
+    assert job.refresh().state == "queued"
+
+
+def test_jobs_that_have_moved_on_since_a_filter_found_them_are_no_errors(app, here, monkeypatch):
+    one, two = app.enqueue("work"), app.enqueue("work")
+    found = steer._find
+
+    def look_then_lose(*arguments):
+        yield from found(*arguments)
+        one.cancel()
+
+    monkeypatch.setattr(steer, "_find", look_then_lose)
+    answer = here("pause", "--queue", "default", "--yes")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == "pause: 1 done, 0 refused, 1 had moved on\n"
+    assert (one.refresh().state, two.refresh().state) == ("cancelled", "paused")
 
 
 def test_resume_fresh_forgets_what_was_stored(app, here):

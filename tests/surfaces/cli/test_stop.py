@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import signal
 import socket
 
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
-from tests.surfaces.cli.conftest import eventually
+from tests.surfaces.cli.conftest import eventually, stop
+from tests.surfaces.cli.test_jobs import fail
 
 
 def test_a_dry_run_tells_what_a_stop_would_do(app, here):
@@ -97,3 +99,53 @@ def test_who_did_it_stands_in_the_history(app, here):
     told = eventually(lambda: here("show", job.id).out)
     assert "bob" in told
     assert me in told
+
+
+def test_progress_is_all_of_it_only_when_all_have_succeeded(app, here):
+    jobs = [app.enqueue("work", group="g") for _ in range(201)]
+    store = app.__internals__.store
+    grants = store.claim("worker-1", ["default"], 200)
+    store.settle([Ending(grant.id, grant.token, Success("1")) for grant in grants])
+    assert len(jobs) == 201
+    assert "200 of 201 (99%)" in here("group", "g").out
+
+
+def test_a_dry_run_says_what_would_become_of_those_that_run(app, here):
+    job = app.enqueue("work", group="g")
+    app.__internals__.store.claim_by_id(job.id, "worker-1")
+    for mode, told in (
+        ("graceful", "would be waited for"),
+        ("immediate", "would be told to stop"),
+        ("full", "would be told to stop, and waited for"),
+    ):
+        out = here("stop", "--group", "g", "--mode", mode, "--dry-run").out
+        assert f"{told}: {job.id}" in out
+        assert "still running" not in out
+
+
+def test_a_group_is_followed_until_nothing_of_it_is_live(app, cli):
+    one, two = (app.enqueue("work", group="g") for _ in range(2))
+    following = cli.start("group", "g", "--follow")
+    assert following.stdout.readline() == "g: 0 of 2 succeeded, 2 to go\n"
+    store = app.__internals__.store
+    grant = store.claim_by_id(one.id, "worker-1")
+    store.settle([Ending(grant.id, grant.token, Success("1"))])
+    store.tell_watchers()
+    assert following.stdout.readline() == "g: 1 of 2 succeeded, 1 to go\n"
+    two.cancel()
+    assert following.stdout.readline() == "g: 1 of 2 succeeded, 0 to go\n"
+    assert following.wait(30) == 0
+    fail(app, app.enqueue("work", group="g"))
+    failed = cli("group", "g", "--follow", "--json")
+    assert (failed.code, failed.json["live"]) == (1, 0)
+
+
+def test_jobs_are_followed_until_ctrl_c(app, cli):
+    job = app.enqueue("work")
+    following = cli.start("jobs", "--follow")
+    assert following.stdout.readline().split()[1:] == [job.id, "queued", "work"]
+    job.pause("lunch")
+    assert following.stdout.readline().split()[1:] == [job.id, "paused", "work", "lunch"]
+    code, err = stop(following, signal.SIGINT)
+    assert code == 130
+    assert "Traceback" not in err

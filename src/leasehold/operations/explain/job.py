@@ -34,7 +34,8 @@ def explain(store: Store, job_id: str) -> list[Hold]:
         case State.RUNNING:
             return _running(store, job, now)
         case _:
-            return [_resting(store, job, now), *_over_budget(store, job), *_group(store, job)]
+            # First what a resume would be refused for: the list is in the order in which things have to be done.
+            return [*_over_budget(store, job), *_group(store, job), _resting(store, job, now)]
     holds += _paused(job, store.list_pauses(), now)
     holds += _lane(store, job)
     holds += limit_holds(store.limits_of(job.gate), now)

@@ -18,6 +18,7 @@ from leasehold.domain.views import (
     Page,
     ParentResult,
     QueueCount,
+    Relation,
     Relative,
     StepRecord,
     WorkerCard,
@@ -72,6 +73,10 @@ class Inspect(Protocol):
 
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         """What it waits for (unmet first), who waits for it, whose follow-up it is, which follow-ups it has."""
+        ...
+
+    def count_relatives(self, job_id: str) -> dict[Relation, int]:
+        """How many relatives of each kind it has."""
         ...
 
     def parent_results(self, job_id: str) -> list[ParentResult]:

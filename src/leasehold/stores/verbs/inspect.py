@@ -18,6 +18,7 @@ from leasehold.domain.views import (
     HistoryEntry,
     Page,
     ParentResult,
+    Relation,
     Relative,
     StepRecord,
     Summary,
@@ -114,6 +115,10 @@ class InspectVerbs(Verbs):
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         rows = self._database.read(lambda session: session.rows("list_relatives", id=job_id, limit=limit))
         return [Relative(**{**row, "state": State(row["state"])}) for row in rows]
+
+    def count_relatives(self, job_id: str) -> dict[Relation, int]:
+        rows = self._database.read(lambda session: session.tuples("count_relatives", id=job_id))
+        return {relation: int(count) for relation, count in rows if count}
 
     def parent_results(self, job_id: str) -> list[ParentResult]:
         rows = self._database.read(lambda session: session.rows("read_parent_results", id=job_id))

@@ -30,7 +30,8 @@ def top_up(
     """Raise the limits of a job's budget. One that went over it can be resumed then."""
     wanted = dict(map(_amount, amounts))
     with open_app(url, schema) as app:
-        lines = app.__internals__.operations.top_up(job_id, wanted, actor=options.acting(actor))
+        operations = app.__internals__.operations
+        lines = operations.top_up(operations.find_id(job_id), wanted, actor=options.acting(actor))
     if as_json:
         render.emit(lines)
     else:

@@ -33,5 +33,6 @@ def doctor(
             "remedy": lambda found: found.remedy,
         },
         as_json=as_json,
+        prose=("found", "remedy"),
     )
     return Exit.JOB_FAILED if any(found.verdict == "bad" for found in findings) else Exit.OK

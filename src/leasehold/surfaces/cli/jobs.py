@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,19 +11,23 @@ import typer
 
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.budgets import show_lines
+from leasehold.surfaces.cli.follow import columns_of, follow_jobs
 from leasehold.surfaces.cli.load import open_app
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from leasehold.domain.job import Job
-    from leasehold.domain.views import AttemptRecord, Summary
+    from leasehold.domain.views import AttemptRecord, Criteria, HistoryEntry, Page, Relation, Relative
 
 LONGEST_VALUE = 2000
 """Characters of arguments and results that `show` prints; --json prints all."""
 
 MOST_STEPS = 50
 """That `show` lists: the last ones."""
+
+LONGEST_FAMILY = 20
+"""Relatives that `show` lists; the others are counted."""
 
 LONGEST_LOG = 8000
 """Characters of the log that `show` prints: its end."""
@@ -43,49 +48,32 @@ def list_jobs(
     tag: options.Tag = None,
     limit: Annotated[int, typer.Option(help="At most this many, up to 500.")] = 50,
     before: Annotated[str | None, typer.Option(help="Older than this job.", metavar="ID")] = None,
+    follow: options.Follow = False,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """List jobs, newest first. With --json one object a line."""
+    """List jobs, newest first. With --follow the list as it changes; piped, a line for each change."""
+    criteria: Criteria = {"queue": queue, "kind": kind, "lane": lane, "group": group, "tag": tag}
     with open_app(url, schema) as app:
-        page = app.jobs(
-            state=tuple(state or ()),
-            queue=queue,
-            kind=kind,
-            lane=lane,
-            group=group,
-            tag=tag,
-            limit=limit,
-            before=before,
-        )
+        operations = app.__internals__.operations
+        cursor = None if before is None else operations.find_id(before)
+
+        def look() -> Page:
+            return app.jobs(state=tuple(state or ()), limit=limit, before=cursor, **criteria)
+
+        if follow:
+            follow_jobs(look, operations.short_ids, as_json)
+        page = look()
         render.show(
             page.jobs,
-            {
-                "id": lambda job: job.id,
-                "state": lambda job: job.state,
-                "task": lambda job: job.kind,
-                "queue": lambda job: job.queue,
-                "lane": lambda job: job.lane,
-                "attempt": lambda job: job.attempt,
-                "created": lambda job: render.ago(job.created_at),
-                "what": _what,
-            },
+            columns_of(page.jobs),
             as_json=as_json,
             empty=f"no such jobs in {app.__internals__.store.label}",
+            ids=operations.short_ids,
         )
     if page.next is not None and not as_json:
         render.note(f"there are more: --before {page.next}")
-
-
-def _what(job: Summary) -> str:
-    if job.state == "running":
-        return f"{job.lease_owner or 'an orphan'}" + (
-            f", {job.stop_requested} asked" if job.stop_requested else ""
-        )
-    if job.state == "queued" and job.attempt == 0:
-        return ""
-    return render.cut(job.error or job.reason, 60)
 
 
 def show(
@@ -97,6 +85,7 @@ def show(
     """Show everything about a job: facts, arguments, result, error, progress, attempts, steps, history, log."""
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
+        job_id = operations.find_id(job_id)
         job = operations.get(job_id)
         attempts = operations.attempts(job_id)
         steps = operations.steps(job_id)
@@ -105,6 +94,8 @@ def show(
         progress = operations.progress(job_id)
         logs = operations.logs(job_id)
         relatives = operations.relatives(job_id)
+        counts = operations.count_relatives(job_id) if relatives else {}
+        short = operations.short_ids([one.id for one in relatives])
         budget = operations.budget(job_id)
     if as_json:
         more: dict[str, Any] = {
@@ -121,15 +112,7 @@ def show(
     )
     if relatives:
         print("\nrelatives")
-        render.show(
-            relatives,
-            {
-                "relation": lambda one: one.relation.replace("_", " "),
-                "id": lambda one: one.id,
-                "task": lambda one: one.kind,
-                "state": lambda one: one.state,
-            },
-        )
+        _show_relatives(relatives, counts, short)
     if budget:
         print("\nbudget")
         show_lines(budget)
@@ -143,6 +126,7 @@ def show(
                 "state": lambda asked: asked.status,
                 "answer": lambda asked: "(secret)" if asked.secret else asked.answer,
             },
+            prose=("question", "answer"),
         )
     if attempts:
         print("\nattempts")
@@ -151,7 +135,7 @@ def show(
             {
                 "attempt": lambda one: one.number,
                 "outcome": lambda one: one.outcome,
-                "started": lambda one: one.started_at,
+                "started": lambda one: render.moment(one.started_at),
                 "took": _took,
                 "worker": lambda one: one.owner,
                 "error": lambda one: render.cut(one.error, 80),
@@ -164,7 +148,7 @@ def show(
             {
                 "step": lambda one: one.name,
                 "attempt": lambda one: one.attempt,
-                "stored": lambda one: one.saved_at,
+                "stored": lambda one: render.moment(one.saved_at),
                 "result": lambda one: render.cut(json.dumps(one.result, ensure_ascii=False), 60),
             },
         )
@@ -175,10 +159,9 @@ def show(
         render.show(
             history,
             {
-                "at": lambda entry: entry.at,
+                "at": lambda entry: render.moment(entry.at),
                 "event": lambda entry: entry.event,
-                "from": lambda entry: entry.from_state,
-                "to": lambda entry: entry.to_state,
+                "state": _moved,
                 "attempt": lambda entry: entry.attempt,
                 "by": lambda entry: entry.actor,
                 "detail": lambda entry: render.cut(entry.detail, 80),
@@ -198,6 +181,35 @@ def show(
 
 def _took(one: AttemptRecord) -> str | None:
     return None if one.ended_at is None else f"{(one.ended_at - one.started_at).total_seconds():.3f} s"
+
+
+def _moved(entry: HistoryEntry) -> str:
+    moved = entry.from_state != entry.to_state
+    return f"{entry.from_state} → {entry.to_state}" if moved else entry.to_state
+
+
+def _show_relatives(
+    relatives: list[Relative], counts: Mapping[Relation, int], short: Mapping[str, str]
+) -> None:
+    """The first of each relation; the others are counted."""
+    shown: dict[Relation, list[Relative]] = {}
+    for one in relatives:
+        shown.setdefault(one.relation, []).append(one)
+    render.show(
+        [one for found in shown.values() for one in found[:LONGEST_FAMILY]],
+        {
+            "relation": lambda one: one.relation.replace("_", " "),
+            "id": lambda one: one.id,
+            "task": lambda one: one.kind,
+            "state": lambda one: one.state,
+        },
+        ids=lambda _: short,
+    )
+    for relation, count in counts.items():
+        # Fewer than there are rows for: those have been pruned.
+        if relation not in shown or len(shown[relation]) > LONGEST_FAMILY:
+            more = count - min(LONGEST_FAMILY, len(shown.get(relation, ())))
+            print(f"… and {more:,} more: {relation.replace('_', ' ')}")
 
 
 def _all_of(job: Job) -> dict[str, Any]:
@@ -262,7 +274,8 @@ def why(
 ) -> None:
     """Say why a job is not running, in order, and what would change that."""
     with open_app(url, schema) as app:
-        holds = app.__internals__.operations.explain(job_id)
+        operations = app.__internals__.operations
+        holds = operations.explain(operations.find_id(job_id))
     if as_json:
         render.emit(holds)
         return

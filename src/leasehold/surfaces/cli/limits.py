@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -12,6 +14,8 @@ from leasehold.surfaces.cli.load import open_app
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 Key = Annotated[str, typer.Argument(metavar="KEY")]
+NAMED = 3
+"""Holders that are named; the others are counted."""
 
 
 def add_to(cli: typer.Typer) -> None:
@@ -50,22 +54,25 @@ def list_slots(
     """Every slot, its limit, what is in use, and by whom."""
     with open_app(url, schema) as app:
         rows = app.slots.list()
+        listed = [holder.job_id for row in rows for holder in row.holders[:NAMED]]
+        short = app.__internals__.operations.short_ids(listed) if sys.stdout.isatty() else {}
     render.show(
         rows,
         {
             "slot": lambda row: row.name,
             "limit": lambda row: row.limit,
             "used": lambda row: row.used,
-            "holders": _holders,
+            "holders": lambda row: _holders(row, short),
         },
         as_json=as_json,
         empty="no slot was set; leasehold slots set NAME LIMIT",
+        prose=("holders",),
     )
 
 
-def _holders(row: SlotRow) -> str:
-    shown = ", ".join(f"{h.job_id} ({h.units})" for h in row.holders[:3])
-    more = len(row.holders) - 3
+def _holders(row: SlotRow, short: Mapping[str, str]) -> str:
+    shown = ", ".join(f"{short.get(h.job_id, h.job_id)} ({h.units})" for h in row.holders[:NAMED])
+    more = len(row.holders) - NAMED
     return f"{shown} and {more} more" if more > 0 else shown
 
 
@@ -115,6 +122,7 @@ def list_rates(
         },
         as_json=as_json,
         empty="no rate was set; leasehold rates set KEY 60/min",
+        prose=("closed",),
     )
 
 

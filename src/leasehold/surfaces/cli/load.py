@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from leasehold.app import Leasehold
 
 APP_VARIABLE = "LEASEHOLD_APP"
+_OURS = str(Path(__file__).parents[2]) + os.sep
 _REMEDY = "give MODULE:APP, such as mypackage.tasks:app"
 
 
@@ -27,18 +28,28 @@ def load_app(name: str) -> Leasehold:
         sys.path.insert(0, os.getcwd())
     try:
         found: object = importlib.import_module(module_name)
-    except ImportError as error:
+    except Exception as error:
         if isinstance(error, ModuleNotFoundError) and _is_part_of(error.name, module_name):
             raise InvalidInput("app", f"there is no module {module_name!r} here", _REMEDY) from None
-        traceback.print_exc()
-        raise InvalidInput("app", f"{module_name!r} cannot be imported ({error})", "") from error
-    except ValueError as error:
-        raise InvalidInput("app", f"{name!r} is not a module ({error})", _REMEDY) from None
+        raise InvalidInput("app", _why_not_imported(module_name, error), "") from error
     for part in (attribute or "app").split("."):
         found = getattr(found, part, None)
     if not isinstance(found, Leasehold):
         raise InvalidInput("app", f"{module_name!r} has no Leasehold app {attribute or 'app'!r}", _REMEDY)
     return found
+
+
+def _why_not_imported(module_name: str, error: Exception) -> str:
+    """With the place in the user's own code, which is where it has to be mended."""
+    if isinstance(error, SyntaxError):
+        return f"{module_name!r} cannot be imported: {error.filename}:{error.lineno}: {error.msg}"
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<", _OURS)) and frame.filename != importlib.__file__
+    ]
+    where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+    return f"{module_name!r} cannot be imported: {where}{type(error).__name__}: {error}"
 
 
 def open_app(url: str | None, schema: str, *, create: bool = False) -> Leasehold:
@@ -57,7 +68,8 @@ def _check_file(url: str) -> None:
     scheme, _, rest = url.partition("://")
     path = Path(rest.removeprefix("/"))
     if scheme == "sqlite" and rest and not path.exists():
-        raise DatabaseUnreachable(url, f"there is no file {path}")
+        remedy = f"name the store with --url or LEASEHOLD_URL, or the app with {APP_VARIABLE}=module:app"
+        raise DatabaseUnreachable(url, f"there is no file {path}", remedy)
 
 
 def _is_part_of(missing: str | None, wanted: str) -> bool:

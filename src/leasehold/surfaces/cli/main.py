@@ -18,10 +18,12 @@ from leasehold.surfaces.cli import (
     database,
     demo,
     doctor,
+    health,
     jobs,
     limits,
     questions,
     queues,
+    render,
     run_by_id,
     schedules,
     steer,
@@ -61,6 +63,7 @@ for module in (
     database,
     sweep,
     doctor,
+    health,
     bench,
 ):
     module.add_to(cli)
@@ -118,4 +121,5 @@ def _seen_enough() -> int:
 
 
 def main() -> None:
+    render.survive_any_terminal()
     sys.exit(run(sys.argv[1:]))

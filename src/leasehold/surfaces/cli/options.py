@@ -23,7 +23,7 @@ AppName = Annotated[
         metavar="MODULE:APP", envvar="LEASEHOLD_APP", help="Where the app is; :app may be left out."
     ),
 ]
-JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
+JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id, or its beginning.")]
 
 Actor = Annotated[
     str | None,
@@ -43,6 +43,8 @@ Kind = Annotated[str | None, typer.Option("--kind", "-k", help="Of this task.", 
 Lane = Annotated[str | None, typer.Option("--lane", help="In this lane.", metavar="NAME")]
 Group = Annotated[str | None, typer.Option("--group", help="In this group.", metavar="NAME")]
 Tag = Annotated[str | None, typer.Option("--tag", help="With this tag.", metavar="NAME")]
+
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show what changes, until Ctrl-C.")]
 
 DEFAULT_SCHEMA = "leasehold"
 

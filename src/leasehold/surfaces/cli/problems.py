@@ -25,6 +25,7 @@ from leasehold.domain.errors import (
     StoreError,
     WaitTimedOut,
 )
+from leasehold.surfaces.cli.render import clean
 
 
 class Exit(IntEnum):
@@ -80,7 +81,7 @@ def tell(error: LeaseholdError, as_json: bool) -> Exit:
     if as_json:
         print(json.dumps({"error": facts_of(error)}, default=_plain))
     else:
-        print(f"error: {first_line(str(error))}", file=sys.stderr)
+        complain(str(error))
     return code_of(error)
 
 
@@ -88,5 +89,10 @@ def tell_usage(message: str, as_json: bool) -> Exit:
     if as_json:
         print(json.dumps({"error": {"type": "UsageError", "message": message}}))
     else:
-        print(f"error: {first_line(message)}", file=sys.stderr)
+        complain(message)
     return Exit.USAGE
+
+
+def complain(message: str) -> None:
+    """One line for the person; what a job or another person has written in it cannot steer the terminal."""
+    print(f"error: {clean(first_line(message))}", file=sys.stderr)

@@ -26,27 +26,29 @@ def list_questions(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """List open questions, the oldest first. With --json one object a line, with the schema of the answer."""
+    """List open questions, the oldest first. With --json with the schema of the answer."""
     with open_app(url, schema) as app:
         found = app.questions.list(group=group, queue=queue, kind=kind, limit=limit)
-    if as_json:
-        for one in found:
-            wanted = None if one.schema is None else json.loads(one.schema)
-            render.emit({**render.plain(one), "schema": wanted})
-        return
-    render.show(
-        found,
-        {
-            "id": lambda asked: asked.job_id,
-            "key": lambda asked: asked.key,
-            "task": lambda asked: asked.kind,
-            "group": lambda asked: asked.group_name,
-            "asked": lambda asked: render.ago(asked.asked_at),
-            "expires": lambda asked: render.ago(asked.expires_at),
-            "question": lambda asked: render.cut(asked.text, 80),
-        },
-        empty="nobody asks anything",
-    )
+        if as_json:
+            with render.json_array() as add:
+                for one in found:
+                    wanted = None if one.schema is None else json.loads(one.schema)
+                    add({**render.plain(one), "schema": wanted})
+            return
+        render.show(
+            found,
+            {
+                "id": lambda asked: asked.job_id,
+                "key": lambda asked: asked.key,
+                "task": lambda asked: asked.kind,
+                "group": lambda asked: asked.group_name,
+                "asked": lambda asked: render.ago(asked.asked_at),
+                "expires": lambda asked: render.ago(asked.expires_at),
+                "question": lambda asked: render.cut(asked.text, 80),
+            },
+            empty="nobody asks anything",
+            ids=app.__internals__.operations.short_ids,
+        )
 
 
 def answer(
@@ -63,7 +65,9 @@ def answer(
 ) -> None:
     """Answer a question; a job that waits for it goes on."""
     with open_app(url, schema) as app:
-        job = app.__internals__.operations.answer(job_id, key, _value(value), actor=options.acting(actor))
+        operations = app.__internals__.operations
+        who = options.acting(actor)
+        job = operations.answer(operations.find_id(job_id), key, _value(value), actor=who)
     if as_json:
         render.emit({"id": job.id, "state": job.state})
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from leasehold.domain.states import State
 from leasehold.domain.views import COUNT_CAP, PauseRecord
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
-from leasehold.surfaces.cli.problems import Exit
+from leasehold.surfaces.cli.problems import Exit, complain
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 For = Annotated[
@@ -99,6 +98,7 @@ def list_queues(
         },
         as_json=as_json,
         empty=f"no job was ever made in {label}",
+        prose=("jobs", "paused"),
     )
 
 
@@ -127,19 +127,19 @@ def list_lanes(
     if context.invoked_subcommand is not None:
         return
     with open_app(url, schema) as app:
-        lanes = app.lanes.list()
-    render.show(
-        lanes,
-        {
-            "lane": lambda lane: lane.lane,
-            "state": lambda lane: lane.state,
-            "id": lambda lane: lane.id,
-            "task": lambda lane: lane.kind,
-            "what": lambda lane: lane.lease_owner or render.cut(lane.error or lane.reason, 60),
-        },
-        as_json=as_json,
-        empty="no lane is held",
-    )
+        render.show(
+            app.lanes.list(),
+            {
+                "lane": lambda lane: lane.lane,
+                "state": lambda lane: lane.state,
+                "id": lambda lane: lane.id,
+                "task": lambda lane: lane.kind,
+                "what": lambda lane: lane.lease_owner or render.cut(lane.error or lane.reason, 60),
+            },
+            as_json=as_json,
+            empty="no lane is held",
+            ids=app.__internals__.operations.short_ids,
+        )
 
 
 def resume_lane(
@@ -157,7 +157,7 @@ def resume_lane(
     elif job is not None:
         print(f"{job.id} {job.state}")
     else:
-        print(f"error: nothing halts lane {lane!r}", file=sys.stderr)
+        complain(f"nothing halts lane {lane!r}")
     return Exit.REFUSED if job is None else Exit.OK
 
 

@@ -1,13 +1,17 @@
-"""Values → text. Tables are drawn on a terminal and plain columns elsewhere; JSON is one object a line."""
+"""Values → text. Tables are drawn on a terminal and plain columns elsewhere; JSON is one value, a list an array."""
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from leasehold.surfaces.cli.tables import draw
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,19 +22,25 @@ Columns = Mapping[str, Callable[[Row], object]]
 Advance = Callable[[int], None]
 """Moves a progress bar on by so many steps."""
 
-STYLES = {
-    "running": "cyan",
-    "queued": "blue",
-    "waiting": "magenta",
-    "paused": "yellow",
-    "failed": "red",
-    "timed_out": "red",
-    "succeeded": "green",
-    "ok": "green",
-    "warn": "yellow",
-    "bad": "red",
-}
-"""Words that carry a colour wherever they stand in a table."""
+Shorten = Callable[[Sequence[str]], Mapping[str, str]]
+"""As much of each id as it is known by."""
+
+STAND_INS = {"…": ".", "─": "-", "→": ">", "·": "."}
+"""For terminals that know no Unicode, a character for a character: columns stay where they are."""
+
+
+def survive_any_terminal() -> None:
+    """What a terminal cannot show is replaced; it is no reason to fail."""
+    codecs.register_error("leasehold", _stand_in)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):  # somebody has put another object in its place
+            stream.reconfigure(errors="leasehold")  # type: ignore[union-attr]
+
+
+def _stand_in(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(STAND_INS.get(c, "?") for c in error.object[error.start : error.end]), error.end
 
 
 def console(stderr: bool = False) -> Console:
@@ -50,39 +60,98 @@ def note(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "none") -> None:
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    empty: str = "none",
+    prose: Sequence[str] = (),
+) -> None:
+    """`prose` names the columns that are wrapped where the line is too short, instead of cut."""
     cells = [[clean(cell) for cell in row] for row in rows]
     if not cells:
         note(empty)
     elif sys.stdout.isatty():
-        _draw(columns, cells)
+        screen = console()
+        screen.print(draw(columns, cells, screen.width, prose), soft_wrap=True)
     else:
         _align([list(columns), *cells])
 
 
-def show(rows: Iterable[Row], columns: Columns[Row], *, as_json: bool = False, empty: str = "none") -> None:
-    """A list: as a table, or with --json one object a line."""
+def show(
+    rows: Iterable[Row],
+    columns: Columns[Row],
+    *,
+    as_json: bool = False,
+    empty: str = "none",
+    prose: Sequence[str] = (),
+    ids: Shorten | None = None,
+) -> None:
+    """A list: as a table, or with --json as an array. On a terminal the ids are as short as `ids` makes them."""
     if as_json:
-        for row in rows:
-            emit(row)
+        with json_array() as add:
+            for row in rows:
+                add(row)
         return
-    table(tuple(columns), [[cell(row) for cell in columns.values()] for row in rows], empty=empty)
+    table(tuple(columns), cells_of(list(rows), columns, ids), empty=empty, prose=prose)
+
+
+def cells_of(rows: Sequence[Row], columns: Columns[Row], ids: Shorten | None = None) -> list[list[object]]:
+    cells = [[cell(row) for cell in columns.values()] for row in rows]
+    if cells and ids is not None and "id" in columns and sys.stdout.isatty():
+        at = list(columns).index("id")
+        short = ids([str(row[at]) for row in cells])
+        for row in cells:
+            row[at] = short.get(str(row[at]), row[at])
+    return cells
 
 
 def fields(values: Mapping[str, object]) -> None:
     """Names and values, one a line; what is None is left out."""
+    for line in field_lines(values):
+        print(line)
+
+
+def field_lines(values: Mapping[str, object]) -> Iterator[str]:
     shown = {name: clean(value) for name, value in values.items() if value is not None}
     width = max(map(len, shown), default=0)
     for name, text in shown.items():
         head, *more = text.splitlines() or [""]
-        print(f"{name:<{width}}  {head}".rstrip())
+        yield f"{name:<{width}}  {head}".rstrip()
         for line in more:
-            print(f"{'':<{width}}  {line}".rstrip())
+            yield f"{'':<{width}}  {line}".rstrip()
 
 
 def emit(value: object) -> None:
     """One JSON value on one line."""
-    print(json.dumps(plain(value), ensure_ascii=False, default=str))
+    print(json_text(value), flush=True)
+
+
+@contextlib.contextmanager
+def json_array() -> Iterator[Callable[[object], None]]:
+    """An array whose values are printed as they come, one a line."""
+    begin = "["
+
+    def add(value: object) -> None:
+        nonlocal begin
+        print(begin + json_text(value), end="")
+        begin = ",\n "
+
+    yield add
+    print("[]" if begin == "[" else "]")
+
+
+def json_text(value: object) -> str:
+    """JSON that any terminal can show, and that cannot steer it."""
+    unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    return safe_json(json.dumps(plain(value), ensure_ascii=not unicode, default=str))
+
+
+def safe_json(text: str) -> str:
+    """The same JSON, with what is not printable (C1 controls, changes of direction) escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def plain(value: Any) -> Any:
@@ -114,6 +183,16 @@ def cut(text: str | None, length: int) -> str:
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
+def moment(when: datetime | None) -> str:
+    """A time as short as it can be told on a terminal; whole elsewhere."""
+    if when is None or not sys.stdout.isatty():
+        return clean(when)
+    here, today = when.astimezone(), datetime.now().astimezone()
+    if here.date() == today.date():
+        return f"{here:%H:%M:%S}"
+    return f"{here:%d %b %H:%M}" if here.year == today.year else f"{here:%Y-%m-%d}"
+
+
 def ago(when: datetime | None) -> str:
     """How long ago, or how long from now."""
     if when is None:
@@ -127,19 +206,6 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{int(seconds // size)}{unit}"
     return f"{seconds:.0f}s" if seconds >= 1 else "0s"
-
-
-def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        drawn.add_column(column, no_wrap=column == "id", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    console().print(drawn)
 
 
 def _align(rows: Sequence[Sequence[str]]) -> None:

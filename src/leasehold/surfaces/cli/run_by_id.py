@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +12,7 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.states import State
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import APP_VARIABLE, load_app
-from leasehold.surfaces.cli.problems import Exit
+from leasehold.surfaces.cli.problems import Exit, complain
 
 if TYPE_CHECKING:
     from leasehold.types import Ran
@@ -59,7 +58,7 @@ def _not_run(answer: NotRun, as_json: bool) -> int:
     if as_json:
         render.emit({"ran": False, **render.plain(answer)})
     else:
-        print(f"error: job {answer.job_id} was not run: {render.clean(answer.why)}{later}", file=sys.stderr)
+        complain(f"job {answer.job_id} was not run: {answer.why}{later}")
     return Exit.NOT_FOUND if answer.state is None else Exit.REFUSED
 
 

@@ -3,6 +3,8 @@ finds."""
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leasehold.domain.errors import InvalidInput, JobError
+from leasehold.domain.checks.states import checked_states
+from leasehold.domain.errors import InvalidInput, JobError, JobNotFound, Refused
 from leasehold.domain.states import LIVE, State
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
-from leasehold.surfaces.cli.problems import Exit, code_of, facts_of, first_line
+from leasehold.surfaces.cli.problems import Exit, code_of, complain, facts_of
 
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
@@ -38,6 +41,7 @@ class Verb:
 
 
 _LIVE = tuple(state for state in State if state in LIVE)
+RESUMABLE = (State.PAUSED, State.FAILED, State.TIMED_OUT)
 VERBS = (
     Verb("cancel", "Cancel jobs; running ones are asked to stop.", (*_LIVE, State.PAUSED), takes_reason=True),
     Verb("pause", "Pause jobs; running ones are asked to stop and can be resumed.", _LIVE, takes_reason=True),
@@ -50,7 +54,7 @@ VERBS = (
     Verb(
         "resume",
         "Let paused, failed or timed-out jobs go on.",
-        (State.PAUSED, State.FAILED, State.TIMED_OUT),
+        RESUMABLE,
     ),
     Verb("retry", "Make a new job like each of these.", (State.FAILED, State.TIMED_OUT)),
     Verb(
@@ -70,7 +74,9 @@ def add_to(cli: typer.Typer) -> None:
 
 def _command(verb: Verb) -> Callable[..., int]:
     def steer(
-        ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Jobs by id.")] = None,
+        ids: Annotated[
+            list[str] | None, typer.Argument(metavar="ID", help="Jobs by id, or its beginning.")
+        ] = None,
         state: options.States = None,
         queue: options.Queue = None,
         kind: options.Kind = None,
@@ -95,12 +101,19 @@ def _command(verb: Verb) -> Callable[..., int]:
         if bool(ids) == bool(filter_ or state or all_):
             raise InvalidInput(verb.name, "wants jobs", "give ids, or a filter such as --queue, or --all")
         with open_app(url, schema) as app:
-            wanted = ids or list(_find(app, {**filter_, "state": tuple(state or verb.finds)}))
-            if not ids and not _sure(verb, len(wanted), yes):
-                return Exit.OK
             told: dict[str, Any] = {"actor": options.acting(actor)}
             told |= {"reason": reason} if verb.takes_reason else {}
-            return _apply(app, verb, wanted, told | ({"fresh": True} if fresh else {}), as_json)
+            told |= {"fresh": True} if fresh else {}
+            if ids:
+                find_id = app.__internals__.operations.find_id
+                return _apply(app, verb, [find_id(one) for one in ids], told, as_json)
+            states = checked_states(state or verb.finds)
+            if verb.name == "retry" and not as_json:
+                _point_to_resume(filter_, states)
+            wanted = list(_find(app, {**filter_, "state": states}))
+            if not _sure(verb, len(wanted), yes):
+                return Exit.OK
+            return _apply(app, verb, wanted, told, as_json, found_in=states)
 
     return steer
 
@@ -113,6 +126,15 @@ def _find(app: Leasehold, filter_: dict[str, Any]) -> Iterator[str]:
         before = page.next
         if before is None:
             return
+
+
+def _point_to_resume(filter_: dict[str, Any], states: tuple[State, ...]) -> None:
+    """Elsewhere "retry" is what is called "resume" here."""
+    asked = [f"--{name} {shlex.quote(value)}" for name, value in filter_.items()]
+    asked += [f"--state {state}" for state in states if state in RESUMABLE]
+    if any(state in RESUMABLE for state in states):
+        command = " ".join(["leasehold resume", *asked])
+        print(f"retry makes new jobs; to let the same ones go on: {render.clean(command)}", file=sys.stderr)
 
 
 def _sure(verb: Verb, count: int, yes: bool) -> bool:
@@ -130,33 +152,55 @@ def _sure(verb: Verb, count: int, yes: bool) -> bool:
 class Tally:
     done: int = 0
     refused: list[JobError] = field(default_factory=list)
+    moved_on: int = 0
+    """Found by a filter, and in another state when their turn came: nothing is wrong with that."""
 
     @property
     def code(self) -> Exit:
         return code_of(self.refused[0]) if self.refused else Exit.OK
 
 
-def _apply(app: Leasehold, verb: Verb, ids: list[str], told: dict[str, Any], as_json: bool) -> int:
-    operations = app.__internals__.operations
-    act: Callable[..., Any] = getattr(operations, verb.name)
+def _apply(
+    app: Leasehold,
+    verb: Verb,
+    ids: list[str],
+    told: dict[str, Any],
+    as_json: bool,
+    found_in: tuple[State, ...] = (),
+) -> int:
+    """`found_in`: the states in which a filter has found them; else they were named one by one."""
+    act: Callable[..., Any] = getattr(app.__internals__.operations, verb.name)
     tally = Tally()
-    for job_id in _watched(ids, verb):
-        try:
-            job = act(job_id, **told)
-        except JobError as error:
-            tally.refused.append(error)
+    with contextlib.ExitStack() as output:
+        emit: Callable[[object], None] = render.emit
+        if as_json and (found_in or len(ids) != 1):
+            emit = output.enter_context(render.json_array())
+        for job_id in _watched(ids, verb):
+            try:
+                job = act(job_id, **told)
+            except JobError as error:
+                if found_in and _has_moved_on(error, found_in):
+                    tally.moved_on += 1
+                else:
+                    tally.refused.append(error)
+                if as_json:
+                    emit({"id": job_id, "error": facts_of(error)})
+                continue
+            tally.done += 1
             if as_json:
-                render.emit({"id": job_id, "error": facts_of(error)})
-            continue
-        tally.done += 1
-        if as_json:
-            render.emit({"id": job.id, "state": job.state, "stop_requested": job.stop_requested})
-        elif len(ids) == 1:
-            asked = f", {job.stop_requested} asked" if job.stop_requested else ""
-            print(f"{job.id} {job.state}{asked}")
+                emit({"id": job.id, "state": job.state, "stop_requested": job.stop_requested})
+            elif len(ids) == 1:
+                asked = f", {job.stop_requested} asked" if job.stop_requested else ""
+                print(f"{job.id} {job.state}{asked}")
     if not as_json:
         _sum_up(verb, tally, len(ids))
     return tally.code
+
+
+def _has_moved_on(error: JobError, found_in: tuple[State, ...]) -> bool:
+    if isinstance(error, Refused):
+        return error.state not in found_in
+    return isinstance(error, JobNotFound)
 
 
 def _watched(ids: list[str], verb: Verb) -> Iterable[str]:
@@ -170,6 +214,7 @@ def _watched(ids: list[str], verb: Verb) -> Iterable[str]:
 
 def _sum_up(verb: Verb, tally: Tally, total: int) -> None:
     for error in tally.refused[:SHOWN]:
-        print(f"error: {render.clean(first_line(str(error)))}", file=sys.stderr)
+        complain(str(error))
     if total != 1:
-        print(f"{verb.name}: {tally.done:,} done, {len(tally.refused):,} refused")
+        moved = f", {tally.moved_on:,} had moved on" if tally.moved_on else ""
+        print(f"{verb.name}: {tally.done:,} done, {len(tally.refused):,} refused{moved}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,10 +11,14 @@ import typer
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.stop import StopRequest, checked_mode
 from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.follow import live
 from leasehold.surfaces.cli.load import open_app
-from leasehold.surfaces.cli.problems import Exit
+from leasehold.surfaces.cli.problems import Exit, complain
+from leasehold.surfaces.cli.tables import draw
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from leasehold.domain.groups import GroupStatus
     from leasehold.domain.states import State
     from leasehold.domain.stop import StopReport
@@ -28,6 +32,8 @@ Mode = Annotated[
     ),
 ]
 Wait = Annotated[str, typer.Option(metavar="DURATION", help="How long to wait.")]
+LOOK_EVERY = 5.0
+"""Seconds: a change is told at once; claims are none."""
 LISTED = 20
 """Results and errors that are printed; --json prints all that were read."""
 
@@ -120,11 +126,21 @@ def _print(report: StopReport) -> None:
     would = "would be " if report.dry_run else ""
     render.table(("task", "was", f"{would}cancelled"), rows, empty="nothing to stop")
     if report.still_running:
-        print(f"still running: {', '.join(report.still_running[:LISTED])}")
+        left = ", ".join(report.still_running[:LISTED])
+        more = len(report.still_running) - LISTED
+        told = f"{left} … and {more:,} more" if more > 0 else left
+        print(f"{_of_those_that_run(report)}: {told}")
     if report.unaffected_kinds:
         print(f"unaffected: {render.clean(', '.join(report.unaffected_kinds))}")
     if report.held and not report.dry_run:
         print("the group is on hold")
+
+
+def _of_those_that_run(report: StopReport) -> str:
+    if not report.dry_run:
+        return "still running"
+    waits = {"graceful": "would be waited for", "immediate": "would be told to stop"}
+    return waits.get(report.mode, "would be told to stop, and waited for")
 
 
 def group(
@@ -137,6 +153,9 @@ def group(
         list[str] | None,
         typer.Option("--kind", "-k", metavar="NAME", help="Only this task; may be repeated."),
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show what changes, until nothing of it is live.")
+    ] = False,
     release: Annotated[bool, typer.Option("--release", help="Lift the hold of a stop.")] = False,
     actor: options.Actor = None,
     url: options.Url = None,
@@ -144,15 +163,20 @@ def group(
     as_json: options.AsJson = False,
 ) -> int:
     """Show how far a group is; with --wait the next change, after the version --since or else from now on. Exit code
-    5: nothing changed in time; with --release, 4: it was not on hold."""
+    5: nothing changed in time; with --release, 4: it was not on hold; with --follow, 1: some have failed."""
     with open_app(url, schema) as app:
         if release:
             return _release(app.group(name).release(actor=options.acting(actor)), name, as_json)
-        status = app.__internals__.operations.group_status(name, wait=wait, since=since, kinds=kind or None)
-    if as_json:
-        render.emit(status)
-    else:
-        _show(status)
+        operations = app.__internals__.operations
+        if follow:
+            return _follow(
+                lambda **asked: operations.group_status(name, kinds=kind or None, **asked), as_json
+            )
+        status = operations.group_status(name, wait=wait, since=since, kinds=kind or None)
+        if as_json:
+            render.emit(status)
+        else:
+            _show(status, operations.short_ids)
     return Exit.OK if status.changed else Exit.TIMED_OUT
 
 
@@ -162,25 +186,70 @@ def _release(released: bool, name: str, as_json: bool) -> int:
     elif released:
         print(f"{name} is released")
     else:
-        print(f"error: {name!r} is not on hold", file=sys.stderr)
+        complain(f"{name!r} is not on hold")
     return Exit.OK if released else Exit.REFUSED
 
 
-def _show(status: GroupStatus) -> None:
-    state = status.state if status.reason is None else f"{status.state}: {status.reason}"
-    facts: dict[str, object] = {
+def _follow(look: Callable[..., GroupStatus], as_json: bool) -> int:
+    if as_json or not sys.stdout.isatty():
+        return _until_done(look, _tell_json if as_json else _tell_line)
+    with live() as show:
+        return _until_done(look, lambda status: show(_picture(status)))
+
+
+def _until_done(look: Callable[..., GroupStatus], show: Callable[[GroupStatus], None]) -> int:
+    """Until nothing of the group can move by itself any more."""
+    status = look()
+    show(status)
+    while status.live:
+        status = look(wait=LOOK_EVERY, since=status.version)
+        show(status)
+    return Exit.JOB_FAILED if status.errors else Exit.OK
+
+
+def _tell_json(status: GroupStatus) -> None:
+    if status.changed:
+        render.emit(status)
+
+
+def _tell_line(status: GroupStatus) -> None:
+    if status.changed:
+        bad = f", {len(status.errors)} failed" if status.errors else ""
+        print(f"{render.clean(str(status))}{bad}", flush=True)
+
+
+def _picture(status: GroupStatus) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    facts = Text("\n".join(render.field_lines(_facts(status))) + "\n")
+    rows = [(render.clean(kind), _counted(states)) for kind, states in status.counts.items()]
+    width = render.console().width
+    return Group(facts, draw(("task", "jobs"), rows, width, ("jobs",))) if rows else facts
+
+
+def _facts(status: GroupStatus) -> dict[str, object]:
+    return {
         "group": status.name,
-        "state": state,
+        "state": status.state if status.reason is None else f"{status.state}: {status.reason}",
         "version": status.version,
-        "progress": f"{status.succeeded:,} of {status.total:,} ({status.progress:.0%})",
+        "progress": f"{status.succeeded:,} of {status.total:,} ({_percent(status)})",
         "live": status.live,
         "questions": status.questions or None,
     }
-    render.fields(facts)
+
+
+def _percent(status: GroupStatus) -> str:
+    """Rounded down: 100% is said when all have succeeded, and not before."""
+    return f"{100 * status.succeeded // status.total if status.total else 0}%"
+
+
+def _show(status: GroupStatus, ids: render.Shorten) -> None:
+    render.fields(_facts(status))
     if status.counts:
         print()
         rows = [(kind, _counted(states)) for kind, states in status.counts.items()]
-        render.table(("task", "jobs"), rows)
+        render.table(("task", "jobs"), rows, prose=("jobs",))
     if status.errors:
         print("\nerrors")
         render.show(
@@ -191,7 +260,10 @@ def _show(status: GroupStatus) -> None:
                 "state": lambda failed: failed.state,
                 "error": lambda failed: render.cut(failed.error, 80),
             },
+            ids=ids,
         )
+        if len(status.errors) > LISTED:
+            print(f"… and {len(status.errors) - LISTED:,} more")
 
 
 def _counted(states: Mapping[State, int]) -> str:

@@ -57,6 +57,10 @@ def worker(
     listen_url: Annotated[
         str | None, typer.Option(help="PostgreSQL past the pooler, for wake-ups.", metavar="URL")
     ] = None,
+    health_file: Annotated[
+        str | None,
+        typer.Option(help="Touched while the worker is well, removed while it is not.", metavar="PATH"),
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object a line.")] = False,
 ) -> int:
@@ -81,6 +85,7 @@ def worker(
             sweep=sweep,
             stop_grace=stop_grace,
             listen_url=listen_url,
+            health_file=health_file,
         )
         logging.getLogger("leasehold.worker").info("store: %s", found.__internals__.store.label)
         asyncio.run(_serve(made))
@@ -205,7 +210,7 @@ def _print_result(job: Job[Any], longest: float, as_json: bool) -> None:
         found = None if result is None else json.loads(result)
         render.emit({"id": job.id, "created": job.created, "state": job.state, "result": found})
     else:
-        print("null" if result is None else result)
+        print("null" if result is None else render.safe_json(result))
 
 
 def _split(words: list[str], command: str) -> tuple[str, str, str]:

@@ -85,3 +85,9 @@ AS state, r.on_failure, r.met FROM (
     SELECT 4, 'follow_up', child_id, NULL, NULL, 0 FROM leasehold.follow_up WHERE parent_id = :id) AS r,
     LATERAL (SELECT q.seq, q.id, q.kind, q.lane FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j
 ORDER BY r.rank, r.met, r.position, j.seq LIMIT :limit;
+
+-- name: count_relatives
+SELECT 'waits_for' AS relation, count(*) AS jobs FROM leasehold.dependency WHERE child_id = :id
+UNION ALL SELECT 'awaited_by', count(*) FROM leasehold.dependency WHERE parent_id = :id
+UNION ALL SELECT 'follow_up_of', count(*) FROM leasehold.follow_up WHERE child_id = :id
+UNION ALL SELECT 'follow_up', count(*) FROM leasehold.follow_up WHERE parent_id = :id;

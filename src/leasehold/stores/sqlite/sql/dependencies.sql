@@ -81,3 +81,9 @@ AS state, r.on_failure, r.met FROM (
     SELECT 4, 'follow_up', child_id, NULL, NULL, 0 FROM leasehold_follow_up WHERE parent_id = :id) AS r
 CROSS JOIN leasehold_job AS j ON j.id = r.id
 ORDER BY r.rank, r.met, r.position, j.seq LIMIT :limit;
+
+-- name: count_relatives
+SELECT 'waits_for' AS relation, count(*) AS jobs FROM leasehold_dependency WHERE child_id = :id
+UNION ALL SELECT 'awaited_by', count(*) FROM leasehold_dependency WHERE parent_id = :id
+UNION ALL SELECT 'follow_up_of', count(*) FROM leasehold_follow_up WHERE child_id = :id
+UNION ALL SELECT 'follow_up', count(*) FROM leasehold_follow_up WHERE parent_id = :id;

@@ -1,0 +1,29 @@
+"""Health: what a probe wants to know, in three reads. The doctor looks deeper, and takes longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leasehold.domain.errors import SchemaOutdated, SchemaTooNew, StoreError
+from leasehold.domain.views import Finding
+from leasehold.stores.contract import Store
+
+
+def check_health(find_store: Callable[[], Store]) -> list[Finding]:
+    """The database answers, its schema fits this code, and somebody works."""
+    try:
+        store = find_store()
+        store.now()
+        cards = store.list_workers()
+    except (SchemaOutdated, SchemaTooNew) as error:
+        return [Finding("database", "ok", "it answers"), Finding("schema", "bad", str(error))]
+    except StoreError as error:
+        return [Finding("database", "bad", str(error))]
+    # Those without queues run what programs hand them, and take nothing by themselves.
+    alive = [card for card in cards if card.queues and not card.draining]
+    workers = (
+        Finding("workers", "ok", f"{len(alive)} live")
+        if alive
+        else Finding("workers", "bad", "none lives", "start one: leasehold worker MODULE:APP")
+    )
+    return [Finding("database", "ok", "it answers"), Finding("schema", "ok", "it fits"), workers]

@@ -1,0 +1,103 @@
+"""Tables for a terminal: as wide as it is and no wider, with no word broken."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+GAP = "  "
+NARROWEST = 8
+"""Characters that a column keeps, if it has as many."""
+RULE = "─"
+WHOLE = frozenset({"id", "state"})
+"""Columns that are never cut: half of an id finds nothing."""
+
+STYLES = {
+    "running": "cyan",
+    "queued": "blue",
+    "waiting": "magenta",
+    "paused": "yellow",
+    "failed": "red",
+    "timed_out": "red",
+    "succeeded": "green",
+    "ok": "green",
+    "warn": "yellow",
+    "bad": "red",
+}
+"""Words that carry a colour wherever they stand in a table."""
+
+Cells = Sequence[str]
+
+
+def draw(columns: Cells, rows: Sequence[Cells], width: int, prose: Sequence[str] = ()) -> RenderableType:
+    """The columns in `prose` are wrapped at words; the others are cut where the table would be too wide. Columns with
+    nothing in them are left out."""
+    from rich.console import Group
+    from rich.text import Text
+
+    used = [n for n in range(len(columns)) if any(row[n] for row in rows)]
+    heads = [columns[n] for n in used]
+    cells = [[" ".join(row[n].split()) for n in used] for row in rows]
+    widths = fit(heads, cells, width, prose)
+    lines = [_line([Text(head, style="bold") for head in heads], widths)]
+    lines.append(Text(RULE * min(width, sum(widths) + len(GAP) * (len(widths) - 1)), style="dim"))
+    for row in cells:
+        for parts in _wrapped(heads, row, widths, prose):
+            texts = [Text(part, style=STYLES.get(part, "")) for part in parts]
+            lines.append(_line(texts, widths))
+    return Group(*lines)
+
+
+def fit(heads: Cells, rows: Sequence[Cells], width: int, prose: Sequence[str] = ()) -> list[int]:
+    """How wide each column is: as it likes, but the widest give way until the line fits."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(heads, *rows, strict=True)]
+    least = [
+        wanted if head in WHOLE else min(wanted, _least(head, [row[n] for row in rows], head in prose))
+        for n, (head, wanted) in enumerate(zip(heads, widths, strict=True))
+    ]
+    room = width - len(GAP) * (len(widths) - 1)
+    while sum(widths) > room:
+        n = max(range(len(widths)), key=lambda n: (widths[n] > least[n], widths[n]))
+        if widths[n] <= least[n]:
+            break  # the terminal is too narrow for any of this, and wraps it itself
+        widths[n] -= 1
+    return widths
+
+
+def _least(head: str, cells: Sequence[str], is_prose: bool) -> int:
+    from rich.cells import cell_len
+
+    longest_word = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
+    return max(len(head), longest_word if is_prose else NARROWEST)
+
+
+def _wrapped(heads: Cells, row: Cells, widths: Sequence[int], prose: Sequence[str]) -> Iterator[list[str]]:
+    parts = [
+        textwrap.wrap(cell, size, break_long_words=False, break_on_hyphens=False) or [""]
+        if head in prose
+        else [cell]
+        for head, cell, size in zip(heads, row, widths, strict=True)
+    ]
+    for n in range(max(map(len, parts))):
+        yield [part[n] if n < len(part) else "" for part in parts]
+
+
+def _line(cells: Sequence[Text], widths: Sequence[int]) -> Text:
+    from rich.text import Text
+
+    line = Text(no_wrap=True, overflow="ignore", end="")
+    for n, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        last = n == len(widths) - 1
+        cell.truncate(width, overflow="ellipsis", pad=not last)
+        line.append_text(cell)
+        line.append("" if last else GAP)
+    line.rstrip()
+    line.end = "\n"
+    return line

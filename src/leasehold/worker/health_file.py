@@ -1,0 +1,31 @@
+"""The health file: there, and touched every few seconds, while its worker is well. A probe looks at its age."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from leasehold.worker.service import Service
+
+TOUCH_EVERY = 5.0
+
+
+class HealthFile:
+    def __init__(self, path: Path, is_well: Callable[[], bool]) -> None:
+        self._path = path
+        self._is_well = is_well
+        self._service = Service("health file", self.beat)
+
+    def start(self) -> None:
+        self._service.start()
+
+    def stop(self) -> None:
+        self._service.stop()
+        self._path.unlink(missing_ok=True)
+
+    def beat(self) -> float:
+        if self._is_well():
+            self._path.touch()
+        else:
+            self._path.unlink(missing_ok=True)
+        return TOUCH_EVERY

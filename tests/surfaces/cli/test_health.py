@@ -1,0 +1,60 @@
+"""`leasehold health`, and the file that a worker touches while it is well."""
+
+from __future__ import annotations
+
+import signal
+
+from leasehold.domain.views import WorkerCard
+from leasehold.worker.health_file import HealthFile
+from tests.surfaces.cli.conftest import MODULE, Cli, eventually, read_until, stop
+
+
+def test_health_is_0_with_a_live_worker_and_1_without(app, here):
+    answer = here("health", "--json")
+    assert (answer.code, answer.json["ok"]) == (1, False)
+    assert [(one["check"], one["verdict"]) for one in answer.json["checks"]] == [
+        ("database", "ok"),
+        ("schema", "ok"),
+        ("workers", "bad"),
+    ]
+    store = app.__internals__.store
+    store.beat_worker(WorkerCard(owner="embedded", queues=(), kinds=("work",)))
+    store.beat_worker(WorkerCard(owner="leaving", queues=("default",), kinds=("work",), draining=True))
+    assert here("health").code == 1, "neither takes jobs from a queue"
+    store.beat_worker(WorkerCard(owner="alive", queues=("default",), kinds=("work",)))
+    assert (here("health", "--json").json["ok"], here("health").code) == (True, 0)
+
+
+def test_health_is_1_when_the_database_is_away_or_has_no_schema(here, postgres_url, postgres_schema):
+    for url in ("sqlite:///no/such/file.db", "postgresql://nobody:secret@127.0.0.1:1/none"):
+        answer = here("health", "--url", url, "--json")
+        assert answer.code == 1
+        (check,) = answer.json["checks"]
+        assert (check["check"], check["verdict"]) == ("database", "bad")
+        assert "secret" not in answer.out
+    answer = here("health", "--url", postgres_url, "--schema", postgres_schema, "--json")
+    assert [(one["check"], one["verdict"]) for one in answer.json["checks"]] == [
+        ("database", "ok"),
+        ("schema", "bad"),
+    ]
+
+
+def test_a_worker_has_a_health_file_as_long_as_it_lives(sqlite_cli: Cli):
+    path = sqlite_cli.folder / "healthy"
+    worker = sqlite_cli.start("worker", MODULE, "--health-file", str(path))
+    read_until(worker, "stderr", "serves")
+    eventually(path.exists)
+    assert stop(worker, signal.SIGTERM)[0] == 0
+    assert not path.exists()
+    refused = sqlite_cli("worker", MODULE, "--health-file", str(path / "no" / "folder"))
+    assert (refused.code, "make the folder first" in refused.err) == (2, True)
+
+
+def test_the_health_file_goes_while_its_worker_is_not_well(tmp_path):
+    path, well = tmp_path / "healthy", [True, False, True]
+    beats = HealthFile(path, lambda: well.pop(0))
+    seen = []
+    for _ in range(3):
+        beats.beat()
+        seen.append(path.exists())
+    assert seen == [True, False, True]
