@@ -496,3 +496,11 @@ def test_parents_settled_by_many_at_once_free_their_child_once(backend: Backend)
     assert failures == []
     after = stores[0].get(child.id)
     assert (after.state, after.unmet) == (State.QUEUED, 0)
+
+
+def test_relatives_are_counted_by_relation(store: Store):
+    parents = [put(store) for _ in range(3)]
+    child = put(store, after=tuple(parent.id for parent in parents))
+    assert store.count_relatives(child.id) == {"waits_for": 3}
+    assert store.count_relatives(parents[0].id) == {"awaited_by": 1}
+    assert store.count_relatives(put(store).id) == {}

@@ -280,6 +280,11 @@ def why(
         render.emit(holds)
         return
     for number, hold in enumerate(holds, 1):
-        print(f"{number}. {render.clean(hold.detail)}")
+        _say(f"{number}. ", hold.detail)
         if hold.remedy:
-            print(f"   → {render.clean(hold.remedy)}")
+            _say("   → ", hold.remedy)
+
+
+def _say(begin: str, text: str) -> None:
+    lines = render.wrapped(render.clean(text), len(begin))
+    print(begin + f"\n{' ' * len(begin)}".join(lines))

@@ -7,11 +7,12 @@ import contextlib
 import dataclasses
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leasehold.surfaces.cli.tables import draw
+from leasehold.surfaces.cli.tables import GAP, NARROWEST, draw
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,8 +102,11 @@ def cells_of(rows: Sequence[Row], columns: Columns[Row], ids: Shorten | None = N
     if cells and ids is not None and "id" in columns and sys.stdout.isatty():
         at = list(columns).index("id")
         short = ids([str(row[at]) for row in cells])
+        longest = max(
+            map(len, short.values()), default=0
+        )  # all alike: it looks better, and stays unique for longer
         for row in cells:
-            row[at] = short.get(str(row[at]), row[at])
+            row[at] = str(row[at])[:longest] if row[at] in short else row[at]
     return cells
 
 
@@ -116,10 +120,26 @@ def field_lines(values: Mapping[str, object]) -> Iterator[str]:
     shown = {name: clean(value) for name, value in values.items() if value is not None}
     width = max(map(len, shown), default=0)
     for name, text in shown.items():
-        head, *more = text.splitlines() or [""]
+        head, *more = wrapped(text, width + len(GAP)) or [""]
         yield f"{name:<{width}}  {head}".rstrip()
         for line in more:
             yield f"{'':<{width}}  {line}".rstrip()
+
+
+def wrapped(text: str, indent: int = 0) -> list[str]:
+    """Lines that fit the terminal beside an indentation, broken between words only; elsewhere as they are."""
+    lines = text.splitlines()
+    if not sys.stdout.isatty():
+        return lines
+    room = max(NARROWEST, console().width - indent)
+    return [part for line in lines for part in _wrap(line, room)]
+
+
+def _wrap(line: str, room: int) -> list[str]:
+    if len(line) <= room:
+        return [line]
+    margin = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(line, room, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
 
 
 def emit(value: object) -> None:
