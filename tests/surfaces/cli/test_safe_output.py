@@ -39,6 +39,15 @@ def test_the_error_of_a_job_that_was_waited_for_is_clean_too(sqlite_cli: Cli):
     assert is_clean(answer.err)
 
 
+@pytest.mark.parametrize("form", [[], ["--log-json"]], ids=["text", "json"])
+def test_the_log_of_a_worker_cannot_steer_the_terminal(sqlite_cli: Cli, form: list[str]):
+    assert sqlite_cli("enqueue", MODULE, "fail", json.dumps({"text": EVIL})).code == 0
+    answer = sqlite_cli("worker", MODULE, "--burst", *form)
+    assert answer.code == 0
+    assert "gnissap" in answer.err
+    assert is_clean(answer.err)
+
+
 def test_json_escapes_what_could_steer_a_terminal_and_says_the_same(app, here):
     job = app.enqueue("work")
     fail(app, job, EVIL)

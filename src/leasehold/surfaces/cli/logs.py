@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.surfaces.cli.render import clean, safe_json
 
 _LEVELS = ("debug", "info", "warning", "error")
 _FIELDS = ("job", "kind", "attempt", "queue")
@@ -28,6 +29,10 @@ class TextLines(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(whose)s%(message)s")
 
+    def format(self, record: logging.LogRecord) -> str:
+        """What jobs say, and what they raise, cannot steer the terminal that it is shown on."""
+        return clean(super().format(record))
+
     def formatMessage(self, record: logging.LogRecord) -> str:
         told = vars(record)
         own = record.name.startswith("leasehold.") or "job" not in told
@@ -46,4 +51,4 @@ class JsonLines(logging.Formatter):
         line |= {name: vars(record)[name] for name in _FIELDS if name in vars(record)}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return safe_json(json.dumps(line, ensure_ascii=False, default=str))

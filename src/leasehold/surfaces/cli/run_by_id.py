@@ -12,6 +12,7 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.states import State
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import APP_VARIABLE, load_app
+from leasehold.surfaces.cli.logs import set_up_logging
 from leasehold.surfaces.cli.problems import Exit, complain
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def run_by_id(
 ) -> int:
     """Run a job that is there already, in this process, and end when it has ended; Ctrl-C hands it back. Exit code 1:
     it ran, and has not succeeded; 4: it cannot be run now (--json: retry_in says when to come back); 3: no such job."""
+    set_up_logging("warning", as_json=False)
     app_name, job_id = _split(words)
     with load_app(app_name) as app:
         job_id = app.__internals__.operations.find_id(job_id)

@@ -178,7 +178,9 @@ def run_now(
     """Run a job in this process at once, or be refused (exit code 4) if the task runs --max-running times already.
     Prints its id, with --wait its result, and ends when the run has ended; Ctrl-C stops it."""
     from leasehold.domain.checks.durations import seconds
+    from leasehold.surfaces.cli.logs import set_up_logging
 
+    set_up_logging("warning", as_json=False)
     name, task, text = _split(words, "run-now")
     longest = None if wait is None else seconds(wait, "wait")
     settings: CallOptions = {} if max_running is None else {"max_running": max_running}
