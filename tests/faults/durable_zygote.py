@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg  # noqa: F401 imported before the fork, so that the workers need not
-import psycopg_pool  # noqa: F401
 
 from leasehold import Leasehold
 from tests.faults.durable_tasks import register

@@ -234,3 +234,28 @@ def test_an_outage_longer_than_the_lease_loses_no_job(
         check(place, [job.id for job in jobs], fleet)
         assert fleet.alive == workers
         assert fleet.unexpected() == []
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.xdist_group("database-trouble")
+def test_a_worker_that_drains_while_the_database_is_away_ends_in_time_and_says_what_is_left(
+    make_place: MakePlace, start_postgres: Callable[..., PostgresServer]
+) -> None:
+    """Sooner than a supervisor loses its patience, and not as if all were well."""
+    server = start_postgres(fsync=False)
+    place = make_place("postgres", lease=30.0, url=server.create_database("jobs"))
+    with contextlib.closing(Fleet(place)) as fleet:
+        worker = fleet.start(grace=1.0)
+        job = place.tasks.wait_on_loop.enqueue("go")
+        place.wait_for_start(job.id)
+        server.stop("immediate")
+        place.open_gate("go-1")
+        worker.wait_until_it_says("kept until the database takes them")
+        asked_at = time.monotonic()
+        worker.terminate()
+        assert worker.wait(60) == 75
+        assert time.monotonic() - asked_at < 20
+        assert worker.said("1 result(s) could not be settled")
+        assert fleet.unexpected() == []
+        server.start()
+        assert place.row(job.id).state == "running"

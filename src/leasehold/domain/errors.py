@@ -28,7 +28,10 @@
         ├── DatabaseUnreachable
         ├── DriverMissing
         ├── DatabaseTooOld
+        ├── DatabaseUnfit            its encoding, or a setting of its connections, does not do
+        ├── PermissionMissing        its role may not do that
         ├── SchemaOutdated           migrations are missing
+        ├── SchemaIncomplete         a table, or all of them, went missing
         └── SchemaTooNew             the schema was written by a newer Leasehold
 
 An error carries its facts as attributes; its text names the field and the remedy.
@@ -305,6 +308,41 @@ class DatabaseTooOld(StoreError):
         self.found = found
         self.needed = needed
         super().__init__(f"{database} {found} is too old; Leasehold needs {needed} or later")
+
+
+class DatabaseUnfit(StoreError):
+    """The database can be reached, and would lose or garble what it is given."""
+
+    def __init__(self, store: str, problem: str, remedy: str) -> None:
+        self.store = store
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{store} cannot be used: {problem}; {remedy}")
+
+
+class PermissionMissing(StoreError):
+    """The database's role lacks a right. `problem` names the object, in the database's own words."""
+
+    def __init__(self, store: str, role: str, problem: str) -> None:
+        self.store = store
+        self.role = role
+        self.problem = problem
+        super().__init__(
+            f"role {role!r} has no right to do that on {store}: {problem}; "
+            "let the owner GRANT it: USAGE on the schema, and all on its tables and sequences"
+        )
+
+
+class SchemaIncomplete(StoreError):
+    """Something of the schema went missing while it was in use, or the file is not the one it was."""
+
+    def __init__(self, store: str, problem: str) -> None:
+        self.store = store
+        self.problem = problem
+        super().__init__(
+            f"the schema of {store} is not whole: {problem}; see `leasehold db verify`, and restore it or run "
+            "`leasehold db upgrade`"
+        )
 
 
 class SchemaOutdated(StoreError):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.stores.base.database import Clock
 from leasehold.stores.base.schema_name import checked_schema
 from leasehold.stores.contract import Store
 
+POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
+"""The last is how SQLAlchemy names this driver."""
 DEFAULT_URL = "sqlite:///leasehold.db"
 
 
@@ -34,10 +36,10 @@ def open_store(
                 "url", f"{url!r} names no file", "use sqlite:///jobs.db; jobs must outlive the process"
             )
         return SqliteStore(path, clock)
-    if separator and scheme in ("postgresql", "postgres"):
+    if separator and scheme in POSTGRES:
         from leasehold.stores.postgres.store import PostgresStore
 
-        plain, in_url = _without_pooler(url)
+        plain, in_url = _without_pooler(f"postgresql://{rest}")
         return PostgresStore(plain, schema, clock, pooler=pooler or in_url)
     # The URL itself stays out of the message: it may hold a password.
     told = f"the scheme {scheme!r} is not known" if separator else "it has no scheme"
@@ -46,12 +48,12 @@ def open_store(
 
 def _without_pooler(url: str) -> tuple[str, bool]:
     """`?pooler=transaction` is ours: PostgreSQL does not know it."""
-    parts = urlsplit(url)
-    options = parse_qsl(parts.query, keep_blank_values=True)
+    address, _, query = url.partition("?")
+    options = parse_qsl(query, keep_blank_values=True)
     kept = [(name, value) for name, value in options if name != "pooler"]
     if len(kept) == len(options):
         return url, False
     modes = {value for name, value in options if name == "pooler"}
     if modes != {"transaction"}:
         raise InvalidInput("url", f"pooler={'/'.join(sorted(modes))} is not known", "use pooler=transaction")
-    return urlunsplit(parts._replace(query=urlencode(kept))), True
+    return f"{address}?{urlencode(kept)}" if kept else address, True

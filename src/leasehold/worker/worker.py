@@ -52,7 +52,9 @@ PRESENCE_EVERY = 10.0
 STUCK_AFTER = 15.0
 TICK = 0.05
 LAST_SETTLES = 15.0
-"""Seconds that the last results get to reach the database. After that their leases run out."""
+"""Seconds, at most, that the last results get to reach the database. After that their leases run out."""
+LEAST_SETTLES = 5.0
+"""That they get even if the grace is over: it counts from the signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,11 @@ class Worker:
         self._version = version
         self._stack = AsyncExitStack()
         self._drain_asked = False
+        self._away = False
+        """The database did not take the last results: nobody is asked to sign us off."""
         self.gave_up = False
-        """Too many handlers ignored their stop: the process should be replaced (exit code 75)."""
+        """Too many handlers ignored their stop, or results could not be settled: the process should be replaced (exit
+        code 75)."""
 
     # -- life ------------------------------------------------------------------------------------------------------
     async def run(self) -> None:
@@ -329,22 +334,36 @@ class Worker:
         self._intake.drain()
         self._finished.set()
         self._presence.nudge()
-        # A claim that is under way may still bring jobs: they are handed back.
-        await asyncio.wait([self._coroutines[0]])
-        if not await self._idle_in_time():
+        grace = self.settings.grace
+        ends_at = None if grace is None else time.monotonic() + grace
+        # A claim that is under way may still bring jobs: they are handed back. A database that is away may keep it.
+        await asyncio.wait([self._coroutines[0]], timeout=self._patience(ends_at))
+        if not await self._idle_in_time(ends_at):
             logger.warning("%d job(s) did not end in time: stopping them", len(self.attempts.unfinished()))
             self.attempts.stop_all("drain")
             # The watch abandons those who do not obey, so this ends.
             while self.attempts.unfinished():
                 await asyncio.sleep(TICK)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.settler.drained(), LAST_SETTLES)
+        try:
+            await asyncio.wait_for(self.settler.drained(), self._patience(ends_at))
+        except TimeoutError:
+            self.gave_up = self._away = True
+            logger.error(
+                "%d result(s) could not be settled: the database does not take them, their leases will run out",
+                len(self.attempts.held),
+            )
 
-    async def _idle_in_time(self) -> bool:
+    def _patience(self, ends_at: float | None) -> float:
+        """Seconds for the database, within the grace."""
+        if self._hurry.is_set():
+            return LEAST_SETTLES
+        left = LAST_SETTLES if ends_at is None else ends_at - time.monotonic()
+        return max(LEAST_SETTLES, min(LAST_SETTLES, left))
+
+    async def _idle_in_time(self, ends_at: float | None) -> bool:
         """False: the grace is over, or somebody is in a hurry, and jobs still run."""
-        deadline = None if self.settings.grace is None else time.monotonic() + self.settings.grace
         while self.attempts.unfinished():
-            if self._hurry.is_set() or (deadline is not None and time.monotonic() >= deadline):
+            if self._hurry.is_set() or (ends_at is not None and time.monotonic() >= ends_at):
                 return False
             await asyncio.sleep(TICK)
         return True
@@ -354,7 +373,10 @@ class Worker:
             coroutine.cancel()
         await asyncio.gather(*self._coroutines, return_exceptions=True)
         self._wakeups.close()
-        await asyncio.to_thread(self._stop_roles)
+        # At once: with the database away each of them may hang for a while.
+        await asyncio.gather(*(asyncio.to_thread(role.stop) for role in self._roles))
+        if not self._away:
+            await asyncio.to_thread(self._sign_off)
         self.starter.close()
         await asyncio.to_thread(self._journal.close)
         await self._stack.aclose()
@@ -367,9 +389,7 @@ class Worker:
             self.attempts.fenced,
         )
 
-    def _stop_roles(self) -> None:
-        for role in self._roles:
-            role.stop()
+    def _sign_off(self) -> None:
         try:
             self._store.forget_worker(self.settings.owner)
         except Exception as error:

@@ -14,13 +14,15 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, LiteralString, TypeVar
 
 from leasehold.domain.errors import (
-    DatabaseTooOld,
     DatabaseUnreachable,
     DriverMissing,
     InvalidInput,
+    PermissionMissing,
+    SchemaIncomplete,
 )
 from leasehold.stores.base.database import Clock, Columns, Overdue, Records, Row, SystemClock
 from leasehold.stores.base.forks import after_fork
@@ -34,22 +36,27 @@ try:
     from psycopg.pq import TransactionStatus
     from psycopg.rows import dict_row, tuple_row
     from psycopg.types.string import TextLoader
-    from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 except ImportError as missing:
     raise DriverMissing("psycopg", "postgres") from missing
 
+from leasehold.stores.postgres import settings
 from leasehold.stores.postgres.dialect import as_array, in_dialect, jsonable, qualified
+from leasehold.stores.postgres.pool import Pool, PoolError
 from leasehold.stores.postgres.prepared import QuickConnection
+from leasehold.stores.postgres.urls import bad_url, label_of
 from leasehold.stores.postgres.wakeup import STOP
 
 T = TypeVar("T")
 
-OLDEST = 150000
 CONNECT_SECONDS = 10
-POOL_SECONDS = 15.0
-STATEMENT_SECONDS = 30
 TRIES = 12
 _AGAIN = frozenset({"40001", "40P01", "55P03"})
+_MISSING = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedFunction,
+)
 _STATEMENTS = read_statements("leasehold.stores.postgres")
 
 
@@ -123,38 +130,41 @@ class PostgresDatabase:
         self.schema = checked_schema(schema)
         self.clock: Clock = clock or SystemClock()
         self.url = url
-        self.label = _label(url, self.schema)
+        self.label = label_of(url, self.schema)
         self._pooler = pooler
         self._pool_size = pool_size
+        self._role = ""
         # Without a clock of ours `:now` is the statement's own time: stable, so that an index can use it.
         own_clock = self.clock.now() is None
         self._statements = {
             name: in_dialect(text, self.schema, own_clock) for name, text in _STATEMENTS.items()
         }
-        # Handlers' own transactions may take seconds: they must not keep claims and settles from a connection.
-        self._lendable = threading.Semaphore(max(1, pool_size // 2))
-        self._pid = os.getpid()
-        self._pool = self._open_pool()
+        self._begin_process()
+        self._open_first()
 
     def transact(self, work: Callable[[PostgresSession], T]) -> T:
         refuse_inside(self.label)
+        committing = False
 
         def in_transaction(connection: QuickConnection) -> T:
+            nonlocal committing
+            committing = False
             with connection.transaction():
-                return work(PostgresSession(connection, self._statements, self.clock))
+                answer = work(PostgresSession(connection, self._statements, self.clock))
+                committing = True
+                return answer
 
-        return self._repeat(in_transaction)
+        return self._repeat(in_transaction, lambda: not committing)
 
     def single(self, work: Callable[[PostgresSession], T]) -> T:
         refuse_inside(self.label)
-        return self._in_session(work)
+        return self._repeat(
+            lambda connection: work(PostgresSession(connection, self._statements, self.clock)), lambda: False
+        )
 
     def read(self, work: Callable[[PostgresSession], T]) -> T:
-        return self._in_session(work)
-
-    def _in_session(self, work: Callable[[PostgresSession], T]) -> T:
         return self._repeat(
-            lambda connection: work(PostgresSession(connection, self._statements, self.clock))
+            lambda connection: work(PostgresSession(connection, self._statements, self.clock)), lambda: True
         )
 
     @contextmanager
@@ -186,9 +196,11 @@ class PostgresDatabase:
                     )
                 if time.monotonic() - began > seconds:
                     raise Overdue
-        except (PoolTimeout, PoolClosed) as error:
+        except PoolError as error:
             raise DatabaseUnreachable(self.label, str(error)) from error
         except psycopg.Error as error:
+            if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                self._pool.discard()
             if began is not None and time.monotonic() - began >= seconds:
                 raise Overdue from error
             if _is_trouble(error) and error.sqlstate not in _AGAIN:
@@ -230,7 +242,7 @@ class PostgresDatabase:
         """0 when there is no schema yet."""
         try:
             return int(self.read(lambda session: session.tuples("schema_version"))[0][0])
-        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        except SchemaIncomplete:
             return 0
 
     def prepare_schema(self, session: PostgresSession) -> int:
@@ -254,87 +266,112 @@ class PostgresDatabase:
         """Run a migration inside the transaction of `session`."""
         session._connection.execute(qualified(text, self.schema).encode())
 
-    def _repeat(self, work: Callable[[QuickConnection], T]) -> T:
-        """What the database asks to be repeated is repeated: the transaction has left nothing behind."""
+    def _repeat(self, work: Callable[[QuickConnection], T], harmless: Callable[[], bool]) -> T:
+        """What the database asks to be repeated is repeated: the transaction has left nothing behind. Once, also what
+        a connection has cost that was lost (if `harmless` says that nothing can have been done) or may only read."""
         self._survive_fork()
-        tries = 0
+        tries, anew = 0, False
         while True:
+            lost = False
             try:
-                with self._pool.connection() as connection, connection.in_use():
-                    return work(connection)
-            except (PoolTimeout, PoolClosed) as error:
+                with self._pool.connection() as connection:
+                    try:
+                        with connection.in_use():
+                            return work(connection)
+                    except psycopg.Error:
+                        lost = connection.closed
+                        raise
+            except PoolError as error:
                 raise DatabaseUnreachable(self.label, str(error)) from error
             except psycopg.Error as error:
+                read_only = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
+                if read_only:
+                    self._pool.discard()  # they were opened before a failover, or under another setting
+                if not anew and (read_only or (lost and harmless())):
+                    anew = True
+                    continue
                 tries += 1
                 if tries == TRIES or not _worth_repeating(error):
-                    if _is_trouble(error):
-                        raise DatabaseUnreachable(self.label, str(error).strip()) from error
-                    raise
+                    raise self._translated(error) from error
                 time.sleep(random.uniform(0.0, 0.01) * tries)
 
-    def _open_pool(self) -> ConnectionPool[QuickConnection]:
-        # Asked once by itself: the pool would retry in the background and say nothing about the reason.
+    def _translated(self, error: psycopg.Error) -> Exception:
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            return PermissionMissing(self.label, self._role, _first_line(error))
+        if isinstance(error, _MISSING):
+            return SchemaIncomplete(self.label, _first_line(error))
+        if _is_trouble(error):
+            return DatabaseUnreachable(self.label, str(error).strip())
+        return error
+
+    def _begin_process(self) -> None:
+        # Handlers' own transactions may take seconds: they must not keep claims and settles from a connection.
+        self._lendable = threading.Semaphore(max(1, self._pool_size // 2))
+        self._pool = Pool(partial(_connect, self.url, self._options()), self._pool_size)
+        weakref.finalize(self, _close_own, self._pool, os.getpid())
+        self._pid = os.getpid()  # last: it says that the others are this process's
+
+    def _open_first(self) -> None:
         try:
-            with psycopg.connect(self.url, connect_timeout=CONNECT_SECONDS) as probe:
-                if probe.info.server_version < OLDEST:
-                    raise DatabaseTooOld("PostgreSQL", str(probe.info.server_version // 10000), "15")
+            first = _connect(self.url, self._options())
         except psycopg.OperationalError as error:
             raise DatabaseUnreachable(self.label, str(error).strip()) from error
         except psycopg.ProgrammingError:
-            raise _bad_url() from None
-        pool: ConnectionPool[QuickConnection] = ConnectionPool(
-            self.url,
-            min_size=1,
-            max_size=self._pool_size,
-            timeout=POOL_SECONDS,
-            open=True,
-            kwargs={
-                **self._options(),
-                "autocommit": True,
-                "connect_timeout": CONNECT_SECONDS,
-                "keepalives_idle": 30,
-                "application_name": "leasehold",
-                # A transaction-mode pooler hands each transaction to another backend: nothing prepared survives.
-                "prepare_threshold": None if self._pooler else 5,
-            },
-            connection_class=QuickConnection,
-            configure=_configure,
-        )
-        # A pool that nobody closes keeps the interpreter from ending: its threads are waited for one by one.
-        weakref.finalize(self, _close_own, pool, os.getpid())
-        return pool
+            raise bad_url() from None
+        try:
+            settings.check(first, self.label)
+        except BaseException:
+            first.close()
+            raise
+        self._role = first.info.user
+        self._pool.add(first)
 
-    def _options(self) -> dict[str, str]:
-        """No statement of ours takes long; one that does is stuck. The server judges by an estimate whether to compile
-        one: with many rows waiting that is far off, and a claim of 5 ms was compiled for 80. A pooler takes no start-up
-        options: set them on the database's role there."""
-        return {} if self._pooler else {"options": f"-c statement_timeout={STATEMENT_SECONDS}s -c jit=off"}
+    def _options(self) -> dict[str, Any]:
+        return settings.options(self._pooler) | {
+            # A transaction-mode pooler hands each transaction to another backend: nothing prepared survives.
+            "prepare_threshold": None if self._pooler else 5
+        }
 
     def _survive_fork(self) -> None:
-        """A connection must not be used on both sides of a fork: the child opens its own pool and leaves the
-        inherited one alone."""
+        """A connection must not be used on both sides of a fork: the child opens its own and leaves the inherited ones
+        alone."""
         if self._pid == os.getpid():
             return
         with after_fork:
             if self._pid != os.getpid():
                 _inherited.append(self._pool)
-                self._pool = self._open_pool()
-                self._pid = os.getpid()  # last: it says that the pool is this process's
+                self._begin_process()
 
 
 _inherited: list[object] = []
 
 
-def _close_own(pool: ConnectionPool[QuickConnection], pid: int) -> None:
+def _connect(url: str, options: dict[str, Any]) -> QuickConnection:
+    given = conninfo_to_dict(url).get("options")
+    if given and "options" in options:  # ours last: they are those that we rely on
+        options = {**options, "options": f"{given} {options['options']}"}
+    connection = QuickConnection.connect(
+        url,
+        autocommit=True,
+        connect_timeout=CONNECT_SECONDS,
+        keepalives_idle=30,
+        application_name="leasehold",
+        **options,
+    )
+    # UUIDs and JSON stay text: nobody looks inside them on the way, and parsing them shows in the profile.
+    for type_name in ("uuid", "json"):
+        connection.adapters.register_loader(type_name, TextLoader)
+    return connection
+
+
+def _close_own(pool: Pool, pid: int) -> None:
     """Not in a forked child: the connections are the parent's."""
     if pid == os.getpid():
         pool.close()
 
 
-def _configure(connection: QuickConnection) -> None:
-    """UUIDs and JSON stay text: nobody looks inside them on the way, and parsing them shows in the profile."""
-    for type_name in ("uuid", "json"):
-        connection.adapters.register_loader(type_name, TextLoader)
+def _first_line(error: psycopg.Error) -> str:
+    return (error.diag.message_primary or str(error)).strip()
 
 
 def _worth_repeating(error: psycopg.Error) -> bool:
@@ -355,21 +392,3 @@ def _is_trouble(error: psycopg.Error) -> bool:
 def _exceeds_a_limit(error: psycopg.Error) -> bool:
     """Class 54: a value too large or nested too deep. psycopg files it under OperationalError."""
     return (error.sqlstate or "").startswith("54")
-
-
-def _bad_url() -> InvalidInput:
-    """Without the driver's words: they quote the part that holds the password."""
-    return InvalidInput(
-        "url", "cannot be read", "use postgresql://user:password@host:port/database?option=value"
-    )
-
-
-def _label(url: str, schema: str) -> str:
-    """The URL without its password."""
-    try:
-        parts = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        raise _bad_url() from None
-    host = parts.get("host", "localhost")
-    port = f":{parts['port']}" if parts.get("port") else ""
-    return f"postgresql://{host}{port}/{parts.get('dbname', '')} (schema {schema})"

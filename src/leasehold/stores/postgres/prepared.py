@@ -5,6 +5,7 @@ A producer that stores one job waits for little else than its commit, and the cu
 from __future__ import annotations
 
 import re
+import select
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -32,10 +33,21 @@ class _Prepared(NamedTuple):
 
 
 class QuickConnection(psycopg.Connection[Any]):
+    _pool = None
+    """Says to the driver that an open one may go with its process: on the other side of a fork it must."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._quick: dict[str, _Prepared] = {}
         self._used = 0.0
+        self.opened_at = time.monotonic()
+        self._input = select.poll()
+        self._input.register(self.pgconn.socket, select.POLLIN)
+
+    def is_quiet(self) -> bool:
+        """Whether it can be used, without a round trip. An idle server says nothing, unless it ends the session or has
+        hung up."""
+        return not self.closed and not self._input.poll(0)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable
+from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable, SchemaIncomplete
 from leasehold.stores.base.database import Clock, Columns, Records, Row, SystemClock
 from leasehold.stores.base.lent import refuse_inside
 from leasehold.stores.base.rows import FLAGS, TIMES
@@ -205,6 +205,8 @@ class SqliteDatabase:
                 return DatabaseUnreachable(self.label, str(error), held_by)
             if code in _TROUBLE:
                 return DatabaseUnreachable(self.label, str(error))
+            if str(error).startswith("no such table: leasehold_"):
+                return SchemaIncomplete(self.label, str(error))
         return error
 
     def _begin(self, connection: sqlite3.Connection) -> None:

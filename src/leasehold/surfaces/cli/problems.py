@@ -38,7 +38,7 @@ class Exit(IntEnum):
     """Not in this state, or not now."""
     TIMED_OUT = 5
     UNREACHABLE = 6
-    """The database is out of reach, or not fit to be used."""
+    """The database is out of reach, not fit to be used, or does not give us the rights."""
     GAVE_UP = 75
     """The worker should be replaced: EX_TEMPFAIL."""
     INTERRUPTED = 130
