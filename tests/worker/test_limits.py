@@ -140,7 +140,7 @@ def backend_query(app: Leasehold, text: str) -> list[tuple]:
     """Through the store's own connection."""
     store = app.__internals__.store
     if hasattr(store, "_sqlite"):
-        return store._sqlite._writer.execute(text.replace("leasehold.", "leasehold_")).fetchall()
+        return store._sqlite._file.writer().execute(text.replace("leasehold.", "leasehold_")).fetchall()
     with store._postgres._pool.connection() as connection:
         named = text.replace("leasehold.", f'"{store._postgres.schema}".')
         return connection.execute(named.encode()).fetchall()
