@@ -41,6 +41,7 @@ except ImportError as missing:
 
 from leasehold.stores.postgres import settings
 from leasehold.stores.postgres.dialect import as_array, in_dialect, jsonable, qualified
+from leasehold.stores.postgres.instants import InstantLoader
 from leasehold.stores.postgres.pool import Pool, PoolError
 from leasehold.stores.postgres.prepared import QuickConnection
 from leasehold.stores.postgres.urls import bad_url, label_of
@@ -361,6 +362,7 @@ def _connect(url: str, options: dict[str, Any]) -> QuickConnection:
     # UUIDs and JSON stay text: nobody looks inside them on the way, and parsing them shows in the profile.
     for type_name in ("uuid", "json"):
         connection.adapters.register_loader(type_name, TextLoader)
+    connection.adapters.register_loader("timestamptz", InstantLoader)
     return connection
 
 

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from leasehold.domain.checks.instants import EARLIEST, LATEST
 from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable, SchemaIncomplete
 from leasehold.stores.base.database import Clock, Columns, Records, Row, SystemClock
 from leasehold.stores.base.lent import refuse_inside
@@ -28,6 +29,7 @@ OLDEST = (3, 35, 0)
 """RETURNING."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST, _LAST = ((instant - _EPOCH) // _MICROSECOND for instant in (EARLIEST, LATEST))
 _TROUBLE = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -251,7 +253,8 @@ def python_value(name: str, value: Any) -> Any:
     if value is None:
         return None
     if name in TIMES:
-        return _EPOCH + timedelta(microseconds=value)
+        # One row that nobody can read must not take a whole list with it.
+        return _EPOCH + timedelta(microseconds=min(max(value, _FIRST), _LAST))
     if name in FLAGS:
         return bool(value)
     return value

@@ -1,0 +1,31 @@
+"""Instants that users give, and those that are read back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from leasehold.domain.errors import InvalidInput
+
+FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
+LATEST = datetime(9999, 12, 29, tzinfo=UTC)
+"""Python's calendar has little more, and a moment near its end cannot be told in every time zone."""
+
+
+def checked_instant(instant: object, field: str) -> datetime:
+    """In UTC; refused when it has no time zone, or is not in the years that every store and every time zone knows."""
+    if not isinstance(instant, datetime):
+        raise InvalidInput(field, f"{instant!r} is not a time", "give an aware datetime")
+    if instant.tzinfo is None:
+        raise InvalidInput(field, f"{instant!r} has no time zone", "give an aware datetime")
+    try:
+        found = instant.astimezone(UTC)
+    except OverflowError:
+        found = None
+    if found is None or not FIRST <= found <= LATEST:
+        raise InvalidInput(
+            field,
+            f"{instant.isoformat()} is out of range",
+            "give a time from 1970 to the end of 9999 (UTC); a job that shall wait for a word takes hold=True",
+        )
+    return found
