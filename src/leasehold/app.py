@@ -157,11 +157,11 @@ class Leasehold:
     def chain(self, *calls: Bindable[[], Any]) -> Chain[Job[Any]]:
         """Calls that run one after the other: `app.chain(load.bind(day), clean, report).enqueue()`. Each waits for
         the success of the one before it, whose result it finds in `ctx.results()`."""
-        return Chain(calls, self.__internals__.enqueue.store)
+        return Chain(calls, self.__internals__.enqueue)
 
     def dag(self) -> Dag[Job[Any]]:
         """A builder for calls that wait for each other by name."""
-        return Dag(self.__internals__.enqueue.store)
+        return Dag(self.__internals__.enqueue)
 
     # -- run at once -----------------------------------------------------------------------------------------------
     def run_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:

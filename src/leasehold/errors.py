@@ -22,6 +22,7 @@ from leasehold.domain.errors import (
     LeaseholdError,
     LeaseLost,
     OverBudget,
+    PartlyStored,
     PermissionMissing,
     QuestionExpired,
     Refused,
@@ -33,6 +34,7 @@ from leasehold.domain.errors import (
     StreamFull,
     TransactionTooLong,
     UnknownTask,
+    UnreadableResult,
     Unstorable,
     WaitTimedOut,
 )
@@ -58,6 +60,7 @@ __all__ = [
     "LeaseLost",
     "LeaseholdError",
     "OverBudget",
+    "PartlyStored",
     "PermissionMissing",
     "QuestionExpired",
     "Refused",
@@ -69,6 +72,7 @@ __all__ = [
     "StreamFull",
     "TransactionTooLong",
     "UnknownTask",
+    "UnreadableResult",
     "Unstorable",
     "WaitTimedOut",
 ]

@@ -86,7 +86,7 @@ class Internals:
             self._middleware.apply_to(definition)
 
     def make_task(self, definition: TaskDefinition) -> AnyTask:
-        return Task(definition, self.enqueue.store, self.enqueue.run_now)
+        return Task(definition, self.enqueue)
 
     def named_task(self, name: str, settings: CallOptions) -> AnyTask:
         """Raises UnknownTask."""

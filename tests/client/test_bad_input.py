@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from pydantic import BaseModel
 
-from leasehold import Leasehold, State
+from leasehold import Leasehold, Retry, State
 from leasehold.errors import (
     DatabaseUnreachable,
     InvalidArguments,
@@ -18,6 +19,7 @@ from leasehold.errors import (
     Unstorable,
 )
 from leasehold.stores.base.statements import read_migrations
+from tests.backends import put
 
 
 class Point(BaseModel):
@@ -75,14 +77,68 @@ CASES = {
         InvalidInput,
         "priority",
     ),
-    "malformed id": (lambda app: app.get("42"), InvalidInput, "id"),
-    "empty id": (lambda app: app.get(""), InvalidInput, "id"),
     "id of another type": (lambda app: app.get(42), InvalidInput, "id"),
     "unknown state": (lambda app: app.jobs(state="lost"), InvalidInput, "state"),
     "page too long": (lambda app: app.jobs(limit=100_000), InvalidInput, "limit"),
     "malformed cursor": (lambda app: app.jobs(before="x'; drop table job"), InvalidInput, "before"),
     "empty queue": (lambda app: app.queues.pause(" "), InvalidInput, "queue"),
     "pause for no time": (lambda app: app.queues.pause("q", for_=0), InvalidInput, "for_"),
+    "a page by text": (lambda app: app.jobs(limit="4"), InvalidInput, "limit"),
+    "a page by half": (lambda app: app.jobs(limit=1.5), InvalidInput, "limit"),
+    "a NUL in a filter": (lambda app: app.jobs(queue="a\0"), InvalidInput, "queue"),
+    "half a character in a filter": (lambda app: app.jobs(lane="\ud800"), InvalidInput, "lane"),
+    "a filter that is no text": (lambda app: app.jobs(kind=5), InvalidInput, "kind"),
+    "a filter that is many": (lambda app: app.jobs(tag=["a"]), InvalidInput, "tag"),
+    "a filter without end": (lambda app: app.jobs(group="g" * 10**7), InvalidInput, "group"),
+    "a NUL in the inbox's filter": (lambda app: app.questions.list(group="\0"), InvalidInput, "group"),
+    "an inbox by text": (lambda app: app.questions.list(limit="4"), InvalidInput, "limit"),
+    "a trace that is no text": (lambda app: app.enqueue("add", {"a": 1}, trace=5), InvalidInput, "trace"),
+    "a NUL in a trace": (lambda app: app.enqueue("add", {"a": 1}, trace="\0"), InvalidInput, "trace"),
+    "a trace without end": (
+        lambda app: app.enqueue("add", {"a": 1}, trace="t" * 10**7),
+        InvalidInput,
+        "trace",
+    ),
+    "tries by text": (
+        lambda app: app.enqueue("add", {"a": 1}, retry=Retry(max_attempts="4")),
+        InvalidInput,
+        "retry.max_attempts",
+    ),
+    "endless tries": (
+        lambda app: app.enqueue("add", {"a": 1}, retry=Retry(max_attempts=math.inf)),
+        InvalidInput,
+        "retry.max_attempts",
+    ),
+    "crashes by half": (
+        lambda app: app.enqueue("add", {"a": 1}, retry=Retry(max_crashes=1.5)),
+        InvalidInput,
+        "retry.max_crashes",
+    ),
+    "a reason that is no text": (lambda app: app.stop(everything=True, reason=5), InvalidInput, "reason"),
+    "an actor of a stop": (lambda app: app.stop(everything=True, actor="a\0"), InvalidInput, "actor"),
+    "an actor of a pause": (lambda app: app.queues.pause("q", actor="\ud800"), InvalidInput, "actor"),
+    "a reason of a pause": (lambda app: app.queues.pause("q", reason=5), InvalidInput, "reason"),
+    "an actor of a release": (lambda app: app.group("g").release(actor=5), InvalidInput, "actor"),
+    "an actor of a lane": (lambda app: app.lanes.resume("l", actor="a" * 10**7), InvalidInput, "actor"),
+    "a pause until the end of time": (
+        lambda app: app.queues.pause("q", until=datetime.max.replace(tzinfo=UTC)),
+        InvalidInput,
+        "until",
+    ),
+    "a stop of a task that nobody knows": (lambda app: app.stop(kinds=["ad"]), InvalidInput, "kinds"),
+    "a stop of a group's unknown task": (lambda app: app.group("g").stop(scope="ad"), InvalidInput, "kinds"),
+    **{
+        f"at {what}": (lambda app, at=at: app.enqueue("add", {"a": 1}, at=at), InvalidInput, "at")
+        for what, at in {
+            "the end of time": datetime.max,  # noqa: DTZ901 (what people write for "never")
+            "the end of time in UTC": datetime.max.replace(tzinfo=UTC),
+            "the end of time west of it": datetime.max.replace(tzinfo=timezone(timedelta(hours=-9))),
+            "the beginning of time": datetime.min.replace(tzinfo=UTC),
+            "the beginning of time east of it": datetime.min.replace(tzinfo=timezone(timedelta(hours=9))),
+            "a moment before 1970": datetime(1969, 12, 31, 23, 59, tzinfo=UTC),
+            "noon, as text": "noon",
+        }.items()
+    },
     "negative age": (lambda app: app.prune(-1), InvalidInput, "older_than"),
 }
 
@@ -98,6 +154,71 @@ def test_bad_input_is_refused_naming_the_field_and_nothing_is_stored(tasks, back
         assert caught.value.field == field
     assert backend.query("SELECT count(*) FROM leasehold.job") == [(0,)]
     assert backend.query("SELECT count(*) FROM leasehold.pause") == [(0,)]
+
+
+VERBS = {
+    "cancel": lambda job, **told: job.cancel(**told),
+    "pause": lambda job, **told: job.pause(**told),
+    "interrupt": lambda job, **told: job.interrupt(**told),
+    "resume": lambda job, **told: job.resume(actor=told["actor"]),
+    "resolve": lambda job, **told: job.resolve(**told),
+    "release": lambda job, **told: job.release(actor=told["actor"]),
+    "retry": lambda job, **told: job.retry(actor=told["actor"]),
+    "answer": lambda job, **told: job.answer("k", 1, actor=told["actor"]),
+    "top_up": lambda job, **told: job.top_up(actor=told["actor"], tokens=1),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("actor", [5, "a\0b", "\ud800", "a" * 10_000_000])
+def test_an_actor_that_cannot_be_kept_is_refused_and_nothing_is_changed(tasks, verb, actor):
+    job = tasks.enqueue("add", {"a": 1})
+    with pytest.raises(InvalidInput) as caught:
+        VERBS[verb](job, actor=actor, reason=None)
+    assert caught.value.field == "actor"
+    assert len(str(caught.value)) < 1000
+    assert job.refresh().state is State.QUEUED
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause", "interrupt", "resolve"])
+@pytest.mark.parametrize("reason", [5, "a\0b", "r" * 10_000_000])
+def test_a_reason_that_cannot_be_kept_is_refused(tasks, verb, reason):
+    job = tasks.enqueue("add", {"a": 1})
+    with pytest.raises(InvalidInput) as caught:
+        VERBS[verb](job, actor=None, reason=reason)
+    assert caught.value.field == "reason"
+
+
+@pytest.mark.parametrize("text", ["nope", "", "42", "01a1e54f", "\0", "x" * 10_000])
+def test_a_text_that_is_no_id_is_the_id_of_no_job(tasks, text):
+    for call in (
+        lambda: tasks.get(text),
+        lambda: tasks.questions.answer(text, "k", 1),
+        lambda: tasks.__internals__.operations.cancel(text),
+        lambda: tasks.__internals__.operations.explain(text),
+    ):
+        with pytest.raises(JobNotFound, match="a job's id is a UUID") as caught:
+            call()
+        assert caught.value.job_id == text
+        assert len(str(caught.value)) < 300
+
+
+def test_where_a_program_gives_ids_a_wrong_one_is_bad_input(tasks):
+    with pytest.raises(InvalidInput) as caught:
+        tasks.enqueue("add", {"a": 1}, after=["nope"])
+    assert caught.value.field == "after"
+
+
+def test_a_stop_that_names_an_unknown_task_lists_those_that_are_known(tasks, backend):
+    with pytest.raises(InvalidInput, match="known: add, note"):
+        tasks.stop(kinds=["add", "ad"])
+    # What somebody else has enqueued is known to the store.
+    put(backend.open(), kind="elsewhere")
+    assert tasks.stop(kinds=["elsewhere"]).cancelled == 1
+    with Leasehold(backend.url, schema=backend.schema) as bare:
+        assert bare.stop(kinds=["elsewhere"], dry_run=True).cancelled == 0
+        with pytest.raises(InvalidInput, match=r"known: .*elsewhere"):
+            bare.stop(kinds=["nobody"])
 
 
 def test_text_that_only_looks_like_a_nul_is_kept(tasks):

@@ -38,7 +38,10 @@ def follow_ups_under_kills(place: Place, tasks: SimpleNamespace, fleet: Fleet, p
     started = time.monotonic()
     lengths = [{"seconds": rng.uniform(0.1, 0.9)} for _ in range(parents)]
     half = parents * 2 // 3
-    made = tasks.parent.enqueue_many(lengths[:half]) + tasks.parent_in_thread.enqueue_many(lengths[half:])
+    made = [
+        *tasks.parent.enqueue_many(lengths[:half]),
+        *tasks.parent_in_thread.enqueue_many(lengths[half:]),
+    ]
     fleet.start_many(WORKERS[place.store], **SETTINGS)
     fleet.kill_until(
         lambda: place.unfinished() == 0,

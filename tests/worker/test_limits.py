@@ -261,7 +261,7 @@ def test_runs_take_a_slot_inside_and_never_pass_its_limit(app):
         with crowd:
             ctx.sleep(0.01)
 
-    jobs = work.enqueue_many([{}] * 8) + work_in_thread.enqueue_many([{}] * 8)
+    jobs = [*work.enqueue_many([{}] * 8), *work_in_thread.enqueue_many([{}] * 8)]
     burst(app)
     assert {job.refresh().state for job in jobs} == {State.SUCCEEDED}
     assert crowd.most == 2

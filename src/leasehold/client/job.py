@@ -13,7 +13,7 @@ from leasehold.domain import job as domain
 from leasehold.domain.budgets import BudgetLine, Spending
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.payload import encode
-from leasehold.domain.errors import JobNotSucceeded, WaitTimedOut
+from leasehold.domain.errors import InvalidInput, JobNotSucceeded, UnreadableResult, WaitTimedOut
 from leasehold.domain.job import Question
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
@@ -219,9 +219,11 @@ class Job(Generic[R]):
         row = self.__row__
         if row.state is not State.SUCCEEDED:
             raise JobNotSucceeded(self.id, row.state.value, row.error or row.reason)
-        value: Any = None if row.result is None else json.loads(row.result)
         task = self._find_task(row.kind)
-        found: R = value if task is None else task.decode_result(value)
+        try:
+            found: R = json.loads(row.result or "null") if task is None else task.decode_result(row.result)
+        except InvalidInput as error:
+            raise UnreadableResult(self.id, row.kind, error.problem) from error
         return found
 
     # -- verbs -----------------------------------------------------------------------------------------------------
@@ -326,4 +328,4 @@ class Job(Generic[R]):
         if args is None:
             return None
         task = self._find_task(self.kind)
-        return encode(dict(args) if task is None else task.check(args), self.kind)
+        return encode(dict(args), self.kind) if task is None else task.encode_arguments(args)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
+from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
+
+MOST_AT_ONCE = 5_000
+"""Jobs that one transaction of ours makes. While SQLite writes nobody else can, not even to renew a lease."""
+
+
+def check_size(number: int, field: str, remedy: str) -> None:
+    if number > MOST_AT_ONCE:
+        problem = f"{number:,} jobs are more than one transaction makes ({MOST_AT_ONCE:,})"
+        raise InvalidInput(field, problem, remedy)
 
 
 class AlikeJobs(Sequence[NewJob]):

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import TypedDict
 
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.payload import check_text
+from leasehold.domain.checks.instants import checked_instant
+from leasehold.domain.checks.texts import checked_actor, checked_reason
 from leasehold.domain.errors import InvalidInput
 
 
@@ -35,9 +36,9 @@ class Closing:
     def __post_init__(self) -> None:
         if self.for_ is not None and self.until is not None:
             raise InvalidInput("until", "stands beside for_", "give one of them")
-        if self.until is not None and self.until.tzinfo is None:
-            raise InvalidInput("until", f"{self.until!r} has no time zone", "give an aware datetime")
-        if self.reason is not None:
-            check_text(self.reason, "reason")
+        if self.until is not None:
+            checked_instant(self.until, "until")
+        checked_reason(self.reason)
+        checked_actor(self.actor)
         length = None if self.for_ is None else seconds(self.for_, "for_", positive=True)
         object.__setattr__(self, "length", length)

@@ -16,9 +16,11 @@
     │   ├── LeaseLost                the write came from somebody who no longer holds the lease
     │   ├── TransactionTooLong       a handler kept the job's row locked for too long
     │   ├── JobNotSucceeded          its result was asked for, and it ended otherwise
+    │   ├── UnreadableResult         its result no longer fits what the task says that it returns
     │   ├── StreamFull               it emits more than the database takes
     │   ├── OverBudget               it, or its group, has spent more than it may
     │   └── QuestionExpired          nobody has answered it in time
+    ├── PartlyStored                 a long enqueue_many went wrong in a later piece
     ├── AtCapacity                   run_now found every place of the task taken; nothing was stored
     ├── ScheduleNotFound             no schedule has that name
     ├── GroupOnHold                  its group takes no jobs until it is released
@@ -133,8 +135,8 @@ class JobError(LeaseholdError):
 
 
 class JobNotFound(JobError, LookupError):
-    def __init__(self, job_id: str) -> None:
-        super().__init__(job_id, f"no job has the id {job_id}; it may have been pruned")
+    def __init__(self, job_id: str, why: str = "it may have been pruned") -> None:
+        super().__init__(job_id, f"no job has the id {job_id[:100]}; {why}")
 
 
 class Refused(JobError):
@@ -186,6 +188,19 @@ class JobNotSucceeded(JobError):
         super().__init__(job_id, f"job {job_id} is {state}" + (f": {error}" if error else ""))
 
 
+class UnreadableResult(JobError):
+    """The job has succeeded; the task's return annotation has changed since, and the result does not fit it."""
+
+    def __init__(self, job_id: str, kind: str, problem: str) -> None:
+        self.kind = kind
+        self.problem = problem
+        super().__init__(
+            job_id,
+            f"the result of job {job_id} {problem}: task {kind!r} has changed since it was stored; let the annotation "
+            f"take both, or read it as it is with `leasehold show {job_id} --json`",
+        )
+
+
 class StreamFull(JobError):
     """An async handler has emitted more than the database has taken so far. `waiting` is how many events wait."""
 
@@ -194,6 +209,20 @@ class StreamFull(JobError):
         super().__init__(
             job_id,
             f"job {job_id} has too many events waiting (up to {waiting:,}); call `await ctx.flush()` now and then",
+        )
+
+
+class PartlyStored(LeaseholdError):
+    """A long `enqueue_many` went wrong after some of it was stored. The first `stored` calls are, in their order; `ids`
+    are their jobs. None of the others is, unless the cause is a database that went away and did not say."""
+
+    def __init__(self, stored: int, ids: Sequence[str], cause: str) -> None:
+        self.stored = stored
+        self.ids = ids
+        self.cause = cause
+        super().__init__(
+            f"the first {stored:,} jobs are stored, the next ones are not: {cause}; "
+            f"mend that and enqueue the rest, from number {stored:,} on"
         )
 
 

@@ -11,6 +11,8 @@ OnLost = Literal["retry", "fail", "adopt"]
 OnFailure = Literal["halt", "skip"]
 OnBreach = Literal["fail", "pause", "allow"]
 BudgetFor = Literal["job", "run"]
+OnDrain = Literal["requeue", "pause"]
+OnStall = Literal["report", "pause", "stop"]
 
 CRASHES_ALONE = 3
 CRASHES_SHARED = 10
@@ -35,6 +37,15 @@ class Policy:
     """What the job may spend, by unit. Nobody changes it: a policy that was read is shared."""
     budget_for: BudgetFor = "job"
     """Whose spending its limits count: of all its runs, or of each run by itself."""
+
+    # What a single call has said otherwise than its task. None: as the task says, wherever the job runs.
+    timeout: float | None = None
+    """0: none."""
+    stall_after: float | None = None
+    """0: never."""
+    on_stall: OnStall | None = None
+    on_drain: OnDrain | None = None
+    heartbeat: float | None = None
 
     def dump(self) -> str | None:
         """Only what differs from the defaults, so that a plain job carries nothing."""

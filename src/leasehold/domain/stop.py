@@ -11,7 +11,7 @@ Jobs that have come to an end, well or badly, stay as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple, TypedDict, get_args
@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypedDict, get_args
 from leasehold.domain import operate
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import Names, checked_name, checked_names
-from leasehold.domain.checks.payload import check_text
+from leasehold.domain.checks.texts import checked_actor, checked_reason
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.moves import Move
@@ -125,8 +125,8 @@ class StopRequest:
         object.__setattr__(self, "scope", checked_scope(scope, hold=self.hold))
         object.__setattr__(self, "longest", seconds(self.wait, "wait"))
         checked_mode(self.mode)
-        if self.reason is not None:
-            check_text(self.reason, "reason")
+        checked_reason(self.reason)
+        checked_actor(self.actor)
 
 
 class StopMark(NamedTuple):
@@ -193,6 +193,15 @@ def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
             "stop the group without other criteria, or pause the queue or the kind instead",
         )
     return scope
+
+
+def check_kinds(scope: StopScope, known: Iterable[str]) -> None:
+    """A name that nobody knows is a slip of the pen, and a stop that stops nothing would hide it."""
+    listed = sorted(known)
+    for kind in scope.kinds or ():
+        if kind not in listed:
+            names = ", ".join(listed[:20]) or "none"
+            raise InvalidInput("kinds", f"no task is named {kind!r}", f"known: {names}")
 
 
 def checked_mode(mode: object) -> StopMode:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from leasehold.domain.checks.payload import check_text
+from leasehold.domain.checks.ids import checked_id
+from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import Job
 from leasehold.stores.contract import Store
 
@@ -41,5 +42,11 @@ class StoreDoor:
         return answer
 
 
-def checked_reason(text: str | None) -> str | None:
-    return None if text is None else check_text(text, "reason")
+def known_id(job_id: object) -> str:
+    """The id in its one spelling. A text that is no id is the id of no job: a person may have cut it off."""
+    try:
+        return checked_id(job_id)
+    except InvalidInput:
+        if not isinstance(job_id, str):
+            raise
+        raise JobNotFound(job_id, "a job's id is a UUID, as enqueue returned it") from None

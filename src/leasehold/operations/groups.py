@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import Names, checked_name, checked_names
+from leasehold.domain.checks.texts import checked_actor
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.groups import GroupStatus
-from leasehold.domain.stop import StopReport, StopRequest
+from leasehold.domain.stop import StopReport, StopRequest, check_kinds
 from leasehold.operations.base import StoreDoor
 from leasehold.operations.group_watch import GroupWatch, Known, Watched
 from leasehold.operations.stop import Watch, nobody, stop
@@ -56,13 +57,17 @@ class GroupOperations(StoreDoor):
         return await self._poll(name, wait, since, kinds, partial, noted).run_async()
 
     def release_group(self, name: str, *, actor: str | None = None) -> bool:
-        released = self._store.release_group(checked_name(name, "group"), actor)
+        released = self._store.release_group(checked_name(name, "group"), checked_actor(actor))
         self._store.tell_watchers()
         return released
 
     def stop(self, request: StopRequest, watch: Watch = nobody) -> StopReport:
         """Stop all jobs that match; `watch` is called now and then with the report so far."""
-        known = self._find_kinds() or {kind: queue for queue, kind in self._store.list_gates()}
+        known = self._find_kinds()
+        if not known or not known.keys() >= set(request.scope.kinds or ()):
+            stored = {kind: queue for queue, kind in self._store.list_gates()}
+            check_kinds(request.scope, {*known, *stored})
+            known = known or stored
         return stop(self._store, request, known, watch)
 
     def _poll(

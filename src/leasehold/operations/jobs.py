@@ -11,9 +11,10 @@ from leasehold.domain.batch import any_grouped
 from leasehold.domain.budgets import BudgetLine, Spending, checked_amounts, checked_unit
 from leasehold.domain.by_id import ask_again_in
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.ids import LOWEST_ID, checked_id, id_prefix, make_id
+from leasehold.domain.checks.ids import LOWEST_ID, id_prefix, make_id
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.payload import encode
+from leasehold.domain.checks.texts import checked_actor, checked_criterion, checked_reason
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import Job, NewJob, Question
 from leasehold.domain.states import State
@@ -29,7 +30,7 @@ from leasehold.domain.views import (
     Relative,
     StepRecord,
 )
-from leasehold.operations.base import StoreDoor, checked_reason
+from leasehold.operations.base import StoreDoor, known_id
 from leasehold.operations.explain.job import explain
 from leasehold.stores.answers import Enqueued
 
@@ -70,89 +71,106 @@ class JobOperations(StoreDoor):
 
     # -- one job ---------------------------------------------------------------------------------------------------
     def get(self, job_id: str) -> Job:
-        return self._store.get(checked_id(job_id))
+        return self._store.get(known_id(job_id))
 
     def ask_again_in(self, job: Job) -> float | None:
         """Seconds after which a claim of this job may have more luck; None: not before somebody acts."""
         return ask_again_in(job, self._store.now())
 
     def cancel(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
-        return self._steered(self._store.cancel(checked_id(job_id), actor, checked_reason(reason)))
+        return self._steered(
+            self._store.cancel(known_id(job_id), checked_actor(actor), checked_reason(reason))
+        )
 
     def pause(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
-        return self._steered(self._store.pause(checked_id(job_id), actor, checked_reason(reason)))
+        return self._steered(
+            self._store.pause(known_id(job_id), checked_actor(actor), checked_reason(reason))
+        )
 
     def interrupt(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
-        return self._steered(self._store.interrupt(checked_id(job_id), actor, checked_reason(reason)))
+        return self._steered(
+            self._store.interrupt(known_id(job_id), checked_actor(actor), checked_reason(reason))
+        )
 
     def resume(
         self, job_id: str, *, args: str | None = None, fresh: bool = False, actor: str | None = None
     ) -> Job:
-        return self._woken(self._store.resume(checked_id(job_id), actor, args, fresh))
+        return self._woken(self._store.resume(known_id(job_id), checked_actor(actor), args, fresh))
 
     def resolve(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
-        return self._woken(self._store.resolve(checked_id(job_id), actor, checked_reason(reason)))
+        return self._woken(
+            self._store.resolve(known_id(job_id), checked_actor(actor), checked_reason(reason))
+        )
 
     def release(self, job_id: str, *, actor: str | None = None) -> Job:
-        return self._woken(self._store.release(checked_id(job_id), actor))
+        return self._woken(self._store.release(known_id(job_id), checked_actor(actor)))
 
     def retry(self, job_id: str, *, actor: str | None = None) -> Job:
         return self._woken(
-            self._store.retry(checked_id(job_id), make_id(time.time_ns() // 1_000_000, os.urandom(10)), actor)
+            self._store.retry(
+                known_id(job_id), make_id(time.time_ns() // 1_000_000, os.urandom(10)), checked_actor(actor)
+            )
         )
 
     def history(self, job_id: str) -> list[HistoryEntry]:
-        self._store.get(checked_id(job_id))
-        return self._store.history(checked_id(job_id))
+        self._store.get(known_id(job_id))
+        return self._store.history(known_id(job_id))
 
     def attempts(self, job_id: str) -> list[AttemptRecord]:
         """Its runs, oldest first."""
-        self._store.get(checked_id(job_id))
-        return self._store.attempts(checked_id(job_id))
+        self._store.get(known_id(job_id))
+        return self._store.attempts(known_id(job_id))
 
     def steps(self, job_id: str) -> list[StepRecord]:
         """What its runs have kept, in that order."""
-        self._store.get(checked_id(job_id))
-        return self._store.steps(checked_id(job_id))
+        self._store.get(known_id(job_id))
+        return self._store.steps(known_id(job_id))
 
     def read_stream(self, job_id: str, since: int, limit: int) -> Seen:
-        return self._store.read_stream(checked_id(job_id), since, limit)
+        return self._store.read_stream(known_id(job_id), since, limit)
 
     def progress(self, job_id: str) -> Progress | None:
-        return self._store.progress(checked_id(job_id))
+        return self._store.progress(known_id(job_id))
 
     def logs(self, job_id: str) -> list[LogTail]:
-        return self._store.logs(checked_id(job_id))
+        return self._store.logs(known_id(job_id))
 
     # -- questions and budgets -------------------------------------------------------------------------------------
     def questions(self, job_id: str) -> list[Question]:
         """Secret answers are left out."""
-        return self._store.questions(checked_id(job_id))
+        return self._store.questions(known_id(job_id))
 
     def open_questions(
         self, *, group: str | None = None, queue: str | None = None, kind: str | None = None, limit: int = 100
     ) -> list[OpenQuestion]:
         """The inbox: open questions, the oldest first."""
-        return self._store.open_questions(group, queue, kind, limit)
+        return self._store.open_questions(
+            checked_criterion(group, "group"),
+            checked_criterion(queue, "queue"),
+            checked_criterion(kind, "kind"),
+            limit,
+        )
 
     def answer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job:
         """The value is plain JSON; it must fit the question's schema."""
         text = encode(value, "answer")
-        return self._woken(self._store.answer(checked_id(job_id), checked_name(key, "key"), text, actor))
+        return self._woken(
+            self._store.answer(known_id(job_id), checked_name(key, "key"), text, checked_actor(actor))
+        )
 
     def budget(self, job_id: str) -> list[BudgetLine]:
         """What the job and its group may spend, and have spent."""
-        return self._store.budget(checked_id(job_id))
+        return self._store.budget(known_id(job_id))
 
     def spending(self, job_id: str) -> list[Spending]:
         """The job's ledger."""
-        return self._store.spending(checked_id(job_id))
+        return self._store.spending(known_id(job_id))
 
     def top_up(
         self, job_id: str, amounts: Mapping[str, int], *, actor: str | None = None
     ) -> list[BudgetLine]:
         """Raise the job's limits by these amounts."""
-        return self._store.top_up(checked_id(job_id), checked_amounts(amounts, "top_up"), actor)
+        return self._store.top_up(known_id(job_id), checked_amounts(amounts, "top_up"), checked_actor(actor))
 
     def set_group_budget(self, group: str, limits: Mapping[str, int | None]) -> list[BudgetLine]:
         """Set limits of a group, by unit; None takes one away."""
@@ -168,18 +186,20 @@ class JobOperations(StoreDoor):
 
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
-        return self._store.relatives(checked_id(job_id), limit)
+        return self._store.relatives(known_id(job_id), limit)
 
     def count_relatives(self, job_id: str) -> dict[Relation, int]:
         """How many there are of each."""
-        return self._store.count_relatives(checked_id(job_id))
+        return self._store.count_relatives(known_id(job_id))
 
     def explain(self, job_id: str) -> list[Hold]:
         """Why the job is not running: every cause, in order, with what would change it."""
-        return explain(self._store, checked_id(job_id))
+        return explain(self._store, known_id(job_id))
 
     # -- many jobs -------------------------------------------------------------------------------------------------
     def list_jobs(self, filter: Filter, limit: int = 50, before: str | None = None) -> Page:
+        for name in ("queue", "kind", "lane", "group", "tag"):
+            checked_criterion(getattr(filter, name), name)
         return self._store.list_jobs(filter, limit, before)
 
     def count(self) -> dict[State, int]:

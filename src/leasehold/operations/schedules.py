@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.texts import checked_actor, checked_reason
 from leasehold.domain.errors import ScheduleNotFound
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import ScheduleRow
-from leasehold.operations.base import StoreDoor, checked_reason
+from leasehold.operations.base import StoreDoor
 
 
 class ScheduleOperations(StoreDoor):
@@ -25,7 +26,9 @@ class ScheduleOperations(StoreDoor):
     def pause_schedule(
         self, name: str, reason: str | None = None, *, actor: str | None = None
     ) -> ScheduleRow:
-        self._store.pause_schedule(checked_name(name, "schedule"), actor, checked_reason(reason))
+        self._store.pause_schedule(
+            checked_name(name, "schedule"), checked_actor(actor), checked_reason(reason)
+        )
         return self.get_schedule(name)
 
     def resume_schedule(self, name: str) -> bool:

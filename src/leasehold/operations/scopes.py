@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.texts import checked_actor
 from leasehold.domain.closing import Closing
 from leasehold.domain.job import Job
 from leasehold.domain.views import (
@@ -28,7 +29,7 @@ class ScopeOperations(StoreDoor):
         return self._store.list_pauses()
 
     def resume_lane(self, lane: str, *, actor: str | None = None) -> Job | None:
-        return self._woken(self._store.resume_lane(checked_name(lane, "lane"), actor))
+        return self._woken(self._store.resume_lane(checked_name(lane, "lane"), checked_actor(actor)))
 
     def list_lanes(self) -> list[LaneHolder]:
         """Lanes that are held or stand still, and by which job."""

@@ -20,7 +20,7 @@ from leasehold.domain.outcome import (
     Stopped,
     Success,
 )
-from leasehold.domain.policy import Policy
+from leasehold.domain.policy import DEFAULT_POLICY, OnDrain, OnStall, Policy
 from leasehold.domain.signals import StopRequested
 from leasehold.domain.states import Flag
 from leasehold.run.asking import is_park
@@ -60,6 +60,8 @@ class Attempt(HandlerState):
     abandoned = False
     exit: BaseException | None = None
     """What a task of its handler has left with."""
+    policy = DEFAULT_POLICY
+    """What travels with the job; most carry nothing."""
     stall_told = 0.0
     """On the monotonic clock: the last sign of life before the silence that was told."""
 
@@ -82,6 +84,10 @@ class Attempt(HandlerState):
         self.held_at = held_at
         usable, self.heartbeat = definition.lease_times(grant.lease_seconds)
         """Seconds between two renewals. A single call may have asked for a shorter lease than its task."""
+        if grant.policy is not None:
+            self.policy = Policy.load(grant.policy)
+            if self.policy.heartbeat is not None:
+                self.heartbeat = min(self.policy.heartbeat, grant.lease_seconds / 3)
         self.lease_until = sent_at + usable
         """On the monotonic clock: until then the lease is surely ours. Counted from when the request was *sent*."""
         self.renew_at = sent_at + self.heartbeat
@@ -113,7 +119,7 @@ class Attempt(HandlerState):
         """Raises if it must not begin: a stop was asked for, the lease has run out, or no time is left. A worker that
         was frozen since the claim may have lost the lease to another."""
         now = self.started_at = time.monotonic()
-        timeout = self.definition.timeout
+        timeout = self.timeout
         if timeout is not None or self.deadline_at is not None:
             self._limit(now, timeout)
         if now >= self.lease_until:
@@ -140,7 +146,7 @@ class Attempt(HandlerState):
 
     def judge(self, value: object) -> Outcome:
         """What the handler returned, with the follow-ups that it asked for."""
-        if value is None and self.follow_ups is None:
+        if self.completed or (value is None and self.follow_ups is None and self.definition.may_return_none):
             return NOTHING
         return Success(self.definition.encode_result(value), None, self.unstored())
 
@@ -172,7 +178,7 @@ class Attempt(HandlerState):
 
     # -- its lease and its end -------------------------------------------------------------------------------------
     def renewed(self, sent_at: float) -> None:
-        usable, self.heartbeat = self.definition.lease_times(self.grant.lease_seconds)
+        usable, _ = self.definition.lease_times(self.grant.lease_seconds)
         self.lease_until = sent_at + usable
         self.renew_at = sent_at + self.heartbeat
 
@@ -204,11 +210,11 @@ class Attempt(HandlerState):
             case "deadline":
                 return DeadlinePassed("the job's deadline has passed")
             case "stalled":
-                if self.definition.settings.on_stall == "pause":
+                if self.on_stall == "pause":
                     return Stopped(f"stalled: {self.stall_text}", pause=True)
                 return AttemptTimedOut(f"stalled: {self.stall_text}")
             case "drain":
-                if self.definition.settings.on_drain == "pause":
+                if self.on_drain == "pause":
                     return self._breached() or Stopped("Job was interrupted by user", pause=True)
                 return HandedBack("its worker was stopped")
             case "exited":
@@ -222,13 +228,32 @@ class Attempt(HandlerState):
     def _breached(self) -> Breached | None:
         """Interrupted by a pause while it is over its budget: a task that fails for that fails."""
         over = None if self.steps is None else self.steps.over_budget()
-        if over is None or Policy.load(self.grant.policy).on_breach != "fail":
+        if over is None or self.policy.on_breach != "fail":
             return None
         return Breached(f"interrupted while {over}")
 
     @property
     def stall_text(self) -> str:
-        return f"no progress, event or log for {self.definition.stall_after or 0.0:g} s"
+        return f"no progress, event or log for {self.stall_after or 0.0:g} s"
+
+    # -- what its call has said, or else its task ------------------------------------------------------------------
+    @property
+    def timeout(self) -> float | None:
+        said = self.policy.timeout
+        return self.definition.timeout if said is None else said or None
+
+    @property
+    def stall_after(self) -> float | None:
+        said = self.policy.stall_after
+        return self.definition.stall_after if said is None else said or None
+
+    @property
+    def on_stall(self) -> OnStall:
+        return self.policy.on_stall or self.definition.settings.on_stall
+
+    @property
+    def on_drain(self) -> OnDrain:
+        return self.policy.on_drain or self.definition.settings.on_drain
 
     def _limit(self, now: float, timeout: float | None) -> None:
         if timeout is not None:

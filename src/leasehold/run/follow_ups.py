@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Generator
 from typing import Any, Generic
 
+from leasehold.domain.batch import check_size
 from leasehold.domain.checks.ids import make_id
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
@@ -79,6 +80,15 @@ class FollowUps(list[FollowUp[Any]]):
     def __init__(self) -> None:
         super().__init__()
         self._numbers: Counter[str] = Counter()
+        self._later = 0
+        """Those that go with the success."""
+
+    def append(self, one: FollowUp[Any]) -> None:
+        if not one.now:
+            remedy = "store them at once with task.using(now=True), or let one follow-up enqueue the rest"
+            check_size(self._later + 1, "enqueue", remedy)
+            self._later += 1
+        super().append(one)
 
     def number(self, task: str) -> int:
         """The next number of those of this task that have no name of their own."""

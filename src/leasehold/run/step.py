@@ -13,7 +13,7 @@ from leasehold.domain.errors import InvalidInput, LeaseLost, OverBudget
 from leasehold.domain.policy import Policy, backoff_delay
 from leasehold.domain.signals import Signal
 from leasehold.run.spending import Spender
-from leasehold.tasks.codec import Codec
+from leasehold.tasks.codec import Codec, return_hint
 from leasehold.tasks.settings import Retry, TaskSettings
 
 Durability = Literal["each", "batch"]
@@ -56,7 +56,8 @@ class Step(Spender):
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
         self._retry = retry
         self._policy: Policy | None = None if retry is None else TaskSettings(retry=retry).policy()
-        self._codec = Codec(function, f"step {name!r}")
+        field = f"step {name!r}"
+        self._codec = Codec(return_hint(function, field), field)
 
     def pack(self, value: Any) -> tuple[str, Any]:
         """As it is stored, and as the handler gets it. Decoded before it is stored: what does not fit its annotation
@@ -68,8 +69,7 @@ class Step(Spender):
                 f"{self.name!r} returned a coroutine",
                 "give the async function itself, then its arguments",
             )
-        text = self._codec.encode(value)
-        return text, self.decode(text)
+        return self._codec.pack(value)
 
     def decode(self, text: str) -> Any:
         return self._codec.decode(text)

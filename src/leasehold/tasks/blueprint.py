@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.ids import checked_id, make_ids
+from leasehold.domain.checks.instants import checked_instant
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.numbers import priority_number
-from leasehold.domain.checks.payload import encode
 from leasehold.domain.checks.templates import fill_template, is_template
+from leasehold.domain.checks.texts import checked_trace
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
 from leasehold.domain.limits import DefaultLimit, checked_slots, default_rate, rate_template
@@ -53,8 +54,6 @@ class Blueprint:
                 f"is off for task {definition.name!r}",
                 "call app.run_now: it starts or is refused",
             )
-        if call.at is not None and getattr(call.at, "tzinfo", None) is None:
-            raise InvalidInput("at", f"{call.at!r} has no time zone", "give an aware datetime")
         self._definition = definition
         self._lane = settings.lane
         self._unique = settings.unique
@@ -69,17 +68,17 @@ class Blueprint:
             "queue": settings.queue,
             "priority": priority_number(settings.priority),
             "delay": seconds(call.delay, "delay"),
-            "at": call.at,
+            "at": None if call.at is None else checked_instant(call.at, "at"),
             "hold": call.hold,
             "unique_for": settings.unique_for,
             "on_duplicate": settings.on_duplicate,
             "lease_seconds": seconds(settings.lease, "lease", positive=True),
-            "policy": settings.policy(),
+            "policy": settings.policy_of_call(definition.settings),
             "group": None if call.group is None else checked_name(call.group, "group"),
             "tags": tags,
             "deadline": _seconds(settings.deadline, "deadline"),
             "start_by": _seconds(settings.start_by, "start_by"),
-            "trace": call.trace,
+            "trace": checked_trace(call.trace),
             "after": call.after,
             "on_parent_failure": call.on_parent_failure,
         }
@@ -107,11 +106,10 @@ class Blueprint:
 
     def _make_named(self, job_id: str, arguments: Mapping[str, Any]) -> NewJob:
         """Its lane, its key, its rate, its tags or its slots are made from its arguments."""
-        checked = self._definition.check(arguments)
-        known = self._definition.with_defaults(checked)
+        text, known = self._definition.encode_named(arguments)
         return NewJob(
             id=job_id,
-            args=encode(checked, self._definition.name),
+            args=text,
             lane=None if self._lane is None else fill_template(self._lane, known, "lane"),
             unique_key=None if self._unique is None else fill_template(self._unique, known, "unique"),
             **self._filled(known),

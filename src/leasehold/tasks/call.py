@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
+from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
 from leasehold.tasks.blueprint import Blueprint, HasId
 from leasehold.tasks.definition import TaskDefinition
@@ -15,7 +16,23 @@ from leasehold.tasks.settings import CallSettings, TaskSettings
 P = ParamSpec("P")
 J = TypeVar("J", bound=HasId)
 """What enqueueing gives: the handle of the stored job."""
-StoreJobs = Callable[[Sequence[NewJob]], list[J]]
+J_co = TypeVar("J_co", bound=HasId, covariant=True)
+
+
+class Producer(Protocol[J_co]):
+    """Who stores new jobs, and gives handles of them."""
+
+    def store(self, jobs: Sequence[NewJob]) -> Sequence[J_co]:
+        """All or none, in the order given."""
+        ...
+
+    def store_pieces(self, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
+        """Piece by piece, each of them all or none. Raises PartlyStored for what goes wrong after the first."""
+        ...
+
+    def run_now(self, job: NewJob, max_running: int) -> J_co:
+        """Start it in this process, unless so many run already."""
+        ...
 
 
 class Bindable(Protocol[P, J]):
@@ -32,15 +49,19 @@ class Plan(Generic[J]):
     settings: TaskSettings
     call: CallSettings
     arguments: Mapping[str, Any]
-    store_jobs: StoreJobs[J]
+    producer: Producer[J]
 
     def new_job(self, **changes: Any) -> NewJob:
         """What will be stored; wrong arguments are refused here."""
+        if self.call.key is not None and "follow_up_of" not in changes:
+            raise InvalidInput(
+                "key", "names a follow-up", "leave it out, or ask for the job with ctx.enqueue"
+            )
         (job,) = Blueprint(self.definition, self.settings, self.call).make([self.arguments])
         return replace(job, **changes) if changes else job
 
     def store(self, job: NewJob) -> J:
-        return self.store_jobs([job])[0]
+        return self.producer.store([job])[0]
 
 
 class Call(Generic[J]):

@@ -11,32 +11,39 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-from leasehold.domain.checks.numbers import check_finite
-from leasehold.domain.checks.payload import encode
+from leasehold.domain.checks.numbers import ALWAYS_FINITE, check_finite
+from leasehold.domain.checks.payload import encode, is_surely_storable
 from leasehold.domain.errors import InvalidInput, Unstorable
+from leasehold.tasks.round_trip import changed, difference, surely_comes_back, unreadable
 
 
 class Codec:
-    """What one function returns. Without an annotation it is plain JSON."""
+    """What one function returns, by its annotation. Without one it is plain JSON."""
 
-    def __init__(self, function: Callable[..., Any], field: str) -> None:
+    def __init__(self, hint: Any, field: str) -> None:
         self._field = field
-        hint = _return_hint(function, field)
-        self._adapter = None if hint is Any or isinstance(hint, TypeVar) else _adapter(hint, field)
+        self._adapter: TypeAdapter[Any] | None = None
+        self._sure = True
+        if hint is not Any and not isinstance(hint, TypeVar):
+            self._adapter, self._sure = _read(hint, field)
 
     def encode(self, value: Any) -> str:
-        if self._adapter is not None:
-            check_finite(value, self._field)
-            try:
-                # Whether the value fits its annotation shows when it is decoded, which is always done.
-                value = self._adapter.dump_python(value, mode="json", warnings=False)
-            except ValueError as error:
-                raise Unstorable(
-                    self._field, f"cannot be kept as JSON ({error})", "return JSON values"
-                ) from error
-        return encode(value, self._field)
+        """Raises Unstorable for what does not fit the annotation, or would come back as something else."""
+        if self._adapter is None:
+            return encode(value, self._field)
+        checked = self._checked(self._adapter, value)
+        text = self._dumped(self._adapter, checked)
+        if not self._sure:
+            self._compare(checked, text)
+        return text
+
+    def pack(self, value: Any) -> tuple[str, Any]:
+        """As it is stored, and as whoever reads it gets it."""
+        text = self.encode(value)
+        return text, self.decode(text)
 
     def decode(self, text: str) -> Any:
+        """Raises InvalidInput when the annotation is no longer the one that the value was stored by."""
         if self._adapter is None:
             return json.loads(text)
         try:
@@ -44,12 +51,54 @@ class Codec:
         except ValidationError as error:
             raise InvalidInput(
                 self._field,
-                f"does not fit the return annotation of its function ({error.errors()[0]['msg']})",
+                f"does not fit the return annotation of its function ({_told(error)})",
                 "mend the function; resume with fresh=True if an older version of it has stored the result",
             ) from error
 
+    @functools.cached_property
+    def takes_none(self) -> bool:
+        try:
+            self.encode(None)
+        except Unstorable:
+            return False
+        return True
 
-def _return_hint(function: Callable[..., Any], field: str) -> Any:
+    def _checked(self, adapter: TypeAdapter[Any], value: Any) -> Any:
+        if type(value) not in ALWAYS_FINITE:
+            check_finite(value, self._field)
+        try:
+            return adapter.validator.validate_python(value)
+        except ValidationError as error:
+            raise Unstorable(
+                self._field,
+                f"does not fit the return annotation of its function ({_told(error)})",
+                "return what the annotation says, or change it",
+            ) from None
+
+    def _dumped(self, adapter: TypeAdapter[Any], checked: Any) -> str:
+        try:
+            text = adapter.dump_json(checked, by_alias=True, warnings=False).decode()
+            if is_surely_storable(text):
+                return text
+            plain = adapter.dump_python(checked, mode="json", by_alias=True, warnings=False)
+        except ValueError as error:
+            raise Unstorable(
+                self._field, f"cannot be kept as JSON ({error})", "return JSON values"
+            ) from error
+        return encode(plain, self._field)
+
+    def _compare(self, checked: Any, text: str) -> None:
+        assert self._adapter is not None
+        try:
+            back = self._adapter.validate_json(text)
+        except ValidationError as error:
+            raise unreadable(error, self._field) from None
+        if (where := difference(checked, back, self._field)) is not None:
+            raise changed(where)
+
+
+def return_hint(function: Callable[..., Any], field: str) -> Any:
+    """Any, where there is no annotation."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -71,12 +120,16 @@ def _return_hint(function: Callable[..., Any], field: str) -> Any:
     return hint
 
 
-def _adapter(hint: Any, field: str) -> TypeAdapter[Any]:
+def _told(error: ValidationError) -> str:
+    return error.errors(include_input=False, include_url=False)[0]["msg"]
+
+
+def _read(hint: Any, field: str) -> tuple[TypeAdapter[Any], bool]:
     try:
         try:
-            return _cached_adapter(hint)
+            return _read_once(hint)
         except TypeError:  # a hint that cannot be a key
-            return TypeAdapter(hint)
+            return _read_once.__wrapped__(hint)
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
         raise InvalidInput(
             field,
@@ -86,6 +139,7 @@ def _adapter(hint: Any, field: str) -> TypeAdapter[Any]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _cached_adapter(hint: Any) -> TypeAdapter[Any]:
-    """Building one takes longer than many a step."""
-    return TypeAdapter(hint)
+def _read_once(hint: Any) -> tuple[TypeAdapter[Any], bool]:
+    """What reads such values, and whether they surely come back. Building it takes longer than many a step."""
+    adapter: TypeAdapter[Any] = TypeAdapter(hint)
+    return adapter, surely_comes_back(adapter.core_schema)

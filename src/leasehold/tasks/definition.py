@@ -11,13 +11,19 @@ from pydantic import TypeAdapter, ValidationError
 
 from leasehold.domain.checks.durations import seconds
 from leasehold.domain.checks.names import checked_name
-from leasehold.domain.checks.numbers import check_finite
+from leasehold.domain.checks.numbers import ALWAYS_FINITE, check_finite
 from leasehold.domain.checks.payload import check_text, encode, is_surely_storable
 from leasehold.domain.errors import InvalidArguments, Unstorable
+from leasehold.tasks.codec import Codec
+from leasehold.tasks.round_trip import changed, difference, field_comes_back, unreadable
 from leasehold.tasks.settings import TaskSettings
-from leasehold.tasks.signature import arguments_type, context_parameter, own_signature, read_hints
-
-_ALWAYS_FINITE = frozenset({str, int, bool, type(None)})
+from leasehold.tasks.signature import (
+    arguments_type,
+    context_parameter,
+    default_values,
+    own_signature,
+    read_hints,
+)
 
 
 def margin(lease: float) -> float:
@@ -38,9 +44,10 @@ class TaskDefinition:
         self.context_parameter = context_parameter(function, hints, self.name, self.is_async)
         self._signature = own_signature(function, self.name, self.context_parameter)
         self._arguments = arguments_type(self.name, self._signature, hints)
-        self._result: TypeAdapter[Any] | None = (
-            TypeAdapter(hints["return"]) if hints.get("return", Any) is not Any else None
-        )
+        self._doubted = _doubted(self._arguments)
+        self._defaults = default_values(self.name, self._signature, hints)
+        self._result = Codec(hints.get("return", Any), f"{self.name}.result")
+        self.may_return_none = self._result.takes_none
         self.settings = self.check_settings(settings)
         self._lease_times: dict[float, tuple[float, float]] = {}
         stall_after = self.settings.stall_after
@@ -49,8 +56,7 @@ class TaskDefinition:
     @functools.cached_property
     def heartbeat(self) -> float:
         """Seconds between two renewals."""
-        lease = seconds(self.settings.lease, "lease")
-        return lease / 3 if self.settings.heartbeat is None else seconds(self.settings.heartbeat, "heartbeat")
+        return self.settings.beat
 
     @functools.cached_property
     def timeout(self) -> float | None:
@@ -79,19 +85,19 @@ class TaskDefinition:
         except TypeError as error:
             raise InvalidArguments(self.name, {"arguments": str(error)}) from None
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as JSON values, after the annotations have had their say. Defaults stay out: they are the
-        function's, and may change with it."""
-        return self._plain(self._validated(arguments))
-
     def encode_arguments(self, arguments: Mapping[str, Any]) -> str:
-        """As `check`, and then as JSON text; in one go where nothing is suspicious about it."""
+        """As JSON text, after the annotations have had their say. Defaults stay out: they are the function's, and may
+        change with it."""
         checked = self._validated(arguments)
-        try:
-            text = self._arguments.dump_json(checked, by_alias=True, exclude_unset=True).decode()
-        except (ValueError, TypeError):
-            text = ""
-        return text if text and is_surely_storable(text) else encode(self._plain(checked), self.name)
+        text = self._dumped(checked)
+        return self._returning(checked, text) if self._doubted else text
+
+    def encode_named(self, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """As `encode_arguments`; and the values by the names of the parameters, defaults among them, for what is made
+        from them."""
+        checked = self._validated(arguments)
+        text = self._returning(checked, self._dumped(checked))
+        return text, self._defaults | self._plain(checked, by_alias=False, exclude_unset=False)
 
     def _validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         # pydantic refuses lone surrogates as "not text"; we say what is wrong with them instead.
@@ -99,18 +105,42 @@ class TaskDefinition:
             if isinstance(value, str):
                 check_text(value, f"{self.name}.{name}")
         try:
-            checked = self._arguments.validate_python(dict(arguments))
+            # The adapter's own validator: its method only sorts out options that we do not use, for every job.
+            checked: dict[str, Any] = self._arguments.validator.validate_python(dict(arguments))
         except ValidationError as error:
             raise InvalidArguments(self.name, _problems(error)) from None
         for name, value in checked.items():
-            if type(value) not in _ALWAYS_FINITE:
+            if type(value) not in ALWAYS_FINITE:
                 check_finite(value, f"{self.name}.{name}")
         return checked
 
-    def _plain(self, checked: dict[str, Any]) -> dict[str, Any]:
+    def _returning(self, checked: dict[str, Any], text: str) -> str:
+        """The text, if it surely comes back as what it was made of; else another that does. Raises Unstorable."""
+        if not self._is_doubtful(checked) or (problem := self._lost(checked, text)) is None:
+            return text
+        # What a model has made up for a field that nobody has set (an id, the time) comes back if it is stored.
+        whole = self._dumped(checked, exclude_unset=False)
+        if self._lost(checked, whole) is not None:
+            raise problem
+        return whole
+
+    def _dumped(self, checked: dict[str, Any], exclude_unset: bool = True) -> str:
+        """In one go where nothing is suspicious about it."""
+        try:
+            dumped = self._arguments.serializer.to_json(checked, by_alias=True, exclude_unset=exclude_unset)
+            text = dumped.decode()
+        except (ValueError, TypeError):
+            text = ""
+        if text and is_surely_storable(text):
+            return text
+        return encode(self._plain(checked, exclude_unset=exclude_unset), self.name)
+
+    def _plain(
+        self, checked: dict[str, Any], by_alias: bool = True, exclude_unset: bool = True
+    ) -> dict[str, Any]:
         try:
             plain: dict[str, Any] = self._arguments.dump_python(
-                checked, mode="json", by_alias=True, exclude_unset=True
+                checked, mode="json", by_alias=by_alias, exclude_unset=exclude_unset
             )
             return plain
         except (ValueError, TypeError) as error:
@@ -118,10 +148,25 @@ class TaskDefinition:
                 self.name, f"has arguments that are not JSON ({error})", "pass JSON values"
             ) from None
 
+    def _is_doubtful(self, checked: Mapping[str, Any]) -> bool:
+        """Whether they must be compared with what comes back. A bare value without an annotation is plain JSON."""
+        return any(
+            name in checked and not (bare and type(checked[name]) in ALWAYS_FINITE)
+            for name, bare in self._doubted.items()
+        )
+
+    def _lost(self, checked: dict[str, Any], text: str) -> Unstorable | None:
+        """What would not come back as it is."""
+        try:
+            back = self._arguments.validator.validate_json(text)
+        except ValidationError as error:
+            return unreadable(error, self.name)
+        where = difference(checked, back, self.name)
+        return None if where is None else changed(where)
+
     def decode_arguments(self, stored: str) -> dict[str, Any]:
         """The stored arguments as the function wants them, checked again: it may have changed since."""
         try:
-            # The adapter's own validator: its method only sorts out options that we do not use, for every job.
             arguments: dict[str, Any] = self._arguments.validator.validate_json(stored)
         except ValidationError as error:
             raise InvalidArguments(self.name, _problems(error)) from None
@@ -129,20 +174,20 @@ class TaskDefinition:
 
     def encode_result(self, value: Any) -> str | None:
         """Through the return annotation, so that what is stored is what a caller gets back."""
-        if value is None:
-            return None
-        if self._result is not None:
-            check_finite(value, f"{self.name}.result")
-            value = self._result.dump_python(value, mode="json")
-        return encode(value, f"{self.name}.result")
+        return None if value is None and self.may_return_none else self._result.encode(value)
 
-    def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments together with the defaults of those that were left out."""
-        given = self._signature.parameters.values()
-        return {p.name: p.default for p in given if p.default is not p.empty} | dict(arguments)
+    def decode_result(self, stored: str | None) -> Any:
+        """Raises InvalidInput when the annotation has changed since, and the result no longer fits it."""
+        return None if stored is None and self.may_return_none else self._result.decode(stored or "null")
 
-    def decode_result(self, result: Any) -> Any:
-        return result if self._result is None else self._result.validate_python(result)
+
+def _doubted(arguments: TypeAdapter[Any]) -> dict[str, bool]:
+    """The parameters whose values may come back as others, and whether that is for want of an annotation."""
+    schema: Any = arguments.core_schema
+    while schema["type"] == "definitions":
+        schema = schema["schema"]
+    fields = schema["fields"].items()
+    return {name: field["schema"]["type"] == "any" for name, field in fields if not field_comes_back(field)}
 
 
 def _problems(error: ValidationError) -> dict[str, str]:

@@ -12,7 +12,7 @@ from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import DependencyCycle, InvalidInput
 from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.tasks.blueprint import After, checked_parents
-from leasehold.tasks.call import Bindable, J, StoreJobs
+from leasehold.tasks.call import Bindable, J, Producer
 from leasehold.tasks.settings import checked_on_parent_failure
 
 
@@ -20,7 +20,7 @@ class Chain(Generic[J]):
     """Calls that run one after the other, each when the one before it has succeeded. One that ends without success
     ends those behind it, with the reason."""
 
-    def __init__(self, calls: Sequence[Bindable[[], Any]], store: StoreJobs[J]) -> None:
+    def __init__(self, calls: Sequence[Bindable[[], Any]], producer: Producer[J]) -> None:
         if not calls:
             raise InvalidInput("chain", "has no calls", "give it at least one task")
         self._jobs: list[NewJob] = []
@@ -28,11 +28,11 @@ class Chain(Generic[J]):
             job = call.bind().__plan__.new_job()
             before = tuple(one.id for one in self._jobs[-1:])
             self._jobs.append(replace(job, after=(*before, *job.after)))
-        self._store = store
+        self._producer = producer
 
     def enqueue(self) -> list[J]:
         """Store them all, or none; the jobs in their order. A second call finds those of the first."""
-        return self._store(self._jobs)
+        return list(self._producer.store(self._jobs))
 
     async def aenqueue(self) -> list[J]:
         return await asyncio.to_thread(self.enqueue)
@@ -55,8 +55,8 @@ class Dag(Generic[J]):
     jobs = flow.enqueue()             # {"load": <Job …>, …}
     """
 
-    def __init__(self, store: StoreJobs[J]) -> None:
-        self._store = store
+    def __init__(self, producer: Producer[J]) -> None:
+        self._producer = producer
         self._nodes: dict[str, _Node] = {}
 
     def add(
@@ -89,7 +89,7 @@ class Dag(Generic[J]):
         ids = {name: node.job.id for name, node in self._nodes.items()}
         order = _sorted({name: node.within for name, node in self._nodes.items()})
         jobs = [_tied(self._nodes[name], ids) for name in order]
-        made = dict(zip(order, self._store(jobs), strict=True)) if jobs else {}
+        made = dict(zip(order, self._producer.store(jobs), strict=True)) if jobs else {}
         return {name: made[name] for name in self._nodes}
 
     async def aenqueue(self) -> dict[str, J]:

@@ -50,8 +50,11 @@ def schedule_for(
         overlap=when.get("overlap", "skip"),
         at_start=at_start,
     )
-    checked = definition.check(_with_tick(definition, given, datetime.fromisoformat("2026-01-01T00:00:00Z")))
-    return replace(schedule, args=encode({key: checked[key] for key in given}, "args"))
+    some_tick = datetime.fromisoformat("2026-01-01T00:00:00Z")
+    checked = json.loads(definition.encode_arguments(_with_tick(definition, given, some_tick)))
+    if TICK_ARGUMENT not in given:
+        checked.pop(TICK_ARGUMENT, None)
+    return replace(schedule, args=encode(checked, "args"))
 
 
 def tick_job(definition: TaskDefinition, schedule: Schedule, tick: datetime) -> NewJob:
@@ -63,5 +66,5 @@ def tick_job(definition: TaskDefinition, schedule: Schedule, tick: datetime) -> 
 
 def _with_tick(definition: TaskDefinition, given: Mapping[str, Any], tick: datetime) -> dict[str, Any]:
     if TICK_ARGUMENT in definition.parameters and TICK_ARGUMENT not in given:
-        return {**given, TICK_ARGUMENT: tick}
+        return {**given, TICK_ARGUMENT: tick.isoformat()}  # as text: without an annotation it is plain JSON
     return dict(given)

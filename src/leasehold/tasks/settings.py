@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from typing_extensions import TypedDict
 
@@ -17,12 +17,9 @@ from leasehold.domain.checks.templates import check_template
 from leasehold.domain.errors import InvalidInput, InvalidTask, leaves
 from leasehold.domain.job import DEFAULT_LEASE, OnDuplicate, OnParentFailure, UniqueFor
 from leasehold.domain.limits import Rate, Slot, checked_slots, default_rate, rate_template
-from leasehold.domain.policy import BudgetFor, OnBreach, OnFailure, OnLost, Policy
+from leasehold.domain.policy import BudgetFor, OnBreach, OnDrain, OnFailure, OnLost, OnStall, Policy
 
-OnDrain = Literal["requeue", "pause"]
-
-
-OnStall = Literal["report", "pause", "stop"]
+MOST_TRIES = 1_000_000_000
 
 
 _NO_QUEUE = "is for jobs that go back to a queue, and queueing is off"
@@ -32,22 +29,27 @@ _NO_QUEUE = "is for jobs that go back to a queue, and queueing is off"
 class Retry:
     """When a failed attempt is tried again: up to `max_attempts` runs that fail, waiting `backoff` seconds, doubled
     each time up to `max_delay`. `backoff=0` retries at once. `on` limits retries to these exceptions, `never`
-    excludes some. An exception group is excluded if anything in it is, and covered by `on` if everything in it is."""
+    excludes some. An exception group is excluded if anything in it is, and covered by `on` if everything in it is.
+    Both are the task's alone: a class cannot travel with a job."""
 
     max_attempts: int = 3
     backoff: Duration = 2.0
     max_delay: Duration = 300.0
     max_crashes: int | None = None
-    on: tuple[type[BaseException], ...] = (Exception,)
-    never: tuple[type[BaseException], ...] = ()
+    on: tuple[type[BaseException], ...] | None = None
+    """None: every `Exception`; for a single call, as its task says."""
+    never: tuple[type[BaseException], ...] | None = None
+    """None: none; for a single call, as its task says."""
 
     def covers(self, error: BaseException) -> bool:
+        on = (Exception,) if self.on is None else self.on
+        never = self.never or ()
         if not isinstance(error, BaseExceptionGroup):
-            return isinstance(error, self.on) and not isinstance(error, self.never)
+            return isinstance(error, on) and not isinstance(error, never)
         found = leaves(error)
-        if isinstance(error, self.never) or any(isinstance(leaf, self.never) for leaf in found):
+        if isinstance(error, never) or any(isinstance(leaf, never) for leaf in found):
             return False
-        return isinstance(error, self.on) or all(isinstance(leaf, self.on) for leaf in found)
+        return isinstance(error, on) or all(isinstance(leaf, on) for leaf in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +118,12 @@ class TaskSettings:
             ("on_duplicate", OnDuplicate),
         ):
             _check_choice(name, getattr(self, name), choices)
+        if not isinstance(self.count_lost, bool):
+            raise InvalidTask("count_lost", f"{self.count_lost!r} is no choice", "use True or False")
         for name in ("timeout", "deadline", "start_by", "stall_after"):
             if getattr(self, name) is not None:
                 seconds(getattr(self, name), name, positive=True)
-        lease = seconds(self.lease, "lease", positive=True)
-        beat = lease / 3 if self.heartbeat is None else seconds(self.heartbeat, "heartbeat", positive=True)
+        lease, beat = seconds(self.lease, "lease", positive=True), self.beat
         if beat > lease / 3 + 1e-9:
             raise InvalidTask(
                 "heartbeat",
@@ -142,10 +145,9 @@ class TaskSettings:
         retry = self.retry
         if not isinstance(retry, Retry):
             raise InvalidTask("retry", f"{retry!r} is not a Retry", "use retry=Retry(max_attempts=…)")
-        if retry.max_attempts < 1:
-            raise InvalidTask("retry.max_attempts", f"{retry.max_attempts} is too few", "give 1 or more")
-        if retry.max_crashes is not None and retry.max_crashes < 1:
-            raise InvalidTask("retry.max_crashes", f"{retry.max_crashes} is too few", "give 1 or more")
+        check_tries(retry.max_attempts, "retry.max_attempts")
+        if retry.max_crashes is not None:
+            check_tries(retry.max_crashes, "retry.max_crashes")
         return Policy(
             queueing=self.queueing,
             max_attempts=retry.max_attempts if self.queueing else 1,
@@ -160,7 +162,42 @@ class TaskSettings:
             budget_for=self.budget_for,
         )
 
+    def policy_of_call(self, own: TaskSettings) -> Policy:
+        """As `policy`, for a call of a task whose own settings are others. What its run needs and the worker would take
+        from the task goes along, but only that: a job that says nothing of its own carries nothing."""
+        policy = self.policy()
+        if self is own:
+            return policy
+        said: dict[str, Any] = {
+            name: 0.0 if value is None else seconds(value, name)
+            for name in ("timeout", "stall_after")
+            if (value := getattr(self, name)) != getattr(own, name)
+        }
+        said |= {
+            name: getattr(self, name)
+            for name in ("on_stall", "on_drain")
+            if getattr(self, name) != getattr(own, name)
+        }
+        if self.heartbeat != own.heartbeat:
+            said["heartbeat"] = self.beat
+        return replace(policy, **said) if said else policy
+
+    @property
+    def beat(self) -> float:
+        """Seconds between two renewals of the lease."""
+        lease = seconds(self.lease, "lease", positive=True)
+        return lease / 3 if self.heartbeat is None else seconds(self.heartbeat, "heartbeat", positive=True)
+
     def changed(self, changes: Mapping[str, Any]) -> TaskSettings:
+        """For a call."""
+        retry = changes.get("retry")
+        for name in ("on", "never") if isinstance(retry, Retry) else ():
+            if getattr(retry, name) not in (None, getattr(self.retry, name)):
+                raise InvalidInput(
+                    f"retry.{name}",
+                    "is the task's alone: the class of an exception cannot travel with a job",
+                    "say it in @app.task(retry=Retry(…)), and leave it out here",
+                )
         return replace(self, **changes)
 
 
@@ -236,6 +273,11 @@ class CallOptions(_Options, total=False):
     hold: bool
     group: str | None
     trace: str | None
+
+
+def check_tries(count: object, field: str) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_TRIES:
+        raise InvalidTask(field, f"{count!r} is not a number of tries", f"give 1 to {MOST_TRIES:,}")
 
 
 def check_max_running(count: object) -> None:

@@ -11,7 +11,7 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from typing_extensions import TypedDict
 
@@ -88,10 +88,37 @@ def arguments_type(
         hint = hints.get(name, Any)
         fields[name] = hint if parameter.default is parameter.empty else NotRequired[hint]
     arguments = TypedDict(task, fields)  # type: ignore[misc]
-    arguments.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+    # By name or by alias: a caller writes the parameter's name, what is stored has its alias.
+    config = ConfigDict(extra="forbid", populate_by_name=True)
+    arguments.__pydantic_config__ = config  # type: ignore[attr-defined]
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(arguments)
         return adapter
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
         problem = f"task {task!r} cannot be checked ({error})"
         raise InvalidTask("annotations", problem, "use types that pydantic knows") from None
+
+
+def default_values(task: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults as JSON values, by the same way that values which are given take: what is made from arguments (keys,
+    lanes, rates) must not depend on whether one was left out."""
+    defaulted = [p for p in signature.parameters.values() if p.default is not p.empty]
+    if not defaulted:
+        return {}
+    adapter = arguments_type(task, signature.replace(parameters=defaulted), hints)
+    return {p.name: _default_value(task, adapter, p.name, p.default) for p in defaulted}
+
+
+def _default_value(task: str, adapter: TypeAdapter[dict[str, Any]], name: str, default: Any) -> Any:
+    if default is None:
+        return None  # many write `a: int = None`: it is taken as it is
+    try:
+        checked = adapter.validate_python({name: default})
+    except ValidationError as error:
+        told = error.errors(include_input=False, include_url=False)[0]["msg"]
+        problem = f"task {task!r}: its default {default!r} does not fit its annotation ({told})"
+        raise InvalidTask(name, problem, "change one of them") from None
+    try:
+        return adapter.dump_python(checked, mode="json")[name]
+    except (ValueError, TypeError):
+        return default  # a mark of the function's own, which is never stored

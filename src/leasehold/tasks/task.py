@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
+from leasehold.domain.batch import MOST_AT_ONCE
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.job import NewJob
 from leasehold.tasks.blueprint import Blueprint, checked_parents
-from leasehold.tasks.call import Call, J, Plan, StoreJobs
+from leasehold.tasks.call import Call, J, Plan, Producer
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import (
     CALL_ONLY,
@@ -29,8 +30,6 @@ P = ParamSpec("P")
 """The task's arguments."""
 C = TypeVar("C")
 
-RunNow = Callable[[NewJob, int], J]
-
 _TASK_ONLY = frozenset({"queueing"})
 
 
@@ -41,14 +40,12 @@ class Task(Generic[F, P, C, J]):
     def __init__(
         self,
         definition: TaskDefinition,
-        store: StoreJobs[J],
-        run_now: RunNow[J],
+        producer: Producer[J],
         settings: TaskSettings | None = None,
         call: CallSettings | None = None,
     ) -> None:
         self._definition = definition
-        self._store = store
-        self._run_now = run_now
+        self._producer = producer
         self._settings = settings or definition.settings
         self._call = call or CallSettings()
         functools.update_wrapper(self, definition.function)
@@ -59,6 +56,10 @@ class Task(Generic[F, P, C, J]):
 
     @functools.cached_property
     def _blueprint(self) -> Blueprint:
+        if self._call.key is not None:
+            raise InvalidInput(
+                "key", "names a follow-up", "leave it out, or ask for the job with ctx.enqueue"
+            )
         return Blueprint(self._definition, self._settings, self._call)
 
     def __call__(self, *args: F.args, **kwargs: F.kwargs) -> C:
@@ -80,25 +81,28 @@ class Task(Generic[F, P, C, J]):
         if "on_parent_failure" in call:
             call["on_parent_failure"] = checked_on_parent_failure(settings["on_parent_failure"])
         changed = self._definition.check_settings(self._settings.changed(own)) if own else self._settings
-        return Task(self._definition, self._store, self._run_now, changed, _merged(self._call, call))
+        return Task(self._definition, self._producer, changed, _merged(self._call, call))
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[J]:
         """The call with these arguments, to be made later: in a chain, in a DAG, as a follow-up."""
         arguments = self._definition.bind(args, kwargs)
-        return Call(Plan(self._definition, self._settings, self._call, arguments, self._store))
+        return Call(Plan(self._definition, self._settings, self._call, arguments, self._producer))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> J:
         """Store a job; it is durable when this returns."""
-        return self.enqueue_many([self._definition.bind(args, kwargs)])[0]
+        return self._producer.store(self._blueprint.make([self._definition.bind(args, kwargs)]))[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> J:
         return await asyncio.to_thread(self.enqueue, *args, **kwargs)
 
-    def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[J]:
-        """Store many jobs in one transaction: all or none."""
-        return self._store(self._blueprint.make(list(args)))
+    def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> Sequence[J]:
+        """Store many jobs, up to 5,000 in one transaction: all or none. More are stored in their order, 5,000 at a
+        time, as they are taken from `args`, which may be a generator of any length; what goes wrong after the first
+        5,000 raises PartlyStored, which says how many are stored."""
+        blueprint, calls = self._blueprint, iter(args)
+        return self._producer.store_pieces(map(blueprint.make, _pieces(calls)))
 
-    async def aenqueue_many(self, args: Iterable[Mapping[str, Any]]) -> list[J]:
+    async def aenqueue_many(self, args: Iterable[Mapping[str, Any]]) -> Sequence[J]:
         return await asyncio.to_thread(self.enqueue_many, args)
 
     def run_now(self, *args: P.args, **kwargs: P.kwargs) -> J:
@@ -106,10 +110,16 @@ class Task(Generic[F, P, C, J]):
         arguments = self._definition.bind(args, kwargs)
         max_running = checked_max_running(self.name, self._settings, self._call)
         (job,) = Blueprint(self._definition, self._settings, self._call, at_once=True).make([arguments])
-        return self._run_now(job, max_running)
+        return self._producer.run_now(job, max_running)
 
     async def arun_now(self, *args: P.args, **kwargs: P.kwargs) -> J:
         return await asyncio.to_thread(self.run_now, *args, **kwargs)
+
+
+def _pieces(calls: Iterator[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    while piece := list(itertools.islice(calls, MOST_AT_ONCE)):
+        yield piece
+        del piece  # before the next one is read: one at a time is in memory
 
 
 def _merged(call: CallSettings, changes: dict[str, Any]) -> CallSettings:

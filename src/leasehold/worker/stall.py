@@ -15,7 +15,7 @@ logger = logging.getLogger("leasehold.worker")
 
 
 class StallWatch:
-    """Looks at runs of tasks that have `stall_after`."""
+    """Looks at runs that have a `stall_after`."""
 
     def __init__(
         self, events: EventWriter, hooks: HookCaller, stop: Callable[[Attempt, StopCause], None]
@@ -26,20 +26,20 @@ class StallWatch:
 
     def look(self, run: Attempt, now: float) -> None:
         """Once per silence: a run that speaks again and falls silent again is told again."""
-        limit = run.definition.stall_after
+        limit = run.stall_after
         heard_at = max(run.started_at, run.told_at)
         if limit is None or now < heard_at + limit or run.stall_told == heard_at:
             return
         run.stall_told = heard_at
         self._tell(run, limit)
-        if run.definition.settings.on_stall != "report":
+        if run.on_stall != "report":
             self._stop(run, "stalled")
 
     def _tell(self, run: Attempt, limit: float) -> None:
         grant = run.grant
         detail = run.stall_text
         logger.warning("job %s: %s is stalled: %s", grant.id, grant.kind, detail)
-        data = {"seconds": limit, "then": run.definition.settings.on_stall}
+        data = {"seconds": limit, "then": run.on_stall}
         stream = self._events.stream_of(run)
         self._events.put(stream, STALLED, encode(data, STALLED), text=detail)
         self._hooks.call(HookEvent(STALLED, grant.id, grant.kind, grant.queue, grant.attempt, detail, data))

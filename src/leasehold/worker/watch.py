@@ -51,7 +51,7 @@ class Watch:
         elif now >= run.lease_until:
             logger.warning("job %s: its lease could not be renewed; stopping it", run.grant.id)
             self._attempts.stop(run, "unrenewed")
-        elif run.definition.stall_after is not None:
+        elif run.stall_after is not None:
             self._stalls.look(run, now)
 
     def _abandon(self, run: Attempt) -> None:

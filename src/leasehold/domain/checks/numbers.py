@@ -27,6 +27,16 @@ def priority_number(priority: Priority) -> int:
     return number
 
 
+def check_page(limit: object, longest: int) -> None:
+    """How many of something are asked for at once."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= longest:
+        raise InvalidInput("limit", f"{limit!r} is out of range", f"ask for 1 to {longest} at once")
+
+
+ALWAYS_FINITE = frozenset({str, int, bool, type(None)})
+"""Types whose values `check_finite` need not see."""
+
+
 def check_finite(value: Any, field: str) -> None:
     """Serializers turn NaN and infinities into null without a word, so they are looked for before."""
     if isinstance(value, float):

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from leasehold.domain.checks.ids import checked_id, range_of, shortened
-from leasehold.domain.errors import InvalidInput, JobNotFound
+from leasehold.domain.checks.numbers import check_page
+from leasehold.domain.errors import JobNotFound
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.domain.views import (
@@ -45,10 +46,7 @@ class InspectVerbs(Verbs):
         """Newest first, by the order of arrival. What no index serves (a queue, a task, a lane; successes among many
         failures) is looked for in so many rows a page: such a page may have fewer jobs than asked for, or none, and
         still a `next` to go on from."""
-        if not 1 <= limit <= LONGEST_PAGE:
-            raise InvalidInput(
-                "limit", f"{limit} is out of range", f"ask for 1 to {LONGEST_PAGE} jobs a page"
-            )
+        check_page(limit, LONGEST_PAGE)
         after = None if before is None else checked_id(before, "before")
         rows, more = self._database.read(lambda session: _list(session, filter, limit + 1, after))
         jobs = [_summary(row) for row in rows[:limit]]

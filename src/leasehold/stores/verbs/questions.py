@@ -8,6 +8,7 @@ from typing import Any
 
 from leasehold.domain import operate
 from leasehold.domain.checks.json_schema import first_problem
+from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidAnswer, InvalidInput, JobNotFound, Refused
 from leasehold.domain.job import Job, Question
@@ -46,8 +47,7 @@ class QuestionVerbs(Verbs):
     def open_questions(
         self, group: str | None = None, queue: str | None = None, kind: str | None = None, limit: int = 100
     ) -> list[OpenQuestion]:
-        if not 1 <= limit <= LONGEST_LIST:
-            raise InvalidInput("limit", f"{limit} is out of range", f"ask for 1 to {LONGEST_LIST} questions")
+        check_page(limit, LONGEST_LIST)
         given = {"group": group, "queue": queue, "kind": kind}
         asked = {name: value for name, value in given.items() if value is not None}
         parts = [

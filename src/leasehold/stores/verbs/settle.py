@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
+from leasehold.domain.batch import MOST_AT_ONCE
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.job import Job, NewJob
@@ -21,7 +22,7 @@ from leasehold.stores.verbs.follow_ups import file_follow_ups
 from leasehold.stores.verbs.locking import lock_held
 from leasehold.stores.verbs.progress import find_progress
 from leasehold.stores.verbs.stop_marks import find_marks
-from leasehold.stores.verbs.writing import batches, write_moves
+from leasehold.stores.verbs.writing import BATCH, batches, write_moves
 
 WayToSucceed = Callable[[Any, Sequence[Ending]], tuple[set[int], bool]]
 """A method for one transaction of a dialect: the numbers of those that it has left alone, and whether slots are free
@@ -48,7 +49,7 @@ class SettleVerbs(EnqueueVerbs):
         careful = [ending for ending in good if ending.id not in done]
         if careful:
             self._make_gates([job for ending in careful for job in _follow_ups(ending)], strict=False)
-        for batch in batches(careful):
+        for batch in _with_follow_ups(careful):
             done |= self._settle_carefully(batch, unstorable, decided)
         for batch in batches(other):
             done |= self._settle_decided(batch, decided)
@@ -220,6 +221,21 @@ def _problem(outcome: Outcome) -> str | None:
 def _unstorable(ending: Ending, problem: str) -> Ending:
     what = "question" if isinstance(ending.outcome, Asked) else "result"
     return ending._replace(outcome=Failure(f"unstorable {what}: {problem}", final=True))
+
+
+def _with_follow_ups(endings: Iterable[Ending]) -> Iterator[list[Ending]]:
+    """As `batches`, but never with more follow-ups together than one transaction makes jobs."""
+    batch: list[Ending] = []
+    number = 0
+    for ending in endings:
+        more = len(_follow_ups(ending))
+        if batch and (len(batch) == BATCH or number + more > MOST_AT_ONCE):
+            yield batch
+            batch, number = [], 0
+        batch.append(ending)
+        number += more
+    if batch:
+        yield batch
 
 
 def _follow_ups(ending: Ending) -> tuple[NewJob, ...]:
