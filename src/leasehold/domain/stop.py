@@ -11,7 +11,7 @@ Jobs that have come to an end, well or badly, stay as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple, TypedDict, get_args
@@ -195,13 +195,13 @@ def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
     return scope
 
 
-def check_kinds(scope: StopScope, known: Iterable[str]) -> None:
-    """A name that nobody knows is a slip of the pen, and a stop that stops nothing would hide it."""
-    listed = sorted(known)
+def check_kinds(scope: StopScope, registered: Collection[str], stored: Collection[str]) -> None:
+    """A name that nobody knows is a slip of the pen, and a stop that stops nothing would hide it. What another program
+    has enqueued is known to the store."""
     for kind in scope.kinds or ():
-        if kind not in listed:
-            names = ", ".join(listed[:20]) or "none"
-            raise InvalidInput("kinds", f"no task is named {kind!r}", f"known: {names}")
+        if kind not in registered and kind not in stored:
+            listed = ", ".join(sorted(registered or stored)[:20]) or "none"
+            raise InvalidInput("kinds", f"no task is named {kind!r}", f"known: {listed}")
 
 
 def checked_mode(mode: object) -> StopMode:

@@ -66,7 +66,7 @@ class GroupOperations(StoreDoor):
         known = self._find_kinds()
         if not known or not known.keys() >= set(request.scope.kinds or ()):
             stored = {kind: queue for queue, kind in self._store.list_gates()}
-            check_kinds(request.scope, {*known, *stored})
+            check_kinds(request.scope, known, stored)
             known = known or stored
         return stop(self._store, request, known, watch)
 
