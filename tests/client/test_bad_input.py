@@ -170,7 +170,9 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("actor", [5, "a\0b", "\ud800", "a" * 10_000_000])
+@pytest.mark.parametrize(
+    "actor", [5, "a\0b", "\ud800", "a" * 10_000_000], ids=["number", "NUL", "surrogate", "10 MB"]
+)
 def test_an_actor_that_cannot_be_kept_is_refused_and_nothing_is_changed(tasks, verb, actor):
     job = tasks.enqueue("add", {"a": 1})
     with pytest.raises(InvalidInput) as caught:
@@ -181,7 +183,7 @@ def test_an_actor_that_cannot_be_kept_is_refused_and_nothing_is_changed(tasks, v
 
 
 @pytest.mark.parametrize("verb", ["cancel", "pause", "interrupt", "resolve"])
-@pytest.mark.parametrize("reason", [5, "a\0b", "r" * 10_000_000])
+@pytest.mark.parametrize("reason", [5, "a\0b", "r" * 10_000_000], ids=["number", "NUL", "10 MB"])
 def test_a_reason_that_cannot_be_kept_is_refused(tasks, verb, reason):
     job = tasks.enqueue("add", {"a": 1})
     with pytest.raises(InvalidInput) as caught:
