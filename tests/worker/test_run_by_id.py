@@ -17,6 +17,7 @@ from leasehold import Context, Leasehold, Retry, State, SyncContext
 from leasehold.errors import DatabaseUnreachable, InvalidInput
 from leasehold.testing import ManualClock
 from leasehold.types import HookEvent, NotRun, Ran
+from leasehold.worker import embedded
 from leasehold.worker.embedded import Looks
 from tests.backends import Backend, new_id, new_job
 from tests.workers import until
@@ -241,6 +242,28 @@ def test_whoever_cannot_wait_any_longer_leaves_nothing_behind(app):
         signal.signal(signal.SIGUSR1, before)
     asyncio.run(until(lambda: job.refresh().state is State.QUEUED))
     row = job.__row__
+    assert (row.state, row.lease_owner, row.failures, row.crashes) == (State.QUEUED, None, 0, 0)
+
+
+def test_whoever_is_interrupted_before_the_wait_leaves_nothing_behind_either(app, monkeypatch):
+    """The run has begun, and nobody has begun to wait for it."""
+
+    @app.task
+    async def endless() -> None:
+        await asyncio.sleep(3600)
+
+    real = embedded._Host.leave
+
+    def interrupted(host: embedded._Host) -> None:
+        real(host)
+        monkeypatch.setattr(embedded._Host, "leave", real)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(embedded._Host, "leave", interrupted)
+    job = endless.enqueue()
+    with pytest.raises(KeyboardInterrupt):
+        app.run_by_id(job.id)
+    row = job.refresh().__row__
     assert (row.state, row.lease_owner, row.failures, row.crashes) == (State.QUEUED, None, 0, 0)
 
 

@@ -48,7 +48,9 @@ class Begun(Protocol):
     def flush(self) -> Callable[[], None]: ...
 
 
-Start = Callable[[str, str | None], Begun | NotRun]
+OnAsked = Callable[[Future[Any]], None]
+"""Told of what will be the run, before it is begun."""
+Start = Callable[[str, str | None, OnAsked], Begun | NotRun]
 
 
 class RunById:
@@ -61,16 +63,15 @@ class RunById:
 
     def run(self, job_id: str, owner: str | None, wait: Duration) -> Ran | NotRun:
         call = _Call(self, job_id, owner, wait)
-        while isinstance(begun := call.ask(), NotRun):
-            if (pause := call.pause(begun)) is None:
-                return begun
-            time.sleep(pause)
         try:
+            while isinstance(begun := call.ask(), NotRun):
+                if (pause := call.pause(begun)) is None:
+                    return begun
+                time.sleep(pause)
             begun.end.result()
         except BaseException:
             # Whoever waits has to leave, by Ctrl-C or a time limit of its own: nothing may be left behind.
-            begun.stop()
-            begun.end.result()
+            call.hand_back()
             raise
         return self.ended(call.id, begun)
 
@@ -91,14 +92,14 @@ class RunById:
                 await _hand_back(asked)
                 raise
 
-    def begin(self, job_id: str, owner: str | None) -> Begun | NotRun:
+    def begin(self, job_id: str, owner: str | None, on_asked: OnAsked) -> Begun | NotRun:
         try:
             job = self._operations.get(job_id)
         except JobNotFound as missing:
             return NotRun(job_id, None, str(missing), None)
         if self._find_task(job.kind) is None:
             return NotRun(job_id, job.state, f"no task is named {job.kind!r} here", ELSEWHERE)
-        return self._start(job_id, owner)
+        return self._start(job_id, owner, on_asked)
 
     def ended(self, job_id: str, begun: Begun) -> Ran:
         begun.flush()
@@ -123,9 +124,21 @@ class _Call:
         self._by_id = by_id
         self._owner = None if owner is None else checked_name(owner, "owner")
         self._poll = Poll(SOONEST, LATEST, time.monotonic, seconds(wait, "wait"))
+        self._asked: Future[Begun] | None = None
+        """What will be the run, once there is a lease for it: known before it begins."""
 
     def ask(self) -> Begun | NotRun:
-        return self._by_id.begin(self.id, self._owner)
+        return self._by_id.begin(self.id, self._owner, self._note)
+
+    def _note(self, asked: Future[Begun]) -> None:
+        self._asked = asked
+
+    def hand_back(self) -> None:
+        """It may have begun though we have not heard of it."""
+        if self._asked is not None and self._asked.exception() is None:
+            begun = self._asked.result()
+            begun.stop()
+            begun.end.result()
 
     def pause(self, told: NotRun) -> float | None:
         """None: there is nothing to wait for, or no time."""

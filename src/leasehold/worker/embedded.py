@@ -93,8 +93,11 @@ class EmbeddedWorker:
         finally:
             host.leave()
 
-    def run_by_id(self, job_id: str, owner: str | None) -> Begun | NotRun:
-        """Claim this job and begin it, or say why not."""
+    def run_by_id(
+        self, job_id: str, owner: str | None, on_asked: Callable[[Future[Begun]], None]
+    ) -> Begun | NotRun:
+        """Claim this job and begin it, or say why not. `on_asked` gets what will be the run before anybody begins it:
+        an exception may come from outside at any moment, and whoever is interrupted must still know of it."""
         store = self._find_store()
         host = self._enter(owner)
         try:
@@ -108,7 +111,7 @@ class EmbeddedWorker:
             answer = self._claim(store, job_id, host)
             if isinstance(answer, Denied):
                 return NotRun(job_id, answer.state, answer.why, answer.retry_in)
-            return host.begin(answer, sent_at)
+            return host.begin(answer, sent_at, on_asked)
         finally:
             host.leave()
 
@@ -217,9 +220,13 @@ class _Host:
     def holds(self, job_id: str) -> bool:
         return job_id in self._worker.attempts.held
 
-    def begin(self, grant: Grant, sent_at: float) -> Begun:
+    def begin(
+        self, grant: Grant, sent_at: float, on_asked: Callable[[Future[Begun]], None] | None = None
+    ) -> Begun:
         """Hold the lease and begin the run. From any thread; from the loop's own without waiting for itself."""
         begun: Future[Begun] = Future()
+        if on_asked is not None:
+            on_asked(begun)
         if self.is_here:
             self._begin(grant, sent_at, begun)
         else:
