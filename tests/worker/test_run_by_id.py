@@ -169,8 +169,9 @@ def test_a_caller_may_wait_until_the_job_is_due(app):
     def work() -> int:
         return 1
 
-    job = work.using(delay=0.3).enqueue()
-    assert not_run(app.run_by_id(job.id)).retry_in <= 0.3
+    ran(app.run_by_id(work.enqueue().id))  # the first call starts what the others find
+    job = work.using(delay=1.5).enqueue()
+    assert not_run(app.run_by_id(job.id)).retry_in <= 1.5
     assert ran(app.run_by_id(job.id, wait="20s")).job.state is State.SUCCEEDED
     held = work.using(hold=True).enqueue()
     assert not_run(app.run_by_id(held.id, wait="1h")).state is State.PENDING, "there is nothing to wait for"
