@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -397,9 +397,17 @@ class Figures:
         return ", ".join(f"{value} {name}" for name, value in asdict(self).items())
 
 
-def check(place: Place, jobs: Iterable[str], fleet: Fleet, *, expect: str = "succeeded") -> Figures:
+def check(
+    place: Place,
+    jobs: Iterable[str],
+    fleet: Fleet,
+    *,
+    expect: str = "succeeded",
+    cancelled: Container[str] = frozenset(),
+) -> Figures:
     """Rows, trigger and side log must tell the same story: nothing lost, nothing settled twice, nothing run twice
-    under one lease, and no two runs of one job at once unless the first had lost its lease."""
+    under one lease, and no two runs of one job at once unless the first had lost its lease. Those in `cancelled` were
+    told to end: they may have, or have succeeded before."""
     wanted = set(jobs)
     rows = place.query(
         "SELECT id, state, attempt, lease_token, settled_token, settled_by, result FROM leasehold.job_row"
@@ -411,24 +419,24 @@ def check(place: Place, jobs: Iterable[str], fleet: Fleet, *, expect: str = "suc
     moves: dict[str, list[tuple[Any, ...]]] = {job: [] for job in wanted}
     for job, *move in place.query("SELECT job, what, token, owner FROM leasehold.audit ORDER BY id"):
         moves[str(job)].append(tuple(move))
-    told_of: dict[tuple[str, int], str] = {
-        (str(job), token): event
-        for job, token, event in place.query("SELECT job_id, token, event FROM leasehold.history")
-    }
-    lost = {key for key, event in told_of.items() if event == "lost"}
+    history = place.query("SELECT job_id, token, event FROM leasehold.history")
+    lost = {(str(job), token) for job, token, event in history if event == "lost"}
+    # That a stop was asked for does not tell how the run ended.
+    told_of = {(str(job), token) for job, token, event in history if not event.endswith("_requested")}
     runs: dict[str, list[Run]] = {job: [] for job in wanted}
     for run in place.log.runs():
         runs[run.job].append(run)
     deaths, overlaps, grants = fleet.deaths(), 0, 0
     for job, (_, state, attempt, token, settled_token, settled_by, result) in by_id.items():
         told = f"job {job}: moves {moves[job]}, runs {runs[job]}"
-        assert state == expect, f"{state}, {told}"
+        assert state == expect or (state == "cancelled" and job in cancelled), f"{state}, {told}"
+        succeeded = state == "succeeded"
         chain = moves[job]
         # Each grant takes the token one on and ends before the next one: none is used twice.
         leases = [move[:2] for move in chain if move[0] != "success"]
         assert leases == [(what, n) for n in range(1, token + 1) for what in ("grant", "end")], told
         successes = [move[1] for move in chain if move[0] == "success"]
-        assert successes == ([settled_token] if expect == "succeeded" else []), told
+        assert successes == ([settled_token] if succeeded else []), told
         granted = {move[1]: move[2] for move in chain if move[0] == "grant"}
         grants += len(granted)
         assert len(granted) == attempt, told
@@ -436,7 +444,7 @@ def check(place: Place, jobs: Iterable[str], fleet: Fleet, *, expect: str = "suc
         tokens = [run.token for run in runs[job]]
         assert len(tokens) == len(set(tokens)), told
         assert set(tokens) <= set(granted), told
-        if expect == "succeeded":
+        if succeeded:
             # Whatever else was granted was given back or lost, and the history says so.
             assert all((job, other) in told_of for other in granted if other != settled_token), told
             (winner,) = [run for run in runs[job] if run.token == settled_token]

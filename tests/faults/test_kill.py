@@ -7,14 +7,18 @@ import json
 import platform
 import random
 import sqlite3
+import threading
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from leasehold import Leasehold, State
+from leasehold.errors import Refused
 from tests.faults.conftest import MakePlace
 from tests.faults.harness import ROOT, Figures, Fleet, Place, check
 from tests.servers import PostgresServer
@@ -27,8 +31,66 @@ SETTINGS = {"concurrency": 8, "threads": 4}
 several owners), which is right, but not what is tested here."""
 
 
+class Operator(threading.Thread):
+    """Cancels jobs and pauses others for a moment, at random, while workers are killed."""
+
+    def __init__(self, app: Leasehold, ids: Sequence[str], seed: int) -> None:
+        super().__init__(name="operator", daemon=True)
+        self._app = app
+        self._ids = ids
+        self._rng = random.Random(seed)
+        self._over = threading.Event()
+        self.cancelled: set[str] = set()
+        self.paused = self.resumed = 0
+        self._waiting: deque[tuple[float, str]] = deque()
+        """Paused ones, and when they go on."""
+
+    def run(self) -> None:
+        while not self._over.wait(0.02):
+            job_id = self._rng.choice(self._ids)
+            if self._rng.random() < 0.5:
+                self.cancelled.add(job_id)
+                self._try("cancel", job_id)
+            elif self._try("pause", job_id):
+                self.paused += 1
+                self._waiting.append((time.monotonic() + self._rng.uniform(0.0, 1.0), job_id))
+            self._resume(time.monotonic())
+
+    def go_home(self) -> None:
+        """Whatever is paused now goes on."""
+        self._over.set()
+        self.join()
+        self._resume(float("inf"))
+
+    def _resume(self, now: float) -> None:
+        while self._waiting and self._waiting[0][0] <= now:
+            _, job_id = self._waiting.popleft()
+            if not self._try("resume", job_id) and self._lives(job_id):
+                self._waiting.append((now + 0.1, job_id))
+                return
+            self.resumed += 1
+
+    def _lives(self, job_id: str) -> bool:
+        """It may have been flagged while it ran, and not be paused yet."""
+        return self._app.get(job_id).state not in (State.SUCCEEDED, State.CANCELLED)
+
+    def _try(self, verb: str, job_id: str) -> bool:
+        """What has ended is not moved: that is no error."""
+        try:
+            getattr(self._app.get(job_id), verb)(actor="operator")
+        except Refused:
+            return False
+        return True
+
+
 def drain_under_kills(
-    place: Place, fleet: Fleet, jobs: int, workers: int, *, freeze_for: float | None = None
+    place: Place,
+    fleet: Fleet,
+    jobs: int,
+    workers: int,
+    *,
+    freeze_for: float | None = None,
+    operated: bool = False,
 ) -> Figures:
     rng = random.Random(jobs)
     started = time.monotonic()
@@ -38,15 +100,27 @@ def drain_under_kills(
         made += place.tasks.brief.enqueue_many(lengths[:400])
         made += place.tasks.brief_in_thread.enqueue_many(lengths[400:])
     fleet.start_many(workers, **SETTINGS)
+    operator = Operator(place.app, [job.id for job in made], jobs)
+    if operated:
+        operator.start()
+
+    def at_rest() -> bool:
+        if operated and operator.is_alive() and place.unfinished() < jobs // 20:
+            operator.go_home()  # with few jobs left, each would be paused again and again
+        return place.unfinished() == 0
+
     fleet.kill_until(
-        lambda: place.unfinished() == 0,
+        at_rest,
         f"{jobs} jobs to end",
         every=KILLED_EVERY,
         seconds=120,
         freeze_for=freeze_for,
         **SETTINGS,
     )
-    figures = check(place, [job.id for job in made], fleet)
+    figures = check(place, [job.id for job in made], fleet, cancelled=operator.cancelled)
+    if operated:
+        assert operator.cancelled
+        assert operator.paused
     assert figures.jobs == jobs
     assert fleet.kills + fleet.freezes >= 5, "the jobs were too short for this test to show anything"
     assert figures.lost > 0
@@ -62,7 +136,7 @@ def drain_under_kills(
 def test_killing_one_of_four_workers_every_second_loses_and_doubles_no_job_on_postgres(
     place: Place, fleet: Fleet
 ) -> None:
-    drain_under_kills(place, fleet, jobs=5000, workers=4)
+    drain_under_kills(place, fleet, jobs=5000, workers=4, operated=True)
 
 
 @pytest.mark.timeout(150)
@@ -70,7 +144,7 @@ def test_killing_one_of_four_workers_every_second_loses_and_doubles_no_job_on_po
 def test_killing_one_of_two_workers_every_second_loses_and_doubles_no_job_on_sqlite(
     place: Place, fleet: Fleet
 ) -> None:
-    drain_under_kills(place, fleet, jobs=1500, workers=2)
+    drain_under_kills(place, fleet, jobs=1500, workers=2, operated=True)
 
 
 # --- the long run ---------------------------------------------------------------------------------------------------
@@ -99,7 +173,9 @@ def test_killing_and_freezing_workers_for_long_loses_and_doubles_no_job(
         url = server.create_database(name) if server else f"sqlite:///{tmp_path}/{name}.db"
         place = make_place(store, url=url)
         with contextlib.closing(Fleet(place)) as fleet:
-            figures = drain_under_kills(place, fleet, jobs, workers, freeze_for=1.5 * place.lease)
+            figures = drain_under_kills(
+                place, fleet, jobs, workers, freeze_for=1.5 * place.lease, operated=True
+            )
         progress.update(asdict(figures) | {"rounds": 1, "seconds": time.monotonic() - started})
         _save(path, json.dumps(progress))
     _save(PAGE, report(postgres_server.version))
@@ -113,7 +189,9 @@ def report(postgres: int) -> str:
     rows = {
         "worker processes at once": [ROUND[store][1] for store in done],
         "minutes": [f"{progress['seconds'] / 60:.1f}" for progress in done.values()],
-        "jobs, each succeeded once": [f"{progress['jobs']:,}" for progress in done.values()],
+        "jobs, each succeeded once, or cancelled when asked": [
+            f"{progress['jobs']:,}" for progress in done.values()
+        ],
         "workers killed with SIGKILL": [f"{progress['kills']:,}" for progress in done.values()],
         "workers frozen past their leases": [f"{progress['freezes']:,}" for progress in done.values()],
         "leases lost and recovered": [f"{progress['lost']:,}" for progress in done.values()],
@@ -128,7 +206,8 @@ def report(postgres: int) -> str:
         "# Workers killed and frozen",
         "",
         "Written by `make soak` (tests/faults/test_kill.py): every second a worker is killed with SIGKILL and",
-        "replaced, or frozen with SIGSTOP past its leases and continued. Rows, a trigger that writes down every grant",
+        "replaced, or frozen with SIGSTOP past its leases and continued, while an operator cancels jobs at random and",
+        "pauses others for a moment. Rows, a trigger that writes down every grant",
         "and every ending, and a log that the handlers keep beside the database are compared after every round.",
         "",
         "| what | " + " | ".join(versions[store] for store in done) + " |",
