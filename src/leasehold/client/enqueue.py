@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from leasehold.client.job import FindTask, Job
-from leasehold.client.stored_jobs import StoredJobs
+from leasehold.client.stored_jobs import Made, StoredJobs
 from leasehold.domain.batch import check_size
 from leasehold.domain.errors import PartlyStored
 from leasehold.domain.job import NewJob
 from leasehold.operations.operations import Operations
-
-
-class Made(Protocol):
-    """A job that was stored, or the one that was there already."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def created(self) -> bool: ...
 
 
 class Enqueue:

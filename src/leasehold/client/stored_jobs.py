@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 from leasehold.client.job import FindTask, Job
 from leasehold.operations.operations import Operations
-from leasehold.stores.answers import Enqueued
 
 _SIZE = 16
 """Bytes of an id."""
+
+
+class Made(Protocol):
+    """A job that was stored, or the one that was there already."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def created(self) -> bool: ...
 
 
 class JobIds(Sequence[str]):
@@ -70,6 +79,6 @@ class StoredJobs(Sequence[Job[Any]]):
         created = bool(self._created[index])
         return Job(self.ids[index], self._operations, self._find_task, created=created)
 
-    def add(self, made: Sequence[Enqueued]) -> None:
+    def add(self, made: Sequence[Made]) -> None:
         self.ids.add([one.id for one in made])
         self._created += bytes(one.created for one in made)

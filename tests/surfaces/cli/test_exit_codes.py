@@ -92,3 +92,10 @@ def test_with_json_the_error_is_an_object_on_stdout_and_stderr_is_silent(here, a
     assert answer.err == ""
     assert answer.json["error"]["type"] == "InvalidInput"
     assert answer.json["error"]["field"] == "id"
+
+
+@pytest.mark.parametrize("command", ["show", "why", "cancel"])
+def test_3_for_a_text_that_is_no_id(here, app, command):
+    answer = here(command, "not-an-id", "--json")
+    assert answer.code == Exit.NOT_FOUND == 3
+    assert answer.json["error"]["type"] == "JobNotFound"
