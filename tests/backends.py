@@ -51,6 +51,7 @@ TABLES = (
     "stop_mark",
     "history",
     "worker",
+    "long_name",
     "schedule",
     "schedule_host",
 )

@@ -16,6 +16,7 @@ OF_NAMEDTUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
 # Names of other people's packages that have no public spelling, and why we need them.
 OF_OTHERS = {
     "os._exit": "ends the process at once, as a crash or an impatient operator does",
+    "sys._current_frames": "where a thread stands that does not answer; public in all but its name",
     "threading._register_atexit": "runs before the interpreter refuses new work for thread pools; atexit is too late",
 }
 

@@ -226,7 +226,6 @@ def _open_gated(backend: Backend, clock: ManualClock, gate: _Gate, monkeypatch: 
                 assert gate.may_go.wait(PATIENCE)
             return super().execute(sql, *values)
 
-    connect = sqlite3.connect
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, factory=Gated, **k))
+        patch.setattr(sqlite3, "Connection", Gated)  # the store opens its writer with the rest
         return backend.open(clock)

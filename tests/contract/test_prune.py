@@ -166,7 +166,7 @@ def test_what_others_wait_for_is_kept_until_they_have_ended_for_good(store, cloc
     assert store.prune(DAY).deleted == 1
 
 
-NOT_OF_A_JOB = ("job_group", "ticket", "slot", "worker", "schedule", "schedule_host", "guard")
+NOT_OF_A_JOB = ("job_group", "ticket", "slot", "worker", "long_name", "schedule", "schedule_host", "guard")
 OF_A_JOB = [name for name in TABLES if name not in NOT_OF_A_JOB]
 
 

@@ -19,7 +19,7 @@ def test_a_frozen_workers_late_result_is_refused_and_it_says_so(place: Place, fl
 
     place.open_gate("late-1")
     frozen.thaw()
-    frozen.wait_until_it_says(f"job {job.id}: result of attempt 1 refused")
+    frozen.wait_until_it_says(f"job {job.id} (ignore_the_stop): result of attempt 1 refused")
     assert place.row(job.id) == _but_for_its_expiry(place, job.id, granted)
     assert frozen.alive, "a worker that was refused goes on"
 

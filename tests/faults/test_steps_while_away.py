@@ -10,7 +10,6 @@ import pytest
 
 from leasehold import Context, Leasehold, State, SyncContext
 from leasehold.errors import DatabaseUnreachable
-from leasehold.stores.postgres import database
 from tests.workers import until
 
 
@@ -23,12 +22,7 @@ def has_succeeded(job) -> bool:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("colour", ["async", "plain"])
-def test_what_was_computed_while_the_database_was_away_is_stored_when_it_is_back(
-    start_postgres, colour, monkeypatch
-):
-    monkeypatch.setattr(
-        database, "POOL_SECONDS", 1.0
-    )  # else a call waits so long before it says that nobody answers
+def test_what_was_computed_while_the_database_was_away_is_stored_when_it_is_back(start_postgres, colour):
     server = start_postgres()
     begun, away = threading.Event(), threading.Event()
     calls = []

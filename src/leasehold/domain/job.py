@@ -60,6 +60,8 @@ class NewJob:
     slots: tuple[tuple[str, int], ...] = ()
     """Units that it needs of each slot, by name."""
     rate: str | None = None
+    long_names: tuple[tuple[str, str], ...] = ()
+    """Names of its own that were too long to be kept as they are: as kept, and whole."""
     limits: tuple[DefaultLimit, ...] = ()
     """What its slots and its rate are limited to, if nobody has said so yet."""
 

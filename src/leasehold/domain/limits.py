@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from leasehold.domain.checks.durations import seconds
-from leasehold.domain.checks.payload import check_text
+from leasehold.domain.checks.names import kept_name
 from leasehold.domain.errors import InvalidInput
 
 LONGEST_NAME = 200
@@ -179,11 +179,7 @@ def parse_rate(limit: object, field: str = "limit") -> tuple[str, float]:
 
 
 def checked_limit_name(name: object, field: str) -> str:
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidInput(field, f"{name!r} is not a name", "give a text that is not empty")
-    if len(name) > LONGEST_NAME:
-        raise InvalidInput(field, f"has {len(name)} characters", f"use at most {LONGEST_NAME}")
-    return check_text(name, field)
+    return kept_name(name, field)
 
 
 def checked_number(number: object, field: str, least: int) -> int:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypedDict, get_args
 
 from leasehold.domain import operate
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.names import Names, checked_name, checked_names
+from leasehold.domain.checks.names import Names, checked_name, checked_names, kept_name
 from leasehold.domain.checks.texts import checked_actor, checked_reason
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Job, NewJob
@@ -118,7 +118,7 @@ class StopRequest:
             group=None if self.group is None else checked_name(self.group, "group"),
             queue=None if self.queue is None else checked_name(self.queue, "queue"),
             kinds=checked_names(self.kinds, "kinds"),
-            lane=None if self.lane is None else checked_name(self.lane, "lane"),
+            lane=None if self.lane is None else kept_name(self.lane, "lane"),
             tags=checked_names(self.tags, "tags") or (),
             everything=self.everything,
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import Job
+from leasehold.operations.long_names import shortened_in, with_whole
 from leasehold.stores.contract import Store
 
 T = TypeVar("T")
@@ -39,7 +40,18 @@ class StoreDoor:
         """What was done to a job of a group is told to those who watch that group."""
         if getattr(answer, "group_name", None) is not None:
             self._store.tell_watchers()
-        return answer
+        return self._whole(answer)
+
+    def _whole(self, value: T) -> T:
+        """With long names whole, as people know them."""
+        return self._all_whole([value])[0]
+
+    def _all_whole(self, values: Sequence[T]) -> list[T]:
+        found = {name for value in values for name in shortened_in(value)}
+        if not found:
+            return list(values)
+        whole = self._store.whole_names(sorted(found))
+        return [with_whole(value, whole) for value in values]
 
 
 def known_id(job_id: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from leasehold.domain.batch import any_grouped
@@ -12,10 +13,10 @@ from leasehold.domain.budgets import BudgetLine, Spending, checked_amounts, chec
 from leasehold.domain.by_id import ask_again_in
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.ids import LOWEST_ID, id_prefix, make_id
-from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.names import checked_name, kept_name
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.checks.texts import checked_actor, checked_criterion, checked_reason
-from leasehold.domain.errors import InvalidInput, JobNotFound
+from leasehold.domain.errors import DuplicateJob, InvalidInput, JobNotFound
 from leasehold.domain.job import Job, NewJob, Question
 from leasehold.domain.states import State
 from leasehold.domain.stream import LogTail, Progress, Seen
@@ -43,7 +44,13 @@ class JobOperations(StoreDoor):
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """All or none. Workers hear of it from the store; those who watch a group hear of it here."""
-        made = self._store.enqueue(jobs)
+        try:
+            made = self._store.enqueue(jobs)
+        except DuplicateJob as error:
+            key = self._store.whole_names([error.unique_key]).get(error.unique_key)
+            if key is None:
+                raise
+            raise DuplicateJob(error.job_id, error.kind, key) from None
         if any_grouped(jobs) and any(one.created for one in made):
             self._store.tell_watchers()
         return made
@@ -71,7 +78,7 @@ class JobOperations(StoreDoor):
 
     # -- one job ---------------------------------------------------------------------------------------------------
     def get(self, job_id: str) -> Job:
-        return self._store.get(known_id(job_id))
+        return self._whole(self._store.get(known_id(job_id)))
 
     def ask_again_in(self, job: Job) -> float | None:
         """Seconds after which a claim of this job may have more luck; None: not before somebody acts."""
@@ -194,13 +201,16 @@ class JobOperations(StoreDoor):
 
     def explain(self, job_id: str) -> list[Hold]:
         """Why the job is not running: every cause, in order, with what would change it."""
-        return explain(self._store, known_id(job_id))
+        return self._all_whole(explain(self._store, known_id(job_id)))
 
     # -- many jobs -------------------------------------------------------------------------------------------------
     def list_jobs(self, filter: Filter, limit: int = 50, before: str | None = None) -> Page:
         for name in ("queue", "kind", "lane", "group", "tag"):
             checked_criterion(getattr(filter, name), name)
-        return self._store.list_jobs(filter, limit, before)
+        lane = filter.lane and kept_name(filter.lane, "lane")
+        tag = filter.tag and kept_name(filter.tag, "tag")
+        page = self._store.list_jobs(replace(filter, lane=lane, tag=tag), limit, before)
+        return replace(page, jobs=self._all_whole(page.jobs))
 
     def count(self) -> dict[State, int]:
         return self._store.count()

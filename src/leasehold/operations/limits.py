@@ -18,7 +18,7 @@ class LimitOperations(StoreDoor):
         self._store.wake()
 
     def list_slots(self) -> list[SlotRow]:
-        return self._store.list_slots()
+        return self._all_whole(self._store.list_slots())
 
     def set_rate(self, key: str, limit: str, *, burst: int = 1) -> None:
         text, spacing = parse_rate(limit)
@@ -35,4 +35,4 @@ class LimitOperations(StoreDoor):
         return self._woken(self._store.open_rate(checked_limit_name(key, "key")))
 
     def list_rates(self) -> list[RateRow]:
-        return self._store.list_rates()
+        return self._all_whole(self._store.list_rates())

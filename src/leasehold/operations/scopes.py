@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.names import checked_name, kept_name
 from leasehold.domain.checks.texts import checked_actor
 from leasehold.domain.closing import Closing
 from leasehold.domain.job import Job
@@ -29,11 +29,11 @@ class ScopeOperations(StoreDoor):
         return self._store.list_pauses()
 
     def resume_lane(self, lane: str, *, actor: str | None = None) -> Job | None:
-        return self._woken(self._store.resume_lane(checked_name(lane, "lane"), checked_actor(actor)))
+        return self._woken(self._store.resume_lane(kept_name(lane, "lane"), checked_actor(actor)))
 
     def list_lanes(self) -> list[LaneHolder]:
         """Lanes that are held or stand still, and by which job."""
-        return self._store.list_lanes()
+        return self._all_whole(self._store.list_lanes())
 
     def list_queues(self) -> list[QueueRow]:
         """Every queue and task that is known, with its live workers, its pause and what is in it."""

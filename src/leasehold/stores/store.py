@@ -6,6 +6,7 @@ from leasehold.stores.verbs.budgets import BudgetVerbs
 from leasehold.stores.verbs.events import EventVerbs
 from leasehold.stores.verbs.groups import GroupVerbs
 from leasehold.stores.verbs.inspect import InspectVerbs
+from leasehold.stores.verbs.long_names import LongNameVerbs
 from leasehold.stores.verbs.operate import OperateVerbs
 from leasehold.stores.verbs.prune import PruneVerbs
 from leasehold.stores.verbs.recover import RecoverVerbs
@@ -31,6 +32,7 @@ class JobStore(
     StopVerbs,
     GroupVerbs,
     InspectVerbs,
+    LongNameVerbs,
     BudgetVerbs,
     PruneVerbs,
     WorkerVerbs,

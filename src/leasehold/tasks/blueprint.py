@@ -107,19 +107,21 @@ class Blueprint:
     def _make_named(self, job_id: str, arguments: Mapping[str, Any]) -> NewJob:
         """Its lane, its key, its rate, its tags or its slots are made from its arguments."""
         text, known = self._definition.encode_named(arguments)
+        long: dict[str, str] = {}
         return NewJob(
             id=job_id,
             args=text,
-            lane=None if self._lane is None else fill_template(self._lane, known, "lane"),
-            unique_key=None if self._unique is None else fill_template(self._unique, known, "unique"),
-            **self._filled(known),
+            lane=None if self._lane is None else fill_template(self._lane, known, "lane", long),
+            unique_key=None if self._unique is None else fill_template(self._unique, known, "unique", long),
+            **self._filled(known, long),
             **self._common,
+            long_names=tuple(sorted(long.items())),
         )
 
-    def _filled(self, known: Mapping[str, Any]) -> dict[str, Any]:
+    def _filled(self, known: Mapping[str, Any], long: dict[str, str]) -> dict[str, Any]:
         filled: dict[str, Any] = {}
         if self._tags is not None:
-            filled["tags"] = tuple(fill_template(tag, known, "tags") for tag in self._tags)
+            filled["tags"] = tuple(fill_template(tag, known, "tags", long) for tag in self._tags)
         if self._rate is None and self._slots is None:
             return filled
         limits = self._limits
@@ -127,12 +129,12 @@ class Blueprint:
             units: dict[str, int] = {}
             for name, count in self._slots:
                 # Two templates may come to the same slot: then it takes what both say.
-                name = fill_template(name, known, "slots")
+                name = fill_template(name, known, "slots", long)
                 units[name] = units.get(name, 0) + count
             filled["slots"] = tuple(sorted(units.items()))
             limits = tuple(replace(one, name=fill_template(one.name, known, "slots")) for one in limits)
         if self._rate is not None:
-            filled["rate"] = key = fill_template(self._rate, known, "rate")
+            filled["rate"] = key = fill_template(self._rate, known, "rate", long)
             if self._default_rate is not None:
                 text, spacing, burst = self._default_rate
                 limits = (*limits, DefaultLimit(key, text=text, spacing=spacing, burst=burst))

@@ -18,4 +18,4 @@ def test_bench_tells_figures_and_removes_what_it_made(cli: Cli, backend: Backend
         assert backend.query("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'leasehold_scratch%'") == []
     else:
         assert [path.name for path in Path(cli.folder).rglob("leasehold_scratch*")] == []
-    assert cli("jobs", "--json").out == ""
+    assert cli("jobs", "--json").json == []

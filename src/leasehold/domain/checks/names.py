@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 
@@ -16,6 +17,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
 
 Names = str | Iterable[str] | None
 
+_BEGINNING, _DIGITS = 160, 24
+SHORTENED = re.compile(f".{{{_BEGINNING}}}…[0-9a-f]{{{_DIGITS}}}", re.DOTALL)
+"""A long name as stores keep it: it may stand inside a longer text."""
+
 
 def checked_name(name: object, field: str) -> str:
     """Queues, tasks, lanes, keys, groups and tags: short text that every store can keep."""
@@ -29,9 +34,19 @@ def checked_name(name: object, field: str) -> str:
     return name
 
 
+def kept_name(name: object, field: str) -> str:
+    """A lane, key, tag, slot or rate, of any length, as stores keep it: a long one by its beginning and a hash of the
+    whole. The same for the same name, whoever asks."""
+    if not isinstance(name, str) or len(name) <= LONGEST_NAME:
+        return checked_name(name, field)
+    check_text(name, field)
+    digest = hashlib.blake2b(name.encode(), digest_size=_DIGITS // 2).hexdigest()
+    return f"{name[:_BEGINNING]}…{digest}"
+
+
 def checked_names(names: Names, field: str) -> tuple[str, ...] | None:
     """One name or several, each once, in order: so that the same question is recognised as the same."""
     if names is None:
         return None
     listed = [names] if isinstance(names, str) else list(names)
-    return tuple(sorted({checked_name(name, field) for name in listed}))
+    return tuple(sorted({kept_name(name, field) for name in listed}))

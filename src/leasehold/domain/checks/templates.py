@@ -6,13 +6,19 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
-from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.names import kept_name
 from leasehold.domain.errors import InvalidTask
 
 
-def fill_template(template: str, arguments: Mapping[str, Any], field: str) -> str:
-    """A lane or key for these arguments."""
-    return checked_name(template.format_map(arguments), field)
+def fill_template(
+    template: str, arguments: Mapping[str, Any], field: str, long_names: dict[str, str] | None = None
+) -> str:
+    """A lane or key for these arguments, as stores keep it. One that was shortened is noted whole in `long_names`."""
+    whole = template.format_map(arguments)
+    name = kept_name(whole, field)
+    if long_names is not None and name != whole:
+        long_names[name] = whole
+    return name
 
 
 def is_template(text: str) -> bool:

@@ -36,6 +36,10 @@ class Inspect(Protocol):
         """Raises JobNotFound."""
         ...
 
+    def whole_names(self, names: Sequence[str]) -> dict[str, str]:
+        """What these names are whole that were kept short; others are left out."""
+        ...
+
     def list_jobs(self, filter: Filter = ALL, limit: int = 50, before: str | None = None) -> Page:
         """Newest first; `before` is the last page's `next`."""
         ...

@@ -961,6 +961,11 @@ CREATE TABLE leasehold.log_tail (
     cut bigint DEFAULT 0 NOT NULL
 );
 
+CREATE TABLE leasehold.long_name (
+    name text NOT NULL,
+    whole text NOT NULL
+);
+
 CREATE TABLE leasehold.member (
     group_name text NOT NULL,
     job bigint NOT NULL
@@ -1192,6 +1197,9 @@ ALTER TABLE ONLY leasehold.lease_slot
 
 ALTER TABLE ONLY leasehold.log_tail
     ADD CONSTRAINT log_tail_pkey PRIMARY KEY (job_id, attempt);
+
+ALTER TABLE ONLY leasehold.long_name
+    ADD CONSTRAINT long_name_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY leasehold.member
     ADD CONSTRAINT member_pkey PRIMARY KEY (group_name, job);

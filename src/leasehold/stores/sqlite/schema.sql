@@ -340,6 +340,11 @@ CREATE TABLE leasehold_log_tail (
     PRIMARY KEY (job_id, attempt)
 );
 
+CREATE TABLE leasehold_long_name (
+    name  TEXT PRIMARY KEY,
+    whole TEXT NOT NULL
+) WITHOUT ROWID;
+
 CREATE TABLE leasehold_member (
     group_name TEXT NOT NULL,
     job        INTEGER NOT NULL,

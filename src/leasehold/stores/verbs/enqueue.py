@@ -24,6 +24,7 @@ from leasehold.stores.verbs.dependencies import check_order, wait_for_parents
 from leasehold.stores.verbs.groups import touch_groups
 from leasehold.stores.verbs.limits import LimitVerbs
 from leasehold.stores.verbs.locking import lock
+from leasehold.stores.verbs.long_names import keep_long_names
 from leasehold.stores.verbs.named_limits import limit_problems, make_limits
 from leasehold.stores.verbs.stop_marks import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
 from leasehold.stores.verbs.writing import (
@@ -138,6 +139,7 @@ def enqueue_in(
     if stopped:
         # Held until they are cancelled below; they push nobody aside.
         wanted = [replace(j, hold=True, on_duplicate="return") if j.id in stopped else j for j in wanted]
+    keep_long_names(session, jobs)
     opened: dict[str, bool] = {}
     filed: set[str] = set()
     changed: Groups = dict(groups)

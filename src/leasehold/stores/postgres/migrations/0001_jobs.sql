@@ -448,6 +448,13 @@ CREATE TABLE leasehold.worker (
     seen_at     timestamptz NOT NULL
 );
 
+-- Names made from arguments that were too long for an index: as they are kept, and whole, for readers. They stay: another
+-- job may have the same name tomorrow.
+CREATE TABLE leasehold.long_name (
+    name  text PRIMARY KEY,
+    whole text NOT NULL
+);
+
 -- When tasks are due by themselves. `next_at` is the first tick that nobody has dealt with: who makes its jobs moves it on
 -- in the same transaction, so a tick is dealt with once however many workers look. source: 'code' or 'set'.
 CREATE TABLE leasehold.schedule (

@@ -447,6 +447,13 @@ CREATE TABLE leasehold_worker (
     seen_at     INTEGER NOT NULL
 );
 
+-- Names made from arguments that were too long for an index: as they are kept, and whole, for readers. They stay: another
+-- job may have the same name tomorrow.
+CREATE TABLE leasehold_long_name (
+    name  TEXT PRIMARY KEY,
+    whole TEXT NOT NULL
+) WITHOUT ROWID;
+
 -- When tasks are due by themselves. `next_at` is the first tick that nobody has dealt with: who makes its jobs moves it on
 -- in the same transaction, so a tick is dealt with once however many workers look. source: 'code' or 'set'.
 CREATE TABLE leasehold_schedule (

@@ -61,7 +61,7 @@ ON CONFLICT (name) DO UPDATE SET state = 'held', reason = excluded.reason, versi
 -- name: note_stops
 UPDATE leasehold_job_group SET stop_scope = :scope, stop_mode = :mode, stop_reason = :reason, stopped_by = :actor,
     stopped_at = :now
-WHERE name IN (SELECT value FROM json_each(:names));
+FROM json_each(:names) AS n WHERE leasehold_job_group.name = n.value;
 
 -- name: release_group
 UPDATE leasehold_job_group SET state = 'active', reason = NULL, version = version + 1, changed_by = :actor,
