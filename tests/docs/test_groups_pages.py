@@ -26,5 +26,8 @@ def test_the_page_prints_what_it_says(tmp_path: Path, page: str, program: str) -
         timeout=60,
         check=False,
     )
-    assert told.stderr == ""
+    # What goes wrong is logged, where nobody has set up logging on stderr: in groups.md one page is missing.
+    failed = [line for line in told.stderr.splitlines() if line.startswith("job ")]
+    assert len(failed) == (page == "groups.md")
+    assert "Traceback" not in told.stderr
     assert told.stdout == blocks(page, "text")[0]

@@ -59,9 +59,11 @@ ON CONFLICT (name) DO UPDATE SET state = 'held', reason = excluded.reason, versi
     changed_by = excluded.changed_by, changed_at = excluded.changed_at;
 
 -- name: note_stops
-UPDATE leasehold_job_group SET stop_scope = :scope, stop_mode = :mode, stop_reason = :reason, stopped_by = :actor,
-    stopped_at = :now
-FROM json_each(:names) AS n WHERE leasehold_job_group.name = n.value;
+-- An INSERT that always meets the row that is there, as bump_groups does: an UPDATE may go through all groups.
+INSERT INTO leasehold_job_group (name)
+SELECT g.name FROM json_each(:names) AS r CROSS JOIN leasehold_job_group AS g ON g.name = r.value WHERE true
+ON CONFLICT (name) DO UPDATE SET stop_scope = :scope, stop_mode = :mode, stop_reason = :reason, stopped_by = :actor,
+    stopped_at = :now;
 
 -- name: release_group
 UPDATE leasehold_job_group SET state = 'active', reason = NULL, version = version + 1, changed_by = :actor,
