@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from bench import control, flags, idle, lists, pairs, plans, speed, steps
+from bench import control, executions, flags, idle, lists, pairs, plans, retention, speed, steps, watchers
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "control": lambda options: control.run(options.rows, options.parts),
+    "executions": lambda _: executions.run(),
     "flags": lambda _: flags.run(),
     "idle": lambda _: idle.run(),
     "lists": lambda options: lists.run(options.rows),
     "plans": lambda options: plans.run(options.rows),
+    "retention": lambda _: retention.run(),
     "speed": lambda options: speed.run(options.rows, options.parts),
     "steps": lambda _: steps.run(),
+    "watchers": lambda _: watchers.run(),
     "pairs": lambda options: pairs.run(options.commit, options.against),
 }
 

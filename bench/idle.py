@@ -42,6 +42,10 @@ def run() -> None:
         sqlite = _idle(f"sqlite:///{folder}/idle.db", folder, lambda: 0)
         with PostgresServer(fsync=True) as server:
             url = server.create_database("idle")
+            # Its own transactions would be counted as the worker's.
+            with psycopg.connect(server.url(), autocommit=True) as connection:
+                connection.execute("ALTER SYSTEM SET autovacuum = off")
+                connection.execute("SELECT pg_reload_conf()")
             with Leasehold(url) as app:
                 app.upgrade()
             postgres = _idle(url, folder, lambda: _transactions(server.url()))

@@ -1,4 +1,5 @@
-"""What a change costs plain jobs: drains by a commit (`--commit`) and by an earlier one (`--against`), in turns.
+"""What a change costs plain jobs: enqueued and drained by a commit (`--commit`) and by an earlier one (`--against`), in
+turns.
 
 Figures go to docs/measured/pairs.md.
 """
@@ -18,8 +19,8 @@ from rich.progress import track
 
 from bench.places import ROOT
 
-PAIRS = 7
-BAR = 0.93
+PAIRS = 8
+BAR = 0.97
 REPORT = ROOT / "docs" / "measured" / "pairs.md"
 
 
@@ -30,10 +31,12 @@ def run(commit: str, against: str) -> None:
         try:
             for name, tree in trees.items():
                 _git("worktree", "add", "--detach", "--quiet", str(tree), name)
-            pairs = [
-                (_drain(trees[now]), _drain(trees[before]))
-                for _ in track(range(PAIRS), "pairs", transient=True)
-            ]
+            pairs = []
+            for number in track(range(PAIRS), "pairs", transient=True):
+                # Whoever is second meets a disk that is still busy with the first: they change places.
+                order = (now, before) if number % 2 else (before, now)
+                rates = {name: _drain(trees[name]) for name in order}
+                pairs.append((rates[now], rates[before]))
         finally:
             for tree in trees.values():
                 _git("worktree", "remove", "--force", str(tree))
@@ -41,9 +44,9 @@ def run(commit: str, against: str) -> None:
         "# This code against an earlier commit, measured",
         "",
         f"`python -m bench pairs --commit {now} --against {before}` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC:",
-        "drains of 20,000 plain async jobs on each store, in turns.",
+        "40,000 plain async jobs drained on each store, 2,000 enqueued one at a time and 40,000 in bulk, in turns.",
         "",
-        "| pair | store | with it, jobs/s | before, jobs/s | ratio |",
+        "| pair | what | with it, jobs/s | before, jobs/s | ratio |",
         "|--:|---|--:|--:|--:|",
     ]
     for store in pairs[0][0]:

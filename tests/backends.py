@@ -54,6 +54,16 @@ TABLES = (
     "long_name",
     "schedule",
     "schedule_host",
+    "mirror",
+    "retention",
+    "listener",
+    "outbox",
+    "webhook",
+    "tenant",
+    "token",
+    "asked_once",
+    "audit",
+    "rollup",
 )
 """What a test leaves behind. `gate` and `owner` stay: stores remember which ones they have made."""
 
@@ -65,9 +75,9 @@ class Backend:
     schema: str = "leasehold"
     _opened: list[Store] = field(default_factory=list)
 
-    def open(self, clock: Clock | None = None) -> Store:
+    def open(self, clock: Clock | None = None, results: str | None = None) -> Store:
         """Another store on this database, as another process would have. Without a clock: the database's own."""
-        store = open_store(self.url, schema=self.schema, clock=clock)
+        store = open_store(self.url, schema=self.schema, clock=clock, results=results)
         self._opened.append(store)
         return store
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from leasehold import Leasehold
 from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import Backend
+from tests.runners.docker.engine import PrivateEngine, why_no_engine
 from tests.servers import PostgresServer, why_unavailable
 
 # A loaded machine is slow now and then; how long one example takes says nothing about the code.
@@ -120,6 +122,23 @@ def _require_postgres(version: int) -> None:
         pytest.skip(reason)
 
 
+# --- Docker ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[PrivateEngine]:
+    """The engine that the tests of one process share, with one image. Mark them with `xdist_group("docker")`: one
+    engine is enough for all."""
+    if (reason := why_no_engine()) is not None:
+        pytest.skip(reason)
+    engine = PrivateEngine()
+    try:
+        engine.start().import_image()
+        yield engine
+    finally:
+        engine.close()
+
+
 # --- The store ------------------------------------------------------------------------------------------------------
 #
 # Every test that asks for `store` runs once on SQLite and once on PostgreSQL. `clock` is the store's now: it stands
@@ -135,8 +154,8 @@ def clock() -> ManualClock:
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
     """An empty database with the schema in place, and a way to open stores on it."""
     if request.param == "sqlite":
+        shutil.copyfile(request.getfixturevalue("_sqlite_template"), tmp_path / "jobs.db")
         backend = Backend("sqlite", f"sqlite:///{tmp_path}/jobs.db")
-        backend.open().upgrade()
     else:
         backend = request.getfixturevalue("_postgres_backend")
         backend.empty()
@@ -158,6 +177,16 @@ def app(backend: Backend) -> Iterator[Leasehold]:
 
 
 @pytest.fixture(scope="session")
+def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the schema in place. Making one takes longer than most tests; copying it does not."""
+    path = tmp_path_factory.mktemp("template") / "jobs.db"
+    backend = Backend("sqlite", f"sqlite:///{path}")
+    backend.open().upgrade()
+    backend.close_opened()
+    return path
+
+
+@pytest.fixture(scope="session")
 def _postgres_backend(postgres_url: str) -> Backend:
     """Making the schema takes longer than most tests, so it is made once and emptied between them."""
     backend = Backend("postgres", postgres_url, "shared")
@@ -169,12 +198,22 @@ def _postgres_backend(postgres_url: str) -> Backend:
 # --- Order ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that mostly wait, for leases and killed processes, are spread among those that compute. One after the other
-    they would leave the machine idle for half of the time."""
+    """Who needs a server is marked `postgres`. Tests that mostly wait, for leases and killed processes, are spread
+    among those that compute. One after the other they would leave the machine idle for half of the time."""
+    for item in items:
+        if _needs_postgres(item):
+            item.add_marker("postgres")
     waiting = [item for item in items if FAULTS in item.path.parents]
     computing = [item for item in items if FAULTS not in item.path.parents]
     items[:] = _spread(waiting, computing)
+
+
+def _needs_postgres(item: pytest.Item) -> bool:
+    """By its fixtures, and theirs; those that ask for one of two stores say which in their name."""
+    fixtures = {"postgres_server", "start_postgres"} & set(getattr(item, "fixturenames", ()))
+    return bool(fixtures) or "postgres" in item.name.partition("[")[2]
 
 
 def _spread(few: list[pytest.Item], many: list[pytest.Item]) -> list[pytest.Item]:

@@ -1,4 +1,4 @@
-"""Writes what is generated from the code: the state diagram and table in ARCHITECTURE.md, the present schemas.
+"""Writes what is generated: the state diagram and table in ARCHITECTURE.md, the present schemas, llms.txt.
 
 python -m tools.generate           write them
 python -m tools.generate --check   fail if one is not current
@@ -17,6 +17,7 @@ from leasehold.domain.states import FINAL, HALTED, LIVE, TRANSITIONS, Event, Sta
 from leasehold.stores.base.statements import read_migrations
 from leasehold.stores.open import open_store
 from tests.servers import PostgresServer
+from tools.llms import llms_text
 
 ROOT = Path(__file__).resolve().parent.parent
 STORES = ROOT / "src" / "leasehold" / "stores"
@@ -27,6 +28,7 @@ def main(arguments: list[str]) -> int:
         ROOT / "ARCHITECTURE.md": architecture((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")),
         STORES / "sqlite" / "schema.sql": sqlite_schema(),
         STORES / "postgres" / "schema.sql": postgres_schema(),
+        ROOT / "llms.txt": llms_text(ROOT),
     }
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
     names = ", ".join(str(path.relative_to(ROOT)) for path in stale)

@@ -4,38 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import importlib
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import EllipsisType
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from leasehold.client.group import Group
 from leasehold.client.job import Job
-from leasehold.client.limits import Rates, Slots
-from leasehold.client.questions import Questions
-from leasehold.client.queues import Lanes, Pausable
-from leasehold.client.register import Register, RegisterSchedule
-from leasehold.client.run_by_id import Ran
-from leasehold.client.schedules import Schedules
-from leasehold.domain.by_id import NotRun
+from leasehold.client.register import Register, RegisterExternal, RegisterSchedule
+from leasehold.client.tenants import Tenants
+from leasehold.domain.audit import KEPT_FOR
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.states import checked_states
-from leasehold.domain.states import State
-from leasehold.domain.stop import StopOptions, StopReport, StopRequest
-from leasehold.domain.views import Criteria, Filter, Page, Reaped
+from leasehold.domain.checks.names import checked_tenant
+from leasehold.domain.hooks import checked_events
+from leasehold.domain.retention import Keep, ages_of
+from leasehold.domain.webhooks import checked_webhook, listeners_for
 from leasehold.internals import AnyTask, Internals, Place
 from leasehold.run.context import Context, SyncContext
 from leasehold.run.middleware import M
+from leasehold.runners.contract import Collected, Runner
+from leasehold.runners.docker.spec import ContainerSpec, container_spec
+from leasehold.runners.subprocess import Command
 from leasehold.stores.base.database import Clock
 from leasehold.stores.open import resolve_url
-from leasehold.tasks.call import Bindable
-from leasehold.tasks.flows import Chain, Dag
+from leasehold.tasks.external import ExitMeaning, External, ResultFrom
+from leasehold.tasks.options import TaskOptions
 from leasehold.tasks.schedule import When, schedule_for
-from leasehold.tasks.settings import CallOptions, TaskOptions
 from leasehold.tasks.task import Task
-from leasehold.worker.hooks import Hook, checked_names
+from leasehold.view import Tenant, View
+from leasehold.worker.hooks import Hook
 from leasehold.worker.settings import WorkerSettings, grace_in_seconds, split_names
 from leasehold.worker.worker import Worker
 
@@ -43,15 +40,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Leasehold:
+class Leasehold(View):
     """Your jobs, in your database.
 
         app = Leasehold()                                 # LEASEHOLD_URL, else sqlite:///leasehold.db
         app = Leasehold("postgresql://…", schema="jobs")  # else LEASEHOLD_SCHEMA, else "leasehold"
 
     Nothing is opened before it is needed. A SQLite file is made and upgraded by itself; a PostgreSQL schema is
-    upgraded when you say so, with `app.upgrade()`. `grace` is what runs of `run_now` and `run_by_id` get when the app
-    is closed; left out, it is SHUTDOWN_GRACE_PERIOD_SECONDS of the environment, else 300.
+    upgraded when you say so, with `app.upgrade()`. `results` is the folder for results that are files; left out, it is
+    LEASEHOLD_RESULTS, else on SQLite a folder beside the file, and on PostgreSQL there is none. `runs` is the folder
+    for running commands, on a disk of this machine; left out, it is LEASEHOLD_RUNS, else on SQLite a folder beside the
+    file, and on PostgreSQL one in the user's folder for programs' state. `grace` is what runs of
+    `run_now` and `run_by_id` get when the app is closed; left out, it is SHUTDOWN_GRACE_PERIOD_SECONDS of the
+    environment, else 300.
     """
 
     def __init__(
@@ -62,6 +63,8 @@ class Leasehold:
         listen_url: str | None = None,
         pooler: bool = False,
         clock: Clock | None = None,
+        results: str | os.PathLike[str] | None = None,
+        runs: str | os.PathLike[str] | None = None,
         grace: Duration | EllipsisType | None = ...,
     ) -> None:
         place = Place(
@@ -70,18 +73,11 @@ class Leasehold:
             listen_url=listen_url,
             pooler=pooler,
             clock=clock,
+            results=os.fspath(results) if results else os.environ.get("LEASEHOLD_RESULTS") or None,
+            runs=os.fspath(runs) if runs else os.environ.get("LEASEHOLD_RUNS") or None,
         )
-        internals = Internals(place, grace_in_seconds(grace))
-        self.__internals__ = internals
-        """Not for users: see `internals.py`."""
-        operations, find_task = internals.operations, internals.find_task
-        self.queues = Pausable(operations, "queue")
-        self.kinds = Pausable(operations, "kind")
-        self.lanes = Lanes(operations, find_task)
-        self.slots = Slots(operations)
-        self.rates = Rates(operations)
-        self.questions = Questions(operations, find_task)
-        self.schedules = Schedules(operations, internals.tasks, internals.enqueue)
+        super().__init__(Internals(place, grace_in_seconds(grace)))
+        self.tenants = Tenants(self.__internals__.operations, self.__internals__.shared.stores.forget)
 
     @property
     def url(self) -> str:
@@ -120,6 +116,91 @@ class Leasehold:
     ) -> AnyTask:
         return self.__internals__.add_task(function, name, settings)
 
+    def command(
+        self,
+        *,
+        name: str | None = None,
+        exit_codes: Mapping[int, ExitMeaning] | None = None,
+        result_from: ResultFrom = "file",
+        collect: Callable[[Collected], Any] | None = None,
+        stop_grace: Duration = 10.0,
+        **settings: Unpack[TaskOptions],
+    ) -> RegisterExternal:
+        """Register a function that says which command to run: a list of arguments, or a `Command`. There is no shell.
+        The command outlives the worker: when that dies or is replaced, the next one on this machine adopts it.
+
+        `exit_codes` says what a code means ("success", "retry", "fail"); not said, 0 is a success and any other a
+        failure that may be retried. The result is the JSON that the command writes to the file LEASEHOLD_RESULT, or
+        with `result_from="last_line"` the last line that it prints. Or `collect` makes it: a plain function that gets
+        what a success has left, files included, before they are deleted. `stop_grace` is what it gets between SIGTERM
+        and SIGKILL."""
+        return self.external(
+            runner=self.__internals__.command_runner,
+            to_spec=Command.of,
+            name=name,
+            exit_codes=exit_codes,
+            result_from=result_from,
+            collect=collect,
+            stop_grace=stop_grace,
+            **settings,
+        )
+
+    def container(
+        self,
+        *,
+        image: str | None = None,
+        name: str | None = None,
+        runner: Callable[[], Runner[ContainerSpec]] | None = None,
+        exit_codes: Mapping[int, ExitMeaning] | None = None,
+        result_from: ResultFrom = "file",
+        collect: Callable[[Collected], Any] | None = None,
+        stop_grace: Duration = 10.0,
+        **settings: Unpack[TaskOptions],
+    ) -> RegisterExternal:
+        """Register a function that says what to run in a container: a list of arguments for this `image`, or a
+        `ContainerSpec`. The container outlives the worker: when that dies or is replaced, the next one on this machine
+        adopts it. It is removed once the job's end is stored.
+
+        `runner` makes another `DockerRunner` than the usual one, to allow mounts and networks or to name an engine.
+        The rest is as for `app.command`."""
+        return self.external(
+            runner=runner or self.__internals__.container_runner,
+            to_spec=lambda said: container_spec(said, image),
+            name=name,
+            exit_codes=exit_codes,
+            result_from=result_from,
+            collect=collect,
+            stop_grace=stop_grace,
+            **settings,
+        )
+
+    def external(
+        self,
+        *,
+        runner: Callable[[], Runner[Any]],
+        to_spec: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+        exit_codes: Mapping[int, ExitMeaning] | None = None,
+        result_from: ResultFrom = "file",
+        collect: Callable[[Collected], Any] | None = None,
+        stop_grace: Duration = 10.0,
+        **settings: Unpack[TaskOptions],
+    ) -> RegisterExternal:
+        """Register a function that says what a runner of your own is to run (docs/runners.md shows how to write one).
+        `runner` makes it; it is called once, when a worker first needs it. `to_spec` checks what the function has
+        returned. The rest is as for `app.command`."""
+        external = External(
+            open_runner=runner,
+            to_spec=to_spec or (lambda said: said),
+            exit_codes=exit_codes or {},
+            result_from=result_from,
+            collect=collect,
+            stop_grace=stop_grace,
+        )
+        return RegisterExternal(
+            lambda function: self.__internals__.add_task(function, name, settings, external)
+        )
+
     def schedule(
         self,
         *,
@@ -136,55 +217,12 @@ class Leasehold:
 
         def add(function: Any) -> AnyTask:
             task = function if isinstance(function, Task) else self._register(function, None, {})
+            task.__refuse_using__("a schedule makes its jobs")
             definition = self.__internals__.tasks.find(task.name)
             self.__internals__.tasks.schedule(schedule_for(definition, name, args, when, at_start))
             return task
 
         return RegisterSchedule(add)
-
-    # -- enqueue ---------------------------------------------------------------------------------------------------
-    def enqueue(
-        self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
-    ) -> Job[Any]:
-        """Enqueue a registered task by its name. `settings` are those of `.using()`."""
-        return self.__internals__.named_task(name, settings).enqueue_many([args or {}])[0]
-
-    async def aenqueue(
-        self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
-    ) -> Job[Any]:
-        return await asyncio.to_thread(functools.partial(self.enqueue, name, args, **settings))
-
-    def chain(self, *calls: Bindable[[], Any]) -> Chain[Job[Any]]:
-        """Calls that run one after the other: `app.chain(load.bind(day), clean, report).enqueue()`. Each waits for
-        the success of the one before it, whose result it finds in `ctx.results()`."""
-        return Chain(calls, self.__internals__.enqueue)
-
-    def dag(self) -> Dag[Job[Any]]:
-        """A builder for calls that wait for each other by name."""
-        return Dag(self.__internals__.enqueue)
-
-    # -- run at once -----------------------------------------------------------------------------------------------
-    def run_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Start a job in this process at once if fewer than the task's `max_running` run anywhere, else raise
-        AtCapacity, with the holders and a hint when to ask again. `app.run_now(research.using(max_running=4), "t1")`.
-        Returns the job as soon as it has begun; `job.result(timeout)` waits for it."""
-        return task.run_now(*args, **kwargs)
-
-    async def arun_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        return await asyncio.to_thread(self.run_now, task, *args, **kwargs)
-
-    def run_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
-        """Run a job that is there already, in this process: for ids that are delivered by another queue (RQ, SQS …).
-        Claims exactly this job, whatever its queue, runs it with all that a worker gives, and returns when the database
-        has its ending: `Ran(job, retry_in)`. Else `NotRun(job_id, state, why, retry_in)`, and the job is as it was.
-        `retry_in` is None when the message is done with, else the seconds to come back after.
-
-        `wait`: how long to ask again while it may still become free, such as a lease whose owner is dead. `owner` names
-        the holder of the lease; no other process may use that name at the same time."""
-        return self.__internals__.by_id.run(job_id, owner, wait)
-
-    async def arun_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
-        return await self.__internals__.by_id.run_async(job_id, owner, wait)
 
     # -- work ------------------------------------------------------------------------------------------------------
     def worker(
@@ -194,28 +232,37 @@ class Leasehold:
         strict: bool = False,
         concurrency: int = 20,
         threads: int = 8,
+        executions: int = 50,
         grace: Duration | EllipsisType | None = ...,
         drain_on_sigterm: bool = True,
-        retention: Duration | None = "7d",
+        retention: Keep = "7d",
+        audit_retention: Duration | None = KEPT_FOR,
         burst: bool = False,
         listen_url: str | None = None,
+        tenants: str | Iterable[str] = (),
         **more: Any,
     ) -> Worker:
         """A worker for these queues. Use it as `async with app.worker(): …` inside another program, or run it with
         `await app.worker().run()`. `grace` is what running jobs get when it drains: left out, it is
         SHUTDOWN_GRACE_PERIOD_SECONDS of the environment, else 300; None waits for them. `retention` is the age at which
-        finished jobs are pruned. Inside a program that handles SIGTERM it claims nothing more from that signal on,
-        unless `drain_on_sigterm=False`."""
+        finished jobs are pruned, for all states (None: never) or by state (`{"succeeded": "1d", "failed": None}`);
+        what a task says itself comes first. `audit_retention` is the age at which what `app.audit()` tells is pruned
+        (None: never). Inside a program that handles SIGTERM it claims nothing more from that
+        signal on, unless `drain_on_sigterm=False`. `tenants` are served instead of the app's own jobs, in turn; "all"
+        is every tenant, also those that are made later, and the app itself."""
         settings = WorkerSettings(
             queues=split_names(queues if isinstance(queues, str) else tuple(queues)),
             strict=strict,
             concurrency=concurrency,
             threads=threads,
+            executions=executions,
             grace=grace_in_seconds(grace),
             drain_on_sigterm=drain_on_sigterm,
-            retention=None if retention is None else seconds(retention, "retention"),
+            retention=ages_of(retention, "retention", ages_of("7d", "retention")),
+            audit_retention=None if audit_retention is None else seconds(audit_retention, "audit_retention"),
             burst=burst,
             listen_url=listen_url or self.__internals__.place.listen_url,
+            tenants=split_names(tenants if isinstance(tenants, str) else tuple(tenants)),
             **more,
         )
         return self.__internals__.make_worker(settings)
@@ -238,97 +285,51 @@ class Leasehold:
         self.__internals__.add_middleware(function)
         return function
 
-    def on(self, *names: str) -> Callable[[Hook], Hook]:
-        """Register a plain function that the worker calls, in a thread, when something of these names has happened:
-        `@app.on("stalled")`. It gets a `HookEvent`; what it raises is logged and goes no further."""
-        wanted = checked_names(names)
+    def on(self, *events: str, kinds: Iterable[str] = (), name: str | None = None) -> Callable[[Hook], Hook]:
+        """Register a plain function that is called, in a thread, when something of these names has happened to a job:
+        `@app.on("failed", "lane_halted")`, of these `kinds` alone or of all. It gets a `HookEvent`, whoever made the
+        move, and at least once: a repeat has the same `event.id`. What it raises is logged, and it is called again
+        later. Any worker that has the function calls it. It listens under its own `name`, by default that of the
+        function and its module."""
+        wanted = checked_events(events)
 
         def register(hook: Hook) -> Hook:
-            self.__internals__.hooks.add(wanted, hook)
+            self.__internals__.hooks.add(wanted, hook, kinds, name)
             return hook
 
         return register
 
-    # -- look and steer --------------------------------------------------------------------------------------------
-    def get(self, job_id: str) -> Job[Any]:
-        """Raises JobNotFound."""
-        return self.__internals__.handle(job_id)
-
-    async def aget(self, job_id: str) -> Job[Any]:
-        return await asyncio.to_thread(self.get, job_id)
-
-    def jobs(
+    def webhook(
         self,
+        url: str,
         *,
-        state: State | str | Iterable[State | str] = (),
-        limit: int = 50,
-        before: str | None = None,
-        **criteria: Unpack[Criteria],
-    ) -> Page:
-        """One page of jobs, newest first, of those that match all that is given: `queue`, `kind`, `lane`, `group`,
-        `tag`. Ask for the next with `before=page.next`."""
-        filter = Filter(checked_states(state), **criteria)
-        return self.__internals__.operations.list_jobs(filter, limit, before)
+        events: Iterable[str],
+        secret: str,
+        name: str,
+        kinds: Iterable[str] = (),
+        allow_private: bool = False,
+    ) -> None:
+        """Post these events to a URL, signed with the secret (see `leasehold.webhooks.verify`). Each delivery is a job,
+        and tried again as jobs are. It is registered when a worker starts. Addresses of private networks, and http, are
+        refused unless `allow_private`."""
+        webhook = checked_webhook(name, url, secret, allow_private=allow_private, source="code")
+        listeners = listeners_for(webhook, list(events), list(kinds))
+        self.__internals__.hooks.webhooks.append((webhook, listeners))
 
-    async def ajobs(
-        self,
-        *,
-        state: State | str | Iterable[State | str] = (),
-        limit: int = 50,
-        before: str | None = None,
-        **criteria: Unpack[Criteria],
-    ) -> Page:
-        found = functools.partial(self.jobs, state=state, limit=limit, before=before, **criteria)
-        return await asyncio.to_thread(found)
-
-    def group(self, name: str) -> Group:
-        """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
-        return Group(name, self.__internals__.operations)
-
-    def stop(self, **asked: Unpack[StopOptions]) -> StopReport:
-        """Stop every job that matches all that is given: `group`, `queue`, `kinds`, `lane`, `tags` (all of them), or
-        `everything=True`. What does not run is cancelled at once. Running jobs: `mode="graceful"` lets them end without
-        another try and waits for them up to `wait` (30 s); `"immediate"` tells them to stop and returns; `"full"`
-        tells them and waits. `dry_run` changes nothing. `hold=True`, for whole groups, refuses new jobs until
-        `app.group(name).release()`. `reason` and `actor` stand in the history."""
-        return self.__internals__.operations.stop(StopRequest(**asked))
-
-    async def astop(self, **asked: Unpack[StopOptions]) -> StopReport:
-        return await asyncio.to_thread(functools.partial(self.stop, **asked))
-
-    def count(self) -> dict[State, int]:
-        """Jobs by state, each counted up to 10,000."""
-        return self.__internals__.operations.count()
-
-    async def acount(self) -> dict[State, int]:
-        return await asyncio.to_thread(self.count)
-
-    def prune(self, older_than: Duration = "7d") -> int:
-        """Delete jobs that came to rest longer ago than this. Never what halts a lane, holds a unique key for good,
-        or belongs to a group that still lives."""
-        return self.__internals__.operations.prune(older_than)
-
-    async def aprune(self, older_than: Duration = "7d") -> int:
-        return await asyncio.to_thread(self.prune, older_than)
-
-    def sweep(self, wait: Duration | None = None) -> list[Reaped]:
-        """One sweep now, as every worker makes them: takes over jobs whose lease was missed, ends jobs and questions
-        whose time is over. A missed lease is looked at twice, a third of its length apart: `sweep` waits for that, at
-        most `wait` long. With `wait=0` it looks once, and the next call is the second look. Gives back what was taken
-        over."""
-        return self.__internals__.sweep(None if wait is None else seconds(wait, "wait"))
-
-    async def asweep(self, wait: Duration | None = None) -> list[Reaped]:
-        return await asyncio.to_thread(self.sweep, wait)
+    # -- tenants ---------------------------------------------------------------------------------------------------
+    def tenant(self, name: str) -> Tenant:
+        """The jobs of one tenant: a view with the app's tasks and a store of its own. Asks nobody yet; its verbs raise
+        TenantNotFound if `app.tenants.create(name)` was never called."""
+        return Tenant(self.__internals__.of_tenant(checked_tenant(name)))
 
     # -- the database ----------------------------------------------------------------------------------------------
-    def upgrade(self) -> list[int]:
+    def upgrade(self, *, actor: str | None = None) -> list[int]:
         """Bring the schema up to date; the versions that were applied. Safe to call from several processes."""
         with self.__internals__.unchecked() as operations:
-            return operations.upgrade()
+            return operations.upgrade(actor=actor)
 
-    async def aupgrade(self) -> list[int]:
-        return await asyncio.to_thread(self.upgrade)
+    async def aupgrade(self, *, actor: str | None = None) -> list[int]:
+        return await asyncio.to_thread(self.upgrade, actor=actor)
 
     def close(self) -> None:
         """End the runs of `run_now`, which get their grace, and close the connections. The app opens new ones if it is

@@ -8,26 +8,41 @@ either side keep it out of completion and out of the promise, and tests/architec
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from leasehold.client.enqueue import Enqueue
 from leasehold.client.job import Job
-from leasehold.client.run_by_id import RunById
+from leasehold.client.run_by_id import Begun, OnAsked, RunById
+from leasehold.domain.by_id import NotRun
+from leasehold.domain.checks.names import EVERY_TENANT
+from leasehold.domain.errors import SchemaOutdated
+from leasehold.domain.job import NewJob
 from leasehold.domain.views import Reaped
 from leasehold.operations.operations import Operations
 from leasehold.run.middleware import Middlewares
 from leasehold.run.waits import Waits
+from leasehold.runners.subprocess import SubprocessRunner
+from leasehold.stores.answers import Enqueued
 from leasehold.stores.base.database import Clock
 from leasehold.stores.base.forks import ForkLock
 from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store
+from leasehold.stores.opened import OpenStores
 from leasehold.stores.scratch import scratch_place
+from leasehold.stores.tenants.directory import Directory
+from leasehold.stores.tenants.one import tenant_store
+from leasehold.tasks.by_sql import job_by_sql
 from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.external import External
+from leasehold.tasks.options import CallOptions
 from leasehold.tasks.registry import Registry
-from leasehold.tasks.settings import CallOptions
 from leasehold.tasks.task import Task
 from leasehold.worker.embedded import EmbeddedWorker, embedded_settings
 from leasehold.worker.hooks import Hooks
@@ -35,10 +50,15 @@ from leasehold.worker.reaper import Reaper
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.worker import Lifespan, Worker
 
+if TYPE_CHECKING:
+    from leasehold.runners.docker.runner import DockerRunner
+
 BY_HAND = 0.0
 """Seconds between two sweeps: nobody knows when the next one will come."""
 
 AnyTask = Task[..., ..., Any, Job[Any]]
+NamedCall = tuple[str, Mapping[str, Any], CallOptions]
+"""A task's name, its arguments, and the settings of the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,40 +70,140 @@ class Place:
     listen_url: str | None
     pooler: bool
     clock: Clock | None
+    results: str | None = None
+    """The folder for results that are files, if one was named."""
+    runs: str | None = None
+    """The folder for running commands, if one was named."""
+    tenant: str | None = None
+    """Whose jobs, of those that the store there knows of; None: its own."""
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.startswith("sqlite")
+
+    @property
+    def runs_folder(self) -> Path:
+        if self.runs is not None:
+            return Path(self.runs)
+        if self.is_sqlite:
+            return Path(f"{self.url.removeprefix('sqlite:///')}.runs")
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        # A folder for each database: a copy of one must not take the other's runs for its own.
+        parts = urlsplit(self.url)
+        place = f"{parts.hostname}:{parts.port}{parts.path}:{self.schema}"
+        return Path(state, "leasehold", "runs", hashlib.sha256(place.encode()).hexdigest()[:16])
+
+
+class Shared:
+    """What an app and its views on tenants have in common."""
+
+    def __init__(self, stores: OpenStores, host: EmbeddedWorker, tenant_host: EmbeddedWorker) -> None:
+        self.tasks = Registry()
+        self.hooks = Hooks()
+        self.middleware = Middlewares()
+        self.stores = stores
+        self.host = host
+        """Of `run_now` and `run_by_id`."""
+        self.tenant_host = tenant_host
+        """The same for all tenants."""
+        self.command_runner: SubprocessRunner | None = None
+        self.container_runner: DockerRunner | None = None
+        self.views: dict[str | None, Internals] = {}
+        """By the tenant's name; None: the app itself."""
 
 
 class Internals:
-    def __init__(self, place: Place, grace: float | None) -> None:
+    """Of an app; or, with what it has `shared`, of a view of it on one tenant."""
+
+    def __init__(self, place: Place, grace: float | None, shared: Shared | None = None) -> None:
         self.place = place
-        self.tasks = Registry()
-        self.hooks = Hooks()
-        self._middleware = Middlewares()
-        self.lifespan: Lifespan | None = None
-        self.operations = Operations(lambda: self.store, self.tasks.queues, place.listen_url)
         self._grace = grace
-        self._store: Store | None = None
-        self._opening = ForkLock()
+        self.lifespan: Lifespan | None = None
+        if shared is None:
+            stores = OpenStores(self._open, lambda: self.place.is_sqlite)
+            shared = Shared(
+                stores,
+                EmbeddedWorker(lambda: self.store, self._make_embedded),
+                EmbeddedWorker(lambda: stores.everybody.as_store, self._make_embedded_for_tenants),
+            )
+            shared.views[None] = self
+        self.shared = shared
+        self.tasks, self.hooks = shared.tasks, shared.hooks
+        self.operations = Operations(lambda: self.store, self.tasks.queues, place.listen_url)
         self._sweeping = ForkLock()
         self._reaper: Reaper | None = None
-        self._embedded = EmbeddedWorker(lambda: self.store, self._make_embedded)
-        self.enqueue = Enqueue(self.operations, self.find_task, self._embedded.run)
-        self.by_id = RunById(self.operations, self.find_task, self._embedded.run_by_id)
+        self._of_tenant: tuple[Directory, Store] | None = None
+        self.enqueue = Enqueue(self.operations, self.find_task, self._run_now, place.tenant, self._enqueue_of)
+        self.by_id = RunById(self.operations, self.find_task, self._run_by_id)
+
+    # -- tenants ---------------------------------------------------------------------------------------------------
+    @property
+    def tenant(self) -> str | None:
+        return self.place.tenant
+
+    def of_tenant(self, name: str) -> Internals:
+        views = self.shared.views
+        if name not in views:
+            views.setdefault(name, Internals(replace(self.place, tenant=name), self._grace, self.shared))
+        return views[name]
+
+    def choose_tenant(self, name: str | None) -> None:
+        """Until it is closed the app works on this tenant alone. For commands."""
+        self.place = replace(self.place, tenant=name)
+        self.enqueue.tenant = name
+
+    def _enqueue_of(self, tenant: str | None) -> Enqueue:
+        return self.shared.views[None].enqueue if tenant is None else self.of_tenant(tenant).enqueue
+
+    def _run_now(self, job: NewJob, max_running: int) -> Enqueued:
+        shared = self.shared
+        if self.tenant is None:
+            return shared.host.run(job, max_running)
+        return shared.tenant_host.run(job, max_running, shared.stores.everybody.only(self.tenant))
+
+    def _run_by_id(self, job_id: str, owner: str | None, on_asked: OnAsked) -> Begun | NotRun:
+        shared = self.shared
+        if self.tenant is None:
+            return shared.host.run_by_id(job_id, owner, on_asked)
+        store = shared.stores.everybody.only(self.tenant)
+        return shared.tenant_host.run_by_id(job_id, owner, on_asked, store)
 
     # -- tasks and workers -----------------------------------------------------------------------------------------
     def find_task(self, name: str) -> TaskDefinition | None:
         return self.tasks.definitions.get(name)
 
     def add_task(
-        self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        settings: Mapping[str, Any],
+        external: External | None = None,
     ) -> AnyTask:
-        definition = self.tasks.add(function, name, settings)
-        self._middleware.apply_to(definition)
+        definition = self.tasks.add(function, name, settings, external)
+        self.shared.middleware.apply_to(definition)
         return self.make_task(definition)
 
+    def command_runner(self) -> SubprocessRunner:
+        """The one of this folder; commands of all tasks share it."""
+        folder = self.shared.views[None].place.runs_folder.absolute()
+        runner = self.shared.command_runner
+        if runner is None or runner.folder != folder.resolve():
+            runner = self.shared.command_runner = SubprocessRunner(folder)
+        return runner
+
+    def container_runner(self) -> DockerRunner:
+        """On the engine that DOCKER_HOST names, else on this machine's."""
+        from leasehold.runners.docker.runner import DockerRunner
+
+        if self.shared.container_runner is None:
+            # A folder that no command's run can be called.
+            self.shared.container_runner = DockerRunner(self.command_runner().folder / ".containers")
+        return self.shared.container_runner
+
     def add_middleware(self, function: Callable[..., Any]) -> None:
-        self._middleware.add(function)
+        self.shared.middleware.add(function)
         for definition in self.tasks.definitions.values():
-            self._middleware.apply_to(definition)
+            self.shared.middleware.apply_to(definition)
 
     def make_task(self, definition: TaskDefinition) -> AnyTask:
         return Task(definition, self.enqueue)
@@ -91,6 +211,22 @@ class Internals:
     def named_task(self, name: str, settings: CallOptions) -> AnyTask:
         """Raises UnknownTask."""
         return self.make_task(self.tasks.find(name)).using(**settings)
+
+    def enqueue_calls(self, calls: Sequence[NamedCall]) -> Sequence[Job[Any]]:
+        """Calls of any tasks, by name: all or none, in the order given. Raises UnknownTask."""
+        return self.enqueue.store(self._new_jobs(calls))
+
+    def enqueue_calls_once(
+        self, calls: Sequence[NamedCall], key: str, fingerprint: str
+    ) -> tuple[Sequence[Job[Any]], bool]:
+        """The same once for a key; and whether it was a repeat. Raises IdempotencyKeyReused."""
+        return self.enqueue.store_once(self._new_jobs(calls), key, fingerprint)
+
+    def _new_jobs(self, calls: Sequence[NamedCall]) -> list[NewJob]:
+        return [
+            self.named_task(name, settings).__bind_named__(arguments).__plan__.new_job()
+            for name, arguments, settings in calls
+        ]
 
     def handle(self, job_id: str) -> Job[Any]:
         """Raises JobNotFound."""
@@ -104,11 +240,24 @@ class Internals:
         """The worker of `run_now` and `run_by_id`. It sees tasks that are registered later, too."""
         return self._make_worker(self.tasks.definitions, embedded_settings(self._grace, owner))
 
+    def _make_embedded_for_tenants(self, owner: str | None) -> Worker:
+        settings = replace(embedded_settings(self._grace, owner), tenants=(EVERY_TENANT,))
+        return self._make_worker(
+            self.tasks.definitions, settings, store=self.shared.stores.everybody.as_store
+        )
+
     def _make_worker(
-        self, tasks: Mapping[str, TaskDefinition], settings: WorkerSettings, waits: Waits | None = None
+        self,
+        tasks: Mapping[str, TaskDefinition],
+        settings: WorkerSettings,
+        waits: Waits | None = None,
+        store: Store | None = None,
     ) -> Worker:
+        if store is None:
+            tenants = settings.tenants
+            store = self.shared.stores.serving(tenants) if tenants else self.store
         return Worker(
-            self.store,
+            store,
             tasks,
             settings,
             lifespan=self.lifespan,
@@ -117,6 +266,10 @@ class Internals:
             waits=waits,
             version=metadata.version("leasehold"),
         )
+
+    def insert_sql(self, task: str) -> str:
+        """Raises UnknownTask, and InvalidInput for one that plain SQL cannot enqueue."""
+        return self.operations.insert_sql(job_by_sql(self.tasks.find(task)))
 
     def sweep(self, wait: float | None) -> list[Reaped]:
         with self._sweeping:
@@ -128,20 +281,24 @@ class Internals:
     @property
     def store(self) -> Store:
         """The open store, with a schema that this code knows."""
-        store = self._store
-        if store is None:
-            with self._opening:
-                store = self._store
-                if store is None:
-                    store = self._store = self._open(upgrade=self.place.url.startswith("sqlite"))
-        return store
+        if self.tenant is None:
+            return self.shared.stores.own
+        directory, found = self.shared.stores.directory, self._of_tenant
+        if found is None or found[0] is not directory:
+            # The same one at each call: who waits for groups is found by it.
+            found = self._of_tenant = directory, tenant_store(directory, self.tenant)
+        return found[1]
 
-    def _open(self, upgrade: bool) -> Store:
+    def _open(self) -> Store:
         store = self._open_unchecked()
         try:
-            if upgrade:
+            try:
+                store.check_schema()
+            except SchemaOutdated:
+                # Only then: it would wait for a write of the caller's own that is under way.
+                if not self.place.is_sqlite:
+                    raise
                 store.upgrade()
-            store.check_schema()
         except BaseException:
             store.close()
             raise
@@ -149,7 +306,9 @@ class Internals:
 
     def _open_unchecked(self) -> Store:
         place = self.place
-        return open_store(place.url, schema=place.schema, clock=place.clock, pooler=place.pooler)
+        return open_store(
+            place.url, schema=place.schema, clock=place.clock, pooler=place.pooler, results=place.results
+        )
 
     @contextlib.contextmanager
     def unchecked(self) -> Iterator[Operations]:
@@ -180,9 +339,9 @@ class Internals:
             self.place = before
 
     def close(self) -> None:
-        self._embedded.close()
-        with self._opening:
-            store, self._store = self._store, None
-            self._reaper = None
-        if store is not None:
-            store.close()
+        self.shared.host.close()
+        self.shared.tenant_host.close()
+        self._reaper = self._of_tenant = None
+        self.shared.stores.close()
+        if self.tenant is not None:
+            self.choose_tenant(None)

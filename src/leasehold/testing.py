@@ -185,7 +185,7 @@ class Sandbox:
         )
         if not queues:
             return 0
-        settings = WorkerSettings(queues=tuple(queues), burst=True, retention=None, sweep=3600.0)
+        settings = WorkerSettings(queues=tuple(queues), burst=True, prunes=False, sweep=3600.0)
         waits = ClockWaits(self.clock)
         worker = internals.make_worker(settings, waits)
         stuck: str | None = None
@@ -235,5 +235,5 @@ def sandbox(app: Leasehold, folder: str | Path, clock: ManualClock | None = None
     clock = clock or ManualClock()
     internals = app.__internals__
     url = f"sqlite:///{Path(folder).resolve()}/leasehold-sandbox.db"
-    with internals.moved_to(replace(internals.place, url=url, clock=clock)):
+    with internals.moved_to(replace(internals.place, url=url, clock=clock, results=None)):
         yield Sandbox(app, clock)

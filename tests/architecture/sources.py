@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "leasehold"
+
+# In one process, which then parses the package once.
+WHOLE = pytest.mark.xdist_group("sources")
 
 
 class Module(NamedTuple):
@@ -27,24 +33,39 @@ class Import(NamedTuple):
     names: tuple[str, ...]  # of `from module import …`; empty for `import module`
 
 
-def modules(package: Path) -> list[Module]:
-    """Every module of a package, in order of name."""
+def modules(package: Path) -> tuple[Module, ...]:
+    """Every module of a package, in order of name. Ours is parsed once, for all tests."""
+    return _ours() if package == PACKAGE else _parsed(package)
+
+
+@cache
+def _ours() -> tuple[Module, ...]:
+    return _parsed(PACKAGE)
+
+
+def _parsed(package: Path) -> tuple[Module, ...]:
     found = []
     for path in sorted(package.rglob("*.py")):
         parts = [package.name, *path.relative_to(package).with_suffix("").parts]
         if parts[-1] == "__init__":
             parts.pop()
         found.append(Module(".".join(parts), path, parse(path)))
-    return found
+    return tuple(found)
 
 
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """As `ast.walk`, which takes as long as parsing does, and many tests walk the same trees."""
+    return tuple(ast.walk(tree))
+
+
 def imports(module: Module) -> Iterator[Import]:
     """Every import statement, also inside functions and under TYPE_CHECKING: knowing is knowing."""
-    for node in ast.walk(module.tree):
+    for node in nodes(module.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(node.lineno, alias.name, ())

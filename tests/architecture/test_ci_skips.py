@@ -11,6 +11,8 @@ import pytest
 
 from tests.architecture.sources import ROOT
 
+pytestmark = pytest.mark.slow
+
 PASSES = "def test_passes(): pass\n"
 SKIPS = {
     "by a mark": "import pytest\n@pytest.mark.skip(reason='no server: mark')\ndef test_skips(): pass\n",

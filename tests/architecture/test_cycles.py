@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.sources import PACKAGE, imported_modules, modules
+from tests.architecture.sources import PACKAGE, WHOLE, imported_modules, modules
 
 
+@WHOLE
 def test_no_import_goes_in_a_circle():
     assert circle(PACKAGE) == []
 

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.sources import PACKAGE, ROOT, Module, imported_modules, imports, modules, parse, where
+from tests.architecture.sources import (
+    PACKAGE,
+    ROOT,
+    WHOLE,
+    Module,
+    imported_modules,
+    imports,
+    modules,
+    nodes,
+    parse,
+    where,
+)
 
 # What each part may know of ours: a module and everything below it. A part without a line here may not exist.
 # "leasehold" alone stands for the public names, `from leasehold import …`.
@@ -17,18 +29,31 @@ ROOMS = ("tasks", "run", "worker", "operations", "client")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "domain": ("domain",),
     "stores": ("stores", "domain"),
-    "tasks": ("tasks", "domain"),
-    "run": ("run", "tasks", *CONTRACT, "domain"),
+    "tasks": ("tasks", "runners.contract", "domain"),
+    "run": ("run", "tasks", "runners.contract", *CONTRACT, "domain"),
     "runners": ("runners", "domain"),
     "worker": ("worker", "run", "runners", "tasks", *CONTRACT, "domain"),
     "operations": ("operations", *CONTRACT, "domain"),
     "client": ("client", "operations", "tasks", "domain"),
     "internals": (*ROOMS, "stores", "runners", "domain"),
-    "app": ("internals", *ROOMS, "stores", "runners", "domain"),
-    "surfaces": ("app", "types", "operations", "surfaces.guard", "domain"),
-    "remote": ("types", "errors"),
+    "view": ("internals", *ROOMS, "domain"),
+    "app": ("internals", "view", *ROOMS, "stores", "runners", "domain"),
+    "surfaces": (
+        "app",
+        "types",
+        "operations",
+        "surfaces.guard",
+        "surfaces.prometheus",
+        "surfaces.serve",
+        "surfaces.serve_stdio",
+        "domain",
+    ),
+    "remote": ("remote", "types", "errors", "domain"),
     "errors": ("domain",),
-    "types": (*ROOMS, "domain"),
+    "webhooks": ("domain",),
+    "http": ("surfaces.http", "domain"),
+    "mcp": ("surfaces.mcp", "domain"),
+    "types": (*ROOMS, "view", "runners", "domain"),
     "testing": (
         "app",
         "client",
@@ -42,6 +67,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "__init__": ("app", "errors", "types"),
     "__main__": ("surfaces.cli",),
 }
+
+# Run as a script without site-packages, and still alive when a newer Leasehold is installed: it knows only Python.
+ALONE = "leasehold.runners.shim"
+
+# They put the surfaces that are spoken to into one process: the only ones that know more than one of them.
+SERVE = ("leasehold.surfaces.serve", "leasehold.surfaces.serve_stdio")
 
 # Folders whose parts know nothing of each other, but each of itself.
 STRANGERS = ("surfaces", "contrib")
@@ -67,19 +98,37 @@ IMPURE_CALLS = {
 }
 
 # What a user may import besides `from leasehold import …`.
-PUBLIC_MODULES = ("leasehold.errors", "leasehold.types", "leasehold.testing", "leasehold.contrib")
+PUBLIC_MODULES = (
+    "leasehold.errors",
+    "leasehold.types",
+    "leasehold.testing",
+    "leasehold.http",
+    "leasehold.remote",
+    "leasehold.webhooks",
+    "leasehold.contrib",
+)
 
 
 def test_the_package_is_there():
     assert PACKAGE.joinpath("__init__.py").is_file()
 
 
+@WHOLE
 def test_every_layer_imports_only_what_lies_below_it():
     none_of(wrong_directions(PACKAGE))
 
 
+@WHOLE
 def test_the_domain_is_pure():
     none_of(impurities(PACKAGE))
+
+
+@WHOLE
+def test_the_shim_knows_the_standard_library_only():
+    (shim,) = (module for module in modules(PACKAGE) if module.name == ALONE)
+    known = {statement.module.split(".")[0] for statement in imports(shim)}
+    assert "fcntl" in known
+    assert known - sys.stdlib_module_names == set()
 
 
 def test_contrib_and_examples_use_public_names_only():
@@ -106,10 +155,14 @@ def wrong_directions(package: Path) -> Iterator[str]:
 
 
 def may_import(module: Module, part: str, target: str) -> bool:
+    if module.name == ALONE:
+        return False
     for mine, other in (DIALECTS, DIALECTS[::-1]):
         if is_below(module.name, mine) and is_below(target, other):
             return False
     if part in STRANGERS and is_below(target, ".".join(module.name.split(".")[:3])):
+        return True
+    if module.name in SERVE and is_below(target, "leasehold.surfaces"):
         return True
     if target == "leasehold":
         return "leasehold" in MAY_IMPORT[part]
@@ -125,7 +178,7 @@ def impurities(package: Path) -> Iterator[str]:
         for statement in imports(module):
             if statement.module.split(".")[0] in IMPURE or is_below(statement.module, "urllib.request"):
                 yield f"{where(module.path, statement.line, package.parent)}: imports {statement.module}"
-        for node in ast.walk(module.tree):
+        for node in nodes(module.tree):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 if any(called == name or called.endswith(f".{name}") for name in IMPURE_CALLS):
@@ -200,13 +253,18 @@ BREAKS = {
     "a worker imports a dialect": ("worker/worker.py", "from leasehold.stores.sqlite.database import Database"),
     "a worker imports the app": ("worker/worker.py", "from leasehold.app import Leasehold"),
     "a run imports a surface for typing": ("run/attempt.py", "if TYPE_CHECKING:\n    from ..surfaces import cli"),
+    "a runner imports the worker": ("runners/contract.py", "from ..worker.worker import Worker"),
+    "a runner imports the contract of stores": ("runners/contract.py", "from ..stores.contract import Store"),
+    "the shim imports its neighbour": ("runners/shim.py", "from .contract import Phase"),
     "postgres imports sqlite": ("stores/postgres/database.py", "from ..sqlite.database import Database"),
     "sqlite imports postgres": ("stores/sqlite/database.py", "from leasehold.stores import postgres"),
     "app imports a surface": ("app.py", "from .surfaces import cli"),
     "a surface imports a store": ("surfaces/cli/main.py", "from ...stores import contract"),
     "a surface imports the worker": ("surfaces/cli/main.py", "from leasehold.worker import worker"),
     "a surface imports its sibling": ("surfaces/cli/main.py", "from ..http import problems"),
+    "a surface that listens imports the command line": ("surfaces/http/problems.py", "from ..cli import main"),
     "contrib imports the app module": ("contrib/rq.py", "from ..app import Leasehold"),
+    "the remote client imports the app": ("remote/client.py", "from ..app import Leasehold"),
     "a part nobody has spoken of": ("helpers.py", ""),
 }  # fmt: skip
 KEEPS = {
@@ -214,10 +272,12 @@ KEEPS = {
     "a run knows the contract": ("run/attempt.py", "from ..stores import contract\nfrom ..domain.job import Job"),
     "a worker knows the runs": ("worker/worker.py", "from ..run import attempt\nfrom ..tasks.task import Task"),
     "a handle knows the door": ("client/job.py", "from ..operations import operations\nfrom ..tasks import task"),
+    "a runner knows the domain": ("runners/subprocess.py", "from ..domain.job import Job\nfrom .contract import Phase"),
     "stores open both dialects": ("stores/open.py", "from .sqlite import database\nfrom .postgres import database"),
     "a dialect knows the shared files": ("stores/sqlite/database.py", "from ..store import X\nfrom . import wakeup"),
     "a surface knows the door": ("surfaces/cli/main.py", "from ...operations import operations\nfrom ...app import X"),
     "a surface knows itself": ("surfaces/cli/main.py", "from . import render\nfrom leasehold.surfaces.cli import x"),
+    "serve knows the surfaces": ("surfaces/serve.py", "from .http import problems\nfrom ..app import Leasehold"),
     "contrib uses public names": ("contrib/rq.py", "from leasehold import Leasehold"),
 }  # fmt: skip
 
@@ -276,7 +336,8 @@ def a_package(folder: Path, path: str, source: str) -> Path:
         "__main__.py", "app.py", "domain/job.py", "tasks/task.py", "run/attempt.py", "worker/worker.py",
         "operations/operations.py", "client/job.py", "stores/contract/__init__.py", "stores/store.py",
         "stores/open.py", "stores/sqlite/database.py", "stores/postgres/database.py", "surfaces/cli/main.py",
-        "surfaces/http/problems.py", "contrib/rq.py",
+        "remote/client.py", "surfaces/http/problems.py",
+        "contrib/rq.py", "runners/contract.py", "runners/shim.py", "runners/subprocess.py",
     ]  # fmt: skip
     for name in files:
         file = package / name

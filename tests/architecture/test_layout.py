@@ -20,6 +20,9 @@ _NO_LATERAL = "SQLite has no LATERAL and no data-modifying CTE"
 DIALECT_ONLY: dict[str, str] = {
     "insert_plain": "with NOTIFY in the same round trip",
     "copy_plain": "COPY",
+    "change_groups_at_commit": "SQLite has one writer: a group's row waits for nobody else",
+    "notify_at_commit": "NOTIFY",
+    "insert_by_hand": "NOTIFY",
     "ready_many": "COPY takes no expressions, and needs its numbers beforehand",
     "look": _NO_LATERAL,
     "claim_idle": _NO_LATERAL,
@@ -42,6 +45,7 @@ DIALECT_ONLY: dict[str, str] = {
     "read_grants": _ONE_WRITER,
     "end_leases": _ONE_WRITER,
     "read_ties": _ONE_WRITER,
+    "read_succeeded": _ONE_WRITER,
     "settle_plain": "one statement for all ties costs even those that have none; SQLite looks after ties apart",
     "file_next_tickets": "with one writer it is safe to look whether a lane has a next job",
 }

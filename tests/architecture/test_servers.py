@@ -13,7 +13,7 @@ import pytest
 from tests.architecture.sources import ROOT
 from tests.servers import PostgresServer, why_unavailable
 
-pytestmark = pytest.mark.xdist_group("servers")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("servers")]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from pydantic import AfterValidator, BaseModel
 
 from leasehold import Leasehold, Retry, State
 from leasehold.errors import DuplicateJob, InvalidTask
-from leasehold.tasks.settings import CallOptions, CallSettings, TaskOptions, TaskSettings
+from leasehold.tasks.options import CallOptions, TaskOptions
+from leasehold.tasks.settings import CallSettings, TaskSettings
 from leasehold.testing import START
 
 
@@ -229,8 +230,18 @@ def test_two_tasks_of_one_name_are_refused(app):
 def test_the_keywords_that_editors_show_are_the_settings_there_are():
     assert set(TaskOptions.__annotations__) == set(TaskSettings.__dataclass_fields__)
     assert set(CallOptions.__annotations__) >= set(CallSettings.__dataclass_fields__)
-    of_calls = set(TaskSettings.__dataclass_fields__) | set(CallSettings.__dataclass_fields__)
-    assert set(CallOptions.__annotations__) == of_calls - {"queueing"}, "queueing is the task's alone"
+    of_calls = set(TaskSettings.__dataclass_fields__) | set(CallSettings.__dataclass_fields__) | {"tenant"}
+    of_tasks_alone = {
+        "queueing",
+        "mirror",
+        "retention",
+        "sensitive",
+        "run_in",
+        "memory",
+        "cpu_time",
+        "expose",
+    }
+    assert set(CallOptions.__annotations__) == of_calls - of_tasks_alone
 
 
 USE = """\
@@ -248,6 +259,7 @@ find.enqueue(1)
 """
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_wrong_arguments_and_settings(tmp_path):
     file = tmp_path / "use.py"
     file.write_text(USE)

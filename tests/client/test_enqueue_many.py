@@ -130,6 +130,7 @@ def test_the_answer_reads_like_a_list_of_handles(app):
     assert not note.enqueue_many([])
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_for_a_generator(app):
     """What Python holds; the database's own cache grows to its limit."""
 
@@ -162,6 +163,7 @@ def test_a_chain_longer_than_a_transaction_is_refused_with_the_remedy(app, backe
     assert stored(backend) == 0
 
 
+@pytest.mark.slow
 def test_more_follow_ups_than_a_transaction_makes_are_refused_with_the_remedy(app, backend):
     @app.task
     def leaf(n: int) -> None: ...
@@ -184,9 +186,9 @@ def test_runs_that_end_together_do_not_make_more_in_one_transaction(backend, mon
     sizes: list[int] = []
     real = settle.settle_in
 
-    def counted(session, endings):
+    def counted(session, endings, wait):
         sizes.append(sum(len(ending.outcome.follow_ups) for ending in endings))
-        return real(session, endings)
+        return real(session, endings, wait)
 
     monkeypatch.setattr(settle, "settle_in", counted)
     grants = [run(store) for _ in range(3)]
@@ -197,3 +199,19 @@ def test_runs_that_end_together_do_not_make_more_in_one_transaction(backend, mon
     assert len(store.settle(endings).accepted) == 3
     assert sizes == [4_000, 2_000]
     assert stored(backend) == 6_003
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (None, "NoneType is not a list"),
+        ({"number": 1}, "dict is not a list"),
+        ([1, 2], "int is not a mapping"),
+        ("ab", "str is not a mapping"),
+    ],
+)
+def test_what_is_no_list_of_arguments_is_refused_with_the_remedy(backend, note, args, told):
+    with pytest.raises(InvalidInput, match=rf"args: {told}.*give a list") as caught:
+        note.enqueue_many(args)
+    assert caught.value.field == "args"
+    assert stored(backend) == 0

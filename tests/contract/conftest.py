@@ -3,6 +3,7 @@ says, and whoever commits leaves it in exactly one place."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -76,7 +77,7 @@ EXECUTE FUNCTION leasehold.guard_{place}()"""
 
 _POSTGRES_END = "; ".join(
     [
-        "SET lock_timeout = '5s'",
+        "SET lock_timeout = '60s'",
         *(f"DROP TRIGGER guard_{place} ON leasehold.{place}" for place in _PLACES),
         "DROP TABLE leasehold.guard",
     ]
@@ -87,10 +88,8 @@ _POSTGRES_END = "; ".join(
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
     """The shared fixture of this name, with the guard."""
     if request.param == "sqlite":
+        shutil.copyfile(request.getfixturevalue("_guarded_template"), tmp_path / "jobs.db")
         backend = Backend("sqlite", f"sqlite:///{tmp_path}/jobs.db")
-        backend.open().upgrade()
-        for statement in _SQLITE:
-            backend.query(statement)
         yield backend
         backend.close_opened()
         # SQLite has no deferred triggers: who is in no place, or in two, is looked for at the end.
@@ -102,6 +101,15 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]
     yield backend
     backend.close_opened()
     run(_POSTGRES_END)  # the schema is shared with the tests of other folders
+
+
+@pytest.fixture(scope="session")
+def _guarded_template(_sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("guarded") / "jobs.db"
+    shutil.copyfile(_sqlite_template, path)
+    for statement in _SQLITE:
+        Backend("sqlite", f"sqlite:///{path}").query(statement)
+    return path
 
 
 @pytest.fixture(scope="session")

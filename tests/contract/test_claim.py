@@ -55,12 +55,13 @@ def test_a_grant_carries_what_a_worker_needs(store, clock):
         failures=0,
         crashes=0,
         special=1,
+        waited=0.0,
         stop_requested=None,
         seconds_left=60.0,
         trace="00-1",
         execution_site=None,
         execution_name=None,
-        execution_started_at=None,
+        execution_age=None,
     )
     assert Policy.load(grant.policy) == Policy(max_attempts=7)
 

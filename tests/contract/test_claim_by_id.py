@@ -279,7 +279,7 @@ def test_a_lost_external_run_is_reaped_and_adopted_at_once_where_its_site_is_ser
     store.pause(grant.id)
     answer = _steal(store, clock, grant.id, sites=[SITE] if serves else [])
     job = store.get(grant.id)
-    assert (job.crashes, job.attempt, job.stop_requested) == (1, 1, Flag.PAUSE)
+    assert (job.crashes, job.attempt, job.stop_requested) == (0, 1, Flag.PAUSE)
     if serves:
         assert granted(answer).token == grant.token + 1
         assert job.lease_owner == "thief"

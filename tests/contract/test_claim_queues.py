@@ -101,7 +101,7 @@ def test_turns_go_on_after_the_last_queue_that_was_served(store):
 
 # -- what many cost ----------------------------------------------------------------------------------------------------
 
-JOBS, MANY, ROOM = 600, 150, 20
+JOBS, MANY, ROOM = 1_000, 500, 20
 
 
 def cost(store, queues, order):

@@ -38,7 +38,7 @@ def seen(store: Store, job_id: str, since: int = 0) -> list[tuple[int, str, obje
 
 def test_events_are_numbered_in_order_without_gaps(store, clock):
     one, two = run(store), run(store)
-    assert store.write_events([told(one, item(1), item(2)), told(two, item(1, '"x"'))]) == []
+    assert store.write_events([told(one, item(1), item(2)), told(two, item(1, '"x"'))]).lost == []
     clock.advance(1)
     store.write_events([told(one, item(3, '{"a":[1]}'))])
     assert seen(store, one.id) == [(1, "item", 1), (2, "item", 1), (3, "item", {"a": [1]})]
@@ -69,7 +69,9 @@ def test_who_lost_the_lease_tells_nothing(store):
     stale = RunNotes(live.id, live.token - 1, 1, (item(1),))
     never_held = RunNotes(put(store).id, 0, 0, (item(1),))
     answer = store.write_events([told(lost, item(1), line(2, "x")), told(live, item(1)), stale, never_held])
-    assert sorted(answer) == sorted([(lost.id, lost.token), (live.id, live.token - 1), (never_held.id, 0)])
+    assert sorted(answer.lost) == sorted(
+        [(lost.id, lost.token), (live.id, live.token - 1), (never_held.id, 0)]
+    )
     assert seen(store, lost.id) == []
     assert store.logs(lost.id) == []
     assert seen(store, never_held.id) == []
@@ -167,7 +169,6 @@ def test_a_pruned_job_takes_its_stream_along(store, clock, backend):
         assert backend.query(f"SELECT count(*) FROM leasehold.{table}") == [(0,)], table
 
 
-@pytest.mark.timeout(60)
 def test_a_reader_never_finds_a_smaller_number_later(backend):
     """Several writers under one lease (a retry whose first try is still under way) beside a reader."""
     store = backend.open()
@@ -177,7 +178,8 @@ def test_a_reader_never_finds_a_smaller_number_later(backend):
 
     def write(own: Store) -> None:
         for start in range(0, len(notes), 5):
-            own.write_events([told(grant, *notes[start : start + 5])])
+            while own.write_events([told(grant, *notes[start : start + 5])]).locked:
+                pass  # another has the job in hand
 
     threads = [threading.Thread(target=write, args=(own,)) for own in stores]
     for thread in threads:

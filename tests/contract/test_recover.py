@@ -379,8 +379,24 @@ def test_an_external_run_lives_on_as_an_orphan_when_its_worker_is_lost(store, cl
     clock.advance(10)
     assert store.reap(seen) == [Reaped(grant.id, OWNER, State.RUNNING, orphan=True)]
     after = store.get(grant.id)
-    kept = replace(before, lease_owner=None, lease_expires_at=None, crashes=1)
-    assert after == kept
+    assert after == replace(before, lease_owner=None, lease_expires_at=None), "only its watcher is gone"
+
+
+def test_losses_before_anything_was_placed_are_crashes_and_never_failures(store, clock):
+    policy = Policy(on_lost="adopt", count_lost=True)
+    before = lose(store, clock, run(store, policy=policy))
+    assert (before.state, before.failures, before.crashes) == (State.QUEUED, 0, 1)
+
+
+def test_a_run_may_be_adopted_more_often_than_it_may_crash(store, clock):
+    grant = run_external(
+        store, policy=Policy(on_lost="adopt", count_lost=True, max_crashes=1, max_attempts=1)
+    )
+    for turn in range(12):
+        assert lose(store, clock, grant).orphan
+        (grant,) = store.adopt(f"adopter-{turn}", [SITE])
+    assert (grant.attempt, grant.failures, grant.crashes) == (1, 0, 0)
+    assert end(store, grant, Success("1")).state is State.SUCCEEDED
 
 
 def test_an_external_run_that_was_never_placed_is_retried_when_its_worker_is_lost(store, clock):
@@ -433,7 +449,8 @@ def test_an_orphan_is_adopted_under_a_new_token_at_the_cost_of_no_attempt(store,
     job = store.get(left.id)
     assert (grant.id, grant.token, grant.attempt) == (left.id, left.lease_token + 1, 1)
     assert (grant.execution_site, grant.execution_name) == (SITE, left.execution_name)
-    assert grant.execution_started_at == left.execution_started_at
+    assert left.execution_started_at is not None
+    assert grant.execution_age == (clock.now() - left.execution_started_at).total_seconds() >= 5
     assert job.lease_owner == "adopter"
     assert job.lease_expires_at == clock.now() + timedelta(seconds=30)
     assert (job.failures, job.crashes, job.started_at) == (0, 0, left.started_at)
@@ -456,6 +473,12 @@ def test_an_adopted_run_can_be_lost_and_adopted_again(store, clock):
     (second,) = store.adopt("adopter-2", [SITE])
     assert (second.id, second.attempt, second.token) == (first.id, 1, first.token + 1)
     assert is_fenced(store, first, Success())
+
+
+def test_orphans_are_adopted_by_priority_then_age(store, clock):
+    low, first, second = (orphan(store, clock, priority=priority) for priority in (-1, 5, 5))
+    taken = [store.adopt("adopter", [SITE], limit=1)[0].id for _ in range(3)]
+    assert taken == [first.id, second.id, low.id]
 
 
 def test_an_orphan_is_adopted_by_a_worker_of_its_site_only(store, clock):

@@ -14,7 +14,7 @@ from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.stores.answers import Enqueued, Full
 from tests.backends import new_job, put
-from tests.contract.lives import OWNER, claim_ids, claim_one, end, orphan
+from tests.contract.lives import OWNER, SITE, claim_ids, claim_one, end, lose, orphan
 
 ONCE = Policy(queueing=False, max_attempts=1, on_lost="fail")
 
@@ -104,6 +104,18 @@ def test_an_orphan_keeps_its_place_because_its_execution_may_live(store, clock):
     job = orphan(store, clock)
     (holder,) = full(store).holders
     assert (holder.job_id, holder.owner, holder.lease_until) == (job.id, None, None)
+
+
+def test_an_execution_keeps_its_place_when_its_lease_runs_out_until_it_is_adopted_and_has_ended(store, clock):
+    grant = start(store, policy=Policy(on_lost="adopt", queueing=False, max_attempts=1))
+    assert store.place_execution(grant.id, grant.token, SITE, "run-1")
+    clock.advance(1000)
+    assert [holder.job_id for holder in full(store).holders] == [grant.id]
+    assert lose(store, clock, grant).orphan
+    (adopted,) = store.adopt("next", [SITE])
+    assert [holder.owner for holder in full(store).holders] == ["next"]
+    end(store, adopted, Success())
+    start(store)
 
 
 def test_what_cannot_start_now_is_refused_and_leaves_nothing_behind(store):

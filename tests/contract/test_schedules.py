@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from leasehold.domain.errors import InvalidInput, ScheduleNotFound
+from leasehold.domain.errors import InvalidInput, JobNotFound, ScheduleNotFound
 from leasehold.domain.outcome import Success
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.states import State
@@ -82,8 +83,35 @@ def test_a_changed_interval_counts_from_now_and_says_what_it_was(store, clock):
     declare(store)
     clock.advance(600)
     found = declare(store, every=900.0)
-    assert (found.change, found.before) == ("changed", "every 3600 s")
+    assert (found.change, found.before) == ("changed", "every 1h")
     assert row(store).next_at == clock.now() + 15 * MINUTE
+
+
+@pytest.mark.parametrize("changes", [{"args": '{"n":1}'}, {"overlap": "allow"}, {"missed": "all"}])
+def test_what_is_not_about_its_times_is_changed_without_moving_its_next_tick(store, clock, changes):
+    declare(store)
+    before = row(store).next_at
+    clock.advance(600)
+    assert declare(store, **changes).change == "changed"
+    assert row(store).next_at == before
+    clock.advance(7200)
+    declare(store)
+    assert row(store).next_at == before, "a tick that is due is not dropped by a deploy"
+    store.leave_schedules("w")
+    assert store.set_schedule(hourly(**changes)).next_at == before
+
+
+def test_ticks_that_were_missed_are_not_dropped_for_the_one_of_the_start(store, clock):
+    declare(store, "a", at_start=True, missed="all")
+    fire(store, new_job(at=clock.now()))
+    store.leave_schedules("a")
+    missed = row(store).next_at
+    clock.advance(3 * 3600)
+    assert declare(store, "b", at_start=True, missed="all").starts is True
+    assert row(store).next_at == missed
+    store.leave_schedules("b")
+    declare(store, "c", at_start=True, missed="one")
+    assert row(store).next_at == clock.now()
 
 
 def test_at_start_is_a_tick_now_once_for_a_fleet(store, clock):
@@ -203,6 +231,15 @@ def test_replace_cancels_one_that_has_not_started(store, clock):
     assert claim_one(store).id == second.id
 
 
+def test_a_group_counts_a_replaced_tick_no_longer(store, clock):
+    declare(store, overlap="replace")
+    for _ in range(2):
+        fire(store, replace(tick(store, clock), group="ticks"))
+    assert store.misplaced() == []
+    end(store, claim_one(store), Success())
+    assert store.misplaced() == []
+
+
 def test_replace_waits_for_one_that_runs(store, clock):
     declare(store, overlap="replace")
     first = tick(store, clock)
@@ -251,6 +288,30 @@ def test_a_pause_tells_who_and_why_and_its_ticks_are_not_made_up_for(store, cloc
     assert store.resume_schedule("hourly") is False
     with pytest.raises(ScheduleNotFound):
         store.pause_schedule("nope")
+
+
+def test_a_pause_without_a_tick_does_not_put_off_the_next(store, clock):
+    declare(store)
+    before = row(store).next_at
+    store.pause_schedule("hourly")
+    clock.advance(600)
+    store.resume_schedule("hourly")
+    assert row(store).next_at == before
+
+
+def test_jobs_of_ticks_are_pruned_like_others_and_the_next_tick_does_not_miss_them(store, clock):
+    declare(store, overlap="skip")
+    job = tick(store, clock)
+    fire(store, job)
+    end(store, claim_one(store), Success())
+    put(store, kind="other", hold=True)  # on SQLite the newest job of all is never pruned
+    clock.advance(1800)
+    assert store.prune(60.0).deleted == 1
+    with pytest.raises(JobNotFound):
+        store.get(job.id)
+    assert row(store).last_job == job.id
+    second = tick(store, clock)
+    assert fire(store, second).jobs == [second.id]
 
 
 def test_a_job_made_by_hand_counts_as_the_last_one(store, clock):

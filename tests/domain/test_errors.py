@@ -7,6 +7,7 @@ import inspect
 import multiprocessing
 import pickle
 from collections.abc import Iterator
+from multiprocessing.pool import Pool
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from leasehold.domain.capacity import Holder
 from leasehold.domain.errors import AtCapacity, InvalidArguments, LeaseholdError, LeaseLost, WaitTimedOut
 from leasehold.domain.outcome import Asked
 from leasehold.domain.signals import Fail, Park, Signal, StopRequested
+from leasehold.runners.contract import Phase, State
 
 ROOTS = (LeaseholdError, Signal, StopRequested, Park)
 
@@ -31,6 +33,7 @@ CLASSES = sorted(
 )
 
 SPECIAL: dict[str, tuple[Any, ...]] = {
+    "NothingToCollect": ("run-1", State(Phase.RUNNING)),
     "AtCapacity": ("kind", 2, [Holder("id", "owner", None, None)], 1.5),
     "Park": (Asked("key", "text"),),
 }
@@ -90,6 +93,13 @@ def fail_with(name: str) -> None:
     raise InvalidArguments("task", {"a": "is missing"})
 
 
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        yield pool
+
+
+@pytest.mark.xdist_group("pool")
 @pytest.mark.parametrize(
     ("name", "kind", "told"),
     [
@@ -99,8 +109,8 @@ def fail_with(name: str) -> None:
         ("arguments", InvalidArguments, {"field": "a", "task": "task"}),
     ],
 )
-def test_an_exception_comes_out_of_a_pool_of_processes(name, kind, told):
-    with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(kind) as caught:
+def test_an_exception_comes_out_of_a_pool_of_processes(name, kind, told, pool):
+    with pytest.raises(kind) as caught:
         pool.apply_async(fail_with, (name,)).get(timeout=60)
     assert vars(caught.value).items() >= told.items()
 

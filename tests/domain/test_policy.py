@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import json
+from dataclasses import fields
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,3 +51,28 @@ def test_ids_are_version_7_and_in_time_order(milliseconds, chance):
     assert made[19] in "89ab"
     if milliseconds:
         assert make_id(milliseconds - 1, b"\xff" * 10) < made
+
+
+@pytest.mark.parametrize(
+    "text", ["{bad", "[]", "7", "null", '{"nonsense": 1}', '{"max_attempts": "x", "on_lost": "dance"}']
+)
+def test_a_policy_that_cannot_be_read_is_the_plain_one(text):
+    assert Policy.load(text) == DEFAULT_POLICY
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Policy)])
+def test_every_field_is_read_and_looked_at_before(name):
+    good: dict[str, object] = {
+        "sensitive": ["key"],
+        "budget": {"tokens": 5},
+        "max_crashes": 2,
+        "on_drain": "pause",
+        "on_stall": "stop",
+        "result": "file",
+    }
+    words = {"on_lost": "fail", "on_failure": "skip", "on_breach": "allow", "budget_for": "run"}
+    default = getattr(DEFAULT_POLICY, name)
+    value = good.get(name, words.get(name, not default if isinstance(default, bool) else 7))
+    read = getattr(Policy.load(json.dumps({name: value})), name)
+    assert (list(read) if isinstance(read, tuple) else read) == value
+    assert getattr(Policy.load(json.dumps({name: [["no"]]})), name) == default

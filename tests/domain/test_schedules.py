@@ -85,6 +85,36 @@ def test_a_year_of_missed_minutes_is_not_walked_through():
     assert found.passed >= MOST_AT_ONCE
 
 
+@pytest.mark.parametrize("cron", ["30 2 * * *", "15 2,3 * * *", "*/20 * * * *", "0 * * * *"])
+@pytest.mark.parametrize("night", ["2026-03-29T00:00", "2026-10-25T00:00"])
+def test_a_long_outage_that_ends_on_a_change_night_counts_no_tick_twice(cron, night):
+    schedule = made(cron=cron, tz="Europe/Berlin", missed="one")
+    for minute in range(0, 180, 10):
+        now = at(night) + timedelta(minutes=minute)
+        found = turn(schedule, schedule.next_after(now - 200 * DAY), now)
+        assert len(found.ticks) == 1
+        assert found.ticks[0] <= now < found.next_at, "none is left that is due"
+        assert found.ticks[0] == max(
+            tick for tick in schedule.upcoming(schedule.next_after(now - 2 * DAY), 150) if tick <= now
+        )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1.5, "1.5s"),
+        (90, "90s"),
+        (5400, "90m"),
+        (7200, "2h"),
+        (86_400, "1d"),
+        (14 * 86_400, "14d"),
+        (1e6, "1000000s"),
+    ],
+)
+def test_an_interval_is_told_in_words(seconds, text):
+    assert made(every=float(seconds)).when == f"every {text}"
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

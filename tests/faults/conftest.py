@@ -2,10 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.faults import execution_tasks
+from tests.faults.execution_kinds import Kind
 from tests.faults.harness import Fleet, Place
+from tests.runners.docker.lab import HOST
 
 MakePlace = Callable[..., Place]
 
@@ -48,3 +52,42 @@ def fleet(place: Place) -> Iterator[Fleet]:
     fleet = Fleet(place)
     yield fleet
     fleet.close()
+
+
+# --- executions -----------------------------------------------------------------------------------------------------
+
+
+ONE_ENGINE = pytest.mark.xdist_group("docker")
+
+
+@pytest.fixture(params=["command", pytest.param("container", marks=ONE_ENGINE)])
+def kind_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Workers that the test starts from here on run executions of this kind."""
+    name: str = request.param
+    if name == "container":
+        monkeypatch.setenv(HOST, request.getfixturevalue("docker_engine").host)
+    monkeypatch.setenv("LEASEHOLD_TEST_KIND", name)
+    return name
+
+
+# Containers are slow to start and to stop: of what the runner decides, its own tests show more.
+containers_on_sqlite_alone = pytest.mark.parametrize(
+    ("place", "kind_name"),
+    [("sqlite", "command"), ("postgres", "command"), pytest.param("sqlite", "container", marks=ONE_ENGINE)],
+    indirect=True,
+)
+commands_alone = pytest.mark.parametrize("kind_name", ["command"], indirect=True)
+
+
+@pytest.fixture
+def executions(place: Place, kind_name: str) -> Iterator[SimpleNamespace]:
+    """The tasks."""
+    tasks = execution_tasks.register(place.app, place.folder, place.lease)
+    yield tasks
+    tasks.kind.clean_up()
+
+
+@pytest.fixture
+def kind(executions: SimpleNamespace) -> Kind:
+    found: Kind = executions.kind
+    return found

@@ -59,6 +59,10 @@ class Place:
         self.log = self.tasks.log
         _install_audit(self)
 
+    @property
+    def sqlite_file(self) -> str | None:
+        return self.url.removeprefix("sqlite:///") if self.store == "sqlite" else None
+
     def query(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
         """Tables are written as `leasehold.job`."""
         if self.store == "sqlite":
@@ -119,7 +123,7 @@ class WorkerProcess:
     def __init__(self, number: int, place: Place, module: str, config: dict[str, Any]) -> None:
         self.log = place.folder / f"worker-{number}.log"
         self.frozen = False
-        self._file = place.app.url.removeprefix("sqlite:///") if place.store == "sqlite" else None
+        self._file = place.sqlite_file
         with self.log.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, json.dumps(config)],
@@ -162,24 +166,8 @@ class WorkerProcess:
         self.wait()
 
     def freeze(self) -> None:
-        """Returns when the process stands still: threads already on a CPU take a moment. Never in the middle of a write
-        to a SQLite file: frozen with the only lock there is, it would keep everybody else from writing."""
-        with self._nobody_writes():
-            self._signal(signal.SIGSTOP)
-            self.frozen = True
-            wait_for(self._stands_still, f"worker {self.pid} to freeze")
-
-    @contextlib.contextmanager
-    def _nobody_writes(self) -> Iterator[None]:
-        if self._file is None:
-            yield
-            return
-        with contextlib.closing(
-            sqlite3.connect(self._file, timeout=PATIENCE, isolation_level=None)
-        ) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            yield
-            connection.execute("ROLLBACK")
+        freeze(self.pid, self._file)
+        self.frozen = True
 
     def thaw(self) -> None:
         self.frozen = False
@@ -200,12 +188,34 @@ class WorkerProcess:
     def _signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def _stands_still(self) -> bool:
+
+def freeze(pid: int, sqlite_file: str | None) -> None:
+    """Returns when the process stands still: threads already on a CPU take a moment. Never in the middle of a write to
+    a SQLite file: frozen with the only lock there is, it would keep everybody else from writing."""
+    with contextlib.nullcontext() if sqlite_file is None else _nobody_writes(sqlite_file):
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: _stands_still(pid), f"process {pid} to freeze")
+
+
+@contextlib.contextmanager
+def _nobody_writes(sqlite_file: str) -> Iterator[None]:
+    with contextlib.closing(
+        sqlite3.connect(sqlite_file, timeout=PATIENCE, isolation_level=None)
+    ) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+def _stands_still(pid: int) -> bool:
+    try:
         states = [
             (task / "stat").read_text().rpartition(")")[2].split()[0]
-            for task in Path(f"/proc/{self.pid}/task").iterdir()
+            for task in Path(f"/proc/{pid}/task").iterdir()
         ]
-        return all(state in "Tt" for state in states)
+    except OSError:  # a thread has just ended
+        return False
+    return all(state in "TtZ" for state in states)
 
 
 class Fleet:
@@ -331,28 +341,28 @@ class Fleet:
 
 _AUDIT = {
     "sqlite": """
-        CREATE TABLE leasehold_audit (id INTEGER PRIMARY KEY, job TEXT, what TEXT, token INTEGER, owner TEXT);
+        CREATE TABLE leasehold_grant_log (id INTEGER PRIMARY KEY, job TEXT, what TEXT, token INTEGER, owner TEXT);
         CREATE TRIGGER audit_grant AFTER INSERT ON leasehold_lease BEGIN
-            INSERT INTO leasehold_audit (job, what, token, owner) VALUES
+            INSERT INTO leasehold_grant_log (job, what, token, owner) VALUES
                 ((SELECT id FROM leasehold_job WHERE seq = new.job), 'grant', new.token,
                  (SELECT name FROM leasehold_owner WHERE number = new.owner));
         END;
         CREATE TRIGGER audit_end AFTER DELETE ON leasehold_lease BEGIN
-            INSERT INTO leasehold_audit (job, what, token, owner) VALUES
+            INSERT INTO leasehold_grant_log (job, what, token, owner) VALUES
                 ((SELECT id FROM leasehold_job WHERE seq = old.job), 'end', old.token,
                  (SELECT name FROM leasehold_owner WHERE number = old.owner));
         END;
         CREATE TRIGGER audit_success AFTER INSERT ON leasehold_outcome WHEN new.state = 1 BEGIN
-            INSERT INTO leasehold_audit (job, what, token) VALUES
+            INSERT INTO leasehold_grant_log (job, what, token) VALUES
                 ((SELECT id FROM leasehold_job WHERE seq = new.job), 'success', new.token);
         END;
     """,
     "postgres": """
-        CREATE TABLE leasehold.audit (id bigserial PRIMARY KEY, job uuid, what text, token bigint, owner text);
+        CREATE TABLE leasehold.grant_log (id bigserial PRIMARY KEY, job uuid, what text, token bigint, owner text);
         CREATE FUNCTION leasehold.audit_lease() RETURNS trigger LANGUAGE plpgsql AS $$
         DECLARE lease leasehold.lease := CASE TG_OP WHEN 'INSERT' THEN new ELSE old END;
         BEGIN
-            INSERT INTO leasehold.audit (job, what, token, owner) VALUES
+            INSERT INTO leasehold.grant_log (job, what, token, owner) VALUES
                 ((SELECT id FROM leasehold.job WHERE seq = lease.job), TG_ARGV[0], lease.token,
                  (SELECT name FROM leasehold.owner WHERE number = lease.owner));
             RETURN NULL;
@@ -362,7 +372,7 @@ _AUDIT = {
         CREATE TRIGGER audit_end AFTER DELETE ON leasehold.lease FOR EACH ROW
         EXECUTE FUNCTION leasehold.audit_lease('end');
         CREATE FUNCTION leasehold.audit_success() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-            INSERT INTO leasehold.audit (job, what, token) VALUES
+            INSERT INTO leasehold.grant_log (job, what, token) VALUES
                 ((SELECT id FROM leasehold.job WHERE seq = new.job), 'success', new.token);
             RETURN NULL;
         END $$;
@@ -417,7 +427,7 @@ def check(
         f"{len(wanted - set(by_id))} jobs are gone, {len(set(by_id) - wanted)} are new"
     )
     moves: dict[str, list[tuple[Any, ...]]] = {job: [] for job in wanted}
-    for job, *move in place.query("SELECT job, what, token, owner FROM leasehold.audit ORDER BY id"):
+    for job, *move in place.query("SELECT job, what, token, owner FROM leasehold.grant_log ORDER BY id"):
         moves[str(job)].append(tuple(move))
     history = place.query("SELECT job_id, token, event FROM leasehold.history")
     lost = {(str(job), token) for job, token, event in history if event == "lost"}

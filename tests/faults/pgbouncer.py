@@ -13,39 +13,21 @@ from typing import Self
 
 import psycopg
 
+from tests.debian import find, why_not_installed
 from tests.faults.harness import wait_for
 from tests.servers import PostgresServer
-
-PLACES = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin"))
-
-
-def find_pgbouncer() -> str | None:
-    return shutil.which("pgbouncer", path=PLACES)
 
 
 def ensure_pgbouncer() -> str | None:
     """Install it if that is possible here. Why it is not there, or None."""
-    if find_pgbouncer() is not None:
-        return None
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return "pgbouncer is not installed (Debian's package pgbouncer)"
-    # dpkg has a lock of its own; two test processes that come here at once follow each other.
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (
-        ["apt-get", "update", "-qq"],
-        ["apt-get", "-o", "DPkg::Lock::Timeout=120", "install", "-y", "-qq", "pgbouncer"],
-    ):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode != 0 and find_pgbouncer() is None:
-            return f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}"
-    return None
+    return why_not_installed({"pgbouncer": "pgbouncer"})
 
 
 class PgBouncer:
     """It refuses to run as root, so there it runs as `nobody`."""
 
     def __init__(self, server: PostgresServer, database: str, pool_size: int = 8) -> None:
-        program = find_pgbouncer()
+        program = find("pgbouncer")
         assert program is not None
         self.database = database
         self.folder = Path(tempfile.mkdtemp(prefix="leasehold-pgbouncer-", dir="/tmp"))

@@ -76,6 +76,12 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
                 await asyncio.sleep(LOOK_EVERY)
             return told(ctx)
 
+    @app.task(**common)
+    async def ask(ctx: Context) -> str:
+        with log.run(ctx):
+            await ctx.ask("go", "Shall it go on?")
+            return told(ctx)
+
     # -- work that speaks ----------------------------------------------------------------------------------------
     @app.task(**common)
     async def tell(ctx: Context, items: int, pause: float, gates: list[int], keyed: bool = True) -> str:
@@ -130,6 +136,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
         wait_on_loop,
         wait_in_thread,
         wait_or_pause,
+        ask,
         tell,
         tell_at_the_gate,
         ignore_the_stop,

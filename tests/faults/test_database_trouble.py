@@ -15,11 +15,15 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from leasehold.worker.drain import LEAST_SETTLES
 from tests.faults.conftest import MakePlace
 from tests.faults.harness import Fleet, Place, WorkerProcess, check, is_root, wait_for
 from tests.servers import PostgresServer
 
-LEASE = 8.0
+HASTE = 15.0
+"""Seconds in which a process that waits for nothing goes on, on a machine that is busy."""
+
+LEASE = 30.0
 """Longer than the trouble: the leases outlive it, so every result must count."""
 
 
@@ -202,7 +206,7 @@ def test_results_survive_a_server_that_is_out_of_connections(
     with psycopg.connect(server.url("jobs"), autocommit=True) as connection:
         connection.execute("CREATE ROLE worker LOGIN")
         connection.execute("GRANT ALL ON DATABASE jobs TO worker")
-    place = make_place("postgres", lease=15.0, url=direct.replace("postgres@", "worker@"), admin_url=direct)
+    place = make_place("postgres", lease=LEASE, url=direct.replace("postgres@", "worker@"), admin_url=direct)
     for kind in ("TABLES", "SEQUENCES"):
         place.query(f"GRANT ALL ON ALL {kind} IN SCHEMA leasehold TO worker")
     place.query("GRANT USAGE ON SCHEMA leasehold TO worker")
@@ -224,8 +228,8 @@ def test_an_outage_longer_than_the_lease_loses_no_job(
             place.wait_for_start(job.id)
         stops_at = max(run.started for run in place.log.runs()) + 2 * place.lease
         server.stop("fast")
-        place.open_gate("go-1")
-        place.open_gate("go-2")
+        for attempt in range(1, 10):  # on a loaded machine two may not be enough
+            place.open_gate(f"go-{attempt}")
         wait_for(lambda: all(r.how for r in place.log.runs()), "the handlers to end")
         wait_for(lambda: time.monotonic() > stops_at, "two leases to pass")
         server.start()
@@ -251,10 +255,13 @@ def test_a_worker_that_drains_while_the_database_is_away_ends_in_time_and_says_w
         server.stop("immediate")
         place.open_gate("go-1")
         worker.wait_until_it_says("kept until the database takes them")
-        asked_at = time.monotonic()
+        # When the grace is over a claim that hangs and the last results each get a few seconds more, and no more.
         worker.terminate()
-        assert worker.wait(60) == 75
-        assert time.monotonic() - asked_at < 20
+        worker.wait_until_it_says("draining")
+        drains_at = time.monotonic()
+        worker.wait_until_it_says("1 result(s) could not be settled", 2 * LEAST_SETTLES + HASTE)
+        assert worker.wait(HASTE) == 75
+        assert time.monotonic() - drains_at >= 1.0, "it had its grace"
         assert worker.said("1 result(s) could not be settled")
         assert fleet.unexpected() == []
         server.start()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.faults.harness import Fleet, Place, check, wait_for
 
 
 @pytest.mark.timeout(90)
-def test_a_frozen_workers_late_result_is_refused_and_it_says_so(place: Place, fleet: Fleet) -> None:
+@pytest.mark.parametrize("lease", [4.0])
+def test_a_frozen_workers_late_result_is_refused_and_it_says_so(
+    place: Place, fleet: Fleet, lease: float
+) -> None:
     job = place.tasks.ignore_the_stop.enqueue("late")
     frozen = fleet.start()
     place.wait_for_start(job.id, attempt=1)
@@ -20,7 +25,8 @@ def test_a_frozen_workers_late_result_is_refused_and_it_says_so(place: Place, fl
     place.open_gate("late-1")
     frozen.thaw()
     frozen.wait_until_it_says(f"job {job.id} (ignore_the_stop): result of attempt 1 refused")
-    assert place.row(job.id) == _but_for_its_expiry(place, job.id, granted)
+    now = place.row(job.id)
+    assert now == replace(granted, lease_expires_at=now.lease_expires_at), "renewed, and no more"
     assert frozen.alive, "a worker that was refused goes on"
 
     place.open_gate("late-2")
@@ -33,15 +39,10 @@ def test_a_frozen_workers_late_result_is_refused_and_it_says_so(place: Place, fl
     assert not successor.said("refused, lease")
 
 
-def _but_for_its_expiry(place: Place, job: str, row: object) -> object:
-    from dataclasses import replace
-
-    return replace(row, lease_expires_at=place.row(job).lease_expires_at)
-
-
 @pytest.mark.timeout(90)
+@pytest.mark.parametrize("lease", [4.0])
 def test_a_frozen_worker_stops_its_handlers_when_it_learns_that_their_leases_are_lost(
-    place: Place, fleet: Fleet
+    place: Place, fleet: Fleet, lease: float
 ) -> None:
     jobs = [
         place.tasks.wait_on_loop.enqueue("never"),

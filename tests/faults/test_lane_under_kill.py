@@ -51,7 +51,7 @@ def drain_lane_under_kills(
     check_lane(runs, fleet.deaths())
     assert {run.note for run in runs} == set(range(jobs))
     twice = place.query(
-        "SELECT job FROM leasehold.audit WHERE what = 'success' GROUP BY job HAVING count(*) > 1"
+        "SELECT job FROM leasehold.grant_log WHERE what = 'success' GROUP BY job HAVING count(*) > 1"
     )
     assert twice == []
     assert fleet.unexpected() == []

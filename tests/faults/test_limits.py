@@ -105,7 +105,8 @@ def test_slots_of_1000_jobs_hold_under_kills_and_none_leaks(place: Place, fleet:
 
 # --- rates ----------------------------------------------------------------------------------------------------------
 
-SPACING, BURST = 0.1, 5
+SPACING, BURST = 0.1, 25
+"""What a busy machine has left unused for two seconds is made up for."""
 
 
 def starts_of(place: Place, jobs: Iterable[str]) -> list[float]:
@@ -149,14 +150,14 @@ def test_the_check_sees_a_window_that_is_too_full() -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_key_that_is_closed_and_opened_is_seen_by_all_processes_within_a_second(
+def test_a_key_that_is_closed_and_opened_is_seen_by_all_processes_long_before_they_poll(
     place: Place, fleet: Fleet
 ) -> None:
     tasks = limit_tasks.register(place.app, place.folder, place.lease)
     place.app.rates.set("api", "600/min", burst=8)
     queues = [f"q{n}" for n in range(4)]
     for queue in queues:
-        fleet.start(module=WORKER, queues=queue)
+        fleet.start(module=WORKER, queues=queue, poll=60.0)
     place.app.rates.close("api", reason="429", actor="test")
     closed = [tasks.call_api.using(queue=q).enqueue() for q in queues for _ in range(2)]
     # Each worker has looked, and more than once: work that is enqueued later was done.
@@ -171,7 +172,7 @@ def test_a_key_that_is_closed_and_opened_is_seen_by_all_processes_within_a_secon
         place.wait_for_state(job.id, "succeeded")
     late = [start - opened_at for start in starts_of(place, [job.id for job in closed])]
     print(f"\n{place.store}: {max(late):.3f} s after it was opened, all had started")
-    assert max(late) < 1.0
+    assert max(late) < 15.0
 
     # Closed while jobs wait for their turn: nobody starts another.
     waiting = [tasks.call_api.using(queue=q).enqueue() for q in queues for _ in range(20)]

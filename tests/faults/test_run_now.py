@@ -99,7 +99,8 @@ def test_two_processes_start_exactly_as_many_as_the_cap_and_name_the_true_holder
 def test_a_killed_holder_counts_until_its_lease_ends_and_is_cleared_with_no_worker(
     start, backend, tmp_path, queueing
 ):
-    settings = {"max_running": 1, "lease": 3.0, "queueing": queueing}
+    lease = 9.0
+    settings = {"max_running": 1, "lease": lease, "queueing": queueing}
     caller = start(**settings)
     caller.ask()
     dead = caller.answer()["id"]
@@ -111,14 +112,14 @@ def test_a_killed_holder_counts_until_its_lease_ends_and_is_cleared_with_no_work
         (holder,) = refused.value.holders
         assert holder.job_id == dead
         # A hint that is followed leads to a place: the lease is over by then, and nobody has renewed it.
-        assert 1 <= refused.value.retry_after <= 3.0
+        assert 1 <= refused.value.retry_after <= lease
         began = time.monotonic()
-        job = wait_for(lambda: _started(app, hold), "a place", 20)
-        assert time.monotonic() - began < 3.0 + 5.0
+        job = wait_for(lambda: _started(app, hold), "a place")
+        assert time.monotonic() - began < lease + 15.0
         assert app.__internals__.store.now() >= holder.lease_until
         # The reaper of the runner takes both looks: no worker is there.
         state = State.QUEUED if queueing else State.FAILED
-        wait_for(lambda: app.get(dead).state is state, "the dead run to be cleared", 30)
+        wait_for(lambda: app.get(dead).state is state, "the dead run to be cleared")
         assert [entry.event for entry in app.__internals__.operations.history(dead)] == ["lost"]
         (tmp_path / "open").touch()
         assert job.result(timeout=PATIENCE) == "done"

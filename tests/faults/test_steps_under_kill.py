@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import platform
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,77 +18,10 @@ from tests.faults import durable_tasks
 from tests.faults.conftest import MakePlace
 from tests.faults.durable_tasks import commits_with_its_effect, expected, make_table
 from tests.faults.harness import ROOT, Place, wait_for
+from tests.faults.zygote import zygote
 
 LEASE = 1.0
-
-
-class Zygote:
-    """Starts workers by forking, kills them, and sees them gone."""
-
-    def __init__(self, place: Place, **settings: Any) -> None:
-        self.place = place
-        config = {
-            "url": place.url,
-            "schema": place.schema,
-            "folder": str(place.folder),
-            "lease": place.lease,
-            "settings": {"sweep": 0.2, "poll": 0.1, **settings},
-        }
-        self._log = (place.folder / "zygote.log").open("wb")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.durable_zygote", json.dumps(config)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            start_new_session=True,
-        )
-        self.alive: set[int] = set()
-        self.deaths = 0
-
-    def start(self) -> int:
-        pid = self._ask("start")
-        self.alive.add(pid)
-        return pid
-
-    def kill(self, pid: int) -> None:
-        os.kill(pid, signal.SIGKILL)
-        self.reap(pid)
-
-    def reap(self, pid: int) -> None:
-        """Returns when the process is gone."""
-        self._ask(f"reap {pid}")
-        self.alive.discard(pid)
-        self.deaths += 1
-
-    def reap_dead(self) -> None:
-        """Those who have killed themselves."""
-        for pid in list(self.alive):
-            with contextlib.suppress(FileNotFoundError):
-                if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                    self.reap(pid)
-
-    def _ask(self, line: str) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, (self.place.folder / "zygote.log").read_text()
-        return int(answer)
-
-    def close(self) -> None:
-        for pid in list(self.alive):
-            self.kill(pid)
-        self._process.communicate(timeout=30)
-        self._log.close()
-
-
-@contextlib.contextmanager
-def zygote(place: Place, **settings: Any) -> Iterator[Zygote]:
-    with contextlib.closing(Zygote(place, **settings)) as found:
-        yield found
+TASKS = "tests.faults.durable_tasks"
 
 
 @pytest.fixture
@@ -112,7 +39,7 @@ def die_at_each_step(place: Place, jobs: int, steps: int, workers: int) -> dict[
     undisturbed = tasks.many_steps.enqueue(steps=steps, shift=None)
     disturbed = [tasks.many_steps.enqueue(steps=steps, shift=shift) for shift in range(jobs)]
     every = [undisturbed, *disturbed]
-    with zygote(place, concurrency=1, threads=1) as workers_of:
+    with zygote(place, TASKS, concurrency=1, threads=1) as workers_of:
 
         def done() -> bool:
             workers_of.reap_dead()
@@ -151,7 +78,7 @@ def test_a_job_whose_worker_dies_after_each_of_ten_steps_succeeds_and_poison_fai
 ) -> None:
     tasks = durable_tasks.register(place.app, place.folder, place.lease)
     patient, poison = tasks.one_step_a_life.enqueue(steps=10), tasks.poison.enqueue()
-    with zygote(place, concurrency=1, threads=1) as workers_of:
+    with zygote(place, TASKS, concurrency=1, threads=1) as workers_of:
 
         def at_rest() -> bool:
             workers_of.reap_dead()
@@ -180,7 +107,7 @@ def kill_while_completing(place: Place, rounds: int, seed: int = 1) -> dict[str,
         for task in (tasks.complete_on_loop, tasks.complete_in_thread):
             made.extend(job.id for job in task.enqueue_many([{}] * 100))
 
-    with zygote(place, concurrency=3, threads=2) as workers:
+    with zygote(place, TASKS, concurrency=3, threads=2) as workers:
         coming = [workers.start()]
         for _ in range(rounds):
             if place.query("SELECT count(*) FROM leasehold.job_row WHERE state = 'queued'")[0][0] < 150:

@@ -89,8 +89,9 @@ def watchers() -> Iterator[list[Watcher]]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("lease", [5.0])
 def test_a_watcher_that_reconnects_misses_no_event_and_sees_none_twice(
-    place: Place, fleet: Fleet, watchers: list[Watcher]
+    place: Place, fleet: Fleet, watchers: list[Watcher], lease: float
 ) -> None:
     job = place.tasks.tell.enqueue(ITEMS, PAUSE, [number + AHEAD for number in WATCHERS_KILLED_AT])
     watcher = Watcher(place, job.id)

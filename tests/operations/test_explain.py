@@ -6,10 +6,11 @@ import pytest
 
 from leasehold.domain.budgets import Spend
 from leasehold.domain.errors import JobNotFound
+from leasehold.domain.explanation import Hold
 from leasehold.domain.job import Grant, Job
 from leasehold.domain.outcome import Asked, Breached, Detached, Failure, Stopped, Success
 from leasehold.domain.policy import Policy
-from leasehold.domain.views import Hold, WorkerCard
+from leasehold.domain.views import WorkerCard
 from leasehold.operations.explain.job import explain
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store

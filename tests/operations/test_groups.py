@@ -239,7 +239,7 @@ def test_with_hints_cut_off_a_change_is_seen_within_the_floor(app: Leasehold, mo
         began = time.monotonic()
         app.__internals__.store.cancel(app.jobs(group="g").jobs[0].id)
         assert waiting.result(20).live == 0
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < 15.0
 
 
 def test_whoever_waits_is_told_when_the_store_is_gone(app: Leasehold):
@@ -316,9 +316,10 @@ def test_without_a_version_the_wait_is_for_the_next_change(app: Leasehold):
     assert (over.live, over.changed) == (0, False), "nothing is live"
 
 
-def tell(store: Store, grant: Grant, place: int, kind: str, data: str) -> None:
+def tell(store: Store, grant: Grant, place: int, kind: str, data: str, times: int = 1) -> None:
     """As a worker writes what a handler has told."""
-    store.write_events([RunNotes(grant.id, grant.token, grant.attempt, (Note(place, kind, data),))])
+    notes = tuple(Note(place + n, kind, data) for n in range(times))
+    store.write_events([RunNotes(grant.id, grant.token, grant.attempt, notes)])
 
 
 def test_a_partial_status_tells_how_far_the_runs_are_and_what_they_have_emitted(app: Leasehold):
@@ -396,15 +397,16 @@ def test_runs_that_tell_much_are_looked_at_twice_a_second(app: Leasehold, reads:
     (grant,) = store.claim("worker-1", ["default"], 1)
     group.status(wait=0.3, since=1)
     assert reads["group_notes"] == 0
-    deadline, answers, noted, place = time.monotonic() + 2.0, 0, 0, 0
+    began_at, answers, noted, place = time.monotonic(), 0, 0, 0
     with ThreadPoolExecutor(1) as pool:
-        while time.monotonic() < deadline:
-            waiting = pool.submit(group.status, 2.0, 1, partial=True, noted=noted)
+        while answers < 6:
+            waiting = pool.submit(group.status, LONG, 1, partial=True, noted=noted)
             while not waiting.done():
-                place += 1
-                tell(store, grant, place, "page", "1")
+                tell(store, grant, place + 1, "page", "1", times=10)
+                place += 10
                 store.tell_watchers()
             noted = waiting.result().noted
             answers += 1
-    assert 2 <= answers <= 7
+    took = time.monotonic() - began_at
+    assert answers <= took / group_watch.NOTES + 3
     assert place > 3 * answers

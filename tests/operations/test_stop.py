@@ -11,7 +11,7 @@ from typing import Any
 from leasehold import Context, Job, Leasehold, Retry, State, SyncContext, Worker
 from tests.workers import burst, until
 
-QUICK = {"lease": 0.6, "heartbeat": 0.1}
+QUICK = {"lease": 9, "heartbeat": 0.1}
 """A worker hears of a flag with its next renewal."""
 
 
@@ -126,7 +126,7 @@ def test_a_handler_that_ignores_its_stop_is_reported_until_it_is_abandoned(app: 
 
     async def scenario() -> None:
         job = stubborn.using(group="g").enqueue()
-        async with working(app, stop_grace=2.0, threads=4):
+        async with working(app, stop_grace=6.0, threads=4):
             assert await asyncio.to_thread(began.wait, 20)
             first = await app.group("g").astop(mode="full", wait=0.3, reason="enough")
             assert first.still_running == [job.id], "it ignores its stop, and its grace is not over"

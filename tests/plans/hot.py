@@ -155,7 +155,7 @@ def _hold(store: Store, work: Work) -> None:
     leases = {job_id: 1 for job_id, _ in work.running}
     assert len(store.renew(leases)) == BATCH
     assert store.renew(dict.fromkeys(leases, 7)) == []
-    assert store.read_flags({seq: 1 for _, seq in work.running}) == {}
+    assert store.read_flags({job_id: (seq, 1) for job_id, seq in work.running}) == {}
     assert len(store.find_held(OWNER)) == 2 * BATCH
     assert set(store.read_settlements(leases, OWNER).values()) == {"mine"}
 
@@ -173,9 +173,9 @@ def _report(store: Store, work: Work) -> None:
 
 def _settle(store: Store, work: Work) -> None:
     for outcome in (Success("true"), Failure("no"), Failure("no", final=True)):
-        assert len(store.settle(work.endings(outcome)).accepted) == BATCH
+        assert len(store.settle(work.endings(outcome), wait=False).accepted) == BATCH
     awaited = [Ending(job_id, 1, Success("true"), seq) for job_id, seq in work.awaited]
-    assert len(store.settle(awaited).accepted) == FEW
+    assert len(store.settle(awaited, wait=False).accepted) == FEW
 
 
 def _recover(store: Store, work: Work) -> None:

@@ -5,8 +5,8 @@ Statements that are not named here, such as inserts, look nothing up.
 
 from __future__ import annotations
 
-STAY_SMALL = ("gate", "pause", "slot", "rate", "cap", "worker", "owner")
-"""There are as many rows as there are kinds, queues, limits and workers."""
+STAY_SMALL = ("gate", "pause", "slot", "rate", "cap", "worker", "owner", "listener")
+"""There are as many rows as there are kinds, queues, limits, workers and listeners."""
 
 READ_WHOLE: dict[str, tuple[str, ...]] = {
     # Only what runs has a lease, or uses slots by its gate: sweeps read all of it, and renewals have one index less.
@@ -95,8 +95,9 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
     },
     "lock_anchors": {"job_id", "job_pkey"},
     "lock_descendants": {"dependency_parent", "job_id"},
+    "lock_free_descendants": {"dependency_parent", "job_id"},
     "lock_free_anchors": {"job_id", "job_pkey"},
-    "lock_leases": {"job_id", "lease_pkey"},
+    "lock_free_leases": {"job_id", "lease_pkey"},
     "lock_old": {"job_pkey"},
     "look": {"ready_claim", "ticket_claim"},
     "look_limited": {"ready_claim", "ticket_claim"},
@@ -117,19 +118,15 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
     "prune_events": {"event_pkey"},
     "prune_executions": {"execution_pkey"},
     "prune_follow_ups": {"follow_up_child", "follow_up_pkey"},
+    "empty_groups": {"budget_pkey", "job_group_pkey", "member_pkey"},
+    "prune_group_budgets": {"budget_pkey"},
+    "prune_groups": {"job_group_pkey", "member_pkey"},
     "prune_history": {"history_job"},
     "prune_jobs": {"job_pkey"},
     "prune_lease_slots": {"lease_slot_pkey"},
     "prune_logs": {"log_tail_pkey"},
     "prune_members": {"member_pkey"},
-    "prune_outcomes": {
-        "dependency_parent",
-        "job_group_pkey",
-        "job_id",
-        "job_pkey",
-        "lane_hold_pkey",
-        "outcome_pkey",
-    },
+    "prune_outcomes": {"outcome_pkey"},
     "prune_questions": {"question_pkey"},
     "prune_slot_holds": {"slot_hold_job"},
     "prune_spending": {"spending_pkey"},
@@ -138,6 +135,7 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
     "prune_time_limits": {"time_limit_pkey"},
     "prune_troubles": {"trouble_pkey"},
     "read_flags": {"lease_pkey"},
+    "read_listeners": {"listener_pkey"},
     "read_settlements": {"attempt_pkey", "job_id", "lease_pkey", "outcome_pkey"},
     "read_sides": {"dependency_pkey", "execution_pkey", "job_pkey", "lane_hold_pkey", "trouble_pkey"},
     "read_slots": {"lease_pkey", "parked_pkey", "parked_state", "slot_hold_pkey"},
@@ -210,12 +208,12 @@ SQLITE_INDEXES: dict[str, set[str]] = {
     "limit_new": {"rowid"},
     "line_up_new": {"rowid"},
     "list_due": {"key"},
-    "list_places": {"parked_state", "rowid"},
+    "list_places": {"key", "parked_state", "rowid"},
     "list_slot_holders": {"key", "rowid"},
     "list_tickets": {"key", "ticket_claim"},
     "lock_anchors": {"job_id", "rowid"},
     "lock_free_anchors": {"job_id", "rowid"},
-    "lock_leases": {"job_id", "rowid"},
+    "lock_free_leases": {"job_id", "rowid"},
     "lock_old": {"rowid"},
     "look_ready": {"key"},
     "look_tickets": {"rowid", "ticket_claim"},
@@ -236,12 +234,15 @@ SQLITE_INDEXES: dict[str, set[str]] = {
     "prune_events": {"event_key"},
     "prune_executions": {"key"},
     "prune_follow_ups": {"follow_up_child", "key"},
+    "empty_groups": {"budget_key", "job_group_key", "key"},
+    "prune_group_budgets": {"budget_key"},
+    "prune_groups": {"job_group_key"},
     "prune_history": {"history_job"},
     "prune_jobs": {"rowid"},
     "prune_lease_slots": {"rowid"},
     "prune_logs": {"log_tail_key"},
     "prune_members": {"key"},
-    "prune_outcomes": {"dependency_parent", "job_group_key", "job_id", "key", "rowid"},
+    "prune_outcomes": {"rowid"},
     "prune_questions": {"question_key"},
     "prune_slot_holds": {"slot_hold_job"},
     "prune_spending": {"spending_key"},
@@ -251,6 +252,7 @@ SQLITE_INDEXES: dict[str, set[str]] = {
     "prune_troubles": {"rowid"},
     "read_grants": {"rowid"},
     "read_flags": {"rowid"},
+    "read_listeners": {"listener_key"},
     "read_settlements": {"job_id", "key", "rowid"},
     "read_sides": {"key", "rowid"},
     "read_slots": {"key", "rowid"},

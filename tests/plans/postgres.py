@@ -12,7 +12,7 @@ import psycopg
 from psycopg import Connection, sql
 
 from bench.backgrounds import Dialect, Run, load_background, load_work
-from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
+from leasehold.stores.postgres.database import PostgresDatabase, bound
 from leasehold.stores.postgres.store import PostgresStore
 from tests.backends import TABLES, Backend
 from tests.plans.hot import ROWS
@@ -198,7 +198,7 @@ class Scene:
     def __init__(self, url: str, schema: str, *, durable: bool = False) -> None:
         self.store = PostgresStore(url, schema)
         self.store.upgrade()
-        self.connection = psycopg.connect(url, autocommit=True, **self.store._postgres._options())
+        self.connection = psycopg.connect(url, autocommit=True, **self.store._postgres.connections.options())
         self.dialect = Dialect("postgres")
         self._counted: dict[str, int] = {}
         if not durable:
@@ -240,8 +240,8 @@ class Scene:
 
     def explain(self, call: Call, mode: Mode) -> Plan:
         """Run the statement as the store would, and leave no trace but dead rows."""
-        text = call.text(self.database._statements)
-        values = self._bound(call)
+        text = call.text(self.database.statements)
+        values = bound(call.parameters, self.database.clock)
         with self.connection.transaction(force_rollback=True):
             if mode == "custom":
                 answer = self.connection.execute(_EXPLAIN + text, values).fetchone()
@@ -266,10 +266,6 @@ class Scene:
     @property
     def _here(self) -> str:
         return f"relnamespace = '\"{self.database.schema}\"'::regnamespace"
-
-    def _bound(self, call: Call) -> dict[str, Any]:
-        session = PostgresSession(self.connection, self.database._statements, self.database.clock)
-        return session._bound(call.parameters)
 
 
 def _explain_generic(connection: Connection[Any], text: str, values: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.backgrounds import QUEUE, Dialect, Run, load_background, load_work
 from leasehold.stores.base.statements import parameters
-from leasehold.stores.sqlite.database import _STATEMENTS, SqliteDatabase, SqliteSession, _bound
+from leasehold.stores.sqlite.database import STATEMENTS, SqliteDatabase, SqliteSession, _bound
 from leasehold.stores.sqlite.store import SqliteStore
 from tests.backends import TABLES
 from tests.plans.indexes import READ_WHOLE, SQLITE_INDEXES, STAY_SMALL
@@ -118,7 +118,7 @@ class Scene:
 
     def explain(self, call: Call) -> Plan:
         """Run the statement as the store would, and undo it."""
-        text = call.text(_STATEMENTS)
+        text = call.text(STATEMENTS)
         values: dict[str, Any] = dict.fromkeys(parameters(text))
         values |= {name: _bound(value) for name, value in call.parameters.items()}
         if "now" in values:

@@ -36,7 +36,7 @@ def test_a_hot_statement_is_not_planned_for_every_batch(
     def count_plans(session: PostgresSession) -> list[tuple[int, int]]:
         for _ in range(OFTEN):
             session.tuples(call.statement, **call.parameters)
-        return session._connection.execute(
+        return session.connection.execute(
             "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE generic_plans + custom_plans > 5"
         ).fetchall()
 

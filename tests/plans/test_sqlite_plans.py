@@ -20,7 +20,13 @@ FEW, MANY = 1_000, 100_000
 OF_EACH = 25_000
 """Of all backgrounds together: a third of a million rows, loaded in seconds."""
 LOOK_STEPS = 1_000
-WITH_FEW_ROWS = {"find_dependents", "prune_dependencies", "prune_lease_slots", "prune_troubles"}
+WITH_FEW_ROWS = {
+    "find_dependents",
+    "prune_dependencies",
+    "prune_groups",
+    "prune_lease_slots",
+    "prune_troubles",
+}
 """SQLite knows of so few rows there that it reads them all, by right."""
 
 

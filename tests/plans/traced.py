@@ -59,10 +59,10 @@ class _Database:
     def read(self, work: Callable[[Any], Any]) -> Any:
         return self.real.read(lambda session: work(_Session(session, self.calls)))
 
-    def single(self, work: Callable[[Any], Any]) -> Any:
+    def single(self, work: Callable[[Any], Any], *, idempotent: bool = False) -> Any:
         return self._write(self.real.single, work)
 
-    def transact(self, work: Callable[[Any], Any]) -> Any:
+    def transact(self, work: Callable[[Any], Any], *, idempotent: bool = False) -> Any:
         return self._write(self.real.transact, work)
 
     def _write(self, begin: Callable[[Any], Any], work: Callable[[Any], Any]) -> Any:
@@ -87,7 +87,7 @@ class _Session:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.real, name)
-        if name == "now":
+        if name in ("now", "in_doubt"):
             return found
 
         def send(statement: Any, /, **parameters: Any) -> Any:

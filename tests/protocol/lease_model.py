@@ -299,6 +299,8 @@ class LeaseModel:
                     return "a token was granted twice"
                 if row.owner != NOBODY and row.lease != MISSED:
                     return "a lease was taken from its living holder"
+            if new.state is RUNNING and new.owner == NOBODY and new.crashes != row.crashes:
+                return "a loss whose execution lives on was counted"
             if self._is_poisoned(row, new) and row.kept:
                 return "a job that went on since its last crash was failed as poison"
             if new.attempt != row.attempt:

@@ -184,6 +184,7 @@ GUARDS = {
     "a paused run is not retried": "a pause is forgotten",
     "a lost run with a flag is not requeued": "a cancelled job runs again after a crash",
     "a lost external run becomes an orphan": "attempt n+1 runs beside attempt n",
+    "an adopted loss costs nothing": "deploys use up the crashes of a run that was never disturbed",
     "a lost external run is not failed": "an execution outlives its job",
     "a lost external run without a site is requeued": "an orphan that nobody can adopt",
     "a drained external run becomes an orphan": "attempt n+1 runs beside attempt n",

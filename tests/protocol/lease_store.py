@@ -150,9 +150,9 @@ class Store:
         verb = "reap" if outcome == "lost" else "detach" if state is ORPHAN else "settle"
         left_lease = f"{verb} takes the lease away" in without
         if state is ORPHAN:
-            settled = row._replace(
-                owner=NOBODY, lease=HELD, expiry=0, token=token, crashes=crashes, left_lease=left_lease
-            )
+            settled = row._replace(owner=NOBODY, lease=HELD, expiry=0, token=token, left_lease=left_lease)
+            if "an adopted loss costs nothing" in without:
+                settled = settled._replace(crashes=crashes)
         else:
             settled = row._replace(
                 state=state,

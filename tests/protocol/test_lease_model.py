@@ -10,6 +10,7 @@ from tests.protocol.explorer import Exploration, explore
 from tests.protocol.lease_model import LeaseModel
 from tests.protocol.lease_setups import BY_NAME, SETUPS, SOAK_SETUPS
 from tests.protocol.lease_state import GUARDS, REDUNDANT_GUARDS
+from tests.protocol.record import walk_on_record
 from tests.protocol.settle_table import EXPECTED
 
 # Every verb of semantics.md section 5 and section 2, every fault, and every answer a worker can get. A verb that is
@@ -79,6 +80,7 @@ CAUGHT_IN = {
     "a paused run is not retried": "every outcome, paused",
     "a lost run with a flag is not requeued": "lost and retried",
     "a lost external run becomes an orphan": "external, on_lost=retry",
+    "an adopted loss costs nothing": "external",
     "a lost external run is not failed": "external, on_lost=fail",
     "a lost external run without a site is requeued": "external, crashed and cancelled",
     "a drained external run becomes an orphan": "external, drained at two sites",
@@ -150,7 +152,7 @@ def test_every_promise_holds_and_every_job_can_come_to_rest(
 def test_every_promise_holds_under_more_faults_at_once(
     name: str, record_property: Callable[[str, object], None]
 ) -> None:
-    found, _ = walk(name)
+    found = walk_on_record("lease", name, lambda: walk(name)[0])
     record_property("states", found.states)
     print(f"{name}: {found}")
     assert found.sound, str(found)

@@ -10,6 +10,7 @@ from tests.protocol.explorer import Exploration, explore
 from tests.protocol.place_model import PlaceModel
 from tests.protocol.place_setups import BY_NAME, SETUPS, SOAK_SETUPS
 from tests.protocol.place_state import GUARDS
+from tests.protocol.record import walk_on_record
 
 # Every verb, every answer it can get, and every fault. One that no setup takes would be a promise nobody has checked.
 VERBS = {
@@ -120,7 +121,7 @@ def test_a_job_is_in_one_place_and_can_always_come_to_rest(
 def test_a_job_is_in_one_place_under_more_faults_at_once(
     name: str, record_property: Callable[[str, object], None]
 ) -> None:
-    found = walk(name)
+    found = walk_on_record("place", name, lambda: walk(name))
     record_property("states", found.states)
     print(f"{name}: {found}")
     assert found.sound, str(found)

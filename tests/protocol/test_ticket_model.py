@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.protocol.explorer import Exploration, explore
+from tests.protocol.record import walk_on_record
 from tests.protocol.ticket_model import GUARDS, SETUPS, SOAK_SETUPS, LaneSetup, TicketModel
 
 BY_NAME = {setup.name: setup for setup in (*SETUPS, *SOAK_SETUPS)}
@@ -52,7 +53,7 @@ def test_a_free_lane_with_a_due_head_always_has_a_ticket(
 def test_a_free_lane_with_a_due_head_always_has_a_ticket_with_more_in_flight(
     name: str, record_property: Callable[[str, object], None]
 ) -> None:
-    found = walk(BY_NAME[name])
+    found = walk_on_record("ticket", name, lambda: walk(BY_NAME[name]))
     record_property("states", found.states)
     print(f"{name}: {found}")
     assert found.sound, str(found)

@@ -199,11 +199,11 @@ def test_a_worker_process_outlives_an_exit_in_a_child_task_and_a_real_interrupt_
             first = culprit.enqueue()
 
             async def ended() -> None:
-                await until(lambda: first.refresh().state is State.FAILED)
+                await until(lambda: first.refresh().state is State.FAILED, 60)
                 job = await slow.aenqueue()
                 await until(lambda: job.refresh().state is not State.QUEUED)
                 worker.send_signal(signal.SIGINT)
-                await until(lambda: worker.poll() is not None)
+                await until(lambda: worker.poll() is not None, 60)
                 assert (job.refresh().state, worker.returncode) == (State.SUCCEEDED, 0)
 
             asyncio.run(ended())

@@ -16,6 +16,7 @@ from bench.commits import counter
 from leasehold import Context, Pause, Retry, Snooze, State, SyncContext
 from leasehold.domain.errors import InvalidInput
 from leasehold.errors import DuplicateStep
+from leasehold.run import steps
 from leasehold.run.steps import BATCH_STEPS
 from tests.backends import Backend
 from tests.workers import burst, until
@@ -349,12 +350,12 @@ def test_a_step_that_waits_for_its_next_try_stops_at_once(app, colour):
 
     if colour == "async":
 
-        @app.task(name="work", lease=3)
+        @app.task(name="work", lease=9)
         async def work(ctx: Context) -> None:
             await ctx.step("s", fail, retry=Retry(backoff="1h", max_delay="1h"))
     else:
 
-        @app.task(name="work", lease=3)
+        @app.task(name="work", lease=9)
         def work(ctx: SyncContext) -> None:
             ctx.step("s", fail, retry=Retry(backoff="1h", max_delay="1h"))
 
@@ -383,7 +384,7 @@ def test_a_plain_step_of_an_async_handler_is_waited_for_when_the_run_is_stopped_
         go.wait(20)
         return "done"
 
-    @app.task(lease=3)
+    @app.task(lease=9)
     async def work(ctx: Context) -> str:
         return await ctx.step("slow", slow)
 
@@ -499,7 +500,8 @@ def burst_until_queued(app, job) -> None:
     asyncio.run(main())
 
 
-def test_a_batch_whose_run_does_something_else_is_written_after_about_a_second(app, backend):
+def test_a_batch_whose_run_does_something_else_is_written_after_about_a_second(app, backend, monkeypatch):
+    monkeypatch.setattr(steps, "BATCH_SECONDS", 3.0)  # so that a look right after the step is not too late
     go = threading.Event()
 
     @app.task

@@ -8,18 +8,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from tests.measured import Page
 from tests.servers import PostgresServer, why_unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAD = """# The contract suite on older PostgreSQL
-
-Written by `make soak`.
-
-| PostgreSQL | tests passed | seconds |
-|---|--:|--:|
-"""
+PAGE = Page(
+    "older-postgres.md",
+    "The contract suite on older PostgreSQL",
+    "Written by `make soak`.",
+    ("PostgreSQL", "tests passed", "seconds"),
+)
 RESULT = re.compile(r"(\d+) passed.* in ([\d.]+)s")
 
 
@@ -39,22 +40,6 @@ def test_the_contract_holds_on_postgres(version):
     )
     assert told.returncode == 0, told.stdout[-5000:]
     passed, seconds = RESULT.search(told.stdout).groups()
-    _write(version, int(passed), float(seconds))
-
-
-def _write(version: int, passed: int, seconds: float) -> None:
-    """One line per version; a later run replaces it."""
-    file = ROOT / "docs" / "measured" / "older-postgres.md"
-    rows = dict.fromkeys([15, 16], "")
-    if file.exists():
-        for line in file.read_text(encoding="utf-8").splitlines():
-            if match := re.match(r"\| (\d+)\.", line):
-                rows[int(match[1])] = line
-    with PostgresServer(version) as server:
-        import psycopg
-
-        with psycopg.connect(server.url()) as connection:
-            full = connection.execute("SHOW server_version").fetchone()[0].split()[0]
-    rows[version] = f"| {full} | {passed} | {seconds:.0f} |"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(HEAD + "\n".join(filter(None, rows.values())) + "\n", encoding="utf-8")
+    with PostgresServer(version) as server, psycopg.connect(server.url()) as connection:
+        full = connection.execute("SHOW server_version").fetchone()[0].split()[0]
+    PAGE.put(full, int(passed), round(float(seconds)))

@@ -82,10 +82,12 @@ def end(job: ModelJob, outcome: o.Outcome, now: datetime) -> None:
 
 
 def _loss(job: ModelJob, outcome: o.Lost | o.Crashed) -> tuple[str, float]:
-    job.crashes = 1 if outcome.progressed else job.crashes + 1
-    job.failures += 1 if job.policy.count_lost else 0
-    if isinstance(outcome, o.Lost) and job.policy.on_lost == "adopt" and job.execution_site is not None:
+    external, placed = job.policy.on_lost == "adopt", job.execution_site is not None
+    if isinstance(outcome, o.Lost) and external and placed:
         return "orphan", 0.0
+    job.crashes = 1 if outcome.progressed else job.crashes + 1
+    if job.policy.count_lost and (placed or not external):
+        job.failures += 1
     most = job.policy.max_crashes
     if most is None:
         most = 3 if outcome.alone else 10

@@ -430,8 +430,11 @@ class ModelStore(ModelBase):
             and job.group_name not in lively
             and not any(job_id in j.parents for j in self.jobs.values() if j.state not in FINAL)
         ]
+        touched = {self.jobs[job_id].group_name for job_id in gone}
         for job_id in gone:
             del self.jobs[job_id]
+        for name in touched - {job.group_name for job in self.jobs.values()} - {None}:
+            del self.groups[name]  # it goes with the last of its jobs
         for job in self.jobs.values():
             job.parents = {parent: how for parent, how in job.parents.items() if parent in self.jobs}
             job.waits_for = {parent: how for parent, how in job.waits_for.items() if parent in self.jobs}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter, defaultdict
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -13,9 +14,20 @@ import pytest
 from leasehold.domain.outcome import Failure, Success
 from leasehold.stores.postgres import database
 from tests.backends import Backend, new_job
+from tests.measured import Page
+from tests.servers import PostgresServer
 from tests.stores.crowd import Crowd, Ledger
 
 SECONDS = 20.0
+PAGE = Page(
+    "crowd.md",
+    "A crowd, and a planner that was misled",
+    "Written by `make soak` (tests/stores/test_concurrency.py): for 20 seconds threads of three stores enqueue,\n"
+    "claim, renew, settle, reap and operate on the same rows, while the statistics say that the tables have so\n"
+    "few rows, as after a large one was pruned. Then every grant, row, lane and group is checked.",
+    ("PostgreSQL", "rows believed", "jobs", "calls", "runs", "reaped", "fenced", "deadlocks", "on"),
+    named_by=2,
+)
 
 BOTH = [
     pytest.param("sqlite", marks=pytest.mark.xdist_group("crowd-sqlite")),
@@ -39,7 +51,7 @@ def test_a_crowd_on_the_same_rows_loses_nothing_and_never_deadlocks(
 @pytest.mark.parametrize("rows", [1, 3, 10, 100])
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 def test_a_crowd_never_deadlocks_though_the_planner_believes_in_few_rows(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, rows: int
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, rows: int, postgres_server: PostgresServer
 ) -> None:
     """As after a large table was pruned and vacuumed: see decision 20."""
     scatter(backend)
@@ -47,22 +59,26 @@ def test_a_crowd_never_deadlocks_though_the_planner_believes_in_few_rows(
     misleading = threading.Thread(target=keep_misleading, args=(backend, rows, over))
     misleading.start()
     try:
-        check_a_crowd(backend, monkeypatch)
+        ledger = check_a_crowd(backend, monkeypatch)
     finally:
         over.set()
         misleading.join()
         for table in SCATTERED:
             backend.query(f"ALTER TABLE leasehold.{table} RESET (autovacuum_enabled)")
+    PAGE.put(
+        *(postgres_server.version, rows, len(ledger.made), sum(ledger.calls.values()), len(ledger.runs)),
+        *(sum(ledger.reaped.values()), fenced(ledger), 0, datetime.now(UTC).date().isoformat()),
+    )
 
 
-def check_a_crowd(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def check_a_crowd(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     repeated = note_what_is_repeated(monkeypatch)
     crowd = Crowd(backend.open, SECONDS)
     before = deadlocks(backend)
     crowd.work()
     ledger = crowd.ledger
     assert ledger.errors == []
-    crowd.drain(20.0)
+    crowd.drain(60.0)
     rows = {row["id"]: row for row in read_jobs(backend)}
     print(len(ledger.made), ledger.calls, f"{sum(ledger.reaped.values())} reaped, {fenced(ledger)} fenced")
     check_it_was_crowded(ledger)
@@ -75,6 +91,7 @@ def check_a_crowd(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     backend.close_opened()
     assert deadlocks(backend) == before
     assert repeated["40P01"] == 0, "the store repeats a deadlock, but there shall be none to repeat"
+    return ledger
 
 
 def scatter(backend: Backend) -> None:

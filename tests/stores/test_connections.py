@@ -9,6 +9,8 @@ import pytest
 
 from leasehold.domain.errors import DatabaseUnreachable, JobNotFound
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
+from leasehold.stores.postgres.prepared import MOST_PREPARED
+from leasehold.stores.postgres.store import PostgresStore
 from tests.backends import Backend, new_id, new_job
 from tests.servers import PostgresServer
 
@@ -16,13 +18,13 @@ pytestmark = pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 
 
 def who(session: PostgresSession) -> int:
-    return session._connection.info.backend_pid
+    return session.connection.info.backend_pid
 
 
 def test_statements_are_not_compiled(backend: Backend) -> None:
     """The server decides that by an estimate: with many rows waiting, every claim was compiled."""
     database = PostgresDatabase(backend.url, backend.schema)
-    assert database.single(lambda session: session._connection.execute("SHOW jit").fetchone()) == ("off",)
+    assert database.single(lambda session: session.connection.execute("SHOW jit").fetchone()) == ("off",)
     database.close()
 
 
@@ -40,7 +42,7 @@ def test_those_who_wait_for_the_pool_get_what_is_given_back(backend: Backend) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(timeout=60)
     assert len(served) == 100
     assert len(set(served)) == 1
     database.close()
@@ -53,7 +55,7 @@ def test_a_closed_database_serves_nobody_and_leaves_no_connection(backend: Backe
     with pytest.raises(DatabaseUnreachable):
         database.single(who)
     left = "SELECT count(*) FROM pg_stat_activity WHERE pid = ?"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while backend.query(left, pid) != [(0,)]:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -63,7 +65,7 @@ def test_what_was_prepared_and_forgotten_here_is_used_there(backend: Backend) ->
     """As when the driver was kept from throwing it away, after we had heard that it would."""
     store = backend.open()
     store.enqueue([new_job()])
-    store._postgres.single(lambda session: session._connection._quick.clear())
+    store._postgres.single(lambda session: session.connection._quick.clear())
     (made,) = store.enqueue([new_job()])
     assert made.created
 
@@ -83,3 +85,34 @@ def test_a_refused_call_leaves_no_error_in_the_log_of_the_server(
     with postgres_server.log.open(encoding="utf-8") as log:
         log.seek(before)
         assert "prepared statement" not in log.read()
+
+
+def test_two_schemas_over_the_same_connections_keep_their_jobs_apart(backend: Backend) -> None:
+    """What is prepared on a connection for one schema must not be run for the other."""
+    one, other = backend.open(), None
+    try:
+        beside = PostgresDatabase(backend.url, f"{backend.schema}_b", beside=one._postgres)
+        other = PostgresStore(backend.url, database=beside)
+        other.upgrade()
+        jobs = {store: [new_job().id for _ in range(8)] for store in (one, other)}
+        for mine, its in zip(jobs[one], jobs[other], strict=True):
+            one.enqueue([new_job(id=mine)])
+            other.enqueue([new_job(id=its)])
+        for store, ids in jobs.items():
+            assert {job.id for job in store.list_jobs(limit=100).jobs} == set(ids)
+    finally:
+        if other is not None:
+            other.drop()
+
+
+def test_a_connection_keeps_a_bounded_number_of_statements_prepared(backend: Backend) -> None:
+    database = PostgresDatabase(backend.url, backend.schema, pool_size=1)
+    count = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'leasehold%%'"
+
+    def asked(session: PostgresSession) -> int:
+        for number in range(3 * MOST_PREPARED):
+            session.connection.run_quickly(f"SELECT {number}", {})
+        return int(session.connection.execute(count).fetchone()[0])
+
+    assert database.single(asked) == MOST_PREPARED
+    database.close()

@@ -17,6 +17,7 @@ from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
+from leasehold.domain.stream import Note, RunNotes
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
 from tests.backends import Backend, new_job
@@ -87,6 +88,82 @@ def test_a_batch_of_successes_waits_only_for_the_job_that_is_locked_and_holds_no
     backend.close_opened()
 
 
+OUTCOMES = {
+    "plain success": Success("1"),
+    "failure": Failure("broken"),
+    "success with a follow-up": Success("1", None, (new_job(),)),
+    "refused by the database": Success("not json"),
+}
+
+
+@pytest.mark.parametrize(("table", "key"), [("lease", "job"), ("job", "seq")])
+@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
+def test_a_settle_that_does_not_wait_names_the_locked_jobs_and_ends_the_others(
+    outcome: Success | Failure, table: str, key: str, postgres_url: str, postgres_schema: str
+):
+    backend = Backend("postgres", postgres_url, postgres_schema)
+    store = backend.open()
+    store.upgrade()
+    made = store.enqueue([new_job() for _ in range(4)])
+    lost, locked, *others = store.claim("w", ["default"], 4)
+    store.settle([Ending(lost.id, lost.token, Failure("it went on elsewhere", final=True))])
+    # The anchor alone keeps nobody from a plain success.
+    passes = table == "job" and outcome == OUTCOMES["plain success"]
+    kept = [] if passes else [locked.id]
+    endings = [Ending(g.id, g.token, outcome, g.seq) for g in (lost, locked, *others)]
+    with psycopg.connect(postgres_url) as held:
+        _lock(held, backend, table, key, locked.seq)
+        settled = store.settle(endings, wait=False)
+        assert (settled.locked, settled.fenced) == (kept, [lost.id])
+        assert settled.accepted == sorted(g.id for g in (locked, *others) if g.id not in kept)
+    again = store.settle([ending for ending in endings if ending.id in kept], wait=False)
+    assert (again.accepted, again.fenced, again.locked) == (kept, [], [])
+    assert {store.get(job.id).state for job in made} <= {State.SUCCEEDED, State.QUEUED, State.FAILED}
+    backend.close_opened()
+
+
+def test_a_locked_child_holds_up_its_own_parent_and_no_other_ending(postgres_url: str, postgres_schema: str):
+    backend = Backend("postgres", postgres_url, postgres_schema)
+    store = backend.open()
+    store.upgrade()
+    store.enqueue([new_job() for _ in range(4)])
+    grants = store.claim("w", ["default"], 4)
+    children = [new_job(after=(grant.id,)) for grant in grants]
+    grandchild = new_job(after=(children[1].id,))
+    store.enqueue([*children, grandchild])
+    endings = [Ending(g.id, g.token, Success("1"), g.seq) for g in grants]
+    for locked in (children[1].id, grandchild.id):
+        with psycopg.connect(postgres_url) as held:
+            _lock(held, backend, "job", "seq", store.get(locked).seq)
+            settled = store.settle(endings, wait=False)
+            assert (settled.locked, settled.fenced) == ([grants[1].id], [])
+        endings = [ending for ending in endings if ending.id == grants[1].id]
+    assert store.settle(endings, wait=False).accepted == [grants[1].id]
+    assert {store.get(child.id).state for child in children} == {State.QUEUED}
+    assert store.get(grandchild.id).state is State.PENDING
+    backend.close_opened()
+
+
+@pytest.mark.parametrize(("table", "key"), [("lease", "job"), ("job", "seq")])
+def test_what_runs_tell_does_not_wait_for_a_locked_job(
+    table: str, key: str, postgres_url: str, postgres_schema: str
+):
+    backend = Backend("postgres", postgres_url, postgres_schema)
+    store = backend.open()
+    store.upgrade()
+    store.enqueue([new_job() for _ in range(3)])
+    locked, *others = store.claim("w", ["default"], 3)
+    notes = [RunNotes(g.id, g.token, g.attempt, (Note(1, "item", "1"),)) for g in (locked, *others)]
+    with psycopg.connect(postgres_url) as held:
+        _lock(held, backend, table, key, locked.seq)
+        told = store.write_events([*notes, RunNotes(locked.id, locked.token - 1, 1, (Note(1, "item", "1"),))])
+        assert (told.locked, told.lost) == ([(locked.id, locked.token)], [(locked.id, locked.token - 1)])
+    assert [len(store.read_stream(g.id).events) for g in (locked, *others)] == [0, 1, 1]
+    assert store.write_events(notes).locked == []
+    assert [len(store.read_stream(g.id).events) for g in (locked, *others)] == [1, 1, 1]
+    backend.close_opened()
+
+
 @pytest.mark.parametrize("believed", BELIEFS)
 @pytest.mark.parametrize("verb", [fail, stop, wait_for])
 def test_anchors_are_locked_by_seq_whatever_the_planner_believes(
@@ -133,7 +210,7 @@ def test_a_job_that_just_spends_keeps_nobody_waiting(verb: Verb, postgres_url: s
     with psycopg.connect(postgres_url) as held:
         _lock(held, backend, "job", "seq", grants[1].seq, "KEY SHARE")
         caller.start()
-        caller.join(10)
+        caller.join(30)
         waits = caller.is_alive()
     caller.join(30)
     backend.close_opened()
@@ -155,7 +232,7 @@ def test_a_sweep_of_slots_waits_for_nobody(postgres_url: str, postgres_schema: s
     with psycopg.connect(postgres_url) as held:
         held.execute(f"SELECT FROM {postgres_schema}.slot_hold WHERE attempt = 0 FOR UPDATE".encode())
         caller.start()
-        caller.join(10)
+        caller.join(30)
         waits = caller.is_alive()
     caller.join(30)
     left = backend.query("SELECT attempt FROM leasehold.slot_hold")
@@ -188,7 +265,7 @@ def _lock(
 
 
 def _wait_until_somebody_waits_for(backend: Backend, pid: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if backend.query("SELECT pid FROM pg_stat_activity WHERE ? = ANY(pg_blocking_pids(pid))", pid):
             return

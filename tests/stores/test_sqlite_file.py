@@ -36,7 +36,8 @@ def store(file: Path) -> Iterator[Store]:
 
 
 def delete(file: Path) -> None:
-    for part in ("-wal", "-shm", ""):
+    """The file itself first: between the steps nobody may take what is left for a database."""
+    for part in ("", "-wal", "-shm"):
         Path(f"{file}{part}").unlink(missing_ok=True)
 
 

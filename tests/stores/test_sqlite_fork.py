@@ -160,7 +160,11 @@ def test_a_process_of_multiprocessing_uses_the_app_of_its_parent(url: str) -> No
         assert app.count()["succeeded"] == 2
 
 
-def test_a_child_that_is_forked_while_a_thread_writes_can_write(store: Store) -> None:
+def test_a_child_that_is_forked_while_a_thread_writes_can_write(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A disk that is slow for a while is not the question here.
+    monkeypatch.setattr("leasehold.stores.sqlite.gate.FORK_SECONDS", 60.0)
     stop, wrote = threading.Event(), threading.Event()
     made: list[str] = []
 
@@ -305,8 +309,11 @@ store.close()
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 
 
-def test_a_child_does_not_wait_for_locks_that_threads_of_its_parent_held(url: str) -> None:
+def test_a_child_does_not_wait_for_locks_that_threads_of_its_parent_held(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One thread after the other opens the app, wakes others or starts a run; the child must be able to as well."""
+    monkeypatch.setattr("leasehold.stores.sqlite.gate.FORK_SECONDS", 60.0)
     stop = threading.Event()
     with Leasehold(url) as app:
 
@@ -322,7 +329,7 @@ def test_a_child_does_not_wait_for_locks_that_threads_of_its_parent_held(url: st
                     work.enqueue()
 
         def child() -> None:
-            end_after(20)
+            end_after(60)
             work.enqueue()
             app.close()
             app.count()

@@ -18,7 +18,7 @@ from leasehold.domain.views import Filter, Page, PauseRecord, Reaped
 from leasehold.stores.answers import Denied, Enqueued, Pruned, Settled
 from leasehold.stores.contract import Store
 from leasehold.stores.verbs import recover, settle
-from leasehold.stores.verbs.enqueue import gate_id
+from leasehold.stores.verbs.gates import gate_id
 from leasehold.testing import ManualClock
 from tests.backends import TABLES, Backend
 from tests.stores.model_job import EPOCH, PROTOCOL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 
 from leasehold import Context, Leasehold, Retry, State, SyncContext
 from leasehold.domain.job import Job
-from leasehold.errors import InvalidInput
+from leasehold.errors import InvalidInput, JobNotSucceeded
 from leasehold.run.attempt import Attempt
-from leasehold.tasks.settings import CallOptions
+from leasehold.tasks.options import CallOptions
 from tests.workers import burst, until
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -48,9 +49,21 @@ IN_THE_ROW: dict[str, tuple[Any, Any, Any]] = {
     "hold": (True, lambda row: row.state, State.PENDING),
     "group": ("g", lambda row: row.group_name, "g"),
     "trace": ("00-abc", lambda row: row.trace, "00-abc"),
+    "result": ("file", lambda row: row.policy.result, "file"),
 }
 IN_THE_RUN = {"timeout", "stall_after", "on_stall", "on_drain", "heartbeat"}
-BY_OTHERS = {"rate", "unique_for", "on_duplicate", "max_running", "after", "on_parent_failure", "now", "key"}
+BY_OTHERS = {
+    "rate",
+    "unique_for",
+    "on_duplicate",
+    "max_running",
+    "after",
+    "on_parent_failure",
+    "now",
+    "key",
+    "tx",
+    "tenant",
+}
 
 
 def test_every_setting_of_a_call_is_shown_here():
@@ -243,3 +256,95 @@ def test_other_settings_are_refused_by_name(app):
         work.using(heartbeat=20)
     assert caught.value.field == "heartbeat"
     assert work.using(lease=timedelta(minutes=2), heartbeat=20).enqueue().created
+
+
+# -- whichever way the job is made ---------------------------------------------------------------------------------
+
+SAID: dict[str, Any] = {
+    "timeout": 0.2,
+    "stall_after": "1h",
+    "on_stall": "pause",
+    "on_drain": "pause",
+    "lease": 12,
+    "heartbeat": 3,
+    "retry": Retry(max_attempts=1, max_crashes=7),
+    "budget": {"tokens": 5},
+    "priority": 7,
+}
+
+
+def follow_up(app: Leasehold, wait: Any, **more: Any) -> str:
+    made: list[str] = []
+
+    @app.task
+    def parent(ctx: SyncContext) -> None:
+        made.append(ctx.enqueue(wait.using(**SAID, **more)).id)
+
+    parent.enqueue()
+    burst(app)
+    return made[0]
+
+
+def retried(app: Leasehold, wait: Any) -> str:
+    job = wait.using(**SAID).enqueue()
+    job.cancel()
+    return job.retry().id
+
+
+def first(app: Leasehold) -> Any:
+    @app.task
+    def first() -> None: ...
+
+    return first
+
+
+def in_dag(app: Leasehold, wait: Any) -> str:
+    flow = app.dag()
+    flow.add("x", wait.using(**SAID), after=[flow.add("first", first(app))])
+    return flow.enqueue()["x"].id
+
+
+WAYS: dict[str, Any] = {
+    "enqueue": lambda app, wait: wait.using(**SAID).enqueue().id,
+    "enqueue_many": lambda app, wait: wait.using(**SAID).enqueue_many([{}])[0].id,
+    "run_now": lambda app, wait: app.run_now(wait.using(max_running=1, **SAID)).id,
+    "run_by_id": lambda app, wait: app.run_by_id(wait.using(queue="nobody", **SAID).enqueue().id).job.id,
+    "follow-up": follow_up,
+    "follow-up at once": lambda app, wait: follow_up(app, wait, now=True),
+    "chain": lambda app, wait: app.chain(first(app), wait.using(**SAID)).enqueue()[1].id,
+    "dag": in_dag,
+    "retry": retried,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_call_says_reaches_its_run_whichever_way_it_is_made(app, way):
+    seen: list[tuple[float, float]] = []
+
+    @app.task
+    async def wait(ctx: Context) -> None:
+        seen.append((ctx.attempt, ctx.lease_token))
+        await asyncio.sleep(30)
+
+    expected = wait.using(**SAID, hold=True).enqueue().__row__
+    job = app.get(WAYS[way](app, wait))
+    burst(app)
+    with pytest.raises(JobNotSucceeded):
+        job.result(timeout=20)
+    row = job.refresh().__row__
+    assert row.state is State.TIMED_OUT
+    assert len(seen) == 1, "one attempt, and no other"
+    assert "longer than 0.2 s" in row.error
+    assert replace(row.policy, queueing=True) == expected.policy
+    assert (row.lease_seconds, row.priority) == (12.0, 7)
+
+
+@pytest.mark.parametrize("said", [{"timeout": 5}, {"queue": "other"}, {"group": "g"}, {"tenant": "acme"}])
+def test_a_schedule_refuses_what_a_call_says_for_it_knows_only_the_task(app, said):
+    @app.task
+    def work() -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"given to \.using\(\).*@app\.task") as caught:
+        app.schedule(every="1h")(work.using(**said))
+    assert caught.value.field == next(iter(said))
+    assert app.schedule(every="1h")(work) is work

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import threading
 
 import pytest
@@ -43,7 +44,7 @@ def test_a_job_that_succeeds_has_a_line_for_its_start_and_one_for_its_end(app, l
     started, ended = lines(job)
     assert started == ("DEBUG", f"job {job.id} (work): attempt 1 starts")
     assert ended[0] == "INFO"
-    assert ended[1].startswith(f"job {job.id} (work): attempt 1 succeeded after 0.")
+    assert re.fullmatch(rf"job {job.id} \(work\): attempt 1 succeeded after \d+\.\d{{3}} s", ended[1])
     for record in caplog.records:
         if record.name == "leasehold.jobs":
             assert (record.job, record.kind, record.attempt, record.queue) == (job.id, "work", 1, "q")

@@ -45,12 +45,12 @@ def not_run(answer: Ran | NotRun) -> NotRun:
 
 
 def test_it_runs_that_job_with_all_that_a_worker_gives_and_returns_when_it_is_settled(app, backend):
-    @app.task(lease=0.6)
+    @app.task(lease=4, heartbeat=0.2)
     async def study(ctx: Context, n: int) -> int:
         found = await ctx.step("search", lambda: n + 1)
         ctx.progress(1, 2, "half")
         ctx.emit("page", {"n": found})
-        await asyncio.sleep(0.9)  # longer than its lease: somebody has to renew it
+        await asyncio.sleep(4.5)  # longer than its lease: somebody has to renew it
         return found
 
     other, job = study.enqueue(0), study.using(queue="elsewhere").enqueue(1)
@@ -170,8 +170,8 @@ def test_a_caller_may_wait_until_the_job_is_due(app):
         return 1
 
     ran(app.run_by_id(work.enqueue().id))  # the first call starts what the others find
-    job = work.using(delay=1.5).enqueue()
-    assert not_run(app.run_by_id(job.id)).retry_in <= 1.5
+    job = work.using(delay=5).enqueue()
+    assert not_run(app.run_by_id(job.id)).retry_in <= 5
     assert ran(app.run_by_id(job.id, wait="20s")).job.state is State.SUCCEEDED
     held = work.using(hold=True).enqueue()
     assert not_run(app.run_by_id(held.id, wait="1h")).state is State.PENDING, "there is nothing to wait for"
@@ -179,10 +179,11 @@ def test_a_caller_may_wait_until_the_job_is_due(app):
 
 @pytest.mark.parametrize("waits", [True, False], ids=["who waits", "who comes back"])
 def test_a_lease_whose_owner_died_is_taken_by_two_looks(app, backend, waits):
-    @app.task(lease=1.5)
+    @app.task(lease=4)
     def work() -> int:
         return 7
 
+    ran(app.run_by_id(work.enqueue().id))  # the first call starts what the others find
     job = work.enqueue()
     backend.open().claim_by_id(job.id, "dead")
     if waits:
@@ -378,7 +379,7 @@ def test_what_a_killed_caller_left_is_recovered_by_the_next_with_no_worker(backe
     app = Leasehold(backend.url, schema=backend.schema, grace=0)
     request.addfinalizer(app.close)
 
-    @app.task(lease=1.5)
+    @app.task(lease=3)
     def work(die: str) -> str:
         if not Path(die).exists():
             Path(die).touch()
@@ -386,7 +387,7 @@ def test_what_a_killed_caller_left_is_recovered_by_the_next_with_no_worker(backe
         return "at last"
 
     job, bystander = (
-        new_job(kind="work", args=f'{{"die": "{tmp_path}/{n}"}}', lease_seconds=1.5) for n in range(2)
+        new_job(kind="work", args=f'{{"die": "{tmp_path}/{n}"}}', lease_seconds=3) for n in range(2)
     )
     backend.open().enqueue([job, bystander])
     backend.close_opened()

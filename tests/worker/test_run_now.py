@@ -134,9 +134,9 @@ def test_fifty_callers_in_threads_never_see_more_runs_than_max_running(app):
 
 
 def test_a_run_longer_than_its_lease_is_renewed_and_survives(app, backend):
-    @app.task(max_running=1, lease=0.6, queueing=False)
+    @app.task(max_running=1, lease=4, heartbeat=0.2, queueing=False)
     async def long(ctx: Context) -> int:
-        await asyncio.sleep(2.0)  # more than three leases
+        await asyncio.sleep(5)
         return ctx.lease_token
 
     job = app.run_now(long)
@@ -168,7 +168,7 @@ def test_steps_events_and_checks_work_as_under_a_worker(app, backend):
 def test_a_cancel_reaches_a_run_at_its_next_beat(app):
     gate = Gate()
 
-    @app.task(max_running=1, lease=0.6)
+    @app.task(max_running=1, lease=6, heartbeat=0.2)
     async def hold() -> None:
         await gate.pass_through()
 
@@ -257,7 +257,7 @@ async def _cards(app: Leasehold) -> list:
 
 
 def test_close_gives_runs_their_grace_and_hands_back_what_does_not_end(backend):
-    app = Leasehold(backend.url, schema=backend.schema, grace=0.2)
+    app = Leasehold(backend.url, schema=backend.schema, grace=3)
     brief, endless = Gate(), Gate()
 
     @app.task(max_running=1)

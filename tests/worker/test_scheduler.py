@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -158,8 +161,85 @@ def test_a_changed_interval_takes_effect_at_the_next_start_and_says_so(place, ca
     app.schedule(every="10m")(renew)
     with caplog.at_level(logging.WARNING):
         scheduler_of(app, "b").beat()
-    assert "schedule renew has changed: every 600 s, was every 3600 s" in caplog.text
+    assert "schedule renew has changed: every 10m, was every 1h" in caplog.text
     assert app.schedules.get("renew").next_at == clock.now() + timedelta(minutes=10)
+
+
+def test_a_deploy_that_changes_only_arguments_says_that(place, caplog):
+    app, _ = place
+
+    @app.task
+    def report(day: int) -> None: ...
+
+    app.schedule(every="1h", args={"day": 1})(report)
+    scheduler_of(app, "a").beat()
+    app.schedule(every="1h", args={"day": 2})(report)
+    with caplog.at_level(logging.WARNING):
+        scheduler_of(app, "b").beat()
+    assert "schedule report has changed: every 1h as before, its settings are new" in caplog.text
+
+
+def test_one_that_cannot_even_be_read_does_not_hold_up_the_others(place, caplog):
+    app, clock = place
+
+    @app.task
+    def report() -> None: ...
+
+    app.schedules.set("a", "report", cron="0 * * * *")
+    app.schedules.set("b", "report", every="1h")
+    stored = app.__internals__.store
+    broken = [replace(row, tz="Mars/Olympus") if row.name == "a" else row for row in stored.list_schedules()]
+    scheduler = scheduler_of(app)
+    scheduler.beat()
+    clock.advance(HOUR)
+    with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.ERROR):
+        # As on a machine that has no data of this zone.
+        patch.setattr(
+            type(stored), "list_schedules", lambda _: [replace(row, now=clock.now()) for row in broken]
+        )
+        assert scheduler.beat() > 1
+    assert "schedule a: its tick failed" in caplog.text
+    assert [job.tags for job in app.jobs().jobs] == [("b",)]
+
+
+@pytest.mark.parametrize("missed", ["one", "skip", "all"])
+def test_ticks_of_an_outage_are_dealt_with_by_policy(place, missed):
+    app, clock = place
+
+    @app.schedule(every="1h", missed=missed, overlap="allow")
+    def renew(tick: datetime) -> None: ...
+
+    before = scheduler_of(app, "before")
+    before.beat()
+    before.leave()
+    due = app.schedules.get("renew").next_at
+    clock.advance(3.5 * HOUR)
+    after = scheduler_of(app, "after")
+    after.beat()
+    told = [datetime.fromisoformat(app.get(job.id).args["tick"]) for job in reversed(app.jobs().jobs)]
+    hours = {"one": [2], "skip": [], "all": [0, 1, 2]}[missed]
+    assert told == [due + timedelta(hours=n) for n in hours]
+    found = app.schedules.get("renew")
+    assert (found.next_at, found.passed) == (due + timedelta(hours=3), 3 - len(hours))
+
+
+@pytest.mark.parametrize(
+    ("night", "ran"), [("2026-03-28T12:00", "2026-03-29T01:00"), ("2026-10-24T12:00", "2026-10-25T00:30")]
+)
+def test_a_daily_job_runs_once_on_both_change_nights(place, night, ran):
+    app, clock = place
+    clock.reset(datetime.fromisoformat(night).replace(tzinfo=UTC))
+
+    @app.schedule(cron="30 2 * * *", tz="Europe/Berlin", missed="all", overlap="allow")
+    def nightly(tick: datetime) -> None: ...
+
+    schedulers = [scheduler_of(app, owner) for owner in "ab"]
+    for _ in range(24 * 4):
+        for scheduler in schedulers:
+            scheduler.beat()
+        clock.advance(900)
+    told = [datetime.fromisoformat(app.get(job.id).args["tick"]) for job in app.jobs().jobs]
+    assert told == [datetime.fromisoformat(ran).replace(tzinfo=UTC)]
 
 
 def test_a_worker_that_drains_makes_no_more_ticks(place):
@@ -174,6 +254,30 @@ def test_a_worker_that_drains_makes_no_more_ticks(place):
     scheduler.retire()
     scheduler.beat()
     assert kinds(app) == []
+
+
+def test_a_drain_stops_the_scheduler_before_the_jobs_that_still_run(place):
+    app, clock = place
+    began, go = threading.Event(), threading.Event()
+
+    @app.schedule(every="1h", overlap="allow")
+    def renew() -> None:
+        began.set()
+        go.wait(30)
+
+    async def live() -> None:
+        async with app.worker(threads=1, concurrency=1) as worker:
+            await renew.aenqueue()
+            assert await asyncio.to_thread(began.wait, 30)
+            worker.request_drain()
+            clock.advance(HOUR)
+            await asyncio.to_thread(worker._scheduler.beat)
+            made = len(await asyncio.to_thread(kinds, app))
+            go.set()
+            assert made == 1
+
+    asyncio.run(asyncio.wait_for(live(), 60))
+    assert kinds(app) == ["renew"]
 
 
 def test_made_changed_run_paused_and_deleted_at_run_time(place):
@@ -231,6 +335,18 @@ def test_the_test_clock_drives_schedules(tmp_path):
     assert len(seen) == 2
 
 
+def test_a_drain_of_the_sandbox_makes_up_for_all_that_was_missed(tmp_path):
+    app = Leasehold("sqlite:///never.db")
+
+    @app.schedule(every="1h", missed="all", overlap="allow")
+    def renew() -> None: ...
+
+    with sandbox(app, tmp_path) as box:
+        box.drain()
+        box.clock.advance(250 * HOUR)
+        assert box.drain() == 250
+
+
 async def _serve(app: Leasehold) -> None:
     async with app.worker(threads=1, concurrency=1):
         job = None
@@ -239,8 +355,6 @@ async def _serve(app: Leasehold) -> None:
 
 
 def test_a_worker_makes_and_runs_the_tick_of_its_start(tmp_path):
-    import asyncio
-
     with Leasehold(f"sqlite:///{tmp_path}/jobs.db") as app:
 
         @app.schedule(every="1d", at_start=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,7 +31,7 @@ def test_many_endings_do_not_wait_for_a_slow_batch_and_a_third_one_does(
     most: list[int] = []
     overlapped: list[bool] = []
 
-    def slow(endings: Sequence[Ending]) -> Settled:
+    def slow(endings: Sequence[Ending], **more: Any) -> Settled:
         with lock:
             under_way.append(len(endings))
             most.append(len(under_way))
@@ -40,7 +41,7 @@ def test_many_endings_do_not_wait_for_a_slow_batch_and_a_third_one_does(
         else:
             second.set()
         try:
-            return settle(endings)
+            return settle(endings, **more)
         finally:
             with lock:
                 under_way.pop()
@@ -67,10 +68,10 @@ def test_claims_go_on_while_two_batches_are_stuck(app: Leasehold, monkeypatch: p
     claimed = threading.Event()
     answered: list[bool] = []
 
-    def slow(endings: Sequence[Ending]) -> Settled:
+    def slow(endings: Sequence[Ending], **more: Any) -> Settled:
         stuck.release()
         answered.append(claimed.wait(PATIENCE))
-        return settle(endings)
+        return settle(endings, **more)
 
     def notice(*asked: Any, **more: Any) -> list[Grant]:
         grants = claim(*asked, **more)
@@ -99,11 +100,11 @@ def test_a_settle_that_lands_after_the_look_counts_though_its_repeat_is_refused(
     on_its_way: list[Ending] = []
     verdicts: list[str] = []
 
-    def slow(endings: Sequence[Ending]) -> Settled:
+    def slow(endings: Sequence[Ending], **more: Any) -> Settled:
         if not verdicts:
             on_its_way.extend(endings)
             raise DatabaseUnreachable("the store", "no answer")
-        return settle(endings)
+        return settle(endings, **more)
 
     def look(leases: Mapping[str, int], owner: str) -> dict[str, str]:
         found = read(leases, owner)
@@ -124,16 +125,21 @@ def test_a_settle_that_lands_after_the_look_counts_though_its_repeat_is_refused(
 def test_endings_that_are_tried_one_by_one_after_a_lost_reply_are_looked_for_first(
     app: Leasehold, monkeypatch: pytest.MonkeyPatch
 ):
+    begun: list[int] = []
+
     @app.task
     async def work(n: int) -> int:
+        begun.append(n)
+        while len(begun) < 3:  # they end together, in one batch
+            await asyncio.sleep(0)
         return n
 
     settle, read = app.__internals__.store.settle, app.__internals__.store.read_settlements
     sizes: list[int] = []
     looks: list[int] = []
 
-    def unheard(endings: Sequence[Ending]) -> Settled:
-        settled = settle(endings)
+    def unheard(endings: Sequence[Ending], **more: Any) -> Settled:
+        settled = settle(endings, **more)
         sizes.append(len(endings))
         if len(sizes) == 1:
             raise DatabaseUnreachable("the store", "no answer")

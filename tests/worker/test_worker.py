@@ -184,11 +184,11 @@ def test_a_job_whose_time_is_over_comes_to_rest_though_nobody_runs_it(app):
 
 @pytest.mark.parametrize("verb", ["cancel", "pause"])
 def test_a_stop_reaches_a_running_job_with_the_next_heartbeat(app, verb):
-    @app.task(lease=0.9)
+    @app.task(lease=6, heartbeat=0.3)
     async def long() -> None:
         await asyncio.sleep(60)
 
-    @app.task(lease=0.9)
+    @app.task(lease=6, heartbeat=0.3)
     def long_thread(ctx: SyncContext) -> None:
         ctx.sleep(60)
 
@@ -208,9 +208,9 @@ def test_a_stop_reaches_a_running_job_with_the_next_heartbeat(app, verb):
 
 
 def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(app):
-    @app.task(lease=0.6)
+    @app.task(lease=4, heartbeat=0.2)
     async def rude() -> str:
-        time.sleep(2)
+        time.sleep(5)
         return "done"
 
     job = rude.enqueue()
@@ -221,11 +221,15 @@ def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(app):
 
 def test_the_worker_takes_no_more_than_it_can_start(app):
     running, most = set(), []
+    met = threading.Event()
 
     @app.task
     async def work(n: int) -> None:
         running.add(n)
         most.append(len(running))
+        if len(running) >= 4:
+            met.set()
+        await until(met.is_set)  # on a loaded machine short visits might else never meet
         await asyncio.sleep(0.01)
         running.discard(n)
 
@@ -312,21 +316,21 @@ def test_work_that_comes_later_wakes_an_idle_worker(app):
         return time.time()
 
     async def run() -> list[float]:
-        async with app.worker(poll=30.0):
+        async with app.worker(poll=60.0):
             await until(lambda: len(app.__internals__.store.list_workers()) == 1)
             waits = []
             for _ in range(3):
                 asked = time.time()
                 job = await quick.aenqueue()
-                waits.append(await job.aresult(timeout=10) - asked)
+                waits.append(await job.aresult(timeout=60) - asked)
             return waits
 
-    assert min(asyncio.run(run())) < 5.0, "with a poll of 30 s only a wake-up can be that quick"
+    assert min(asyncio.run(run())) < 15.0, "with a poll of 60 s only a wake-up can be that quick"
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])
 def test_a_delayed_job_and_a_retry_start_when_they_are_due_on_an_idle_worker(app, colour):
-    """With a poll of 30 s, only who knows when it is due can be there in time."""
+    """With a poll of a minute, only who knows when it is due can be there in time."""
     if colour == "async":
 
         @app.task(name="work", retry=Retry(max_attempts=2, backoff=0.3))
@@ -341,17 +345,17 @@ def test_a_delayed_job_and_a_retry_start_when_they_are_due_on_an_idle_worker(app
                 raise RuntimeError("again")
 
     async def run() -> list[float]:
-        async with app.worker(poll=30.0):
+        async with app.worker(poll=60.0):
             await until(lambda: len(app.__internals__.store.list_workers()) == 1)
             job = await work.using(delay=0.3).aenqueue()
-            await until(lambda: job.refresh().state is State.SUCCEEDED)
+            await until(lambda: job.refresh().state is State.SUCCEEDED, 50)
             row = job.__row__
             late = [row.started_at - row.available_at, row.first_started_at - row.created_at]
             return [late[0].total_seconds(), late[1].total_seconds() - 0.3]
 
     retried, delayed = asyncio.run(run())
-    assert 0 <= delayed < 0.4
-    assert 0 <= retried < 0.4
+    assert 0 <= delayed < 10
+    assert 0 <= retried < 10
 
 
 def test_a_worker_tells_of_itself_while_it_lives(app):
@@ -370,22 +374,24 @@ def test_a_worker_tells_of_itself_while_it_lives(app):
 
 
 def test_one_renewal_statement_a_beat_serves_all_leases(app):
-    @app.task(lease=0.9)
+    @app.task(lease=6, heartbeat=0.3)
     async def sleep() -> None:
         await asyncio.sleep(1.5)
 
     sleep.enqueue_many([{} for _ in range(200)])
+    began_at = time.monotonic()
     worker = burst(app, concurrency=200)
+    took = time.monotonic() - began_at
     assert app.count()[State.SUCCEEDED] == 200
     assert worker.attempts.fenced == worker.attempts.lost == 0
-    assert worker.keeper.beats <= 12
+    assert worker.keeper.beats <= took / 0.3 + 5, "however long a loaded machine holds them"
 
 
 @pytest.mark.parametrize(
     "settings",
     [
         {"concurrency": -1},
-        {"concurrency": 0, "threads": 0},
+        {"concurrency": 0, "threads": 0, "executions": 0},
         {"queues": ""},
         {"grace": "soon"},
         {"retention": -1},
@@ -411,12 +417,12 @@ def test_a_worker_that_was_frozen_before_it_could_start_a_job_does_not_start_it(
     started = []
     if colour == "async":
 
-        @app.task(name="late", lease=1.0)
+        @app.task(name="late", lease=60.0)
         async def late() -> None:
             started.append(1)
     else:
 
-        @app.task(name="late", lease=1.0)
+        @app.task(name="late", lease=60.0)
         def late() -> None:
             started.append(1)
 
@@ -428,7 +434,7 @@ def test_a_worker_that_was_frozen_before_it_could_start_a_job_does_not_start_it(
 
     async def scene() -> None:
         async with app.worker(queues="other", retention=None) as worker:
-            worker.starter.start_one(grant, time.monotonic() - 1.0)
+            worker.starter.start_one(grant, time.monotonic() - 60.0)
             await until(lambda: worker.attempts.fenced + worker.attempts.lost == 1)
 
     asyncio.run(scene())
@@ -507,7 +513,13 @@ def test_quick_plain_jobs_that_were_claimed_ahead_are_given_back_when_a_slow_one
         async with app.worker(threads=1, retention=None, grace=1) as first:
             jobs = await asyncio.to_thread(quick.enqueue_many, [{"n": n} for n in range(300)])
             await until(lambda: first.attempts.ended == 300)
-            assert first.starter.thread_room > 1, "they were quick, so the worker looks ahead"
+            for more in range(1, 20):
+                if first.starter.thread_room > 5:
+                    break
+                # One of the last was kept by the machine: the worker believes that they are slow, for a while.
+                await asyncio.to_thread(quick.enqueue_many, [{"n": n} for n in range(50)])
+                await until(lambda more=more: first.attempts.ended == 300 + 50 * more)
+            assert first.starter.thread_room > 5, "they were quick, so the worker looks ahead"
             blocker = slow.enqueue()
             await until(lambda: blocker.refresh().state == "running")
             behind = await asyncio.to_thread(quick.enqueue_many, [{"n": n} for n in range(5)])
@@ -544,8 +556,11 @@ def test_the_grace_of_a_worker_comes_from_the_environment_unless_it_is_given(app
         app.worker()
 
 
-def test_a_worker_leaves_the_handler_of_sigterm_as_it_has_found_it(app):
+def test_a_worker_leaves_the_handler_of_sigterm_as_it_has_found_it(app, monkeypatch):
     """And where nobody handles the signal it goes on to end the process."""
+    monkeypatch.setattr(
+        "leasehold.worker.worker.PRESENCE_EVERY", 3600.0
+    )  # others hear of the drain at once, or never
 
     @app.task
     async def work() -> None: ...
@@ -556,7 +571,7 @@ def test_a_worker_leaves_the_handler_of_sigterm_as_it_has_found_it(app):
             during = signal.getsignal(signal.SIGTERM)
             if during is not before:
                 during(signal.SIGTERM, None)
-                await until(lambda: app.__internals__.store.list_workers()[0].draining)
+                await until(lambda: any(card.draining for card in app.__internals__.store.list_workers()), 60)
         assert signal.getsignal(signal.SIGTERM) is before
         return before, during
 

@@ -74,15 +74,15 @@ class Group:
     async def arelease(self, *, actor: str | None = None) -> bool:
         return await asyncio.to_thread(self.release, actor=actor)
 
-    def budget(self, **limits: int | None) -> list[BudgetLine]:
+    def budget(self, *, actor: str | None = None, **limits: int | None) -> list[BudgetLine]:
         """Set what its jobs may spend together, by unit: `group.budget(tokens=1_000_000)`; None lifts a limit. Without
         limits: only tell how it stands."""
         if not limits:
             return self._operations.group_budget(self.name)
-        return self._operations.set_group_budget(self.name, limits)
+        return self._operations.set_group_budget(self.name, limits, actor=actor)
 
-    async def abudget(self, **limits: int | None) -> list[BudgetLine]:
-        return await asyncio.to_thread(lambda: self.budget(**limits))
+    async def abudget(self, *, actor: str | None = None, **limits: int | None) -> list[BudgetLine]:
+        return await asyncio.to_thread(lambda: self.budget(actor=actor, **limits))
 
     def jobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:
         """One page of its jobs, newest first. Ask for the next with `before=page.next`."""

@@ -14,11 +14,12 @@ from leasehold.domain.budgets import BudgetLine, Spending
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.errors import InvalidInput, JobNotSucceeded, UnreadableResult, WaitTimedOut
+from leasehold.domain.explanation import Explanation
 from leasehold.domain.job import Question
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
 from leasehold.domain.stream import Event, LogTail, Progress
-from leasehold.domain.views import AttemptRecord, Explanation, HistoryEntry, Relative, StepRecord
+from leasehold.domain.views import AttemptRecord, HistoryEntry, Relative, StepRecord
 from leasehold.operations.operations import Operations
 from leasehold.operations.watch import Watch
 from leasehold.tasks.definition import TaskDefinition
@@ -90,6 +91,11 @@ class Job(Generic[R]):
         """What went wrong last, while it has not succeeded: the message in the first line, then where. None once it has
         succeeded; `attempts()` keeps what went wrong before."""
         return self.__row__.error
+
+    @property
+    def result_ref(self) -> str | None:
+        """The name of the file that its result is in, if it is in one; `result()` reads it."""
+        return self.__row__.result_ref
 
     @property
     def reason(self) -> str | None:
@@ -193,7 +199,8 @@ class Job(Generic[R]):
     # -- result ----------------------------------------------------------------------------------------------------
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job's success and give back what it returned. Raises JobNotSucceeded when it ends otherwise,
-        WaitTimedOut when it has not ended in `timeout` seconds. A paused or waiting job is waited for."""
+        WaitTimedOut when it has not ended in `timeout` seconds, ResultMissing when the file that it is in cannot be
+        read. A paused or waiting job is waited for."""
         poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, time.monotonic, timeout)
         while not self._ended():
             time.sleep(self._pause(poll, timeout))
@@ -203,7 +210,7 @@ class Job(Generic[R]):
         poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, time.monotonic, timeout)
         while not await asyncio.to_thread(self._ended):
             await asyncio.sleep(self._pause(poll, timeout))
-        return self._outcome()
+        return self._outcome() if self.result_ref is None else await asyncio.to_thread(self._outcome)
 
     def _ended(self) -> bool:
         state = self.refresh().state
@@ -221,7 +228,8 @@ class Job(Generic[R]):
             raise JobNotSucceeded(self.id, row.state.value, row.error or row.reason)
         task = self._find_task(row.kind)
         try:
-            found: R = json.loads(row.result or "null") if task is None else task.decode_result(row.result)
+            text = self._operations.result_text(row)
+            found: R = json.loads(text or "null") if task is None else task.decode_result(text)
         except InvalidInput as error:
             raise UnreadableResult(self.id, row.kind, error.problem) from error
         return found
@@ -238,6 +246,11 @@ class Job(Generic[R]):
         """Pause it if it runs, to be resumed; else cancel it. Decided on the job as it stands: no need to look first,
         and nothing that happens meanwhile makes it the wrong choice."""
         return self._now(self._operations.interrupt(self.id, reason=reason, actor=actor))
+
+    def abandon(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+        """Give up its execution, which nobody watches and nobody will find again: the machine is gone. It counts as a
+        failure. If the execution does live, the next attempt runs beside it."""
+        return self._now(self._operations.abandon(self.id, reason=reason, actor=actor))
 
     def resume(
         self, *, args: Mapping[str, Any] | None = None, fresh: bool = False, actor: str | None = None
@@ -265,6 +278,9 @@ class Job(Generic[R]):
 
     async def apause(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
         return await asyncio.to_thread(self.pause, reason, actor=actor)
+
+    async def aabandon(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+        return await asyncio.to_thread(self.abandon, reason, actor=actor)
 
     async def ainterrupt(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
         return await asyncio.to_thread(self.interrupt, reason, actor=actor)

@@ -17,9 +17,9 @@ class Slots:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
-    def set(self, name: str, limit: int) -> None:
+    def set(self, name: str, limit: int, *, actor: str | None = None) -> None:
         """At most `limit` units in use at once, across all workers. 0 closes the slot; what runs goes on."""
-        self._operations.set_slot(name, limit)
+        self._operations.set_slot(name, limit, actor=actor)
 
     async def alist(self) -> list[SlotRow]:
         return await asyncio.to_thread(self._operations.list_slots)
@@ -28,8 +28,8 @@ class Slots:
         """Every slot with its limit, the units in use, and the first 20 jobs that hold them."""
         return self._operations.list_slots()
 
-    async def aset(self, name: str, limit: int) -> None:
-        await asyncio.to_thread(self.set, name, limit)
+    async def aset(self, name: str, limit: int, *, actor: str | None = None) -> None:
+        await asyncio.to_thread(self.set, name, limit, actor=actor)
 
 
 class Rates:
@@ -38,28 +38,28 @@ class Rates:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
-    def set(self, key: str, limit: str, *, burst: int = 1) -> None:
+    def set(self, key: str, limit: str, *, burst: int = 1, actor: str | None = None) -> None:
         """Evenly spaced ("60/min" is one a second), up to `burst` at once after a silence. In any window of W seconds
         never more than W times the rate, plus `burst`."""
-        self._operations.set_rate(key, limit, burst=burst)
+        self._operations.set_rate(key, limit, burst=burst, actor=actor)
 
     def close(self, key: str, **closing: Unpack[ClosingOptions]) -> None:
         """Start no job of this key, on any worker, `for_` a duration, `until` an instant, or until it is opened.
         Running ones go on. `reason` and `actor` are shown to whoever asks why."""
         self._operations.close_rate(key, Closing(**closing))
 
-    def open(self, key: str) -> bool:
+    def open(self, key: str, *, actor: str | None = None) -> bool:
         """False: it was not closed."""
-        return self._operations.open_rate(key)
+        return self._operations.open_rate(key, actor=actor)
 
-    async def aset(self, key: str, limit: str, *, burst: int = 1) -> None:
-        await asyncio.to_thread(functools.partial(self.set, key, limit, burst=burst))
+    async def aset(self, key: str, limit: str, *, burst: int = 1, actor: str | None = None) -> None:
+        await asyncio.to_thread(functools.partial(self.set, key, limit, burst=burst, actor=actor))
 
     async def aclose(self, key: str, **closing: Unpack[ClosingOptions]) -> None:
         await asyncio.to_thread(functools.partial(self.close, key, **closing))
 
-    async def aopen(self, key: str) -> bool:
-        return await asyncio.to_thread(self.open, key)
+    async def aopen(self, key: str, *, actor: str | None = None) -> bool:
+        return await asyncio.to_thread(self.open, key, actor=actor)
 
     async def alist(self) -> list[RateRow]:
         return await asyncio.to_thread(self._operations.list_rates)

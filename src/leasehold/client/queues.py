@@ -8,8 +8,10 @@ from typing import Any, Unpack
 
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.closing import Closing, ClosingOptions
+from leasehold.domain.kinds import KindCard
 from leasehold.domain.views import LaneHolder, PauseRecord, Scope
 from leasehold.operations.operations import Operations
+from leasehold.tasks.registry import Registry
 
 
 class Pausable:
@@ -27,12 +29,12 @@ class Pausable:
     async def apause(self, name: str, **closing: Unpack[ClosingOptions]) -> PauseRecord:
         return await asyncio.to_thread(functools.partial(self.pause, name, **closing))
 
-    def resume(self, name: str) -> bool:
+    def resume(self, name: str, *, actor: str | None = None) -> bool:
         """False: it was not paused."""
-        return self._operations.resume_scope(self._scope, name)
+        return self._operations.resume_scope(self._scope, name, actor=actor)
 
-    async def aresume(self, name: str) -> bool:
-        return await asyncio.to_thread(self.resume, name)
+    async def aresume(self, name: str, *, actor: str | None = None) -> bool:
+        return await asyncio.to_thread(self.resume, name, actor=actor)
 
     def paused(self) -> list[PauseRecord]:
         """Those that are paused now."""
@@ -40,6 +42,18 @@ class Pausable:
 
     async def apaused(self) -> list[PauseRecord]:
         return await asyncio.to_thread(self.paused)
+
+
+class Kinds(Pausable):
+    """`app.kinds`."""
+
+    def __init__(self, operations: Operations, tasks: Registry) -> None:
+        super().__init__(operations, "kind")
+        self._tasks = tasks
+
+    def list(self) -> list[KindCard]:
+        """The registered tasks by name, with the JSON Schema of what each takes and returns."""
+        return [task.card for _, task in sorted(self._tasks.definitions.items())]
 
 
 class Lanes:

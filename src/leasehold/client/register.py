@@ -74,3 +74,21 @@ class RegisterSchedule:
 
     def __call__(self, function: Any) -> Any:
         return self._add(function)
+
+
+class RegisterExternal:
+    """`@app.command(…)` and the like: on a function that says what to run."""
+
+    def __init__(self, add: Callable[[Callable[..., Any]], Task[..., ..., Any, Any]]) -> None:
+        self._add = add
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> Task[P, P, Coroutine[Any, Any, R], Job[Any]]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, P, R, Job[Any]]: ...
+
+    def __call__(self, function: Any) -> Any:
+        return self._add(function)

@@ -7,8 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from leasehold.client.enqueue import Enqueue
-from leasehold.client.job import Job
+from leasehold.client.job import FindTask, Job
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import ScheduleRow
 from leasehold.operations.operations import Operations
@@ -19,17 +18,24 @@ from leasehold.tasks.schedule import When, schedule_for, tick_job
 class Schedules:
     """`app.schedules`. Those in the code are declared with `@app.schedule`; these verbs are for all of them."""
 
-    def __init__(self, operations: Operations, tasks: Registry, enqueue: Enqueue) -> None:
+    def __init__(self, operations: Operations, tasks: Registry, find_task: FindTask) -> None:
         self._operations = operations
         self._tasks = tasks
-        self._enqueue = enqueue
+        self._find_task = find_task
 
     def set(
-        self, name: str, task: str, args: Mapping[str, Any] | None = None, **when: Unpack[When]
+        self,
+        name: str,
+        task: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        actor: str | None = None,
+        **when: Unpack[When],
     ) -> ScheduleRow:
         """Make a schedule, or change it: `app.schedules.set("nightly", "report", {"day": 1}, cron="0 3 * * *")`. Its
         jobs have the task's own settings. One that stands in the code of a live worker is refused: change it there."""
-        return self._operations.set_schedule(schedule_for(self._tasks.find(task), name, args, when))
+        schedule = schedule_for(self._tasks.find(task), name, args, when)
+        return self._operations.set_schedule(schedule, actor=actor)
 
     def get(self, name: str) -> ScheduleRow:
         """Raises ScheduleNotFound."""
@@ -39,27 +45,32 @@ class Schedules:
         """No ticks until it is resumed; those of the pause are not made up for."""
         return self._operations.pause_schedule(name, reason, actor=actor)
 
-    def resume(self, name: str) -> bool:
+    def resume(self, name: str, *, actor: str | None = None) -> bool:
         """False: it was not paused."""
-        return self._operations.resume_schedule(name)
+        return self._operations.resume_schedule(name, actor=actor)
 
-    def run(self, name: str) -> Job[Any]:
+    def run(self, name: str, *, actor: str | None = None) -> Job[Any]:
         """Make a job of it now, besides its ticks, whether or not the last one still lives."""
         row = self._operations.get_schedule(name)
         schedule = Schedule(name=row.name, kind=row.kind, args=row.args)
         job = tick_job(self._tasks.find(row.kind), schedule, row.now)
-        (made,) = self._enqueue.store([job])
-        self._operations.note_run(name, made.id)
-        return made
+        made = self._operations.run_schedule(name, job, actor=actor)
+        return Job(made.id, self._operations, self._find_task, created=made.created)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, actor: str | None = None) -> None:
         """Its jobs stay. One that stands in the code of a live worker is refused: take it out of the code."""
-        self._operations.delete_schedule(name)
+        self._operations.delete_schedule(name, actor=actor)
 
     async def aset(
-        self, name: str, task: str, args: Mapping[str, Any] | None = None, **when: Unpack[When]
+        self,
+        name: str,
+        task: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        actor: str | None = None,
+        **when: Unpack[When],
     ) -> ScheduleRow:
-        return await asyncio.to_thread(functools.partial(self.set, name, task, args, **when))
+        return await asyncio.to_thread(functools.partial(self.set, name, task, args, actor=actor, **when))
 
     async def aget(self, name: str) -> ScheduleRow:
         return await asyncio.to_thread(self.get, name)
@@ -67,14 +78,14 @@ class Schedules:
     async def apause(self, name: str, reason: str | None = None, *, actor: str | None = None) -> ScheduleRow:
         return await asyncio.to_thread(self.pause, name, reason, actor=actor)
 
-    async def aresume(self, name: str) -> bool:
-        return await asyncio.to_thread(self.resume, name)
+    async def aresume(self, name: str, *, actor: str | None = None) -> bool:
+        return await asyncio.to_thread(self.resume, name, actor=actor)
 
-    async def arun(self, name: str) -> Job[Any]:
-        return await asyncio.to_thread(self.run, name)
+    async def arun(self, name: str, *, actor: str | None = None) -> Job[Any]:
+        return await asyncio.to_thread(self.run, name, actor=actor)
 
-    async def adelete(self, name: str) -> None:
-        await asyncio.to_thread(self.delete, name)
+    async def adelete(self, name: str, *, actor: str | None = None) -> None:
+        await asyncio.to_thread(self.delete, name, actor=actor)
 
     async def alist(self) -> list[ScheduleRow]:
         return await asyncio.to_thread(self._operations.list_schedules)

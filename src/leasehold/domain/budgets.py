@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.policy import Policy
+from leasehold.domain.policy import OnBreach, Policy
 
 BudgetScope = Literal["job", "run", "group"]
+BudgetOwner = Literal["job", "group"]
 
 LARGEST_AMOUNT = 10**15
 """Thousands of such amounts still fit into the databases' integers."""
@@ -67,6 +68,50 @@ class BudgetLine:
     def told(self) -> str:
         whose = {"job": "its", "run": "its run's"}.get(self.scope, f"group {self.name!r}'s")
         return f"{self.spent:,} {self.unit} of {whose} {self.limit or 0:,} are spent"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRow:
+    """A line as a list shows it, with whose it is."""
+
+    scope: BudgetScope
+    name: str
+    """The job's id, or the group's name."""
+    unit: str
+    limit: int | None
+    spent: int
+    left: int | None
+    """Never below 0; None without a limit."""
+    exhausted: bool
+    """More was spent than the limit; equal is not more."""
+    on_breach: OnBreach | None
+    """What becomes of the job then. Of a group, each of its jobs says that itself."""
+    kind: str | None
+    queue: str | None
+
+    @classmethod
+    def of(
+        cls, line: BudgetLine, on_breach: OnBreach | None, kind: str | None, queue: str | None
+    ) -> BudgetRow:
+        return cls(
+            *(line.scope, line.name, line.unit, line.limit, line.spent, line.left, line.over),
+            *(on_breach, kind, queue),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPage:
+    budgets: list[BudgetRow]
+    next: str | None
+    """The cursor of the page that follows; None at the end."""
+
+
+def checked_owner(scope: object) -> BudgetOwner | None:
+    if scope is None:
+        return None
+    if scope not in get_args(BudgetOwner):
+        raise InvalidInput("scope", f"{scope!r} has no budgets", "use job or group")
+    return cast(BudgetOwner, scope)
 
 
 def lines_of(

@@ -8,7 +8,9 @@
     │   ├── DuplicateStep            a run used the name of a step twice
     │   ├── InvalidTask              a task's own declaration is wrong
     │   ├── DependencyCycle          jobs that would wait for each other for ever
-    │   └── InvalidAnswer            an answer does not fit what was asked
+    │   ├── InvalidAnswer            an answer does not fit what was asked
+    │   ├── IdempotencyKeyReused     a request came again under its key, and asks for something else
+    │   └── InvalidSignature         what came to a webhook is not from who has the secret
     ├── JobError                     the call was right; the job says no
     │   ├── JobNotFound
     │   ├── Refused                  not in this state
@@ -17,26 +19,32 @@
     │   ├── TransactionTooLong       a handler kept the job's row locked for too long
     │   ├── JobNotSucceeded          its result was asked for, and it ended otherwise
     │   ├── UnreadableResult         its result no longer fits what the task says that it returns
+    │   ├── ResultMissing            its result is a file that is gone, damaged or out of reach
     │   ├── StreamFull               it emits more than the database takes
     │   ├── OverBudget               it, or its group, has spent more than it may
     │   └── QuestionExpired          nobody has answered it in time
     ├── PartlyStored                 a long enqueue_many went wrong in a later piece
     ├── AtCapacity                   run_now found every place of the task taken; nothing was stored
     ├── ScheduleNotFound             no schedule has that name
+    ├── TenantNotFound               no tenant has that name
     ├── GroupOnHold                  its group takes no jobs until it is released
     ├── WaitTimedOut                 the job did not come to rest in time
     ├── AcquireTimedOut              a slot or a rate was not free in time
-    └── StoreError                   the database says no
+    └── StoreError                   the database says no, or the server that stands before it
         ├── DatabaseUnreachable
+        ├── ReadTooSlow              a read on behalf of somebody who waits took too long
         ├── DriverMissing
         ├── DatabaseTooOld
         ├── DatabaseUnfit            its encoding, or a setting of its connections, does not do
         ├── PermissionMissing        its role may not do that
         ├── SchemaOutdated           migrations are missing
         ├── SchemaIncomplete         a table, or all of them, went missing
-        └── SchemaTooNew             the schema was written by a newer Leasehold
+        ├── SchemaTooNew             the schema was written by a newer Leasehold
+        ├── RemoteUnreachable        the server of `leasehold.remote` does not answer
+        └── RemoteError              it answers, but not about jobs: no token that counts, or trouble of its own
 
-An error carries its facts as attributes; its text names the field and the remedy.
+An error carries its facts as attributes; its text names the field and the remedy. All of them stand in this one file,
+long as it is: whoever catches one sees its relatives.
 """
 
 from __future__ import annotations
@@ -77,6 +85,24 @@ class InvalidArguments(InvalidInput):
 
 class Unstorable(InvalidInput):
     """The value cannot be kept as JSON with the same meaning on every store."""
+
+
+class InvalidSignature(InvalidInput):
+    """What came to a webhook is not from who has its secret, or is too old."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(field, problem, "do not trust it")
+
+
+class IdempotencyKeyReused(InvalidInput):
+    """The key came before, within a day, with another request. Nothing was stored."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Idempotency-Key",
+            "was used before for another request",
+            "repeat a request as it was, or give each one a key of its own",
+        )
 
 
 class UnknownTask(InvalidInput):
@@ -201,6 +227,22 @@ class UnreadableResult(JobError):
         )
 
 
+NO_RESULTS_FOLDER = (
+    'name a folder that all workers and readers reach: Leasehold(results="…"), or LEASEHOLD_RESULTS'
+)
+
+
+class ResultMissing(JobError):
+    """The job has succeeded, and its result was kept as a file that cannot be read. `path` is where it should be."""
+
+    def __init__(self, job_id: str, path: str, problem: str, remedy: str) -> None:
+        self.path = path
+        self.problem = problem
+        self.remedy = remedy
+        told = f"the result of job {job_id} is missing: {path} {problem}"
+        super().__init__(job_id, f"{told}; {remedy}" if remedy else told)
+
+
 class StreamFull(JobError):
     """An async handler has emitted more than the database has taken so far. `waiting` is how many events wait."""
 
@@ -277,6 +319,17 @@ class ScheduleNotFound(LeaseholdError, LookupError):
         super().__init__(f"no schedule is named {name!r}; list them with app.schedules.list()")
 
 
+class TenantNotFound(LeaseholdError, LookupError):
+    """No tenant has that name, or it was dropped."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"no tenant is named {name!r}; make it with `leasehold tenants create {name}`, "
+            f"or app.tenants.create({name!r})"
+        )
+
+
 class GroupOnHold(LeaseholdError):
     """A stop has put the group on hold: nothing comes into it and nothing in it is set going again. Nothing was
     changed."""
@@ -311,7 +364,7 @@ class AcquireTimedOut(LeaseholdError, TimeoutError):
 
 
 class StoreError(LeaseholdError):
-    """The database says no."""
+    """The database says no, or the server that stands before it."""
 
 
 class DatabaseUnreachable(StoreError):
@@ -347,6 +400,17 @@ class DatabaseUnfit(StoreError):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{store} cannot be used: {problem}; {remedy}")
+
+
+class ReadTooSlow(StoreError):
+    """The read was given up: whoever asked for it waits, and others do too."""
+
+    def __init__(self, store: str, seconds: float) -> None:
+        self.store = store
+        self.seconds = seconds
+        super().__init__(
+            f"a read of {store} took more than {seconds:g} s and was given up; ask for less at once, or again later"
+        )
 
 
 class PermissionMissing(StoreError):
@@ -397,6 +461,29 @@ class SchemaTooNew(StoreError):
         super().__init__(
             f"{store} has schema version {found}, this code knows {known}; upgrade the leasehold package"
         )
+
+
+class RemoteUnreachable(StoreError):
+    """No answer came from the server of `leasehold.remote`. Whether it has done what it was asked for is not known, but
+    for an enqueue that is repeated with its `idempotency_key`."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        self.url = url
+        self.cause = cause
+        super().__init__(
+            f"cannot reach {url}: {cause}; check that `leasehold serve` runs and that the URL is right"
+        )
+
+
+class RemoteError(StoreError):
+    """The server of `leasehold.remote` has refused the request, or could not answer it. `code` is that of the problem
+    (docs/http.md): `unauthenticated`, `scope-missing`, `database-unavailable` …"""
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        self.status = status
+        self.code = code
+        self.detail = detail
+        super().__init__(f"the server answers {status} ({code}): {detail}")
 
 
 def leaves(error: BaseException) -> list[BaseException]:

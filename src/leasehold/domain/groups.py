@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, cast, get_args
 
+from leasehold.domain.errors import InvalidInput
 from leasehold.domain.states import LIVE, State
 from leasehold.domain.stop import StopMode
 from leasehold.domain.stream import Event, Progress
@@ -43,6 +45,47 @@ class GroupRow:
     """Also one of a part of it, which leaves its state as it was."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSummary:
+    """A group as a list shows it."""
+
+    name: str
+    state: GroupState
+    reason: str | None
+    """Why it was stopped or held."""
+    version: int
+    live: int
+    """Jobs that can still move by themselves: pending, queued, running, waiting."""
+    total: int
+    """All of its jobs. At GROUP_TOTAL_CAP there may be more."""
+    changed_by: str | None
+    changed_at: datetime | None
+    last_stop: GroupStop | None
+
+    @property
+    def held(self) -> bool:
+        """Nothing comes into it until it is released."""
+        return self.state == "held"
+
+
+GROUP_TOTAL_CAP = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPage:
+    groups: list[GroupSummary]
+    next: str | None
+    """The cursor of the page that follows; None at the end."""
+
+
+def checked_group_state(state: object) -> GroupState | None:
+    if state is None:
+        return None
+    if state not in get_args(GroupState):
+        raise InvalidInput("state", f"{state!r} is not a state of a group", "use active, stopped or held")
+    return cast(GroupState, state)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupRun:
     """A job of the group that runs, and what it has told so far."""
@@ -55,7 +98,7 @@ class GroupRun:
     """Its latest partial results, in order; all runs together have at most `cap` of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GroupResult:
     """What a job of the group has returned, as plain JSON."""
 
@@ -63,6 +106,24 @@ class GroupResult:
     kind: str
     result: Any
     result_ref: str | None = None
+
+
+class FiledResult(GroupResult):
+    """One whose result is a file: read when `result` is first looked at, for whoever follows a group looks at few of
+    them. That raises ResultMissing if the file is gone."""
+
+    _read: Callable[[], Any]
+
+    def __init__(self, id: str, kind: str, result_ref: str, read: Callable[[], Any]) -> None:
+        for name, value in (("id", id), ("kind", kind), ("result_ref", result_ref), ("_read", read)):
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def result(self) -> Any:
+        return self._read()
+
+    def __repr__(self) -> str:
+        return f"FiledResult(id={self.id!r}, kind={self.kind!r}, result_ref={self.result_ref!r})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ DEFAULT_LEASE = 30.0
 
 PLAIN, TIED, AWAITED = 0, 1, 2
 """How special a job is. A plain one ends without a look at any other table; a tied one (lane, group, key, slot, time
-limit, question) takes rows of other tables along; an awaited one is judged for those who wait for it."""
+limit, question, mirror) takes rows of other tables along; an awaited one is judged for those who wait for it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class NewJob:
 
     id: str
     kind: str
-    args: str
+    args: str = field(repr=False)
     """Encoded JSON object."""
     queue: str = "default"
     priority: int = 0
@@ -80,7 +80,7 @@ class Job:
     priority: int
     state: State
     reason: str | None = None
-    args: str
+    args: str = field(repr=False)
     policy: Policy = DEFAULT_POLICY
     created_at: datetime
     available_at: datetime
@@ -154,10 +154,16 @@ class Grant(NamedTuple):
     crashes: int = 0
     special: int = 0
     """What it was when it was granted; it may have risen since."""
+    waited: float | None = None
+    """Seconds from when it was due until it was granted, by the database's clock. None: nobody knows, or it is a run
+    that goes on."""
     stop_requested: str | None = None
     execution_site: str | None = None
     execution_name: str | None = None
-    execution_started_at: datetime | None = None
+    execution_age: float | None = None
+    """Seconds since its start was marked, by the database's clock when it answered. None: no start was marked."""
+    tenant: str | None = None
+    """Whose job it is; None: the app's own."""
 
 
 @dataclass(frozen=True, slots=True)

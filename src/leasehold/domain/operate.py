@@ -9,6 +9,8 @@ from leasehold.domain.errors import Refused
 from leasehold.domain.expiry import expired
 from leasehold.domain.job import Job
 from leasehold.domain.moves import Move, clean_error, finish_time
+from leasehold.domain.outcome import Failure
+from leasehold.domain.settle import settle
 from leasehold.domain.states import Event, Flag, State, allowed, stronger
 
 
@@ -151,6 +153,16 @@ def expire_question(job: Job, key: str, *, now: datetime, still_asks: bool = Fal
         return Move(job, job, "question_expired", None, detail)
     after = replace(job, state=State.QUEUED, reason=None, available_at=min(job.available_at, now))
     return Move(job, after, "question_expired", None, detail)
+
+
+def abandon(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
+    """Nobody will ever see the execution again: its machine is gone. Judged as one that has vanished."""
+    if not job.orphan:
+        remedy = "only an execution that nobody watches can be given up; cancel the job"
+        raise Refused(job.id, "abandon", job.state.value, remedy)
+    told = f"its execution at {job.execution_site} was given up" + ("" if reason is None else f": {reason}")
+    move = settle(job, Failure(told), job.policy, now=now)
+    return replace(move, event="abandoned", actor=actor)
 
 
 def check_retry(job: Job) -> None:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.durations import Duration, duration_text, seconds
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import InvalidInput
 
@@ -49,28 +49,33 @@ class Schedule:
     def when(self) -> str:
         """In words."""
         if self.every is not None:
-            return f"every {self.every:g} s"
+            return f"every {duration_text(self.every)}"
         return f"{self.cron} ({self.tz})"
+
+    def same_ticks(self, other: Schedule) -> bool:
+        """Due at the same times, whatever else differs."""
+        return (self.every, self.cron, self.tz) == (other.every, other.cron, other.tz)
 
     def next_after(self, instant: datetime) -> datetime:
         """The first tick after this one. Ticks by interval count from the instant given."""
-        return next(self._ticks_after(instant))
+        return next(self.ticks_after(instant))
 
     def upcoming(self, next_at: datetime, count: int) -> list[datetime]:
         """The next tick and those that follow it."""
         found = [next_at]
-        ticks = self._ticks_after(next_at)
+        ticks = self.ticks_after(next_at)
         while len(found) < count:
             found.append(next(ticks))
         return found
 
-    def _ticks_after(self, instant: datetime) -> Iterator[datetime]:
+    def ticks_after(self, instant: datetime) -> Iterator[datetime]:
+        """All ticks after this one, without end."""
         if self.every is not None:
             step = timedelta(seconds=self.every)
             while True:
                 instant += step
                 yield instant
-        for tick in CronSim(self.cron or "", instant.astimezone(ZoneInfo(self.tz))):
+        for tick in CronSim(self.cron or "", instant.astimezone(_zone(self.tz))):
             yield tick.astimezone(UTC)
 
 
@@ -107,9 +112,15 @@ def _last_due(schedule: Schedule, next_at: datetime, now: datetime) -> tuple[dat
             return last, count
         count, last = count + 1, tick
     # The second after now, seen from behind: reverse ticks come before the instant given, never at it.
-    start = (now + timedelta(seconds=1)).astimezone(ZoneInfo(schedule.tz))
+    start = (now + timedelta(seconds=1)).astimezone(_zone(schedule.tz))
     found = next(CronSim(schedule.cron or "", start, reverse=True)).astimezone(UTC)
-    return max(last, found), count
+    last = max(last, found)
+    # In the hour that comes twice, reverse ticks leave out the one of its first turn.
+    for tick in schedule.ticks_after(last):
+        if tick > now:
+            break
+        last = tick
+    return last, count
 
 
 def checked_schedule(
@@ -132,7 +143,7 @@ def checked_schedule(
     step = None if every is None else seconds(every, "every", positive=True)
     if step is not None and step < SHORTEST:
         raise InvalidInput("every", f"{step:g} s is too often", f"give {SHORTEST:g} second or more")
-    _check_zone(tz)
+    _zone(tz)
     if cron is not None:
         _check_cron(cron)
     return Schedule(
@@ -158,9 +169,9 @@ def _check_cron(cron: object) -> None:
         raise InvalidInput("cron", f"{cron!r} names a day that never comes", remedy) from None
 
 
-def _check_zone(tz: object) -> None:
+def _zone(tz: object) -> ZoneInfo:
     try:
-        ZoneInfo(str(tz))
+        return ZoneInfo(str(tz))
     except (KeyError, ValueError, OSError):
         raise InvalidInput(
             "tz",

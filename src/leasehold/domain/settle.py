@@ -76,7 +76,7 @@ def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, 
         case Detached():
             if job.execution_site is None:
                 return _requeue(job, flag, "handed_back", policy, now, reason=outcome.reason)
-            return _orphan(job, job, "detached", outcome.reason)
+            return _orphan(job, "detached", outcome.reason)
         case Lost():
             move = _lost(job, outcome, policy, flag, now, jitter)
             # Somebody else settled it: the owner who comes back must not take this for its own settle.
@@ -144,14 +144,16 @@ def _lost(
     job: Job, outcome: Lost | Crashed, policy: Policy, flag: Flag | None, now: datetime, jitter: float
 ) -> Move:
     event = "lost" if isinstance(outcome, Lost) else "crashed"
-    failures = job.failures + (1 if policy.count_lost else 0)
+    external, placed = policy.on_lost == "adopt", job.execution_site is not None
+    # An execution is placed by a fenced write before it is started: with no site nothing can have been started,
+    # so there is nothing to adopt and the job may simply run again. A crashed child has ended: nothing lives on.
+    if external and placed and isinstance(outcome, Lost):
+        # It costs nothing: only the watcher is gone. What became of the run itself counts when it is known.
+        return _orphan(job, event, outcome.error)
+    failures = job.failures + (1 if policy.count_lost and (placed or not external) else 0)
     # Poison makes no progress: what went on since the last crash did not die of the same thing.
     crashes = 0 if outcome.progressed else job.crashes
     counted = replace(job, crashes=crashes + 1, failures=failures)
-    # An execution is placed by a fenced write before it is started: with no site nothing can have been started,
-    # so there is nothing to adopt and the job may simply run again. A crashed child has ended: nothing lives on.
-    if policy.on_lost == "adopt" and isinstance(outcome, Lost) and job.execution_site is not None:
-        return _orphan(job, counted, event, outcome.error)
     if flag is Flag.CANCEL:
         return _end(counted, State.CANCELLED, event, policy, now, error=outcome.error, before=job)
     left = counted.failures < policy.max_attempts and counted.crashes < policy.crash_limit(outcome.alone)
@@ -232,9 +234,9 @@ def _end(
     return Move(before or job, after, event, job.lease_owner, None if detail is None else clean_error(detail))
 
 
-def _orphan(job: Job, counted: Job, event: str, detail: str | None) -> Move:
+def _orphan(job: Job, event: str, detail: str | None) -> Move:
     """The lease goes, the run stays: flag, lane and slots are kept for the adopter."""
-    after = replace(counted, lease_owner=None, lease_expires_at=None, settled_by=None, settled_token=None)
+    after = replace(job, lease_owner=None, lease_expires_at=None, settled_by=None, settled_token=None)
     return Move(job, after, event, job.lease_owner, None if detail is None else clean_error(detail))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
+from leasehold.domain.checks.names import EVERY_TENANT
 from leasehold.domain.job import OnParentFailure
 from leasehold.domain.schedules import Missed, Overlap, Source
 from leasehold.domain.states import State
@@ -28,6 +29,7 @@ class Reaped:
     kind: str = field(default="", compare=False)
     queue: str = field(default="", compare=False)
     attempt: int = field(default=0, compare=False)
+    tenant: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class ScheduleRow:
     """Live workers that declare it in their code."""
     now: datetime
     """The store's own, when it was read."""
+    tenant: str | None = None
+    """Whose it is, for a worker that serves many."""
 
     @property
     def orphaned(self) -> bool:
@@ -178,6 +182,27 @@ class StepRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutionRow:
+    """What a job runs outside of its worker: a command, a container."""
+
+    job_id: str
+    kind: str
+    queue: str
+    attempt: int
+    site: str
+    """Where it lives: only a worker there can see it."""
+    name: str
+    """What it is called there."""
+    owner: str | None
+    """The worker that watches it. None: it is an orphan, until a worker of its site adopts it."""
+    placed_at: datetime
+    started_at: datetime | None
+    """None: nobody has said that it was started."""
+    stop_requested: str | None
+    """`finish`, `pause` or `cancel`."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerCard:
     """A worker as it tells of itself. The times are the store's."""
 
@@ -185,12 +210,33 @@ class WorkerCard:
     queues: tuple[str, ...]
     kinds: tuple[str, ...]
     sites: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+    """Whom it serves: nobody but the app's own store; these tenants; or, with "all", every one and the app's own."""
     concurrency: int = 0
     running: int = 0
     draining: bool = False
     version: str = ""
     started_at: datetime | None = None
     seen_at: datetime | None = None
+
+    def serves(self, tenant: str | None) -> bool:
+        """None: the app's own store."""
+        if EVERY_TENANT in self.tenants:
+            return True
+        return tenant in self.tenants if tenant is not None else not self.tenants
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """A tenant, as the app's own store knows it."""
+
+    name: str
+    ready: bool
+    """False: it is being made, or dropped."""
+    told: int
+    """Goes up when there may be work in it."""
+    told_at: datetime
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +313,8 @@ class ParentResult:
     id: str
     kind: str
     result: str | None
+    result_ref: str | None = None
+    """The file that it is in instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,48 +388,3 @@ class OpenQuestion:
     secret: bool
     asked_at: datetime
     expires_at: datetime | None
-
-
-Cause = Literal[
-    "resting",
-    "budget",
-    "group_held",
-    "running",
-    "orphan",
-    "no_site",
-    "pending",
-    "parent",
-    "waiting",
-    "not_due",
-    "queue_paused",
-    "kind_paused",
-    "lane_blocked",
-    "lane_order",
-    "slot_full",
-    "rate_closed",
-    "rate_spent",
-    "no_worker",
-    "no_handler",
-    "busy",
-    "position",
-    "nothing",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """One thing that holds a job. `cause` is for programs, `detail` and `remedy` are for people."""
-
-    cause: Cause
-    detail: str
-    remedy: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.detail}; {self.remedy}" if self.remedy else self.detail
-
-
-class Explanation(list[Hold]):
-    """Every cause in order; printed, a line each."""
-
-    def __str__(self) -> str:
-        return "\n".join(f"{number}. {hold}" for number, hold in enumerate(self, 1))

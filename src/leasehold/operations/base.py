@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
+from leasehold.domain.audit import audit_entry
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import Job
+from leasehold.domain.sensitive import hidden_job
 from leasehold.operations.long_names import shortened_in, with_whole
 from leasehold.stores.contract import Store
 
@@ -22,6 +25,14 @@ class StoreDoor:
     def _store(self) -> Store:
         """Asked for at every call: an app that was closed and is used again has another one."""
         return self._find_store()
+
+    @contextmanager
+    def _recorded(self, verb: str, target: str | None, actor: object, /, **detail: Any) -> Iterator[Store]:
+        """Around the one call of the store by which a verb changes something: the audit tells of it. What was given is
+        checked before. The detail is for everybody's eyes: no arguments, no answers, no secrets."""
+        store = self._store
+        with store.audited(audit_entry(verb, target, actor, detail)):
+            yield store
 
     def _woken(self, answer: T) -> T:
         """What was done may have freed a job, or a lane: tell the workers."""
@@ -43,10 +54,11 @@ class StoreDoor:
         return self._whole(answer)
 
     def _whole(self, value: T) -> T:
-        """With long names whole, as people know them."""
+        """As readers get it: long names whole, as people know them, and sensitive arguments hidden."""
         return self._all_whole([value])[0]
 
     def _all_whole(self, values: Sequence[T]) -> list[T]:
+        values = [hidden_job(value) if isinstance(value, Job) else value for value in values]  # type: ignore[misc]
         found = {name for value in values for name in shortened_in(value)}
         if not found:
             return list(values)

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from leasehold.domain.states import State
 from leasehold.domain.views import Finding
+from leasehold.operations.mirrors import mirror_problems
 from leasehold.operations.queues import list_queues
 from leasehold.stores.contract import Store
 
 SKEW, TOO_MUCH_SKEW = 2.0, 30.0
 NAMED = 3
 """Wrongs of one kind that are named one by one; the others are counted."""
+MANY_WAITING = 1000
 LONG_EXPIRED = 120.0
 """Seconds past the end of a lease after which two looks of any live worker would have taken the job over."""
 
@@ -22,10 +24,12 @@ def examine(store: Store) -> list[Finding]:
         *store.examine(),
         _clock(store),
         _schema(store),
+        *_mirrors(store),
         _places(store),
         _lanes(store),
         _children(store),
         _leases(store),
+        _hooks(store),
         *_unserved(store),
     ]
 
@@ -56,6 +60,11 @@ def _schema(store: Store) -> Finding:
         f"missing: {', '.join(lacking)}",
         "somebody removed them: take them from leasehold db sql",
     )
+
+
+def _mirrors(store: Store) -> Iterator[Finding]:
+    for problem in mirror_problems(store):
+        yield Finding("mirrors", "bad", problem, "see leasehold db verify, and make the mirror again")
 
 
 def _places(store: Store) -> Finding:
@@ -105,6 +114,28 @@ def _leases(store: Store) -> Finding:
         f"{len(expired)} or more ran out long ago, such as that of job {expired[0]}",
         "no worker lives that could take them over: start one",
     )
+
+
+def _hooks(store: Store) -> Finding:
+    rows = store.list_listeners()
+    given_up = [row for row in rows if row.given_up]
+    if given_up:
+        number, one = sum(row.given_up for row in given_up), given_up[0]
+        return Finding(
+            "hooks",
+            "warn",
+            f"{number} event(s) could not be delivered, such as {one.event} to {one.name}: {one.last_error}",
+            "mend the hook; leasehold hooks list shows them, and they are forgotten after a week",
+        )
+    behind = [row for row in rows if row.waiting > MANY_WAITING]
+    if behind:
+        return Finding(
+            "hooks",
+            "warn",
+            f"{behind[0].waiting} event(s) wait for {behind[0].name}",
+            "start a worker that has it, or leasehold hooks remove it",
+        )
+    return Finding("hooks", "ok", "nobody is behind with what they listen to")
 
 
 def _unserved(store: Store) -> Iterator[Finding]:

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import Names, checked_name, checked_names
-from leasehold.domain.checks.texts import checked_actor
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.groups import GroupStatus
+from leasehold.domain.groups import GroupPage, GroupStatus, checked_group_state
 from leasehold.domain.stop import StopReport, StopRequest, check_kinds
 from leasehold.operations.base import StoreDoor
 from leasehold.operations.group_watch import GroupWatch, Known, Watched
@@ -56,8 +55,14 @@ class GroupOperations(StoreDoor):
     ) -> GroupStatus:
         return await self._poll(name, wait, since, kinds, partial, noted).run_async()
 
+    def list_groups(self, state: str | None = None, limit: int = 50, cursor: str | None = None) -> GroupPage:
+        """By name: their states, how much of them lives, who stopped them."""
+        return self._store.list_groups(checked_group_state(state), limit, cursor)
+
     def release_group(self, name: str, *, actor: str | None = None) -> bool:
-        released = self._store.release_group(checked_name(name, "group"), checked_actor(actor))
+        name = checked_name(name, "group")
+        with self._recorded("group.release", name, actor) as store:
+            released = store.release_group(name, actor)
         self._store.tell_watchers()
         return released
 
@@ -68,7 +73,13 @@ class GroupOperations(StoreDoor):
             stored = {kind: queue for queue, kind in self._store.list_gates()}
             check_kinds(request.scope, known, stored)
             known = known or stored
-        return stop(self._store, request, known, watch)
+        if request.dry_run:
+            return stop(self._store, request, known, watch)
+        scope = request.scope
+        target = scope.group or scope.queue or scope.lane
+        asked = {"scope": scope.told(), "mode": request.mode, "reason": request.reason, "hold": request.hold}
+        with self._recorded("stop", target, request.actor, **asked) as store:
+            return stop(store, request, known, watch)
 
     def _poll(
         self, name: str, wait: Duration, since: int | None, kinds: Names, partial: bool, noted: int | None

@@ -10,7 +10,7 @@ from leasehold.domain.checks.names import SHORTENED
 
 T = TypeVar("T")
 
-_FIELDS = ("lane", "unique_key", "tags", "name", "key", "detail", "remedy")
+_FIELDS = ("lane", "unique_key", "tags", "name", "key", "detail", "remedy", "target")
 """Of the values that readers get, those that may hold a name made from arguments."""
 
 

@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from leasehold.domain.views import Finding, WorkerCard
+from leasehold.domain.audit import AuditPage
+from leasehold.domain.checks.names import checked_name, kept_name
+from leasehold.domain.checks.texts import checked_criterion
+from leasehold.domain.job import NewJob
+from leasehold.domain.leases import LeasePage
+from leasehold.domain.views import ExecutionRow, Finding, WorkerCard
+from leasehold.operations.bulk import BulkOperations
 from leasehold.operations.doctor import examine
 from leasehold.operations.groups import GroupOperations
 from leasehold.operations.health import check_health
-from leasehold.operations.jobs import JobOperations
+from leasehold.operations.hooks import HookOperations
 from leasehold.operations.limits import LimitOperations
+from leasehold.operations.metrics import MetricOperations
+from leasehold.operations.mirrors import MirrorOperations
 from leasehold.operations.schedules import ScheduleOperations
 from leasehold.operations.scopes import ScopeOperations
+from leasehold.operations.tenants import TenantOperations
+from leasehold.operations.tokens import TokenOperations
+from leasehold.stores.answers import Enqueued
 from leasehold.stores.contract import Store
 
 
-class Operations(JobOperations, GroupOperations, ScopeOperations, LimitOperations, ScheduleOperations):
+class Operations(
+    BulkOperations,
+    GroupOperations,
+    ScopeOperations,
+    LimitOperations,
+    ScheduleOperations,
+    MirrorOperations,
+    HookOperations,
+    TenantOperations,
+    TokenOperations,
+    MetricOperations,
+):
     def __init__(
         self,
         find_store: Callable[[], Store],
@@ -24,7 +47,22 @@ class Operations(JobOperations, GroupOperations, ScopeOperations, LimitOperation
     ) -> None:
         super().__init__(find_store, find_kinds, listen_url)
 
+    def run_schedule(self, name: str, job: NewJob, *, actor: str | None = None) -> Enqueued:
+        """Store this job of a schedule, besides its ticks."""
+        with self._recorded("schedule.run", checked_name(name, "schedule"), actor, job=job.id) as store:
+            (made,) = self.enqueue([job])
+            store.note_run(name, made.id)
+        return made
+
     # -- workers and the database ------------------------------------------------------------------------------------
+    def list_leases(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
+        """Who runs what, since when, and for how long it is believed."""
+        return self._store.list_leases(checked_criterion(owner, "owner"), limit, cursor)
+
+    def list_executions(self, limit: int = 500) -> list[ExecutionRow]:
+        """Commands and containers that run, watched or orphaned; the oldest first."""
+        return self._store.list_executions(limit)
+
     def list_workers(self) -> list[WorkerCard]:
         return self._store.list_workers()
 
@@ -40,8 +78,33 @@ class Operations(JobOperations, GroupOperations, ScopeOperations, LimitOperation
         """What the schema lacks, by name."""
         return self._store.missing_objects()
 
-    def upgrade(self) -> list[int]:
-        return self._store.upgrade()
+    def upgrade(self, *, actor: str | None = None) -> list[int]:
+        with self._recorded("upgrade", None, actor) as store:
+            return store.upgrade()
+
+    def list_audit(
+        self,
+        *,
+        actor: str | None = None,
+        verb: str | None = None,
+        target: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """What operators have done here, and were refused; newest first."""
+        checked_criterion(target, "target")
+        page = self._store.list_audit(
+            checked_criterion(actor, "actor"),
+            checked_criterion(verb, "verb"),
+            target and kept_name(target, "target"),
+            limit,
+            cursor,
+        )
+        return replace(page, entries=self._all_whole(page.entries))
+
+    def insert_sql(self, job: NewJob) -> str:
+        """For other languages: what stores such a job."""
+        return self._store.insert_sql(job)
 
     def upgrade_sql(self, after: int = 0) -> str:
         return self._store.upgrade_sql(after)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.checks.names import checked_name
-from leasehold.domain.checks.texts import checked_actor, checked_reason
+from leasehold.domain.checks.texts import checked_reason
 from leasehold.domain.errors import ScheduleNotFound
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import ScheduleRow
@@ -20,22 +20,25 @@ class ScheduleOperations(StoreDoor):
                 return row
         raise ScheduleNotFound(name)
 
-    def set_schedule(self, schedule: Schedule) -> ScheduleRow:
-        return self._store.set_schedule(schedule)
+    def set_schedule(self, schedule: Schedule, *, actor: str | None = None) -> ScheduleRow:
+        told = {"task": schedule.kind, "when": schedule.when}
+        with self._recorded("schedule.set", schedule.name, actor, **told) as store:
+            return store.set_schedule(schedule)
 
     def pause_schedule(
         self, name: str, reason: str | None = None, *, actor: str | None = None
     ) -> ScheduleRow:
-        self._store.pause_schedule(
-            checked_name(name, "schedule"), checked_actor(actor), checked_reason(reason)
-        )
+        name, reason = checked_name(name, "schedule"), checked_reason(reason)
+        with self._recorded("schedule.pause", name, actor, reason=reason) as store:
+            store.pause_schedule(name, actor, reason)
         return self.get_schedule(name)
 
-    def resume_schedule(self, name: str) -> bool:
-        return self._store.resume_schedule(checked_name(name, "schedule"))
+    def resume_schedule(self, name: str, *, actor: str | None = None) -> bool:
+        name = checked_name(name, "schedule")
+        with self._recorded("schedule.resume", name, actor) as store:
+            return store.resume_schedule(name)
 
-    def delete_schedule(self, name: str) -> None:
-        self._store.delete_schedule(checked_name(name, "schedule"))
-
-    def note_run(self, name: str, job_id: str) -> None:
-        self._store.note_run(name, job_id)
+    def delete_schedule(self, name: str, *, actor: str | None = None) -> None:
+        name = checked_name(name, "schedule")
+        with self._recorded("schedule.delete", name, actor) as store:
+            store.delete_schedule(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from leasehold.domain.checks.names import checked_name, kept_name
-from leasehold.domain.checks.texts import checked_actor
 from leasehold.domain.closing import Closing
 from leasehold.domain.job import Job
 from leasehold.domain.views import (
@@ -18,18 +17,27 @@ from leasehold.operations.queues import list_queues
 
 class ScopeOperations(StoreDoor):
     def pause_scope(self, scope: Scope, name: str, closing: Closing) -> PauseRecord:
-        return self._store.pause_scope(
-            scope, checked_name(name, scope), closing.actor, closing.reason, closing.length, closing.until
-        )
+        name = checked_name(name, scope)
+        told = {"reason": closing.reason, "seconds": closing.length, "until": closing.until}
+        with self._recorded(f"{scope}.pause", name, closing.actor, **told) as store:
+            return store.pause_scope(
+                scope, name, closing.actor, closing.reason, closing.length, closing.until
+            )
 
-    def resume_scope(self, scope: Scope, name: str) -> bool:
-        return self._woken(self._store.resume_scope(scope, checked_name(name, scope)))
+    def resume_scope(self, scope: Scope, name: str, *, actor: str | None = None) -> bool:
+        name = checked_name(name, scope)
+        with self._recorded(f"{scope}.resume", name, actor) as store:
+            resumed = store.resume_scope(scope, name)
+        return self._woken(resumed)
 
     def list_pauses(self) -> list[PauseRecord]:
         return self._store.list_pauses()
 
     def resume_lane(self, lane: str, *, actor: str | None = None) -> Job | None:
-        return self._woken(self._store.resume_lane(kept_name(lane, "lane"), checked_actor(actor)))
+        lane = kept_name(lane, "lane")
+        with self._recorded("lane.resume", lane, actor) as store:
+            job = store.resume_lane(lane, actor)
+        return self._woken(job)
 
     def list_lanes(self) -> list[LaneHolder]:
         """Lanes that are held or stand still, and by which job."""

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Literal
 
+from leasehold.domain.errors import NO_RESULTS_FOLDER, InvalidTask
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import (
-    Asked,
     AttemptTimedOut,
     Breached,
     DeadlinePassed,
@@ -21,6 +22,7 @@ from leasehold.domain.outcome import (
     Success,
 )
 from leasehold.domain.policy import DEFAULT_POLICY, OnDrain, OnStall, Policy
+from leasehold.domain.sensitive import hidden_outcome, hide, secrets_of
 from leasehold.domain.signals import StopRequested
 from leasehold.domain.states import Flag
 from leasehold.run.asking import is_park
@@ -53,10 +55,10 @@ class Attempt(HandlerState):
     flag: Flag | None = None
     cause: StopCause | None = None
     stopped_at = 0.0
-    settled = False
-    """Its ending is decided: it is in the settle queue, or dropped."""
-    asked: Asked | None = None
-    """It is about to park."""
+    settled_at = 0.0
+    """On the monotonic clock: when its ending was decided and went to the settler, or it was dropped; 0: not yet."""
+    refused = False
+    """The database has not taken its ending."""
     abandoned = False
     exit: BaseException | None = None
     """What a task of its handler has left with."""
@@ -104,12 +106,15 @@ class Attempt(HandlerState):
             arguments = definition.decode_arguments(self.grant.args)
             if definition.context_parameter is not None:
                 await self.load(arguments, definition.context_parameter)
-            value = definition.handler(**arguments)
+            value = self.call(arguments)
             if definition.is_async:
                 value = await value
-            outcome = self.judge(value)
+            success = self.judge(value)
+            if success is not NOTHING and self.becomes_file(success.result):
+                success = await self.file(success)
+            outcome = success
         except BaseException as error:
-            outcome = self.judge_error(error)
+            outcome = self.without_secrets(self.judge_error(error))
         if self.steps is not None:
             await self.close()
         self.task = None
@@ -127,6 +132,9 @@ class Attempt(HandlerState):
         elif self.limit_at is not None and now >= self.limit_at:
             self.stop(self.limit_cause)
         self.raise_if_stopped()
+        if self.wants_file and self.journal is not None and not self.journal.has_folder:
+            # Before the work is done, not after it. A worker whose own tasks say so does not even start.
+            raise InvalidTask("result", "'file' needs a folder, and its worker has none", NO_RESULTS_FOLDER)
 
     async def load(self, arguments: dict[str, Any], context_parameter: str) -> None:
         """The context, and what is an attribute of it: an async handler must not wait for the database there. A plain
@@ -144,11 +152,29 @@ class Attempt(HandlerState):
             # `ctx.saved`
             await self.journal.call(self.open_steps().load_saved)
 
-    def judge(self, value: object) -> Outcome:
+    def call(self, arguments: dict[str, Any]) -> Any:
+        return self.definition.handler(**arguments)
+
+    def judge(self, value: object) -> Success:
         """What the handler returned, with the follow-ups that it asked for."""
         if self.completed or (value is None and self.follow_ups is None and self.definition.may_return_none):
             return NOTHING
-        return Success(self.definition.encode_result(value), None, self.unstored())
+        return Success(self.encode_result(value), None, self.unstored())
+
+    async def file(self, success: Success) -> Success:
+        """With its result as a file: whole and on the disk before anybody hears of the success."""
+        text = success.result or "null"
+        names: list[str] = []
+        if not self.definition.is_async:
+            names.append(self.file_result(text))
+        else:
+            try:
+                await self.needed_journal().call(lambda: names.append(self.file_result(text)))
+            except asyncio.CancelledError:
+                if not names:
+                    raise
+                # The handler has ended; a stop comes too late.
+        return replace(success, result=None, result_ref=names[0])
 
     def judge_error(self, error: BaseException) -> Outcome | None:
         """What an exception means. None: the lease is lost, nothing may be written."""
@@ -165,6 +191,17 @@ class Attempt(HandlerState):
         if self.asking is not None and is_park(error):
             return self.asking.outcome
         return outcome_of(error, self.definition)
+
+    def without_secrets(self, outcome: Outcome | None) -> Outcome | None:
+        """What is stored of an error is shown to everybody who may read the job."""
+        if outcome is None or not self.policy.sensitive:
+            return outcome
+        return hidden_outcome(outcome, secrets_of(self.grant.args, self.policy.sensitive))
+
+    def log_line(self, line: str) -> None:
+        if self.policy.sensitive:
+            line = hide(line, secrets_of(self.grant.args, self.policy.sensitive))
+        super().log_line(line)
 
     async def close(self) -> None:
         """Write what its steps have kept and spent: the ending follows, and must not overtake it."""
@@ -189,9 +226,22 @@ class Attempt(HandlerState):
             self.stopped_at = time.monotonic()
         self.request_stop()
 
+    def interrupt(self) -> None:
+        """On the loop, after `stop`: an async handler is cancelled. One that has yet to begin sees the stop itself."""
+        if self.task is not None:
+            self.task.cancel()
+
+    def patience(self, stop_grace: float) -> float:
+        """Seconds that it gets to obey a stop."""
+        return stop_grace
+
+    def outcome_when_abandoned(self) -> Outcome | None:
+        """It has not obeyed: the job ends as it was asked to, whatever its handler does."""
+        return self.outcome_when_stopped()
+
     def exited(self, error: BaseException) -> None:
         """By the task that did: the handler ends with it, also if it does not wait for that task."""
-        if self.settled or self.completed:
+        if self.settled_at or self.completed:
             return
         self.exit = error
         self.stop("exited")
@@ -225,9 +275,13 @@ class Attempt(HandlerState):
             case _:
                 return (self._breached() if self.flag is Flag.PAUSE else None) or Stopped()
 
+    def over_budget(self) -> object:
+        """The limit that it has passed, for people; None: none."""
+        return None if self.steps is None else self.steps.over_budget()
+
     def _breached(self) -> Breached | None:
         """Interrupted by a pause while it is over its budget: a task that fails for that fails."""
-        over = None if self.steps is None else self.steps.over_budget()
+        over = self.over_budget()
         if over is None or self.policy.on_breach != "fail":
             return None
         return Breached(f"interrupted while {over}")
@@ -250,6 +304,10 @@ class Attempt(HandlerState):
     @property
     def on_stall(self) -> OnStall:
         return self.policy.on_stall or self.definition.settings.on_stall
+
+    @property
+    def wants_file(self) -> bool:
+        return (self.policy.result or self.definition.settings.result) == "file"
 
     @property
     def on_drain(self) -> OnDrain:

@@ -16,6 +16,9 @@ from leasehold.run.journal import Journal
 T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]
 
+LOOK_EVERY = 0.1
+"""Seconds between two tries while somebody has the job's rows locked."""
+
 
 class SyncTransaction:
     """The open transaction of a plain handler. `connection` is the driver's own (sqlite3 or psycopg): do not commit,
@@ -62,12 +65,17 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
     if run.completed:
         raise InvalidInput("complete", "was called before in this run", "call it once, as the last act")
     run.raise_if_stopped()
-    encoded = run.definition.encode_result(result)
+    encoded, name = run.encode_result(result), None
     steps = run.open_steps()
     if run.writer is not None and run.stream is not None:
         # Under the lock of the transaction, or after it, what was told until now could no longer be written.
         writer, stream = run.writer, run.stream
-        run.patiently(lambda: writer.write([stream]))
+        while run.patiently(lambda: writer.write([stream])):
+            run.wait(LOOK_EVERY)
+            run.raise_if_stopped()
+    if encoded is not None and run.becomes_file(encoded):
+        # Before the transaction, which must be short.
+        name, encoded = run.file_result(encoded), None
     batch = steps.take_batch()
     steps.spending.held = batch.spends
     try:
@@ -76,7 +84,7 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
             yield SyncTransaction(tx.connection)
             tx.save_steps(batch)
             lines = tx.spend(run.grant.attempt, batch.spends) if batch.spends else None
-            tx.succeed(Success(encoded, None, run.unstored()))
+            tx.succeed(Success(encoded, name, run.unstored()))
             # Before the commit: the keeper must not take our own settle for a lost lease.
             run.completed = True
     except BaseException as error:

@@ -72,6 +72,11 @@ class RunFacts(Telling):
         return self._run.grant.group_name
 
     @property
+    def tenant(self) -> str | None:
+        """Whose job it is; None: the app's own."""
+        return self._run.grant.tenant
+
+    @property
     def stop_requested(self) -> bool:
         """The run shall end: cancelled, paused, drained, timed out, or its lease is lost."""
         return self._run.stop_requested

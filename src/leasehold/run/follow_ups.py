@@ -27,6 +27,16 @@ class FollowUp(Generic[J]):
 
     def __init__(self, parent: Grant, call: Call[J], earlier: FollowUps) -> None:
         plan, settings = call.__plan__, call.__plan__.call
+        settings.refuse_tx(
+            "a follow-up is stored with its run's success",
+            "leave it out, or call task.using(tx=…).enqueue(…)",
+        )
+        if plan.producer.tenant not in (None, parent.tenant):
+            raise InvalidInput(
+                "tenant",
+                f"a follow-up is stored with its parent's success, and {plan.producer.tenant!r} has a store of its own",
+                "leave it out, or call enqueue of the task itself",
+            )
         # What a run asks for belongs to the same group, unless it says otherwise.
         family = {"follow_up_of": parent.id, "group": settings.group or parent.group_name}
         self.now = settings.now
@@ -42,7 +52,7 @@ class FollowUp(Generic[J]):
                     "key", "names a follow-up that is stored at once", "use it together with now=True"
                 )
             self._job = plan.new_job(**family)
-        self._plan = plan
+        self._producer = plan.producer.of_tenant(parent.tenant)
 
     def __repr__(self) -> str:
         return f"<FollowUp {self._job.kind} {self.id}>"
@@ -69,7 +79,7 @@ class FollowUp(Generic[J]):
     def store(self) -> J:
         """At once. A refusal is the handler's to deal with: it is not tried again with the success."""
         self._tried = True
-        found = self._plan.store(self._job)
+        found = self._producer.store([self._job])[0]
         self._found = found.id
         return found
 

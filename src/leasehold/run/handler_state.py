@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from leasehold.domain.checks.payload import fits_row
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Grant, NewJob
 from leasehold.run.asking import Asking
@@ -39,6 +40,28 @@ class HandlerState(RunState):
         """None outside of a worker."""
         self.resources = resources
         """What the app's lifespan has yielded."""
+
+    @property
+    def wants_file(self) -> bool:
+        """Its result shall be a file, however small it is."""
+        raise NotImplementedError
+
+    def encode_result(self, value: Any) -> str | None:
+        """Of any size, if there is a folder for what a row does not take."""
+        return self.definition.encode_result(value, self.journal is not None and self.journal.has_folder)
+
+    def becomes_file(self, text: str | None) -> bool:
+        return (
+            text is not None
+            and self.journal is not None
+            and self.journal.has_folder
+            and (self.wants_file or not fits_row(text))
+        )
+
+    def file_result(self, text: str) -> str:
+        """Blocks until it is on the disk; its name. The ending follows: a file that nobody settles does no harm."""
+        store, grant = self.needed_journal().store, self.grant
+        return self.patiently(lambda: store.file_result(grant.id, grant.token, text))
 
     def needed_journal(self) -> Journal:
         if self.journal is None:

@@ -52,6 +52,8 @@ class Journal:
     ) -> None:
         self.store = store
         self.owner = owner
+        self.has_folder = store.results_folder is not None
+        """For results that are files."""
         self.waits = waits or Waits()
         self._threads = threads
         self._batches = batches

@@ -46,6 +46,10 @@ class Middlewares:
 
     def apply_to(self, definition: TaskDefinition) -> None:
         """Without middleware a run calls the function itself, at no cost."""
+        if definition.in_process:
+            # Around the function, so in its process.
+            definition.layers = list(self._on_loop if _is_async(definition.function) else self._in_threads)
+            return
         if definition.is_async and self._on_loop:
             definition.handler = _around_async(definition, list(self._on_loop))
         elif not definition.is_async and self._in_threads:
@@ -75,7 +79,7 @@ def _layered(
     assert state is not None, "a handler is called by its run"
     shown = {name: value for name, value in arguments.items() if name != definition.context_parameter}
     run = _told(state.grant, shown)
-    call: Callable[[], Any] = functools.partial(definition.function, **arguments)
+    call: Callable[[], Any] = functools.partial(definition.inner, **arguments)
     for layer in reversed(layers):
         call = functools.partial(layer, run, call)
     return call

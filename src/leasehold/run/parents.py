@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from leasehold.domain.views import Relative
+from leasehold.domain.views import ParentResult, Relative
 from leasehold.stores.contract import Store
 
 MOST_PARENTS = 1_000_000
@@ -13,8 +13,14 @@ MOST_PARENTS = 1_000_000
 
 def results_of(store: Store, job_id: str) -> dict[str, Any]:
     """Plain JSON: the tasks of the parents may be registered elsewhere."""
-    found = store.parent_results(job_id)
-    return {one.id: None if one.result is None else json.loads(one.result) for one in found}
+    return {one.id: _result_of(store, one) for one in store.parent_results(job_id)}
+
+
+def _result_of(store: Store, parent: ParentResult) -> Any:
+    text = parent.result
+    if parent.result_ref is not None:
+        text = store.read_result(parent.id, parent.result_ref)
+    return None if text is None else json.loads(text)
 
 
 def parents_of(store: Store, job_id: str) -> list[Relative]:

@@ -27,6 +27,7 @@ class RunStream:
     __slots__ = (
         "_first_at",
         "_log_size",
+        "_not_before",
         "_progress_at",
         "_sent",
         "_size",
@@ -53,6 +54,7 @@ class RunStream:
         """The last place that is, or was, on its way."""
         self._first_at = NEVER
         self._progress_at = NEVER
+        self._not_before = NEVER
 
     @property
     def full(self) -> bool:
@@ -62,11 +64,11 @@ class RunStream:
     def due_at(self) -> float:
         """When it shall be written. Progress may make the rest wait, so that the order is kept."""
         if len(self.notes) >= LARGE:
-            return NEVER
+            return self._not_before
         due = self._first_at + WRITE_EVERY
         if any(note.kind == PROGRESS for note in self.notes):
             due = max(due, self._progress_at + PROGRESS_EVERY)
-        return due
+        return max(due, self._not_before)
 
     def add(self, kind: str, data: str | None, key: str | None, text: str) -> None:
         self.place += 1
@@ -101,6 +103,10 @@ class RunStream:
         self.notes = [note for note in self.notes if note.place > upto]
         self.taken = max(self.taken, upto)
         self._first_at = now
+
+    def put_off(self) -> None:
+        """The database could not take it now; whoever asks at once again would ask in vain."""
+        self._not_before = time.monotonic() + WRITE_EVERY
 
     def close(self) -> None:
         """What comes now is for nobody: the job has ended, or is another's."""
@@ -162,6 +168,7 @@ class StreamWriter(Protocol):
         """Raises LeaseLost when it never will be."""
         ...
 
-    def write(self, streams: Iterable[RunStream]) -> None:
-        """Write what these runs have told until now. Raises StoreError: nothing is lost, it is tried again."""
+    def write(self, streams: Iterable[RunStream]) -> set[RunStream]:
+        """Write what these runs have told until now. Those of whom something is left: somebody has their rows locked.
+        Raises StoreError: nothing is lost, it is tried again."""
         ...

@@ -23,6 +23,13 @@ class Enqueued(NamedTuple):
     created: bool
 
 
+class Once(NamedTuple):
+    """What a request has made, or did when it came first."""
+
+    jobs: list[Enqueued]
+    repeated: bool
+
+
 class Ending(NamedTuple):
     """How the run under this token ended."""
 
@@ -42,10 +49,21 @@ class Settled:
     """The lease was lost before: nothing was written."""
     unstorable: list[str]
     """Accepted, but as failed: the database refused the result."""
+    locked: list[str] = field(default_factory=list)
+    """Still held, but somebody has their rows locked: nothing was written. Only of a settle that does not wait."""
     freed: bool = False
     """Follow-ups were made, jobs that others wait for have ended, or slots are free again: there may be new work."""
     decided: Mapping[str, Job] = field(default_factory=dict, compare=False)
     """Those whose end was not a plain success, as they are now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Leases (id, token) of which nothing was written."""
+
+    lost: list[tuple[str, int]]
+    locked: list[tuple[str, int]]
+    """Still held, but somebody has their rows locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +100,13 @@ class Stoppable:
 @dataclass(frozen=True, slots=True)
 class Pruned:
     deleted: int
+    """Jobs; of a dry run, those that would go."""
     next: str | None
     """Where the next batch starts; None when there is nothing more to look at."""
+    counts: Mapping[tuple[str, State], int] = field(default_factory=dict)
+    """The jobs by kind and state."""
+    groups: int = 0
+    """That went with the last of their jobs."""
 
 
 @dataclass(frozen=True, slots=True)

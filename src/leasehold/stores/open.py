@@ -21,9 +21,15 @@ def resolve_url(url: str | None) -> str:
 
 
 def open_store(
-    url: str, *, schema: str = "leasehold", clock: Clock | None = None, pooler: bool = False
+    url: str,
+    *,
+    schema: str = "leasehold",
+    clock: Clock | None = None,
+    pooler: bool = False,
+    results: str | None = None,
 ) -> Store:
-    """Open the store behind a URL: sqlite:///file.db, sqlite:////absolute/file.db or postgresql://…"""
+    """Open the store behind a URL: sqlite:///file.db, sqlite:////absolute/file.db or postgresql://… Results that are
+    files go to the folder `results`; without one, on SQLite, to a folder beside the database's file."""
     # Asked of both stores: a name that only SQLite would let pass is found out in production.
     checked_schema(schema)
     scheme, separator, rest = url.partition("://")
@@ -35,12 +41,12 @@ def open_store(
             raise InvalidInput(
                 "url", f"{url!r} names no file", "use sqlite:///jobs.db; jobs must outlive the process"
             )
-        return SqliteStore(path, clock)
+        return SqliteStore(path, clock, results=results)
     if separator and scheme in POSTGRES:
         from leasehold.stores.postgres.store import PostgresStore
 
         plain, in_url = _without_pooler(f"postgresql://{rest}")
-        return PostgresStore(plain, schema, clock, pooler=pooler or in_url)
+        return PostgresStore(plain, schema, clock, pooler=pooler or in_url, results=results)
     # The URL itself stays out of the message: it may hold a password.
     told = f"the scheme {scheme!r} is not known" if separator else "it has no scheme"
     raise InvalidInput("url", told, "use sqlite:///file.db or postgresql://user@host/database")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ def scratch_place(url: str, pooler: bool = False) -> Iterator[tuple[str, str]]:
         finally:
             for part in ("", "-wal", "-shm"):
                 Path(f"{file}{part}").unlink(missing_ok=True)
+            shutil.rmtree(f"{file}.results", ignore_errors=True)
         return
     try:
         yield url, name

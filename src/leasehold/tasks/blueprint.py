@@ -63,6 +63,7 @@ class Blueprint:
         tags = tuple(settings.tags)
         self._tags = tags if any(map(is_template, tags)) else None
         self._slots = slots if any(is_template(name) for name, _ in slots) else None
+        policy = settings.policy_of_call(definition.settings)
         self._common: dict[str, Any] = {
             "kind": definition.name,
             "queue": settings.queue,
@@ -73,7 +74,7 @@ class Blueprint:
             "unique_for": settings.unique_for,
             "on_duplicate": settings.on_duplicate,
             "lease_seconds": seconds(settings.lease, "lease", positive=True),
-            "policy": settings.policy_of_call(definition.settings),
+            "policy": replace(policy, sensitive=definition.sensitive) if definition.sensitive else policy,
             "group": None if call.group is None else checked_name(call.group, "group"),
             "tags": tags,
             "deadline": _seconds(settings.deadline, "deadline"),

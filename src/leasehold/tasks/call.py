@@ -22,6 +22,15 @@ J_co = TypeVar("J_co", bound=HasId, covariant=True)
 class Producer(Protocol[J_co]):
     """Who stores new jobs, and gives handles of them."""
 
+    @property
+    def tenant(self) -> str | None:
+        """Whose store it is; None: the app's own."""
+        ...
+
+    def of_tenant(self, name: str | None) -> Producer[J_co]:
+        """The same for another."""
+        ...
+
     def store(self, jobs: Sequence[NewJob]) -> Sequence[J_co]:
         """All or none, in the order given."""
         ...
@@ -29,6 +38,12 @@ class Producer(Protocol[J_co]):
     def store_pieces(self, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
         """Piece by piece, each of them all or none. Raises PartlyStored for what goes wrong after the first."""
         ...
+
+    def store_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
+        """Over a connection of the caller's, inside its open transaction."""
+        ...
+
+    async def astore_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]: ...
 
     def run_now(self, job: NewJob, max_running: int) -> J_co:
         """Start it in this process, unless so many run already."""
@@ -61,6 +76,8 @@ class Plan(Generic[J]):
         return replace(job, **changes) if changes else job
 
     def store(self, job: NewJob) -> J:
+        if self.call.tx is not None:
+            return self.producer.store_within(self.call.tx, [[job]])[0]
         return self.producer.store([job])[0]
 
 
@@ -87,4 +104,7 @@ class Call(Generic[J]):
         return self.__plan__.store(self.__plan__.new_job())
 
     async def aenqueue(self) -> J:
-        return await asyncio.to_thread(self.enqueue)
+        plan = self.__plan__
+        if plan.call.tx is None:
+            return await asyncio.to_thread(self.enqueue)
+        return (await plan.producer.astore_within(plan.call.tx, [[plan.new_job()]]))[0]

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 
 from leasehold.domain.checks.numbers import ALWAYS_FINITE, check_finite
-from leasehold.domain.checks.payload import encode, is_surely_storable
+from leasehold.domain.checks.payload import IN_ROW, Limit, encode, is_surely_storable
 from leasehold.domain.errors import InvalidInput, Unstorable
 from leasehold.tasks.round_trip import changed, difference, surely_comes_back, unreadable
 
@@ -27,15 +27,24 @@ class Codec:
         if hint is not Any and not isinstance(hint, TypeVar):
             self._adapter, self._sure = _read(hint, field)
 
-    def encode(self, value: Any) -> str:
+    def encode(self, value: Any, limit: Limit = IN_ROW) -> str:
         """Raises Unstorable for what does not fit the annotation, or would come back as something else."""
         if self._adapter is None:
-            return encode(value, self._field)
+            return encode(value, self._field, limit)
         checked = self._checked(self._adapter, value)
-        text = self._dumped(self._adapter, checked)
+        text = self._dumped(self._adapter, checked, limit)
         if not self._sure:
             self._compare(checked, text)
         return text
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of what is stored; empty: anything, or what no schema can tell."""
+        if self._adapter is None:
+            return {}
+        try:
+            return self._adapter.json_schema(mode="serialization")
+        except PydanticInvalidForJsonSchema:
+            return {}
 
     def pack(self, value: Any) -> tuple[str, Any]:
         """As it is stored, and as whoever reads it gets it."""
@@ -75,7 +84,7 @@ class Codec:
                 "return what the annotation says, or change it",
             ) from None
 
-    def _dumped(self, adapter: TypeAdapter[Any], checked: Any) -> str:
+    def _dumped(self, adapter: TypeAdapter[Any], checked: Any, limit: Limit) -> str:
         try:
             text = adapter.dump_json(checked, by_alias=True, warnings=False).decode()
             if is_surely_storable(text):
@@ -85,7 +94,7 @@ class Codec:
             raise Unstorable(
                 self._field, f"cannot be kept as JSON ({error})", "return JSON values"
             ) from error
-        return encode(plain, self._field)
+        return encode(plain, self._field, limit)
 
     def _compare(self, checked: Any, text: str) -> None:
         assert self._adapter is not None

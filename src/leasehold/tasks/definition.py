@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,10 +12,19 @@ from pydantic import TypeAdapter, ValidationError
 from leasehold.domain.checks.durations import seconds
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.numbers import ALWAYS_FINITE, check_finite
-from leasehold.domain.checks.payload import check_text, encode, is_surely_storable
-from leasehold.domain.errors import InvalidArguments, Unstorable
+from leasehold.domain.checks.payload import (
+    RESULT_IN_FILE,
+    RESULT_IN_ROW,
+    check_text,
+    encode,
+    is_surely_storable,
+)
+from leasehold.domain.errors import InvalidArguments, InvalidInput, Unstorable
+from leasehold.domain.kinds import KindCard
 from leasehold.tasks.codec import Codec
+from leasehold.tasks.external import External, check_external, check_on_lost, speaking
 from leasehold.tasks.round_trip import changed, difference, field_comes_back, unreadable
+from leasehold.tasks.run_in import is_in_process
 from leasehold.tasks.settings import TaskSettings
 from leasehold.tasks.signature import (
     arguments_type,
@@ -34,21 +43,41 @@ def margin(lease: float) -> float:
 class TaskDefinition:
     """A registered function: how its arguments are checked, and how its result comes back."""
 
-    def __init__(self, function: Callable[..., Any], name: str | None, settings: TaskSettings) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        settings: TaskSettings,
+        external: External | None = None,
+    ) -> None:
         self.function = function
-        self.handler = function
+        self.external = external
+        """What it says to run, runs outside of the worker."""
+        self.inner = function if external is None else speaking(function)
+        self.handler = self.inner
         """What a run calls: the function, with the app's middleware around it."""
+        self.layers: Sequence[Callable[..., Any]] = ()
+        """The middleware around it, where it runs in a process of its own."""
         self.name = checked_name(name or function.__name__, "task")
-        self.is_async = inspect.iscoroutinefunction(function)
+        is_async = inspect.iscoroutinefunction(function)
+        self.in_process = is_in_process(settings, function, is_async)
+        self.is_async = external is not None or (is_async and not self.in_process)
+        """It runs on the worker's loop. A thread looks after a process."""
         hints = read_hints(function, self.name)
-        self.context_parameter = context_parameter(function, hints, self.name, self.is_async)
+        self.context_parameter = context_parameter(function, hints, self.name, is_async)
         self._signature = own_signature(function, self.name, self.context_parameter)
         self._arguments = arguments_type(self.name, self._signature, hints)
         self._doubted = _doubted(self._arguments)
         self._defaults = default_values(self.name, self._signature, hints)
-        self._result = Codec(hints.get("return", Any), f"{self.name}.result")
+        # What an external one returns is what to run, not what comes of it.
+        returned = hints.get("return", Any) if external is None else Any
+        self._result = Codec(returned, f"{self.name}.result")
         self.may_return_none = self._result.takes_none
+        if external is not None:
+            check_external(self.name, settings, self.context_parameter)
         self.settings = self.check_settings(settings)
+        self.retention = self.settings.ages()
+        """How long its jobs are kept; empty: as whoever prunes says."""
         self._lease_times: dict[float, tuple[float, float]] = {}
         stall_after = self.settings.stall_after
         self.stall_after = None if stall_after is None else seconds(stall_after, "stall_after")
@@ -75,7 +104,46 @@ class TaskDefinition:
         """The names of its arguments."""
         return frozenset(self._signature.parameters)
 
+    @functools.cached_property
+    def card(self) -> KindCard:
+        """Described by the first paragraph of what its author has written about it."""
+        return KindCard(
+            name=self.name,
+            queue=self.settings.queue,
+            description=(inspect.getdoc(self.function) or "").partition("\n\n")[0],
+            arguments=self._arguments.json_schema(mode="validation"),
+            result=self._result.schema(),
+            tags=self.settings.tags,
+            expose=self.settings.expose,
+        )
+
+    def stored_name(self, argument: str) -> str:
+        """What an argument is called in the stored ones: its name, or its alias. Raises InvalidInput for one that may
+        be left out: then nothing is stored of it."""
+        parameter = self._signature.parameters.get(argument)
+        if parameter is None:
+            known = ", ".join(sorted(self.parameters))
+            raise InvalidInput("argument", f"task {self.name!r} has no {argument!r}", f"there are {known}")
+        if parameter.default is not parameter.empty:
+            raise InvalidInput(
+                "argument",
+                f"{argument!r} of task {self.name!r} has a default, which is not stored",
+                "name one that every call gives",
+            )
+        return self._key_of(argument)
+
+    def _key_of(self, argument: str) -> str:
+        schema: Any = self._arguments.json_schema(mode="serialization")
+        names = list(schema.get("properties", {}))
+        return argument if argument in names else str(names[list(self._signature.parameters).index(argument)])
+
+    @functools.cached_property
+    def sensitive(self) -> tuple[str, ...]:
+        """Its sensitive arguments, as they are stored."""
+        return tuple(self._key_of(name) for name in self.settings.sensitive)
+
     def check_settings(self, settings: TaskSettings) -> TaskSettings:
+        check_on_lost(settings.on_lost, self.external)
         return settings.checked(self.name, set(self._signature.parameters))
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -172,9 +240,12 @@ class TaskDefinition:
             raise InvalidArguments(self.name, _problems(error)) from None
         return arguments
 
-    def encode_result(self, value: Any) -> str | None:
-        """Through the return annotation, so that what is stored is what a caller gets back."""
-        return None if value is None and self.may_return_none else self._result.encode(value)
+    def encode_result(self, value: Any, as_file: bool = False) -> str | None:
+        """Through the return annotation, so that what is stored is what a caller gets back. With `as_file` it may be
+        larger than a row takes."""
+        if value is None and self.may_return_none:
+            return None
+        return self._result.encode(value, RESULT_IN_FILE if as_file else RESULT_IN_ROW)
 
     def decode_result(self, stored: str | None) -> Any:
         """Raises InvalidInput when the annotation has changed since, and the result no longer fits it."""

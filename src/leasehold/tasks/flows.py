@@ -25,7 +25,7 @@ class Chain(Generic[J]):
             raise InvalidInput("chain", "has no calls", "give it at least one task")
         self._jobs: list[NewJob] = []
         for call in calls:
-            job = call.bind().__plan__.new_job()
+            job = _job_of(call, producer)
             before = tuple(one.id for one in self._jobs[-1:])
             self._jobs.append(replace(job, after=(*before, *job.after)))
         self._producer = producer
@@ -77,7 +77,7 @@ class Dag(Generic[J]):
         wanted = list(after)
         within = tuple(one for one in wanted if isinstance(one, str))
         others = checked_parents([one for one in wanted if not isinstance(one, str)])
-        job = call.bind().__plan__.new_job()
+        job = _job_of(call, self._producer)
         if on_parent_failure is not None:
             job = replace(job, on_parent_failure=checked_on_parent_failure(on_parent_failure))
         self._nodes[name] = _Node(replace(job, after=(*others, *job.after)), within)
@@ -94,6 +94,23 @@ class Dag(Generic[J]):
 
     async def aenqueue(self) -> dict[str, J]:
         return await asyncio.to_thread(self.enqueue)
+
+
+def _job_of(call: Bindable[[], Any], producer: Producer[Any]) -> NewJob:
+    """They are stored in one transaction, so all of them in one place."""
+    plan = call.bind().__plan__
+    plan.call.refuse_tx(
+        "the jobs of a chain or DAG wait for each other",
+        "enqueue it after the commit, or its first job alone",
+    )
+    if plan.producer.tenant not in (None, producer.tenant):
+        name = plan.producer.tenant
+        raise InvalidInput(
+            "tenant",
+            f"{name!r} has a store of its own, and jobs that wait for each other are stored together",
+            f"leave it out, and begin with app.tenant({name!r})",
+        )
+    return plan.new_job()
 
 
 def _sorted(parents: Mapping[str, tuple[str, ...]]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from leasehold.domain.errors import InvalidInput, UnknownTask
 from leasehold.domain.schedules import Schedule
 from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.external import External
 from leasehold.tasks.settings import OF_TASK, TaskSettings
 
 
@@ -19,14 +20,20 @@ class Registry:
         """Those declared in the code, by name."""
 
     def add(
-        self, function: Callable[..., Any], name: str | None, settings: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        settings: Mapping[str, Any],
+        external: External | None = None,
     ) -> TaskDefinition:
         unknown = sorted(settings.keys() - OF_TASK)
         if unknown:
             raise InvalidInput(
                 unknown[0], "is not a setting of a task", f"known: {', '.join(sorted(OF_TASK))}"
             )
-        definition = TaskDefinition(function, name, TaskSettings(**settings))
+        if external is not None:
+            settings = {"on_lost": "adopt", **settings}
+        definition = TaskDefinition(function, name, TaskSettings(**settings), external)
         known = self.definitions.get(definition.name)
         if known is not None and _place(known.function) != _place(function):
             raise InvalidInput(

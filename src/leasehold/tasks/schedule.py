@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.payload import encode
+from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
 from leasehold.domain.schedules import TICK_ARGUMENT, Missed, Overlap, Schedule, checked_schedule
 from leasehold.tasks.blueprint import Blueprint
@@ -39,6 +40,13 @@ def schedule_for(
 ) -> Schedule:
     """What is wrong with it is said where it is written, not at three in the morning."""
     given = dict(args or {})
+    for argument in definition.settings.sensitive:
+        if argument in given:
+            raise InvalidInput(
+                "args",
+                f"{argument!r} is sensitive, and what a schedule is given is shown to everybody",
+                "let the handler of the tick look it up",
+            )
     schedule = checked_schedule(
         name or definition.name,
         definition.name,

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from types import EllipsisType
 from typing import Any, get_args
-
-from typing_extensions import TypedDict
 
 from leasehold.domain.budgets import checked_amounts
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.numbers import Priority, priority_number
+from leasehold.domain.checks.sizes import Size
 from leasehold.domain.checks.templates import check_template
 from leasehold.domain.errors import InvalidInput, InvalidTask, leaves
 from leasehold.domain.job import DEFAULT_LEASE, OnDuplicate, OnParentFailure, UniqueFor
+from leasehold.domain.kinds import Expose
 from leasehold.domain.limits import Rate, Slot, checked_slots, default_rate, rate_template
-from leasehold.domain.policy import BudgetFor, OnBreach, OnDrain, OnFailure, OnLost, OnStall, Policy
+from leasehold.domain.policy import (
+    BudgetFor,
+    KeepResult,
+    OnBreach,
+    OnDrain,
+    OnFailure,
+    OnLost,
+    OnStall,
+    Policy,
+)
+from leasehold.domain.retention import Keep, ages_of
+from leasehold.domain.states import State
+from leasehold.tasks.run_in import RunIn
 
 MOST_TRIES = 1_000_000_000
 
@@ -95,10 +108,29 @@ class TaskSettings:
     """How many may run at once for `app.run_now` to start another."""
     queueing: bool = True
     """False: it is never enqueued, only run at once; so it runs once, and an interrupted run fails."""
+    sensitive: tuple[str, ...] = ()
+    """Arguments that are stored and given to the handler, and shown to nobody else."""
+    mirror: bool = False
+    """Its jobs are seen by the triggers of `leasehold db mirror`, which keep a table of your own in step with them."""
+    expose: Expose = False
+    """Offered to MCP clients as a tool of its own: a task for those that know tasks, else a call that waits. `"task"`:
+    only a task. `"call"`: always a call, for what is quick."""
+    retention: Keep | EllipsisType = ...
+    """How long its jobs are kept when they have ended; None: for ever. Left out, as the pruning worker says. By state:
+    `{"succeeded": "1d", "failed": "30d"}`."""
+    result: KeepResult = "row"
+    """Where its result is kept. What is too large for a row becomes a file by itself."""
+    run_in: RunIn | None = None
+    """None: an async function on the loop, a plain one in a thread."""
+    memory: Size | None = None
+    """What its process may take."""
+    cpu_time: Duration | None = None
+    """What its process may compute."""
 
     def checked(self, task: str, arguments: set[str]) -> TaskSettings:
         """The same settings, or an error that names the one that is wrong."""
         checked_name(self.queue, "queue")
+        self._check_sensitive(task, arguments)
         priority_number(self.priority)
         for name in ("lane", "unique"):
             check_template(task, name, getattr(self, name), arguments)
@@ -116,10 +148,16 @@ class TaskSettings:
             ("budget_for", BudgetFor),
             ("unique_for", UniqueFor),
             ("on_duplicate", OnDuplicate),
+            ("result", KeepResult),
         ):
             _check_choice(name, getattr(self, name), choices)
-        if not isinstance(self.count_lost, bool):
-            raise InvalidTask("count_lost", f"{self.count_lost!r} is no choice", "use True or False")
+        if self.run_in is not None:
+            _check_choice("run_in", self.run_in, RunIn)
+        if self.expose not in get_args(Expose):
+            raise InvalidTask("expose", f"{self.expose!r} is no choice", 'use True, False, "task" or "call"')
+        for name in ("count_lost", "mirror"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidTask(name, f"{getattr(self, name)!r} is no choice", "use True or False")
         for name in ("timeout", "deadline", "start_by", "stall_after"):
             if getattr(self, name) is not None:
                 seconds(getattr(self, name), name, positive=True)
@@ -136,9 +174,40 @@ class TaskSettings:
         for tag in self.tags:
             check_template(task, "tags", checked_name(tag, "tags"), arguments)
         check_max_running(self.max_running)
+        self.ages()
         self.policy()
         check_without_queue(self, explicit_retry=self.retry != Retry())
         return self
+
+    def ages(self) -> dict[State, float | None]:
+        """Its own rule for how long jobs are kept, by state; empty: it has none."""
+        return {} if isinstance(self.retention, EllipsisType) else ages_of(self.retention, "retention")
+
+    def _check_sensitive(self, task: str, arguments: set[str]) -> None:
+        names: object = self.sensitive
+        if isinstance(names, str) or not isinstance(names, tuple):
+            raise InvalidTask("sensitive", f"{names!r} is no tuple", 'give names: sensitive=("api_key",)')
+        for name in names:
+            if name not in arguments:
+                listed = ", ".join(sorted(arguments)) or "none"
+                raise InvalidTask(
+                    "sensitive", f"names {name!r}", f"task {task!r} has these arguments: {listed}"
+                )
+        slots = tuple(self.slots or ())
+        for setting, template in (
+            ("lane", self.lane),
+            ("unique", self.unique),
+            ("rate", rate_template(self.rate)),
+            *(("tags", tag) for tag in self.tags),
+            *(("slots", slot) for slot in slots),
+        ):
+            for name in self.sensitive:
+                if isinstance(template, str) and f"{{{name}}}" in template:
+                    raise InvalidTask(
+                        setting,
+                        f"{template!r} would show {name!r}, which is sensitive",
+                        "make it from another argument",
+                    )
 
     def policy(self) -> Policy:
         """What travels with the job."""
@@ -154,12 +223,13 @@ class TaskSettings:
             max_crashes=retry.max_crashes,
             backoff=seconds(retry.backoff, "retry.backoff"),
             max_delay=seconds(retry.max_delay, "retry.max_delay"),
-            on_lost=self.on_lost if self.queueing else "fail",
+            on_lost=self.on_lost if self.queueing or self.on_lost == "adopt" else "fail",
             count_lost=self.count_lost,
             on_failure=self.on_failure,
             on_breach=self.on_breach,
             budget=None if self.budget is None else checked_amounts(self.budget, "budget"),
             budget_for=self.budget_for,
+            mirror=self.mirror,
         )
 
     def policy_of_call(self, own: TaskSettings) -> Policy:
@@ -175,7 +245,7 @@ class TaskSettings:
         }
         said |= {
             name: getattr(self, name)
-            for name in ("on_stall", "on_drain")
+            for name in ("on_stall", "on_drain", "result")
             if getattr(self, name) != getattr(own, name)
         }
         if self.heartbeat != own.heartbeat:
@@ -218,61 +288,17 @@ class CallSettings:
     """As a follow-up: stored at once, not with the success."""
     key: str | None = None
     """Names such a follow-up, so that a second run of its parent meets it."""
+    tx: Any = None
+    """A connection of the caller's: the job is stored with the commit of its open transaction."""
+
+    def refuse_tx(self, what: str, remedy: str) -> None:
+        """Where there is no enqueue that could join a transaction."""
+        if self.tx is not None:
+            raise InvalidInput("tx", f"joins an enqueue to your own transaction, and {what}", remedy)
 
 
 OF_TASK = frozenset(f.name for f in fields(TaskSettings))
 CALL_ONLY = frozenset(f.name for f in fields(CallSettings))
-
-
-class _Options(TypedDict, total=False):
-    """What a task and a call may both say."""
-
-    queue: str
-    priority: Priority
-    lane: str | None
-    on_failure: OnFailure
-    retry: Retry
-    timeout: Duration | None
-    deadline: Duration | None
-    start_by: Duration | None
-    lease: Duration
-    heartbeat: Duration | None
-    on_lost: OnLost
-    count_lost: bool
-    on_drain: OnDrain
-    budget: Mapping[str, int] | None
-    on_breach: OnBreach
-    budget_for: BudgetFor
-    stall_after: Duration | None
-    on_stall: OnStall
-    unique: str | None
-    unique_for: UniqueFor
-    on_duplicate: OnDuplicate
-    tags: tuple[str, ...]
-    slots: Mapping[str, int | Slot] | None
-    rate: str | Rate | None
-    max_running: int | None
-
-
-class TaskOptions(_Options, total=False):
-    """The keywords of `@app.task`, for editors and type checkers; `TaskSettings` says what they mean."""
-
-    queueing: bool
-
-
-class CallOptions(_Options, total=False):
-    """The keywords of `.using()`, for editors and type checkers; `TaskSettings` and `CallSettings` say what they
-    mean."""
-
-    after: Iterable[Any]
-    on_parent_failure: OnParentFailure
-    now: bool
-    key: str | None
-    delay: Duration
-    at: datetime | None
-    hold: bool
-    group: str | None
-    trace: str | None
 
 
 def check_tries(count: object, field: str) -> None:
@@ -293,14 +319,13 @@ def check_without_queue(settings: TaskSettings, explicit_retry: bool) -> None:
         return
     if explicit_retry and settings.retry.max_attempts > 1:
         raise InvalidTask("retry", _NO_QUEUE, "leave it out: such a job runs once")
-    if settings.on_lost == "adopt":
-        raise InvalidTask("on_lost", f"'adopt' {_NO_QUEUE}", "leave it out: a lost run fails")
     if settings.on_drain == "pause":
         raise InvalidTask("on_drain", f"'pause' {_NO_QUEUE}", "leave it out: an interrupted run fails")
 
 
 def checked_max_running(task: str, settings: TaskSettings, call: CallSettings) -> int:
     """How many may run for this call to start at once. What would make it wait is refused."""
+    call.refuse_tx("run_now starts the job before your commit", "leave it out, or enqueue the job instead")
     for name, given in (
         ("delay", call.delay != 0),
         ("at", call.at is not None),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from leasehold.domain.outcome import Asked
 from leasehold.domain.states import Flag
 from leasehold.run.attempt import Attempt, StopCause
 from leasehold.worker.job_log import say
@@ -17,11 +17,9 @@ class Attempts:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        on_asked: Callable[[Attempt, Asked], None],
         on_freed: Callable[[], None],
     ) -> None:
         self._loop = loop
-        self._on_asked = on_asked
         self._on_freed = on_freed
         self.held: dict[str, Attempt] = {}
         """Leases we hold: running, or ended and not settled yet. The keeper renews them all."""
@@ -32,22 +30,28 @@ class Attempts:
 
     def unfinished(self) -> list[Attempt]:
         """From any thread: hence a copy, which the loop cannot change meanwhile."""
-        return [run for run in list(self.held.values()) if not run.settled]
+        return [run for run in list(self.held.values()) if not run.settled_at]
 
     # -- stop ------------------------------------------------------------------------------------------------------
     def stop(self, run: Attempt, cause: StopCause) -> None:
         """From any thread."""
         run.stop(cause)
         if run.definition.is_async:
-            self._loop.call_soon_threadsafe(_cancel, run)
+            self._loop.call_soon_threadsafe(run.interrupt)
 
     def stop_all(self, cause: StopCause) -> None:
         for run in self.unfinished():
             self.stop(run, cause)
 
+    def leave_executions(self) -> None:
+        """Those outside of this process live on."""
+        for run in self.unfinished():
+            if run.definition.external is not None:
+                self.stop(run, "drain")
+
     def on_flag(self, run: Attempt, flag: Flag) -> None:
         """Called by the keeper, in its thread."""
-        if flag is not Flag.FINISH and not run.settled:
+        if flag is not Flag.FINISH and not run.settled_at:
             say(logging.INFO, run.grant, "%s requested", flag.value)
             self.stop(run, "flag")
 
@@ -72,9 +76,8 @@ class Attempts:
             job_id = run.grant.id
             if held.get(job_id) is run:
                 del held[job_id]
-            if run.asked is not None:
-                self._on_asked(run, run.asked)
         for run in fenced:
+            run.refused = True
             self._let_go(run)
             say(
                 logging.WARNING,
@@ -91,7 +94,7 @@ class Attempts:
 
     def drop(self, run: Attempt) -> None:
         """Its lease is another's: nothing may be written."""
-        run.settled = True
+        run.settled_at, run.refused = time.monotonic(), True
         self._let_go(run)
         self.lost += 1
         if self._awaited:
@@ -100,14 +103,16 @@ class Attempts:
     def end_of(self, run: Attempt) -> Future[None]:
         """Done when the run has left the books: the database has taken its ending, or its lease is another's. Asked for
         on the loop, waited for anywhere."""
-        end = self._awaited[run] = Future[None]()
+        end = self._awaited.setdefault(run, Future())
         self._tell_ends()
         return end
 
     def give_up(self) -> None:
         """The worker ends: nobody shall wait for what it could not settle."""
         while self._awaited:
-            self._awaited.popitem()[1].set_result(None)
+            run, end = self._awaited.popitem()
+            run.refused = True
+            end.set_result(None)
 
     def _tell_ends(self) -> None:
         gone = [run for run in self._awaited if self.held.get(run.grant.id) is not run]
@@ -140,9 +145,3 @@ class Attempts:
     @property
     def abandoned(self) -> int:
         return self.abandoned_on_loop + self.abandoned_in_threads
-
-
-def _cancel(run: Attempt) -> None:
-    # One that has yet to begin sees the stop by itself.
-    if run.task is not None:
-        run.task.cancel()

@@ -15,12 +15,12 @@ import contextvars
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from leasehold.domain.by_id import NotRun
-from leasehold.domain.errors import AtCapacity, DatabaseUnreachable, InvalidInput
+from leasehold.domain.errors import AtCapacity, DatabaseUnreachable, InvalidInput, JobNotFound
 from leasehold.domain.job import Grant, NewJob, Sighting
 from leasehold.run.attempt import Attempt
 from leasehold.stores.answers import Denied, Enqueued, Full
@@ -44,8 +44,9 @@ def embedded_settings(grace: float | None, owner: str | None) -> WorkerSettings:
         claims=False,
         concurrency=MOST_AT_ONCE,
         threads=MOST_AT_ONCE,
+        executions=MOST_AT_ONCE,
         grace=grace,
-        retention=None,
+        prunes=False,
         owner=owner or new_owner(),
     )
 
@@ -77,9 +78,10 @@ class EmbeddedWorker:
         self._looks = Looks()
         self._starting = threading.Lock()
 
-    def run(self, job: NewJob, max_running: int) -> Enqueued:
-        """Start it, or raise AtCapacity. `created` is false if another job holds its unique key: that one is named."""
-        store = self._find_store()
+    def run(self, job: NewJob, max_running: int, store: Store | None = None) -> Enqueued:
+        """Start it, or raise AtCapacity. `created` is false if another job holds its unique key: that one is named.
+        `store`: a part of the one that the worker has."""
+        store = store or self._find_store()
         host = self._enter(None)
         try:
             sent_at = time.monotonic()
@@ -94,11 +96,15 @@ class EmbeddedWorker:
             host.leave()
 
     def run_by_id(
-        self, job_id: str, owner: str | None, on_asked: Callable[[Future[Begun]], None]
+        self,
+        job_id: str,
+        owner: str | None,
+        on_asked: Callable[[Future[Begun]], None],
+        store: Store | None = None,
     ) -> Begun | NotRun:
         """Claim this job and begin it, or say why not. `on_asked` gets what will be the run before anybody begins it:
         an exception may come from outside at any moment, and whoever is interrupted must still know of it."""
-        store = self._find_store()
+        store = store or self._find_store()
         host = self._enter(owner)
         try:
             if host.is_here:
@@ -117,13 +123,13 @@ class EmbeddedWorker:
 
     def _claim(self, store: Store, job_id: str, host: _Host) -> Grant | Denied:
         try:
-            return self._looks.claim(store, job_id, host.owner)
+            return self._looks.claim(store, job_id, host.owner, host.sites_for(store, job_id))
         except DatabaseUnreachable:
             # It may have been granted, and only the answer was lost.
             mine = [grant for grant in store.find_held(host.owner) if grant.id == job_id]
             if mine and not host.holds(job_id):
                 return mine[0]
-            return self._looks.claim(store, job_id, host.owner)
+            return self._looks.claim(store, job_id, host.owner, host.sites_for(store, job_id))
 
     def close(self) -> None:
         """What runs gets its grace; then it is stopped and settled. A later call starts anew."""
@@ -157,9 +163,9 @@ class Looks:
     def __init__(self) -> None:
         self._first: dict[str, Sighting] = {}
 
-    def claim(self, store: Store, job_id: str, owner: str) -> Grant | Denied:
+    def claim(self, store: Store, job_id: str, owner: str, sites: Sequence[str] = ()) -> Grant | Denied:
         seen = self._first.pop(job_id, None)
-        answer = store.claim_by_id(job_id, owner, sighting=seen)
+        answer = store.claim_by_id(job_id, owner, sites, sighting=seen)
         if isinstance(answer, Denied) and answer.look is not None:
             return self._keep(answer, answer.look, seen)
         return answer
@@ -217,6 +223,14 @@ class _Host:
             self._calls -= 1
             self._quiet.notify_all()
 
+    def sites_for(self, store: Store, job_id: str) -> list[str]:
+        """Where its execution can be adopted, if it has one: the claim may find that its lease is lost."""
+        try:
+            job = store.get(job_id)
+        except JobNotFound:
+            return []
+        return self._worker.sites_of(job.kind) if job.execution_site is not None else []
+
     def holds(self, job_id: str) -> bool:
         return job_id in self._worker.attempts.held
 
@@ -267,7 +281,7 @@ class _Host:
         except BaseException as error:
             begun.set_exception(error)
         else:
-            begun.set_result(Begun(end, lambda: self._stop(run), self._worker.hook_caller.flush))
+            begun.set_result(Begun(end, lambda: self._stop(run), self._worker.deliverer.flush))
 
     def _stop(self, run: Attempt) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has just ended, and the run with it

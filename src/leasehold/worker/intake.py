@@ -12,8 +12,11 @@ from concurrent.futures import Executor
 from typing import NamedTuple
 
 from leasehold.domain.errors import StoreError
+from leasehold.domain.hooks import WEBHOOK_KIND
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Expired
+from leasehold.domain.webhooks import QUEUE
+from leasehold.runners.contract import AnyRunner
 from leasehold.stores.answers import Ending, Order
 from leasehold.stores.contract import Store
 from leasehold.tasks.definition import TaskDefinition
@@ -30,7 +33,16 @@ MOST_AT_ONCE = 500
 MANY = 50
 """Jobs of one claim whose start takes long enough to ask for more meanwhile. A few begin at once."""
 
-NO_ROOM = (0, 0)
+
+class Room(NamedTuple):
+    """Jobs that could be started now."""
+
+    on_loop: int
+    in_threads: int
+    outside: int
+
+
+NO_ROOM = Room(0, 0, 0)
 
 ABSENT_FOR = 0.1
 """Seconds for which a busy worker does not look again for jobs of a kind that were not there."""
@@ -65,6 +77,7 @@ class Turns:
     """The queues, in the order in which the next claim serves them: after the last one that was served."""
 
     def __init__(self, queues: Sequence[str], strict: bool) -> None:
+        self.all = list(queues)
         self.queues = list(queues)
         self._fixed = strict or len(self.queues) < 2
 
@@ -100,15 +113,20 @@ class Intake:
         self._changed = changed
         """Set by a wake-up, a freed place, or the drain."""
         self._on_work = on_work
-        self._async_kinds = [name for name, task in tasks.items() if task.is_async]
-        self._sync_kinds = [name for name, task in tasks.items() if not task.is_async]
+        # Deliveries are left out until there is a webhook: a worker without async tasks needs no claim for those.
+        inside = {name: task for name, task in tasks.items() if task.external is None}
+        self._async_kinds = [name for name, task in inside.items() if task.is_async and name != WEBHOOK_KIND]
+        self._sync_kinds = [name for name, task in inside.items() if not task.is_async]
         self._kinds = self._async_kinds + self._sync_kinds
+        self._known_outside = _outside(tasks)
         self._loop_turns = Turns(settings.queues, settings.strict)
         self._thread_turns = Turns(settings.queues, settings.strict)
+        self._outside_turns = Turns(settings.queues, settings.strict)
         self._was_empty = False
         self._absent_on_loop = Absence()
         self._absent_in_threads = Absence()
-        self._draining = False
+        self.draining = False
+        """It claims nothing more."""
         self.trouble: Exception | None = None
         """Why the last claim failed."""
         self.progress_at = time.monotonic()
@@ -119,19 +137,39 @@ class Intake:
     def in_trouble(self) -> bool:
         return self.trouble is not None
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Those that it serves now."""
+        return tuple(self._loop_turns.all)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Those that it could run now; also what was registered since it began."""
+        hidden: set[str] = set() if QUEUE in self._loop_turns.all else {WEBHOOK_KIND}
+        return tuple(sorted(self._tasks.keys() - hidden))
+
+    def serve_webhooks(self) -> None:
+        """There is a webhook: its deliveries are jobs, in a queue of their own."""
+        if WEBHOOK_KIND in self._tasks and self._settings.claims and QUEUE not in self._loop_turns.all:
+            self._async_kinds = [*self._async_kinds, WEBHOOK_KIND]
+            self._kinds = self._async_kinds + self._sync_kinds
+            self._loop_turns, self._thread_turns = (
+                Turns([*self._loop_turns.all, QUEUE], self._settings.strict) for _ in range(2)
+            )
+            self._changed.set()
+
     def drain(self) -> None:
-        self._draining = True
+        self.draining = True
         self._changed.set()
 
     async def run(self) -> None:
         """Until the drain, or in a burst until nothing is left."""
         if not self._settings.claims:
             self.waits_for_place = True
-            while not self._draining:
-                self._changed.clear()
-                await self._changed.wait()
+            while not self.draining:
+                await self._adopt_only()
         asked: Asked | None = None
-        while not self._draining or asked is not None:
+        while not self.draining or asked is not None:
             self.progress_at = time.monotonic()
             if asked is None:
                 self._changed.clear()
@@ -145,36 +183,94 @@ class Intake:
             sent_at, asked = asked.sent_at, None
             if grants is None:
                 continue
-            if len(grants) >= MANY and not self._draining:
+            if len(grants) >= MANY and not self.draining:
                 # Ask for more before these begin: they do so while the database is busy with the next claim.
                 room = self._room(grants)
                 if room != NO_ROOM:
                     self._changed.clear()
                     asked = self._ask(room)
             await self._begin(grants, sent_at)
-            if not grants and asked is None and not self._draining:
+            if not grants and asked is None and not self.draining:
                 if self._settings.burst and not self._attempts.held and not self._changed.is_set():
                     return
                 await self._wait()
 
-    def _room(self, coming: Sequence[Grant] = ()) -> tuple[int, int]:
-        """Jobs that could be started now, on the loop and in threads, besides those that are coming."""
+    def _room(self, coming: Sequence[Grant] = ()) -> Room:
+        """Besides those that are coming."""
         if len(self._settler) >= MOST_UNSETTLED:
             return NO_ROOM
+        outside_kinds = self._outside_kinds
         in_threads = sum(not self._tasks[grant.kind].is_async for grant in coming) if self._sync_kinds else 0
-        on_loop = len(coming) - in_threads
+        outside = sum(grant.kind in outside_kinds for grant in coming) if outside_kinds else 0
+        on_loop = len(coming) - in_threads - outside
         loop_room = self._settings.concurrency - self._starter.on_loop - on_loop if self._async_kinds else 0
         thread_room = self._starter.thread_room - in_threads if self._sync_kinds else 0
-        return min(max(0, loop_room), MOST_AT_ONCE), min(max(0, thread_room), MOST_AT_ONCE)
+        outside_room = self._settings.executions - self._starter.outside - outside if outside_kinds else 0
+        return Room(*(min(max(0, room), MOST_AT_ONCE) for room in (loop_room, thread_room, outside_room)))
+
+    @property
+    def _outside_kinds(self) -> list[str]:
+        """Whoever claims nothing by itself also sees what was registered since it began."""
+        return self._known_outside if self._settings.claims else _outside(self._tasks)
+
+    @property
+    def sites(self) -> list[str]:
+        """Where it can see and stop executions."""
+        return sorted({runner.site for runner in self.runners})
+
+    def sites_of(self, kind: str) -> list[str]:
+        """Where it can adopt executions of this task. What an earlier runner of it has left is not seen there."""
+        runner = self._reachable().get(kind)
+        return [] if runner is None else [runner.site]
+
+    @property
+    def runners(self) -> list[AnyRunner]:
+        """Those of its tasks that can be reached."""
+        return list(dict.fromkeys(self._reachable().values()))
+
+    def _reachable(self) -> dict[str, AnyRunner]:
+        """The runners that answer, by the kinds that they run."""
+        found: dict[str, AnyRunner] = {}
+        for name in self._outside_kinds:
+            external = self._tasks[name].external
+            try:
+                if external is not None and external.runner.site:
+                    found[name] = external.runner
+            except Exception as error:
+                # A producer that hosts `run_now` of other tasks needs no Docker engine.
+                logger.debug("no runner for %s: %s", name, error)
+        return found
+
+    async def _adopt_only(self) -> None:
+        """For a host of `run_now`: what an earlier one has left here has nobody else."""
+        self._changed.clear()
+        room = self._room()
+        if room.outside and not self.draining:
+            loop = asyncio.get_running_loop()
+            asked = Asked(time.monotonic(), loop.run_in_executor(self._executor, self._adopt, room.outside))
+            await self._begin(await self._answer(asked) or [], asked.sent_at)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), self._settings.poll if room.outside else None)
+
+    def _adopt(self, room: int) -> list[Grant]:
+        """In a thread."""
+        kinds_at: dict[str, list[str]] = {}
+        for kind, runner in self._reachable().items():
+            kinds_at.setdefault(runner.site, []).append(kind)
+        grants: list[Grant] = []
+        for site, kinds in kinds_at.items():
+            # Each at its own: what a task has left elsewhere, before its runner was changed, this one cannot see.
+            grants += self._store.adopt(self._settings.owner, [site], kinds, room - len(grants))
+        return grants
 
     async def _wait(self) -> None:
-        opens_in = self._store.opens_in(self._settings.queues, self._kinds)
+        opens_in = self._store.opens_in(self._loop_turns.all, self._kinds + self._known_outside)
         seconds = self._settings.poll if opens_in is None else min(self._settings.poll, opens_in)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
 
-    def _ask(self, room: tuple[int, int]) -> Asked:
-        answer = asyncio.get_running_loop().run_in_executor(self._executor, self._claim, *room)
+    def _ask(self, room: Room) -> Asked:
+        answer = asyncio.get_running_loop().run_in_executor(self._executor, self._claim, room)
         return Asked(time.monotonic(), answer)
 
     async def _answer(self, asked: Asked) -> list[Grant] | None:
@@ -196,13 +292,19 @@ class Intake:
         return grants
 
     async def _begin(self, grants: Sequence[Grant], sent_at: float) -> None:
-        if self._draining:
+        if self.draining:
             self._starter.hand_back(grants, "its worker was stopped")
         elif grants:
             await self._starter.start(grants, sent_at)
 
-    def _claim(self, loop_room: int, thread_room: int) -> list[Grant]:
-        """In a thread."""
+    def _claim(self, room: Room) -> list[Grant]:
+        """In a thread. First what runs already, and nobody watches."""
+        grants = self._adopt(room.outside)
+        left = room.outside - len(grants)
+        grants += self._claim_from_queues(self._outside_kinds, left, self._outside_turns) if left else []
+        return grants + self._claim_inside(room.on_loop, room.in_threads)
+
+    def _claim_inside(self, loop_room: int, thread_room: int) -> list[Grant]:
         if self._was_empty and not self.in_trouble and loop_room and thread_room:
             # Idle: one look for both kinds of places, with room for whatever it finds.
             grants = self._claim_from_queues(self._kinds, min(loop_room, thread_room), self._loop_turns)
@@ -222,7 +324,7 @@ class Intake:
         self._was_empty = not grants
         if self._was_empty and passed_over and loop_room and thread_room:
             # An empty answer sends us to sleep: what was passed over is looked for after all.
-            return self._claim(loop_room, thread_room)
+            return self._claim_inside(loop_room, thread_room)
         return grants
 
     def _claim_kinds(self, kinds: list[str], room: int, absent: Absence, turns: Turns) -> list[Grant]:
@@ -263,3 +365,7 @@ class Intake:
             logger.warning("no claims for now: %s", error)
         self.trouble = error
         await asyncio.sleep(random.uniform(0.2, 1.0))
+
+
+def _outside(tasks: Mapping[str, TaskDefinition]) -> list[str]:
+    return [name for name, task in list(tasks.items()) if task.external is not None]

@@ -92,13 +92,14 @@ class LeaseKeeper:
         again, self._look_again = self._look_again, False
         if again:
             self._look_at = self._looked_at + GAP
-        held = {run.grant.seq: run for run in self._attempts.unfinished()}
+        held = {run.grant.id: run for run in self._attempts.unfinished()}
         if not held:
             return
-        flags = self._store.read_flags({seq: run.grant.token for seq, run in held.items()})
+        leases = {job_id: (run.grant.seq, run.grant.token) for job_id, run in held.items()}
+        flags = self._store.read_flags(leases)
         self.looks += 1
-        for seq, flag in flags.items():
-            self._told(held[seq], flag)
+        for job_id, flag in flags.items():
+            self._told(held[job_id], flag)
 
     def _renew(self, held: list[Attempt]) -> None:
         """All of them in one statement, whoever it was that was due."""
@@ -112,7 +113,7 @@ class LeaseKeeper:
             renewal = renewals.get(run.grant.id)
             if renewal is not None:
                 self._heard(run, renewal, sent_at)
-            elif not run.settled and not run.completed and self._attempts.held.get(run.grant.id) is run:
+            elif not run.settled_at and not run.completed and self._attempts.held.get(run.grant.id) is run:
                 # Not ours any more, and not because we have just settled it ourselves.
                 self._attempts.on_lost(run)
 

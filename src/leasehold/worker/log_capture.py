@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 
 from leasehold.run.state import current_run
-from leasehold.worker.stream_writer import EventWriter
+from leasehold.run.stream_buffer import StreamWriter
 
 
 class LogCapture(logging.Handler):
     """On the root logger while a worker lives: whatever level that lets through is kept."""
 
-    def __init__(self, events: EventWriter) -> None:
+    def __init__(self, events: StreamWriter) -> None:
         super().__init__()
         self._events = events
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

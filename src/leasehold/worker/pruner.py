@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import random
 
+from leasehold.domain.retention import Ages, Retention
 from leasehold.stores.contract import Store
 from leasehold.worker.service import Service
 
 EVERY = 3600.0
 BATCH = 1000
+BETWEEN = 0.5
+"""Seconds between two batches: those who work must not notice."""
+
+
+PARTS_A_ROUND = 11
+"""Of the 256 of the folder for results: an hour apart, they make a day."""
 
 
 class Pruner:
-    def __init__(self, store: Store, retention: float) -> None:
+    def __init__(self, store: Store, retention: Ages, audit_age: float | None = None) -> None:
+        """`audit_age`: in seconds; None: the audit is kept for ever."""
         self._store = store
         self._retention = retention
+        self._audit_age = audit_age
         self._after: str | None = None
-        self._service = Service("pruner", self._beat, first=random.uniform(30, 300))
+        self._part = random.randrange(256)
+        self._service = Service("pruner", self.beat, first=random.uniform(30, 300))
 
     def start(self) -> None:
         self._service.start()
@@ -24,10 +34,18 @@ class Pruner:
     def stop(self) -> None:
         self._service.stop()
 
-    def _beat(self) -> float:
-        pruned = self._store.prune(self._retention, BATCH, self._after)
+    def beat(self) -> float:
+        # The rules of tasks that this worker has never heard of count too.
+        retention = Retention(self._retention, self._store.retention())
+        pruned = self._store.prune(retention, BATCH, self._after)
         self._after = pruned.next
         if self._after is not None:
-            return 0.5
+            return BETWEEN
+        if self._audit_age is not None and self._store.prune_audit(self._audit_age, BATCH) >= BATCH:
+            return BETWEEN
         self._store.forget_silent_workers()
+        self._store.prune_rollups()
+        for _ in range(PARTS_A_ROUND):
+            self._store.sweep_results(part=self._part)
+            self._part += 1
         return EVERY * random.uniform(0.8, 1.2)

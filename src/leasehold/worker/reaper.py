@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import time
@@ -13,6 +14,7 @@ from leasehold.domain.states import State
 from leasehold.domain.views import Reaped
 from leasehold.stores.contract import Store
 from leasehold.worker.job_log import tell_loss
+from leasehold.worker.meter import Meter
 from leasehold.worker.service import Service
 
 logger = logging.getLogger("leasehold.worker")
@@ -27,8 +29,9 @@ class Reaper:
     """A lease is looked at when its renewal is overdue, and again at its expiry: then it is reaped, if it has not
     moved. So work is taken over within lease + sweep. The sweep is how long the first look may be in coming."""
 
-    def __init__(self, store: Store, sweep: float) -> None:
+    def __init__(self, store: Store, sweep: float, meter: Meter | None = None) -> None:
         self._store = store
+        self._meter = meter or Meter(store)
         self._sweep = sweep
         self._seen: dict[tuple[str, int, datetime], Sighting] = {}
         self._looked_at = 0.0
@@ -83,6 +86,8 @@ class Reaper:
         if self._ran_out and wait != 0:
             time.sleep(self._ran_out if wait is None else min(wait, self._ran_out))
             reaped += self.sweep()
+        with contextlib.suppress(StoreError):  # no worker's beat will write it; the next call may
+            self._meter.flush()
         return reaped
 
     @property
@@ -94,7 +99,8 @@ class Reaper:
     def _tell(self, reaped: list[Reaped]) -> None:
         for lost in reaped:
             tell_loss(lost)
-        if any(not lost.orphan for lost in reaped):
+        if reaped:
+            self._meter.count_losses(reaped)
             self._store.wake()
 
     def _brake(self, now: float) -> int | None:

@@ -55,8 +55,9 @@ class Scheduler:
         self.leave()
 
     def once(self) -> None:
-        """Deal with what is due, and leave."""
-        self.beat()
+        """Deal with all that is due, and leave."""
+        while self._look() <= 0.0:
+            pass  # a long outage is made up for in pieces
         self.leave()
 
     def leave(self) -> None:
@@ -69,6 +70,10 @@ class Scheduler:
 
     def beat(self) -> float:
         """Deal with what is due; seconds until the next look."""
+        return max(0.01, self._look())
+
+    def _look(self) -> float:
+        """0 or less: more is due by now."""
         if self._stopped:
             return SELDOM
         if self._registered is None:
@@ -85,14 +90,14 @@ class Scheduler:
                 logger.exception("schedule %s: its tick failed; trying again at the next", row.name)
                 next_at = self._pass_over(row)
             pause = min(pause, (next_at - row.now).total_seconds())
-        return max(0.01, pause)
+        return pause
 
     def _register(self) -> None:
         declared = list(self._declared())
         for found in self._store.register_schedules(self._owner, declared, self._starting):
             (schedule,) = (one for one in declared if one.name == found.name)
             if found.change == "changed":
-                logger.warning("schedule %s has changed: %s, was %s", found.name, schedule.when, found.before)
+                logger.warning("schedule %s has changed: %s", found.name, _change(schedule, found.before))
             elif found.change == "new":
                 logger.info("schedule %s is new: %s", found.name, schedule.when)
             if found.starts:
@@ -112,7 +117,7 @@ class Scheduler:
         schedule = schedule_of(row)
         due = turn(schedule, row.next_at, row.now)
         jobs = [self._job(schedule, tick) for tick in due.ticks]
-        fired = self._store.fire(row.name, row.next_at, jobs, due.next_at, due.passed)
+        fired = self._store.fire(row.name, row.next_at, jobs, due.next_at, due.passed, tenant=row.tenant)
         if fired is not None:
             self._tell(row, fired, due.passed)
         return due.next_at
@@ -121,8 +126,13 @@ class Scheduler:
         return tick_job(self._tasks[schedule.kind], schedule, tick)
 
     def _pass_over(self, row: ScheduleRow) -> datetime:
-        due = turn(schedule_of(row), row.next_at, row.now)
-        self._store.fire(row.name, row.next_at, [], due.next_at, due.passed + len(due.ticks))
+        try:
+            due = turn(schedule_of(row), row.next_at, row.now)
+        except Exception:
+            # Not even when it is due can be told here: its time zone may be unknown on this machine.
+            return row.now + timedelta(seconds=LOOK_EVERY)
+        passed = due.passed + len(due.ticks)
+        self._store.fire(row.name, row.next_at, [], due.next_at, passed, tenant=row.tenant)
         return max(due.next_at, row.now + timedelta(seconds=1))
 
     def _tell(self, row: ScheduleRow, fired: Fired, passed: int) -> None:
@@ -137,6 +147,11 @@ class Scheduler:
             logger.warning(
                 "schedule %s: %d tick(s) or more were missed and not made up for", row.name, passed
             )
+
+
+def _change(schedule: Schedule, before: str) -> str:
+    same = schedule.when == before
+    return f"{before} as before, its settings are new" if same else f"{schedule.when}, was {before}"
 
 
 def schedule_of(row: ScheduleRow) -> Schedule:

@@ -1,7 +1,8 @@
 """The settler: endings go out in batches, in the background, while the next jobs are claimed.
 
 A result that was computed is kept until the database has taken it or says that the lease was lost. After a lost reply
-the row itself tells which: user code is never run again because of one.
+the row itself tells which: user code is never run again because of one. Endings of jobs whose rows somebody has locked
+are put off and tried by themselves: nobody else's ending waits for them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from typing import NamedTuple
 
 from leasehold.domain.errors import StoreError
+from leasehold.domain.job import TIED
 from leasehold.domain.outcome import Outcome, Success
 from leasehold.run.attempt import Attempt
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
+from leasehold.worker.deliverer import Deliverer
 from leasehold.worker.job_log import tell_ends
+from leasehold.worker.meter import Meter
 from leasehold.worker.stream_writer import EventWriter
 
 logger = logging.getLogger("leasehold.worker")
@@ -30,8 +35,20 @@ LARGE = 200
 """So many endings go out beside the batch that is under way; fewer do better to wait for it, and for more."""
 AT_ONCE = 2
 STUCK = 0.5
-"""Seconds after which others go out beside a batch, however few they are: it may wait for a row that somebody has
-locked."""
+"""Seconds after which others go out beside a batch, however few they are: the database may be slow to take it."""
+AGAIN, SLOWEST_AGAIN = 0.02, 0.1
+"""Seconds until those whose rows were locked are tried again. Mostly it was a renewal, or an operator's verb; else
+their leases may have run out, and they should come before a reaper."""
+LOCKED_LONG = 2.0
+"""Seconds after which somebody's open transaction is told of."""
+
+
+class Written(NamedTuple):
+    accepted: list[Attempt]
+    fenced: list[Attempt]
+    """Whose lease was lost."""
+    locked: list[Entry]
+    """To be tried again."""
 
 
 class Settler:
@@ -41,17 +58,24 @@ class Settler:
         owner: str,
         executor: Executor,
         events: EventWriter,
+        hooks: Deliverer,
+        meter: Meter,
         on_settled: Callable[[Sequence[Attempt], Sequence[Attempt]], None],
     ) -> None:
         self._store = store
         self._owner = owner
         self._executor = executor
         self._events = events
+        self._hooks = hooks
+        self._meter = meter
         self._on_settled = on_settled
         self._waiting: list[Entry] = []
         self._batches_under_way = 0
         self._batches_in_doubt = 0
         self._sent_at = 0.0
+        self._locked: list[Entry] = []
+        """Somebody had their rows locked."""
+        self._some_locked = asyncio.Event()
         self._more = asyncio.Event()
         self._empty = asyncio.Event()
         """Cleared by who waits for it."""
@@ -62,20 +86,25 @@ class Settler:
 
     def put(self, run: Attempt, outcome: Outcome) -> None:
         # In this order: the keeper must not take our own settle for a lost lease.
-        run.settled = True
+        run.settled_at = time.monotonic()
         self._waiting.append((run, outcome))
         self._more.set()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._locked)
+
+    @property
+    def _busy(self) -> bool:
+        return bool(self._waiting or self._batches_under_way or self._locked)
 
     async def drained(self) -> None:
-        while self._waiting or self._batches_under_way:
+        while self._busy:
             self._empty.clear()
             await self._empty.wait()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as batches:
+            batches.create_task(self._send_locked())
             while True:
                 await self._more.wait()
                 self._more.clear()
@@ -95,33 +124,60 @@ class Settler:
         self._sent_at = time.monotonic()
         look_again = asyncio.get_running_loop().call_later(STUCK, self._more.set)
         try:
-            await self._settle(batch)
-        except Exception:
-            logger.exception("%d ending(s) were not heard of: a bug; their leases will run out", len(batch))
+            locked = await self._settle_safely(batch)
+            if locked:
+                self._locked += locked
+                self._some_locked.set()
         finally:
             look_again.cancel()
             self._batches_under_way -= 1
             self._more.set()
-            if not self._waiting and not self._batches_under_way:
+            if not self._busy:
                 self._empty.set()
 
-    async def _settle(self, batch: list[Entry], doubtful: bool = False) -> None:
+    async def _send_locked(self) -> None:
+        while True:
+            await self._some_locked.wait()
+            pause, tell_at = AGAIN, time.monotonic() + LOCKED_LONG
+            while self._locked:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, SLOWEST_AGAIN)
+                batch = list(self._locked)
+                # Others may have come behind them meanwhile.
+                self._locked[: len(batch)] = await self._settle_safely(batch)
+                if self._locked and time.monotonic() >= tell_at:
+                    tell_at = float("inf")
+                    logger.warning(
+                        "%d result(s) are kept: an open transaction has locked their rows", len(self._locked)
+                    )
+            self._some_locked.clear()
+            if not self._busy:
+                self._empty.set()
+
+    async def _settle_safely(self, batch: list[Entry]) -> list[Entry]:
+        """Those whose rows were locked."""
+        try:
+            return await self._settle(batch)
+        except Exception:
+            logger.exception("%d ending(s) were not heard of: a bug; their leases will run out", len(batch))
+            return []
+
+    async def _settle(self, batch: list[Entry], doubtful: bool = False) -> list[Entry]:
         """With `doubtful` an earlier try may have arrived without our hearing of it."""
         try:
-            accepted, fenced = await self._written(batch, doubtful)
+            written = await self._written(batch, doubtful)
         except Exception:
             # Not the database's fault: one job's ending must not hold up the others'.
             if len(batch) > 1:
                 logger.exception("settling %d jobs failed; trying them one by one", len(batch))
-                for entry in batch:
-                    await self._settle([entry], doubtful=True)
-                return
+                return [left for entry in batch for left in await self._settle([entry], doubtful=True)]
             logger.exception("job %s could not be settled; its lease will run out", batch[0][0].grant.id)
-            accepted, fenced = [], [batch[0][0]]
-        self._on_settled(accepted, fenced)
+            written = Written([], [batch[0][0]], [])
+        self._on_settled(written.accepted, written.fenced)
+        return written.locked
 
-    async def _written(self, batch: list[Entry], doubtful: bool) -> tuple[list[Attempt], list[Attempt]]:
-        """Those that the database has taken and those whose lease was lost: asked until it answers."""
+    async def _written(self, batch: list[Entry], doubtful: bool) -> Written:
+        """Asked until the database answers."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._executor, self._write, batch, doubtful)
@@ -134,37 +190,55 @@ class Settler:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, 5.0)
                 with contextlib.suppress(StoreError):
-                    accepted, fenced = await loop.run_in_executor(self._executor, self._write, batch, True)
-                    logger.info("the database is back; %d result(s) taken", len(accepted))
-                    return accepted, fenced
+                    written = await loop.run_in_executor(self._executor, self._write, batch, True)
+                    logger.info("the database is back; %d result(s) taken", len(written.accepted))
+                    return written
         finally:
             self._batches_in_doubt -= 1
 
     # -- in a thread -----------------------------------------------------------------------------------------------
-    def _write(self, batch: list[Entry], doubtful: bool) -> tuple[list[Attempt], list[Attempt]]:
-        runs = [run for run, _ in batch]
-        if streams := [run.stream for run in runs if run.stream is not None]:
+    def _write(self, batch: list[Entry], doubtful: bool) -> Written:
+        locked: list[Entry] = []
+        if streams := [run.stream for run, _ in batch if run.stream is not None]:
             # First what the runs have told: who sees a job at rest sees all of it.
-            self._events.finish(streams)
+            untold = self._events.finish(streams)
+            if untold:
+                batch = _without(batch, lambda run: run.stream in untold, locked)
+        runs = [run for run, _ in batch]
         done = self._arrived(runs) if doubtful else set()
-        endings, may_free, grouped = [], False, False
+        endings, may_free, grouped, heard = [], False, False, False
+        listened = self._hooks.told_kinds
         for run, outcome in batch:
             grant = run.grant
+            special = grant.special
+            if listened is not None and grant.kind in listened:
+                # By the way that looks for listeners: a plain job has none of its own.
+                special, heard = max(special, TIED), True
             if run not in done:
-                endings.append(Ending(grant.id, grant.token, outcome, grant.seq, grant.special))
+                endings.append(Ending(grant.id, grant.token, outcome, grant.seq, special))
             # The next of a lane, the job itself, or one that waits for a slot, may be claimable by another worker now.
             if grant.lane is not None or run.holds_slots or type(outcome) is not Success:
                 may_free = True
             if grant.group_name is not None:
                 grouped = True
-        settled = self._store.settle(endings)
+        settled = self._store.settle(endings, wait=False)
+        if settled.locked:
+            ids = set(settled.locked)
+            batch = _without(batch, lambda run: run.grant.id in ids, locked)
+            runs = [run for run, _ in batch]
         fenced = self._fenced(runs, set(settled.fenced), doubtful) if settled.fenced else []
         tell_ends(batch, settled.decided, fenced)
+        self._meter.count(batch, settled.decided, fenced)
         if settled.freed or may_free:
             self._store.wake()
         if settled.freed or grouped:
             self._store.tell_watchers()
-        return [run for run in runs if run not in fenced] if fenced else runs, fenced
+        if heard or (grouped and self._hooks.tells_groups):
+            self._store.tell_hooks()
+        elif settled.decided:
+            self._hooks.hint()
+        accepted = [run for run in runs if run not in fenced] if fenced else runs
+        return Written(accepted, fenced, locked)
 
     def _fenced(self, runs: Sequence[Attempt], refused: set[str], doubtful: bool) -> list[Attempt]:
         """Without those that were refused because their own success had been there before: sent by an earlier try that
@@ -180,3 +254,11 @@ class Settler:
         leases = {run.grant.id: run.grant.token for run in runs}
         verdicts = self._store.read_settlements(leases, self._owner)
         return {run for run in runs if verdicts[run.grant.id] == "done"}
+
+
+def _without(batch: list[Entry], is_locked: Callable[[Attempt], bool], locked: list[Entry]) -> list[Entry]:
+    """Those that are go to `locked`."""
+    left: list[Entry] = []
+    for entry in batch:
+        (locked if is_locked(entry[0]) else left).append(entry)
+    return left

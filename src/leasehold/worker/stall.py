@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable
 
 from leasehold.domain.checks.payload import encode
+from leasehold.domain.hooks import Happened
 from leasehold.domain.stream import STALLED
 from leasehold.run.attempt import Attempt, StopCause
-from leasehold.worker.hooks import HookCaller, HookEvent
+from leasehold.worker.deliverer import Deliverer
 from leasehold.worker.stream_writer import EventWriter
 
 logger = logging.getLogger("leasehold.worker")
@@ -18,7 +19,7 @@ class StallWatch:
     """Looks at runs that have a `stall_after`."""
 
     def __init__(
-        self, events: EventWriter, hooks: HookCaller, stop: Callable[[Attempt, StopCause], None]
+        self, events: EventWriter, hooks: Deliverer, stop: Callable[[Attempt, StopCause], None]
     ) -> None:
         self._events = events
         self._hooks = hooks
@@ -42,4 +43,8 @@ class StallWatch:
         data = {"seconds": limit, "then": run.on_stall}
         stream = self._events.stream_of(run)
         self._events.put(stream, STALLED, encode(data, STALLED), text=detail)
-        self._hooks.call(HookEvent(STALLED, grant.id, grant.kind, grant.queue, grant.attempt, detail, data))
+        self._hooks.tell(
+            Happened(
+                STALLED, grant.id, grant.kind, grant.queue, grant.attempt, grant.group_name, detail, data
+            )
+        )

@@ -11,15 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import Asked, HandedBack, Outcome, Success
+from leasehold.domain.outcome import Detached, HandedBack, Outcome, Success
 from leasehold.run.attempt import Attempt, Ended, run_here
+from leasehold.run.executions import Executions
+from leasehold.run.external import ExternalAttempt
 from leasehold.run.journal import Journal
 from leasehold.run.state import current_run
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.job_log import tell_starts, tell_success
 from leasehold.worker.lease_keeper import LeaseKeeper
+from leasehold.worker.meter import Meter
 from leasehold.worker.pools import HandlerThreads
+from leasehold.worker.process.attempt import ProcessAttempt, Processes
 from leasehold.worker.settler import Settler
 from leasehold.worker.stream_writer import EventWriter
 
@@ -46,8 +50,11 @@ class Starter:
         *,
         keeper: LeaseKeeper,
         settler: Settler,
+        meter: Meter,
         journal: Journal,
+        executions: Executions,
         events: EventWriter,
+        processes: Processes,
         resources: Any,
         on_freed: Callable[[], None],
     ) -> None:
@@ -56,17 +63,21 @@ class Starter:
         self._attempts = attempts
         self._keeper = keeper
         self._settler = settler
+        self._meter = meter
         self._journal = journal
+        self._executions = executions
         self._events = events
+        self._processes = processes
         self._resources = resources
         self._on_freed = on_freed
         self._loop = asyncio.get_running_loop()
         self._threads = HandlerThreads(threads)
         self.on_loop = 0
         self.in_threads = 0
+        self.outside = 0
         self._queued: dict[Attempt, None] = {}
         """Those that wait for a thread. Who takes one out, a thread or the watch, has it: the pop is atomic."""
-        self._left: deque[tuple[Attempt, Outcome | None, float]] = deque()
+        self._left_threads: deque[tuple[Attempt, Outcome | None, float]] = deque()
         self._collecting = False
         self._pace = UNHURRIED
         """Seconds that a plain job takes: at once as long as the longest, only slowly shorter again."""
@@ -98,33 +109,45 @@ class Starter:
             run = Attempt(grant, self._tasks[grant.kind], now, now)
             self._attempts.held[grant.id] = run
             self._keeper.expect(run.renew_at)
-            self._settler.put(run, HandedBack(reason))
+            # What may live outside is another's to watch; the job must not be run again beside it.
+            self._settler.put(run, Detached(reason) if grant.execution_site else HandedBack(reason))
 
     def _hold(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
         """From here on their leases are renewed, and they take places, though no handler has begun yet."""
         tasks, held, now = self._tasks, self._attempts.held, time.monotonic()
         journal, events, resources = self._journal, self._events, self._resources
         runs = []
-        on_loop = 0
+        on_loop = outside = 0
         renew_at = float("inf")
         for grant in grants:
             definition = tasks[grant.kind]
-            run = Attempt(grant, definition, now, sent_at, journal, events, resources)
+            run: Attempt
+            if definition.external is not None:
+                run = external = ExternalAttempt(grant, definition, now, sent_at, journal, events, resources)
+                external.watch(definition.external, self._executions)
+                outside += 1
+            elif definition.in_process:
+                run = ProcessAttempt(self._processes, grant, definition, now, sent_at, journal, events)
+            else:
+                run = Attempt(grant, definition, now, sent_at, journal, events, resources)
+                on_loop += definition.is_async
             if grant.seconds_left is not None:
                 run.deadline_at = now + grant.seconds_left
-            if definition.is_async:
-                on_loop += 1
             if run.renew_at < renew_at:
                 renew_at = run.renew_at
             held[grant.id] = run
             runs.append(run)
         self.on_loop += on_loop
-        self.in_threads += len(runs) - on_loop
+        self.outside += outside
+        self.in_threads += len(runs) - on_loop - outside
         self._keeper.expect(renew_at)
         return runs
 
     def _begin(self, run: Attempt) -> None:
-        if run.definition.is_async:
+        if isinstance(run, ExternalAttempt):
+            self._attempts.end_of(run).add_done_callback(lambda _: self._executions.settled(run))
+            start_task(self._loop, run, self._left_outside)
+        elif run.definition.is_async:
             start_task(self._loop, run, self._left_loop)
         else:
             self._queued[run] = None
@@ -154,8 +177,15 @@ class Starter:
             self._settler.put(run, HandedBack(NO_THREAD))
 
     # -- end -------------------------------------------------------------------------------------------------------
+    def _left_outside(self, run: Attempt, outcome: Outcome | None) -> None:
+        self.outside -= 1
+        self._left(run, outcome)
+
     def _left_loop(self, run: Attempt, outcome: Outcome | None) -> None:
         self.on_loop -= 1
+        self._left(run, outcome)
+
+    def _left(self, run: Attempt, outcome: Outcome | None) -> None:
         self._on_freed()
         if run.abandoned:
             self._attempts.came_back(run)
@@ -164,7 +194,7 @@ class Starter:
 
     def _left_thread(self, run: Attempt, outcome: Outcome | None) -> None:
         """In the thread."""
-        self._left.append((run, outcome, time.monotonic() - run.started_at))
+        self._left_threads.append((run, outcome, time.monotonic() - run.started_at))
         if not self._collecting:
             # One call to the loop for all that end until it comes: to wake it is dear.
             self._collecting = True
@@ -177,8 +207,8 @@ class Starter:
         """Those that have ended in threads."""
         # First the flag: what is put in from here on asks for another call.
         self._collecting = False
-        while self._left:
-            run, outcome, seconds = self._left.popleft()
+        while self._left_threads:
+            run, outcome, seconds = self._left_threads.popleft()
             self._pace += (seconds - self._pace) * (1.0 if seconds > self._pace else 0.1)
             self.in_threads -= 1
             if run.abandoned:
@@ -194,14 +224,13 @@ class Starter:
                 logger.warning(
                     "job %s has succeeded; what came after ctx.complete is ignored: %s", run.grant.id, outcome
                 )
-            run.settled = True
+            run.settled_at = time.monotonic()
             tell_success(run)
+            self._meter.count([(run, Success())])
             self._attempts.settled([run], [])
         elif outcome is None:
             self._attempts.drop(run)
         else:
-            if type(outcome) is Asked:
-                run.asked = outcome
             self._settler.put(run, outcome)
 
     def close(self) -> None:

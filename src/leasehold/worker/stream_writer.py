@@ -87,20 +87,28 @@ class EventWriter:
             return done
 
     # -- to the database -------------------------------------------------------------------------------------------
-    def write(self, streams: Iterable[RunStream]) -> None:
-        """Write what these runs have told until now. Raises StoreError: nothing is lost, it is tried again."""
+    def write(self, streams: Iterable[RunStream]) -> set[RunStream]:
+        """Write what these runs have told until now. Those of whom something is left: somebody has their rows locked,
+        and the others do not wait for them. Raises StoreError: nothing is lost, it is tried again."""
+        locked: set[RunStream] = set()
         with self._writing:
             targets = [(stream, stream.place) for stream in streams]
             while batch := self._next_batch(targets):
-                self._write(batch)
+                if met := self._write(batch):
+                    locked |= met
+                    targets = [target for target in targets if target[0] not in locked]
+        return locked
 
-    def finish(self, streams: Sequence[RunStream]) -> None:
-        """Before these runs are settled: everything they told, and nothing more. Raises StoreError."""
-        self.write(streams)
+    def finish(self, streams: Sequence[RunStream]) -> set[RunStream]:
+        """Before these runs are settled: everything they told, and nothing more. Those that cannot be yet. Raises
+        StoreError."""
+        locked = self.write(streams)
         with self._changed:
             for stream in streams:
-                stream.close()
-                self._open.pop(stream, None)
+                if stream not in locked:
+                    stream.close()
+                    self._open.pop(stream, None)
+        return locked
 
     def _next_batch(self, targets: Sequence[tuple[RunStream, int]]) -> list[tuple[RunStream, RunNotes]]:
         batch: list[tuple[RunStream, RunNotes]] = []
@@ -115,28 +123,32 @@ class EventWriter:
                     break
         return batch
 
-    def _write(self, batch: list[tuple[RunStream, RunNotes]]) -> None:
+    def _write(self, batch: list[tuple[RunStream, RunNotes]]) -> set[RunStream]:
+        """Those whose rows somebody has locked."""
         try:
-            fenced = set(self._store.write_events([run for _, run in batch]))
+            told = self._store.write_events([run for _, run in batch])
         except StoreError:
             self._in_trouble = True
             raise
         except Exception as error:
-            self._write_singly(batch, error)
-            return
+            return self._write_singly(batch, error)
         self._in_trouble = False
         self.commits += 1
+        locked = {stream for stream, run in batch if (run.id, run.token) in told.locked}
         with self._changed:
             for stream, run in batch:
-                if (run.id, run.token) in fenced:
+                if (run.id, run.token) in told.lost:
                     stream.close()
+                elif stream in locked:
+                    stream.put_off()
                 else:
                     stream.wrote(run)
                 if not stream.notes:
                     self._open.pop(stream, None)
             self._changed.notify_all()
+        return locked
 
-    def _write_singly(self, batch: list[tuple[RunStream, RunNotes]], error: Exception) -> None:
+    def _write_singly(self, batch: list[tuple[RunStream, RunNotes]], error: Exception) -> set[RunStream]:
         """Not the database's fault: what it refuses must not hold up the rest."""
         pieces = [
             (stream, RunNotes(run.id, run.token, run.attempt, (note,)))
@@ -144,9 +156,11 @@ class EventWriter:
             for note in run.notes
         ]
         if len(pieces) > 1:
-            for piece in pieces:
-                self._write([piece])
-            return
+            locked: set[RunStream] = set()
+            for stream, run in pieces:
+                if stream not in locked:  # the rest of its notes waits, so that their order is kept
+                    locked |= self._write([(stream, run)])
+            return locked
         stream, run = pieces[0]
         logger.error("job %s: its %r event is dropped: %s", run.id, run.notes[0].kind, error)
         with self._changed:
@@ -154,6 +168,7 @@ class EventWriter:
             if not stream.notes:
                 self._open.pop(stream, None)
             self._changed.notify_all()
+        return set()
 
     def _beat(self) -> float:
         with self._changed:

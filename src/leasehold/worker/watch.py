@@ -44,7 +44,7 @@ class Watch:
 
     def _look(self, run: Attempt, now: float) -> None:
         if run.cause is not None:
-            if now >= run.stopped_at + self._stop_grace:
+            if now >= run.stopped_at + run.patience(self._stop_grace):
                 self._abandon(run)
         elif run.limit_at is not None and now >= run.limit_at:
             self._attempts.stop(run, run.limit_cause)
@@ -55,7 +55,6 @@ class Watch:
             self._stalls.look(run, now)
 
     def _abandon(self, run: Attempt) -> None:
-        """The job ends as it was asked to, whatever its handler does."""
         logger.error(
             "job %s: %s ignored its stop for %g s and is abandoned; it keeps a place in this worker",
             run.grant.id,
@@ -63,5 +62,5 @@ class Watch:
             self._stop_grace,
         )
         self._attempts.abandon(run)
-        self._starter.conclude(run, run.outcome_when_stopped())
+        self._starter.conclude(run, run.without_secrets(run.outcome_when_abandoned()))
         self._on_abandoned()

@@ -1,4 +1,4 @@
-"""The worker: wires the roles together, lives, drains and ends."""
+"""The worker: wires the roles together, lives and ends."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import contextlib
 import gc
 import logging
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.hooks import WEBHOOK_KIND
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import WorkerCard
+from leasehold.run.executions import Executions
 from leasehold.run.exits import ExitGuard
 from leasehold.run.journal import Journal
 from leasehold.run.waits import Waits
@@ -24,15 +24,20 @@ from leasehold.stores.contract import Hint, Store, Wakeups
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.batch_writer import BatchWriter
+from leasehold.worker.deliverer import Deliverer
+from leasehold.worker.drain import Drain
+from leasehold.worker.health import Health, judge, too_many_abandoned
 from leasehold.worker.health_file import HealthFile
-from leasehold.worker.hooks import HookCaller, Hooks
+from leasehold.worker.hooks import Hooks
 from leasehold.worker.intake import Intake
 from leasehold.worker.lease_keeper import LeaseKeeper
+from leasehold.worker.leftovers import Leftovers
 from leasehold.worker.log_capture import LogCapture
 from leasehold.worker.log_fields import LogFields
+from leasehold.worker.meter import Meter
 from leasehold.worker.pools import HandlerThreads, StoreThreads
+from leasehold.worker.process.attempt import Processes
 from leasehold.worker.pruner import Pruner
-from leasehold.worker.questions import QuestionTeller
 from leasehold.worker.reaper import Reaper
 from leasehold.worker.scheduler import Scheduler
 from leasehold.worker.service import Service
@@ -43,29 +48,13 @@ from leasehold.worker.stall import StallWatch
 from leasehold.worker.starter import Starter
 from leasehold.worker.stream_writer import EventWriter
 from leasehold.worker.watch import Watch
+from leasehold.worker.webhooks import make_delivery, webhook_task
 
 logger = logging.getLogger("leasehold.worker")
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 PRESENCE_EVERY = 10.0
-STUCK_AFTER = 15.0
-TICK = 0.05
-LAST_SETTLES = 15.0
-"""Seconds, at most, that the last results get to reach the database. After that their leases run out."""
-LEAST_SETTLES = 5.0
-"""That they get even if the grace is over: it counts from the signal."""
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """`ok` only if claims go round and the database takes what it is given."""
-
-    ok: bool
-    problems: tuple[str, ...]
-    running: int
-    unsettled: int
-    abandoned: int
 
 
 def tune_process() -> None:
@@ -110,8 +99,11 @@ class Worker:
                 "tasks", "the app has none", "register functions with @app.task, or app.include them"
             )
         self._store = store
-        self._tasks = tasks
+        self._tasks = {**tasks, WEBHOOK_KIND: webhook_task(store)} if settings.claims else tasks
         self.settings = settings
+        self._processes = Processes(
+            self._tasks.values() if settings.claims else (), settings.stop_grace, settings.capture_logs
+        )
         self._lifespan = lifespan
         self._hooks = hooks or Hooks()
         self._schedules = schedules
@@ -138,7 +130,10 @@ class Worker:
         await self._finished.wait()
 
     async def __aenter__(self) -> Self:
-        self._finished, self._hurry = asyncio.Event(), asyncio.Event()
+        self._finished = asyncio.Event()
+        await asyncio.to_thread(self._check_results)
+        await asyncio.to_thread(self._register_retention)
+        await asyncio.to_thread(self._open_runners)
         self._wakeups = await asyncio.to_thread(self._listen)
         resources = None
         if self._lifespan is not None:
@@ -153,6 +148,7 @@ class Worker:
         if self.settings.burst:
             # What is due by now shall be there before it looks for work; and nothing comes by itself while it ends.
             await asyncio.to_thread(self._scheduler.once)
+        await asyncio.to_thread(self.deliverer.register)
         for role in self._roles:
             role.start()
         self._coroutines = [
@@ -161,33 +157,67 @@ class Worker:
             asyncio.create_task(self._watch.run(), name="leasehold watch"),
         ]
         serves = ", ".join(self.settings.queues) or "what it is handed"
-        logger.info("worker %s serves %s", self.settings.owner, serves)
+        whose = f" of {', '.join(self.settings.tenants)}" if self.settings.tenants else ""
+        logger.info("worker %s serves %s%s", self.settings.owner, serves, whose)
         return self
+
+    def _check_results(self) -> None:
+        """A task whose results cannot be kept is refused now, not when its work is done. One that claims nothing looks
+        when it is handed a job."""
+        files = any(task.settings.result == "file" for task in self._tasks.values())
+        self._store.check_results(needed=files and self.settings.claims)
+
+    def _register_retention(self) -> None:
+        """For whoever prunes: the task's code need not be there."""
+        if self.settings.claims:
+            self._store.set_retention({name: task.retention for name, task in self._tasks.items()})
+
+    def _open_runners(self) -> None:
+        """Whoever cannot reach its Docker engine says so now, not job by job."""
+        if self.settings.claims:
+            for task in self._tasks.values():
+                if task.external is not None:
+                    _ = task.external.runner.site
 
     def _wire(self, loop: asyncio.AbstractEventLoop, resources: Any) -> None:
         """Every role is complete when it is made: it gets what it needs from those before it."""
         store, settings = self._store, self.settings
+        self._loop = loop
         self._changed = asyncio.Event()
         """There may be work, or a place for it: what the intake waits for."""
         freed = self._changed.set
         self._executor = StoreThreads()
         self.events = EventWriter(store)
-        self.hook_caller = hooks = HookCaller(self._hooks)
-        self.attempts = Attempts(loop, QuestionTeller(store, hooks).tell, freed)
+        self.deliverer = Deliverer(store, self._hooks, make_delivery, self._serve_webhooks)
+        self.attempts = Attempts(loop, freed)
         self.keeper = LeaseKeeper(store.another(), self.attempts, lambda: self._wakeups.hears)
-        self.settler = Settler(store, settings.owner, self._executor, self.events, self.attempts.settled)
+        self.meter = Meter(store)
+        self.settler = Settler(
+            store,
+            settings.owner,
+            self._executor,
+            self.events,
+            self.deliverer,
+            self.meter,
+            self.attempts.settled,
+        )
+        self._drain = Drain(self.attempts, self.settler, settings.grace)
         handler_writes = HandlerThreads(settings.concurrency)
         self._journal = Journal(
             store, settings.owner, handler_writes, BatchWriter(), self.attempts.on_refused, self._waits
         )
+        self._executions = Executions()
         self.starter = Starter(
             self._tasks,
             settings.threads,
             self.attempts,
             keeper=self.keeper,
             settler=self.settler,
+            meter=self.meter,
             journal=self._journal,
+            executions=self._executions,
             events=self.events,
+            processes=self._processes,
             resources=resources,
             on_freed=freed,
         )
@@ -202,7 +232,7 @@ class Worker:
             changed=self._changed,
             on_work=self._wakeups.stir,
         )
-        stalls = StallWatch(self.events, hooks, self.attempts.stop)
+        stalls = StallWatch(self.events, self.deliverer, self.attempts.stop)
         self._watch = Watch(self.attempts, self.starter, stalls, settings.stop_grace, self._abandoned)
         self._scheduler = Scheduler(
             store, settings.owner, self._tasks, self._schedules, starting=not settings.burst
@@ -210,10 +240,10 @@ class Worker:
         self._presence = Service("presence", self._tell)
         self._roles: list[Role] = [
             self.keeper,
-            Reaper(store, settings.sweep),
+            Reaper(store, settings.sweep, self.meter),
             self._presence,
             self.events,
-            hooks,
+            self.deliverer,
             LogFields(),
         ]
         if not self._wakeups.call(lambda hint: self._heard(loop, hint)):
@@ -222,19 +252,21 @@ class Worker:
             self._roles.append(LogCapture(self.events))
         if settings.claims and not settings.burst:
             self._roles.append(self._scheduler)
-        if settings.retention is not None:
-            self._roles.append(Pruner(store, settings.retention))
+        if self._intake.sites and not settings.tenants:
+            self._roles.append(Leftovers(store, lambda: self._intake.runners))
+        if settings.prunes:
+            self._roles.append(Pruner(store, settings.retention, settings.audit_retention))
         if settings.health_file is not None:
             self._roles.append(HealthFile(Path(settings.health_file), lambda: self.health().ok))
 
     async def __aexit__(self, *_: object) -> None:
-        await self._drain()
+        await self._end_work()
         await self._close()
 
     def request_drain(self) -> None:
         """No new claims; running jobs get their grace. Asked again: they are stopped at once."""
         if self._drain_asked:
-            self._hurry.set()
+            self._drain.hurry()
         else:
             logger.info("draining: no new jobs; %d running", len(self.attempts.unfinished()))
         self._drain_asked = True
@@ -250,44 +282,31 @@ class Worker:
         self._intake.drain()
         self._presence.nudge()
 
+    def sites_of(self, kind: str) -> list[str]:
+        """Where it can adopt executions of this task."""
+        return self._intake.sites_of(kind)
+
     def health(self) -> Health:
-        problems = []
-        waited = time.monotonic() - self._intake.progress_at
-        if waited > STUCK_AFTER and not self._intake.waits_for_place and not self._finished.is_set():
-            problems.append(f"no claim for {waited:.0f} s: a handler may block the event loop")
-        if self._intake.trouble is not None:
-            problems.append(f"no claims: {self._intake.trouble}")
-        elif self.settler.in_trouble:
-            problems.append("the database does not take results")
-        if self._too_many_abandoned:
-            problems.append(f"{self.attempts.abandoned} handlers ignored their stop")
-        return Health(
-            not problems,
-            tuple(problems),
-            len(self.attempts.unfinished()),
-            len(self.attempts.held) - len(self.attempts.unfinished()),
-            self.attempts.abandoned,
+        return judge(
+            self._intake, self.attempts, self.settler, self.settings, finished=self._finished.is_set()
         )
 
     # -- roles -----------------------------------------------------------------------------------------------------
     async def _intake_until_done(self) -> None:
         await self._intake.run()
+        if self._intake.draining:
+            # A claim that was under way may still have brought jobs; they are handed back.
+            logger.info("nothing more is claimed")
         self._finished.set()
 
     def _abandoned(self) -> None:
         self._changed.set()
-        if self._too_many_abandoned and not self.gave_up:
+        if too_many_abandoned(self.attempts, self.settings) and not self.gave_up:
             self.gave_up = True
             logger.error(
                 "half of this worker's places are taken by handlers that ignore their stop: draining"
             )
             self.request_drain()
-
-    @property
-    def _too_many_abandoned(self) -> bool:
-        """Half of the places on the loop, or of the threads, are gone: better to start afresh."""
-        on_loop, in_threads = self.attempts.abandoned_on_loop, self.attempts.abandoned_in_threads
-        return 2 * on_loop >= self.settings.concurrency > 0 or 2 * in_threads >= self.settings.threads > 0
 
     def _listen(self) -> Wakeups:
         """One that claims nothing needs no connection to listen on: the keeper looks at the flags of what it holds."""
@@ -305,6 +324,11 @@ class Worker:
             self.keeper.look()
         if Hint.WORK in hint:
             self._call_on(loop, self._changed.set)
+        if Hint.HOOKS in hint:
+            self.deliverer.hint(hint)
+
+    def _serve_webhooks(self) -> None:
+        self._call_on(self._loop, self._intake.serve_webhooks)
 
     def _call_on(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has just ended
@@ -318,55 +342,27 @@ class Worker:
         self._store.beat_worker(
             WorkerCard(
                 owner=self.settings.owner,
-                queues=self.settings.queues,
-                kinds=tuple(sorted(self._tasks)),
+                queues=self._intake.queues,
+                kinds=self._intake.kinds,
+                tenants=self.settings.tenants,
+                sites=tuple(self._intake.sites),
                 concurrency=self.settings.concurrency + self.settings.threads if self.settings.claims else 0,
                 running=health.running,
-                draining=self._finished.is_set(),
+                draining=self._intake.draining or self._finished.is_set(),
                 version=self._version,
             )
         )
+        self.meter.flush()
         return PRESENCE_EVERY
 
     # -- end -------------------------------------------------------------------------------------------------------
-    async def _drain(self) -> None:
+    async def _end_work(self) -> None:
         self._scheduler.retire()
         self._intake.drain()
         self._finished.set()
         self._presence.nudge()
-        grace = self.settings.grace
-        ends_at = None if grace is None else time.monotonic() + grace
-        # A claim that is under way may still bring jobs: they are handed back. A database that is away may keep it.
-        await asyncio.wait([self._coroutines[0]], timeout=self._patience(ends_at))
-        if not await self._idle_in_time(ends_at):
-            logger.warning("%d job(s) did not end in time: stopping them", len(self.attempts.unfinished()))
-            self.attempts.stop_all("drain")
-            # The watch abandons those who do not obey, so this ends.
-            while self.attempts.unfinished():
-                await asyncio.sleep(TICK)
-        try:
-            await asyncio.wait_for(self.settler.drained(), self._patience(ends_at))
-        except TimeoutError:
+        if not await self._drain.run(self._coroutines[0]):
             self.gave_up = self._away = True
-            logger.error(
-                "%d result(s) could not be settled: the database does not take them, their leases will run out",
-                len(self.attempts.held),
-            )
-
-    def _patience(self, ends_at: float | None) -> float:
-        """Seconds for the database, within the grace."""
-        if self._hurry.is_set():
-            return LEAST_SETTLES
-        left = LAST_SETTLES if ends_at is None else ends_at - time.monotonic()
-        return max(LEAST_SETTLES, min(LAST_SETTLES, left))
-
-    async def _idle_in_time(self, ends_at: float | None) -> bool:
-        """False: the grace is over, or somebody is in a hurry, and jobs still run."""
-        while self.attempts.unfinished():
-            if self._hurry.is_set() or (ends_at is not None and time.monotonic() >= ends_at):
-                return False
-            await asyncio.sleep(TICK)
-        return True
 
     async def _close(self) -> None:
         for coroutine in self._coroutines:
@@ -378,6 +374,7 @@ class Worker:
         if not self._away:
             await asyncio.to_thread(self._sign_off)
         self.starter.close()
+        await self._executions.close()
         await asyncio.to_thread(self._journal.close)
         await self._stack.aclose()
         self.attempts.give_up()
@@ -391,6 +388,7 @@ class Worker:
 
     def _sign_off(self) -> None:
         try:
+            self.meter.flush()
             self._store.forget_worker(self.settings.owner)
         except Exception as error:
             logger.debug("could not sign off: %s", error)

@@ -19,7 +19,7 @@ from leasehold import Leasehold
 from leasehold.surfaces.cli.main import run
 from tests.backends import Backend
 
-PATIENCE = 30.0
+PATIENCE = 50.0
 MODULE = "cli_tasks"
 TASKS = """
 import asyncio, os, threading
@@ -53,6 +53,12 @@ async def hang_in_thread():
         Path("hanging").touch()
         threading.Event().wait()
     await asyncio.to_thread(hang)
+
+@app.command()
+def command_until_told():
+    folder = os.getcwd()
+    script = 'touch "$1/began"; while [ ! -e "$1/go" ]; do sleep 0.02; done; echo 7 > "$LEASEHOLD_RESULT"'
+    return ["sh", "-c", script, "sh", folder]
 
 @app.task(timeout=0.2)
 def stubborn():

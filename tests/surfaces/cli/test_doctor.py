@@ -35,7 +35,8 @@ def test_a_table_is_drawn_for_people(app, here):
     assert here("doctor").out.splitlines()[0].split() == ["check", "verdict", "found", "remedy"]
 
 
-def test_postgres_without_a_pooler_listens(here, postgres_url, postgres_schema):
+def test_postgres_without_a_pooler_listens(here, postgres_url, postgres_schema, monkeypatch):
+    monkeypatch.setattr("leasehold.stores.postgres.vitals.HEARD_WITHIN", 30.0)  # it ends when it has heard
     to = ["--url", postgres_url, "--schema", postgres_schema]
     assert here("db", "upgrade", *to).code == 0
     answer = here("doctor", "--json", *to)

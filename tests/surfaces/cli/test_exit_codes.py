@@ -80,10 +80,15 @@ def test_75_when_the_worker_gave_up_on_handlers_that_ignore_their_stop(sqlite_cl
 def test_130_when_interrupted(sqlite_cli: Cli):
     waiting = sqlite_cli.start("enqueue", MODULE, "add", '{"a": 1}', "--wait", "10m")
     database = sqlite_cli.folder / "cli.db"
-    eventually(lambda: database.exists() and sqlite_cli("jobs", "--json").out)
+    eventually(lambda: database.exists() and _is_stored(sqlite_cli))
     code, err = stop(waiting, signal.SIGINT)
     assert code == Exit.INTERRUPTED == 130
     assert "Traceback" not in err
+
+
+def _is_stored(cli: Cli) -> bool:
+    answer = cli("jobs", "--json")
+    return answer.code == Exit.OK and bool(answer.lines)
 
 
 def test_with_json_the_error_is_an_object_on_stdout_and_stderr_is_silent(here, app):

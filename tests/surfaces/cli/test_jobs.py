@@ -166,6 +166,7 @@ def test_a_missing_file_says_how_to_name_the_store(here):
     assert "there is no file typo.db" in answer.err
     assert "--url" in answer.err
     assert "LEASEHOLD_APP" in answer.err
+    assert "leasehold db upgrade" in answer.err
 
 
 def test_what_is_wrong_in_the_users_module_is_told_with_file_and_line(here, tmp_path):

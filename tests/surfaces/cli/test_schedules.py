@@ -10,16 +10,16 @@ def test_a_schedule_is_made_shown_steered_and_deleted(sqlite_cli):
     made = sqlite_cli("schedules", "set", "s", "add", '{"a": 1}', "--every", "1h", "--json", **app)
     assert (made.json["kind"], made.json["every"], made.json["source"]) == ("add", 3600.0, "set")
     (listed,) = sqlite_cli("schedules", "--json", **app).lines
-    assert listed["name"] == "s"
+    assert (listed["name"], listed["args"], listed["orphaned"]) == ("s", {"a": 1}, False)
     shown = sqlite_cli("schedules", **app).out
-    assert "every 3600 s" in shown
+    assert "every 1h" in shown
     assert "on" in shown
     ticks = sqlite_cli("schedules", "next", "s", "--count", "3", "--json", **app).json
     assert len(ticks) == 3
     assert ticks == sorted(ticks)
     paused = sqlite_cli("schedules", "pause", "s", "--reason", "deploy", "--actor", "ann", "--json", **app)
     assert (paused.json["paused"], paused.json["paused_by"]) == (True, "ann")
-    assert "paused by ann: deploy" in sqlite_cli("schedules", **app).out
+    assert "paused  by ann: deploy" in sqlite_cli("schedules", **app).out
     assert "is on; next" in sqlite_cli("schedules", "resume", "s", **app).out
     job = sqlite_cli("schedules", "run", "s", "--json", **app).json["id"]
     assert sqlite_cli("show", job, "--json", **app).json["args"] == {"a": 1}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from leasehold.domain.outcome import Failure
+from leasehold.operations import bulk
+from leasehold.operations.operations import Operations
 from leasehold.stores.answers import Ending
-from leasehold.surfaces.cli import render, steer
+from leasehold.surfaces.cli import render
 from tests.backends import new_id, new_job
 
 
@@ -69,9 +71,7 @@ def test_a_person_is_shown_the_count_and_asked(app, here, monkeypatch, answered,
 
 
 def test_bulk_work_goes_over_all_pages_and_sums_up(app, here, monkeypatch):
-    from leasehold.surfaces.cli import steer
-
-    monkeypatch.setattr(steer, "PAGE", 3)
+    monkeypatch.setattr(bulk, "LOOK", 3)
     app.__internals__.store.enqueue([])
     for n in range(8):
         app.enqueue("work", {"n": n}, queue="q1")
@@ -141,17 +141,45 @@ def test_a_retry_by_filter_points_to_resume(app, here):
 
 def test_jobs_that_have_moved_on_since_a_filter_found_them_are_no_errors(app, here, monkeypatch):
     one, two = app.enqueue("work"), app.enqueue("work")
-    found = steer._find
+    found, looks = Operations.list_jobs, []
 
-    def look_then_lose(*arguments):
-        yield from found(*arguments)
-        one.cancel()
+    def look_then_lose(self, *asked):
+        page = found(self, *asked)
+        looks.append(page)
+        if len(looks) == 2:  # the first one only counts
+            one.cancel()
+        return page
 
-    monkeypatch.setattr(steer, "_find", look_then_lose)
+    monkeypatch.setattr(Operations, "list_jobs", look_then_lose)
     answer = here("pause", "--queue", "default", "--yes")
     assert (answer.code, answer.err) == (0, "")
     assert answer.out == "pause: 1 done, 0 refused, 1 had moved on\n"
     assert (one.refresh().state, two.refresh().state) == ("cancelled", "paused")
+
+
+def test_a_dry_run_tells_how_many_and_which_and_changes_nothing(app, here):
+    jobs = [app.enqueue("work", queue="q1") for _ in range(25)]
+    told = here("cancel", "--queue", "q1", "--dry-run")
+    assert told.code == 0
+    first, *ids, dots = told.out.splitlines()
+    assert (first, len(ids), dots.strip()) == ("would cancel 25 job(s)", 20, "…")
+    assert jobs[-1].id.startswith(ids[0].strip())
+    report = here("cancel", "--queue", "q1", "--dry-run", "--json").json
+    assert (report["matched"], report["changed"], report["dry_run"]) == (25, 0, True)
+    assert app.count()["queued"] == 25
+    assert here("cancel", jobs[0].id, "--dry-run").code == 2
+
+
+def test_a_group_on_hold_refuses_its_jobs_and_the_others_are_resumed(app, here):
+    held, free = (app.enqueue("work", group=name) for name in ("held", "free"))
+    for job in (held, free):
+        job.pause()
+    app.__internals__.store.stop_group("held", True)
+    answer = here("resume", "--state", "paused", "--yes")
+    assert answer.code == 4
+    assert answer.out == "resume: 1 done, 1 refused\n"
+    assert "on hold" in answer.err
+    assert (held.refresh().state, free.refresh().state) == ("paused", "queued")
 
 
 def test_resume_fresh_forgets_what_was_stored(app, here):

@@ -47,7 +47,16 @@ def test_prune_deletes_what_is_at_rest_and_says_how_many(app, here):
     app.enqueue("work").cancel()
     live = app.enqueue("work")
     assert here("prune").out == "0 deleted\n"
-    assert here("prune", "--older-than", "0s", "--json").json == {"deleted": 1}
+    told = here("prune", "--older-than", "0s", "--dry-run")
+    assert told.out.splitlines()[0] == "1 would be deleted"
+    assert told.out.splitlines()[2].split() == ["work", "cancelled", "1"]
+    gone = {
+        "jobs": 1,
+        "groups": 0,
+        "counts": [{"kind": "work", "state": "cancelled", "jobs": 1}],
+        "dry_run": False,
+    }
+    assert here("prune", "--older-than", "0s", "--json").json == gone
     assert live.refresh().state == "queued"
 
 

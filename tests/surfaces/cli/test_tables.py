@@ -10,8 +10,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from leasehold import Leasehold
+from leasehold.domain.outcome import Asked
+from leasehold.domain.views import WorkerCard
 from leasehold.surfaces.cli.tables import draw, fit
 from tests.backends import new_id
+from tests.contract.lives import end
 from tests.surfaces.cli.test_jobs import fail
 from tests.surfaces.cli.test_terminal import on_a_terminal
 
@@ -44,6 +47,14 @@ def test_prose_is_wrapped_at_words():
     assert max(map(cell_len, lines)) <= width
     words = {word for line in lines[2:] for word in line.split()}
     assert words == {"lanes", "bad", *ERROR.split(), *rows[0][3].split()}
+
+
+def test_a_word_of_prose_that_is_too_long_for_the_line_is_cut():
+    rows = [["reports", "paused", "by " + "x" * 60 + " for good"]]
+    lines = lines_of(["queue", "state", "why"], rows, 40, ("why",))
+    assert max(map(cell_len, lines)) <= 40
+    assert [line.split()[-1] for line in lines[2:]][1].endswith("…")
+    assert "for good" in lines[-1]
 
 
 def test_the_widest_give_way_and_ids_and_states_do_not():
@@ -97,3 +108,68 @@ def test_lists_on_a_terminal_fit_it_and_their_ids_find_the_job(app, tmp_path: Pa
         if job is child:
             assert "waits for" in shown
             assert parent.id not in shown.partition("relatives")[2], "short there, too"
+
+
+LONG = "crawl-the-archive-of-example.org-and-its-mirrors"
+
+
+@pytest.fixture
+def busy(app):
+    """Something in every list, with names and reasons that are too long for a line."""
+    task = f"make_report_for_{LONG}"
+
+    @app.task(name=task, queue=LONG, lane=LONG)
+    def long_one() -> None: ...
+
+    for _ in range(2):
+        app.enqueue(task, group="g", tags=(LONG,))
+    store = app.__internals__.store
+    assert store.claim("w", [LONG], 1), "its lane is held"
+    app.slots.set(LONG, 4)
+    app.rates.set(f"{LONG}-rate", "60/min")
+    app.queues.pause(LONG, reason=ERROR, actor=LONG)
+    app.schedules.set(LONG, "make_report", cron="30 2 * * 1-5", tz="America/Argentina/ComodRivadavia")
+    app.schedules.pause(LONG, ERROR, actor=LONG)
+    app.schedules.set("short", "make_report", every="1h")
+    asker = app.enqueue("make_report", priority=100)
+    (grant,) = store.claim(f"{LONG}:4711:fc3232058eac", ["default"], 1)
+    assert grant.id == asker.id
+    end(store, grant, Asked("login", ERROR))
+    store.beat_worker(
+        WorkerCard(
+            owner=f"{LONG}:4711:fc3232058eac",
+            queues=(LONG, "default"),
+            kinds=(task,),
+            concurrency=4,
+            running=0,
+            version="1",
+        )
+    )
+    return app
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "jobs",
+        "queues",
+        "kinds",
+        "lanes",
+        "slots",
+        "rates",
+        "schedules",
+        "audit",
+        "questions",
+        "workers",
+        "group g",
+        "health",
+        "doctor",
+    ],
+)
+def test_every_list_fits_80_columns_however_long_its_names_are(busy, tmp_path: Path, command: str):
+    code, seen = on_a_terminal(tmp_path, *command.split(), COLUMNS="80", NO_COLOR="1")
+    assert code in (0, 1), seen
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", seen).splitlines()
+    lines = [line for line in lines if not line.startswith("sqlite:")]  # a URL is shown whole
+    assert len(lines) >= 3, seen
+    assert max(map(cell_len, lines)) <= 80, "\n".join(line for line in lines if cell_len(line) > 80)

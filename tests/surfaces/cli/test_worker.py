@@ -50,6 +50,22 @@ def test_sigterm_lets_running_jobs_end_and_takes_no_new_ones(cli: Cli):
         assert app.get(late).state == "queued"
 
 
+def test_sigterm_leaves_a_command_at_once_and_the_next_worker_goes_on_with_it(cli: Cli):
+    job = enqueue(cli, "command_until_told")
+    runs = {"LEASEHOLD_RUNS": str(cli.folder / "runs")}
+    worker = cli.start("worker", MODULE, SHUTDOWN_GRACE_PERIOD_SECONDS="none", **runs)
+    with an_app(cli) as app:
+        eventually((cli.folder / "began").exists)
+        assert stop(worker)[0] == 0
+        found = app.get(job)
+        assert (found.state, found.__row__.lease_owner) == ("running", None)
+        (cli.folder / "go").touch()
+        answer = cli("worker", MODULE, "--burst", **runs)
+        assert answer.code == 0, answer.err
+        assert found.refresh().result(timeout=0) == 7
+        assert (found.attempt, found.__row__.failures, found.__row__.crashes) == (1, 0, 0)
+
+
 def test_a_second_signal_hands_running_jobs_back_at_once(sqlite_cli: Cli):
     job = enqueue(sqlite_cli, "until_told")
     worker = sqlite_cli.start("worker", MODULE, SHUTDOWN_GRACE_PERIOD_SECONDS="none")

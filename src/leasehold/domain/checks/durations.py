@@ -28,6 +28,14 @@ def seconds(value: Duration, field: str, *, positive: bool = False) -> float:
     return found
 
 
+def duration_text(value: float) -> str:
+    """Seconds as the shortest text that means the same: "90m", "2d", "1.5s"."""
+    for unit in ("d", "h", "m"):
+        if value and value % _SECONDS[unit] == 0:
+            return f"{value / _SECONDS[unit]:.0f}{unit}"
+    return f"{value:.6f}".rstrip("0").rstrip(".") + "s"
+
+
 def _parse(value: Duration) -> float | None:
     if isinstance(value, timedelta):
         return value.total_seconds()

@@ -2,6 +2,8 @@
 
 An answer may come from a process that has never heard of the question's Python type, so the schema itself is what is
 checked. A keyword that is not known here is refused when the question is asked: an answer is never checked by halves.
+So one table, at the end, pairs both halves of each keyword (may a schema say this? does a value fit it?), and the file
+is long: apart, one half could be forgotten.
 """
 
 from __future__ import annotations

@@ -15,6 +15,11 @@ LONGEST_NAME = 200
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
 
 
+_TENANT = re.compile(r"[a-z][a-z0-9_]{0,47}")
+EVERY_TENANT = "all"
+"""No tenant may be called so."""
+
+
 Names = str | Iterable[str] | None
 
 _BEGINNING, _DIGITS = 160, 24
@@ -31,6 +36,17 @@ def checked_name(name: object, field: str) -> str:
     check_text(name, field)
     if field in ("task", "queue") and not _NAME.fullmatch(name):
         raise InvalidInput(field, f"{name!r} is not a {field} name", "use letters, digits and _ . : -")
+    return name
+
+
+def checked_tenant(name: object) -> str:
+    """It becomes a part of a schema's name, or of a file's."""
+    if not isinstance(name, str) or not _TENANT.fullmatch(name) or name == EVERY_TENANT:
+        raise InvalidInput(
+            "tenant",
+            f"{name!r} is not a tenant's name",
+            "use lower-case letters, digits and _, starting with a letter, at most 48 characters, and not 'all'",
+        )
     return name
 
 

@@ -27,7 +27,11 @@ def priority_number(priority: Priority) -> int:
     return number
 
 
-def check_page(limit: object, longest: int) -> None:
+LONGEST_PAGE = 500
+"""Of any list."""
+
+
+def check_page(limit: object, longest: int = LONGEST_PAGE) -> None:
     """How many of something are asked for at once."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= longest:
         raise InvalidInput("limit", f"{limit!r} is out of range", f"ask for 1 to {longest} at once")

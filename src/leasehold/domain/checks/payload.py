@@ -8,17 +8,32 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
-from leasehold.domain.errors import Unstorable
+from leasehold.domain.errors import NO_RESULTS_FOLDER, Unstorable
 
 LARGEST = 1024 * 1024
+LARGEST_FILE = 256 * LARGEST
 DEEPEST = 64
+
+
+class Limit(NamedTuple):
+    """Bytes of JSON, and what to do with more."""
+
+    bytes: int
+    remedy: str
+
+
+IN_ROW = Limit(LARGEST, "store it elsewhere and pass a reference")
+RESULT_IN_ROW = Limit(
+    LARGEST, f"{NO_RESULTS_FOLDER}; larger results go there by themselves. Or return a reference"
+)
+RESULT_IN_FILE = Limit(LARGEST_FILE, "store it elsewhere and return a reference")
 
 _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
-def encode(value: Any, field: str, largest: int = LARGEST) -> str:
+def encode(value: Any, field: str, limit: Limit = IN_ROW) -> str:
     """Compact JSON text. The common case is one dump and one look; the culprit is searched for only if there is one."""
     try:
         text = _ENCODER.encode(value)
@@ -29,11 +44,11 @@ def encode(value: Any, field: str, largest: int = LARGEST) -> str:
         raise Unstorable(field, f"cannot be kept as JSON ({error})", "use plain JSON values") from error
     if suspicious or text.count("[") + text.count("{") > DEEPEST:
         _find_culprit(value, field, 0)
-    if size > largest:
+    if size > limit.bytes:
         raise Unstorable(
             _largest_part(value, field),
-            f"too large: {size:,} bytes of JSON in all, the limit is {largest:,}",
-            "store it elsewhere and pass a reference",
+            f"too large: {size:,} bytes of JSON in all, the limit is {limit.bytes:,}",
+            limit.remedy,
         )
     return text
 
@@ -43,6 +58,11 @@ def is_surely_storable(text: str) -> bool:
     return (
         len(text) <= LARGEST // 4 and "\\u0000" not in text and text.count("[") + text.count("{") <= DEEPEST
     )
+
+
+def fits_row(text: str) -> bool:
+    """Whether a row takes this JSON."""
+    return len(text) <= LARGEST // 4 or len(text.encode("utf-8")) <= LARGEST
 
 
 def check_text(text: str, field: str) -> str:

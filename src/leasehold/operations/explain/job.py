@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from leasehold.domain.errors import JobNotFound
+from leasehold.domain.explanation import Hold
 from leasehold.domain.job import Job
 from leasehold.domain.states import FINAL, State
-from leasehold.domain.views import Hold, PauseRecord, Relative, WorkerCard
+from leasehold.domain.views import PauseRecord, Relative, WorkerCard
 from leasehold.operations.explain.limits import limit_holds
 from leasehold.operations.explain.words import by, first_line, instant, span, why
 from leasehold.stores.contract import Store
@@ -121,7 +122,8 @@ def _orphan(store: Store, job: Job, asked: str) -> list[Hold]:
     if serving:
         return [hold]
     told = f"no live worker serves the site {job.execution_site!r}"
-    return [hold, Hold("no_site", told, "start one where its execution lives")]
+    remedy = f"start one where its execution lives; if that is gone for good: leasehold abandon {job.id}"
+    return [hold, Hold("no_site", told, remedy)]
 
 
 def _pending(store: Store, job: Job) -> list[Hold]:

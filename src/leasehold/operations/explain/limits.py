@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from leasehold.domain.views import GateLimits, Hold, RateRow, SlotNeed
+from leasehold.domain.explanation import Hold
+from leasehold.domain.views import GateLimits, RateRow, SlotNeed
 from leasehold.operations.explain.words import by, instant, span, why
 
 MOST_HOLDERS = 3

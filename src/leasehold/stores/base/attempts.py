@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from leasehold.domain.views import AttemptRecord
 from leasehold.stores.base.database import Row
 
-_WENT_WRONG = frozenset({"failed", "timed_out", "lost", "crashed", "breached", "snoozed"})
+_WENT_WRONG = frozenset({"failed", "timed_out", "lost", "crashed", "abandoned", "breached", "snoozed"})
 _ENDS = _WENT_WRONG | {"asked", "stopped", "handed_back", "detached"}
 """Events of the history that end a run."""
 

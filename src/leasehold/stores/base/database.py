@@ -31,6 +31,11 @@ class SystemClock:
 class Session(Protocol):
     """An open transaction. Statements are named; parameters may be lists, datetimes, `Records` and `Columns`."""
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a try before this one may have been done: its answer was lost."""
+        ...
+
     def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
         """Run a statement; each row as a dict of plain Python values."""
         ...
@@ -59,14 +64,21 @@ class Database(Protocol):
         """What to call it in messages; never with a password."""
         ...
 
-    def transact(self, work: Callable[[Session], T]) -> T:
-        """Run `work` in one short write transaction. Serialization failures, deadlocks and a lost race for a lane
-        repeat it, so `work` must not have effects outside the session."""
+    @property
+    def family(self) -> str:
+        """The label of the store that knows of it: its own, unless it is a tenant's."""
         ...
 
-    def single(self, work: Callable[[Session], T]) -> T:
+    def transact(self, work: Callable[[Session], T], *, idempotent: bool = False) -> T:
+        """Run `work` in one short write transaction. Serialization failures, deadlocks and a lost race for a lane
+        repeat it, so `work` must not have effects outside the session; so does, once, a lost connection. If it is the
+        answer to the commit that was lost, nobody can tell whether it was done: only what is `idempotent` is repeated
+        then."""
+        ...
+
+    def single(self, work: Callable[[Session], T], *, idempotent: bool = False) -> T:
         """Run `work`, which is exactly one statement: it is a transaction by itself, without the round trips of
-        BEGIN and COMMIT. Repeated as in `transact`."""
+        BEGIN and COMMIT. Repeated as in `transact`; if its connection is lost, only what is `idempotent`."""
         ...
 
     def lend(self, seconds: float) -> AbstractContextManager[tuple[Session, Any]]:

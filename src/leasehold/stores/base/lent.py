@@ -39,6 +39,17 @@ def inside_transaction(store: str) -> Iterator[None]:
         _block.set(outer)
 
 
+@contextmanager
+def beside_transaction() -> Iterator[None]:
+    """For what may be written beside it, because it is true whatever becomes of the block."""
+    block = _block.get()
+    _block.set(None)
+    try:
+        yield
+    finally:
+        _block.set(block)
+
+
 def refuse_inside(store: str) -> None:
     """Before a write to this store begins."""
     block = _block.get()
@@ -53,7 +64,7 @@ def _refuse(block: _Block | None, store: str) -> None:
                 "transaction",
                 f"this write comes from inside a transaction that is open on {store} (ctx.complete, or a step with"
                 " tx=True)",
-                "use ctx.enqueue (a follow-up, stored with the success), the transaction's own connection, or do it"
-                " before or after the block",
+                "use task.using(tx=…) with what the block was given, ctx.enqueue (a follow-up, stored with the"
+                " success), the transaction's own connection, or do it before or after the block",
             )
         block = block.outer

@@ -6,7 +6,6 @@ Nothing here touches a database. `assemble` and `row_of` are each other's invers
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
@@ -18,6 +17,7 @@ from leasehold.domain.moves import Move
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, LIVE, Flag, State
 from leasehold.stores.base.database import Row
+from leasehold.stores.base.rows import tags_of
 
 
 class Place(StrEnum):
@@ -97,7 +97,7 @@ def _asked(anchor: Row) -> dict[str, Any]:
     job |= {name: anchor[name] for name in more}
     job["policy"] = Policy.load(anchor["policy"])
     job["unique_for"] = "ever" if anchor["unique_for_ever"] else "live"
-    job["tags"] = tuple(json.loads(anchor["tags"])) if anchor["tags"] else ()
+    job["tags"] = tags_of(anchor["tags"])
     return job
 
 

@@ -13,6 +13,8 @@ from leasehold.domain.states import Flag, State
 TIMES = frozenset(
     {
         "created_at",
+        "told_at",
+        "revoked_at",
         "available_at",
         "lane_at",
         "lease_expires_at",
@@ -41,11 +43,13 @@ TIMES = frozenset(
         "updated_at",
         "saved_at",
         "last_at",
+        "minute",
     }
 )
 FLAGS = frozenset(
     {
         "limited",
+        "ready",
         "halts_lane",
         "held",
         "shared",
@@ -63,6 +67,8 @@ FLAGS = frozenset(
         "halts",
         "paused",
         "at_start",
+        "webhook",
+        "allow_private",
     }
 )
 
@@ -74,7 +80,16 @@ def job_from_row(row: dict[str, Any]) -> Job:
     values = {name: value for name, value in row.items() if name in _JOB_FIELDS}
     values["state"] = State(values["state"])
     values["policy"] = Policy.load(values["policy"])
-    values["tags"] = tuple(json.loads(values["tags"])) if values["tags"] else ()
+    values["tags"] = tags_of(values["tags"])
     if values["stop_requested"] is not None:
         values["stop_requested"] = Flag(values["stop_requested"])
     return Job(**values)
+
+
+def tags_of(text: str | None) -> tuple[str, ...]:
+    """What cannot be read is nothing: a row that somebody has edited by hand must not break a list for all others."""
+    try:
+        found = json.loads(text) if text else []
+    except ValueError:
+        return ()
+    return tuple(map(str, found)) if isinstance(found, list) else ()

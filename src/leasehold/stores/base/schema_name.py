@@ -18,3 +18,18 @@ def checked_schema(name: str) -> str:
             "use lower-case letters, digits and _, starting with a letter, at most 48 characters",
         )
     return name
+
+
+LONGEST = 63
+"""Bytes of a name that PostgreSQL keeps; it cuts off the rest without a word."""
+
+
+def tenant_schema(schema: str, tenant: str) -> str:
+    name = f"{schema}_{tenant}"
+    if len(name) > LONGEST:
+        raise InvalidInput(
+            "tenant",
+            f"{tenant!r} together with the schema {schema!r} has {len(name)} characters",
+            f"use at most {LONGEST - 1 - len(schema)} for it",
+        )
+    return name

@@ -71,17 +71,23 @@ _ears_lock = ForkLock()
 os.register_at_fork(after_in_child=_ears.clear)
 
 
-def listen_here(label: str) -> Ear:
-    """Hears when somebody in this process wakes the store of that label."""
+def listen_here(*labels: str) -> Ear:
+    """Hears when somebody in this process wakes the store of one of these labels."""
     ear = Ear()
     with _ears_lock:
-        _ears.setdefault(label, weakref.WeakSet()).add(ear)
+        for label in labels:
+            _ears.setdefault(label, weakref.WeakSet()).add(ear)
     return ear
 
 
 def groups_of(label: str) -> str:
     """The label for those who wait for groups: what they want to hear of must not wake the workers."""
     return f"{label} groups"
+
+
+def tenants_of(label: str) -> str:
+    """The label for those who serve the tenants of a store."""
+    return f"{label} tenants"
 
 
 def wake_here(label: str, hint: Hint = Hint.WORK) -> None:

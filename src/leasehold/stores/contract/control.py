@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from leasehold.domain.groups import GroupRow, GroupStatus
+from leasehold.domain.groups import GroupPage, GroupRow, GroupState, GroupStatus
 from leasehold.domain.job import Job
 from leasehold.domain.limits import DefaultLimit
 from leasehold.domain.stop import StopMode, StoppedJob, StopScope
@@ -52,6 +52,10 @@ class Operate(Protocol):
 
     def resolve(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
         """The failure stays, the lane goes on."""
+        ...
+
+    def abandon(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        """Give up the execution of an orphan: its site is gone for good. It counts as a failure."""
         ...
 
     def release(self, job_id: str, actor: str | None = None) -> Job: ...
@@ -158,6 +162,12 @@ class Groups(Protocol):
     """Jobs under one name, and those who wait for them."""
 
     def group(self, name: str) -> GroupRow | None: ...
+
+    def list_groups(
+        self, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
+    ) -> GroupPage:
+        """By name; `cursor` is the last page's `next`."""
+        ...
 
     def group_status(
         self, name: str, kinds: Sequence[str] | None = None, partial: bool = False

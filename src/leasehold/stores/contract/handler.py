@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from leasehold.domain.budgets import BudgetLine, Spend, Spending
+from leasehold.domain.budgets import BudgetLine, BudgetOwner, BudgetPage, Spend, Spending
 from leasehold.domain.job import Job, Question
 from leasehold.domain.outcome import Success
 from leasehold.domain.stream import LogTail, Progress, RunNotes, Seen
 from leasehold.domain.views import (
     OpenQuestion,
 )
+from leasehold.stores.answers import Told
 
 
 class Transaction(Protocol):
@@ -98,20 +99,31 @@ class Budgets(Protocol):
 
     def group_budget(self, group: str) -> list[BudgetLine]: ...
 
+    def list_budgets(
+        self, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
+    ) -> BudgetPage:
+        """Groups first, each by name; jobs by id, once they have spent something or were topped up."""
+        ...
+
 
 class Stream(Protocol):
     """What runs tell: events, progress, log lines."""
 
-    def write_events(self, runs: Sequence[RunNotes]) -> list[tuple[str, int]]:
+    def write_events(self, runs: Sequence[RunNotes]) -> Told:
         """Store what the holders of these leases tell, in their order: events get the job's next numbers, a key that
         is there already is passed over, progress replaces the one before, log lines go to the attempt's tail. Notes
-        that were written before, by their `place`, are not written again. The leases (id, token) that are lost come
-        back: nothing of theirs was written."""
+        that were written before, by their `place`, are not written again. The leases that are lost come back, and
+        those that somebody has locked, for whom the others do not wait: nothing of theirs was written."""
         ...
 
     def read_stream(self, job_id: str, since: int = 0, limit: int = 500) -> Seen:
         """The job's state and its events numbered above `since`, of one moment. What was seen is final: no smaller
         number appears later. Raises JobNotFound."""
+        ...
+
+    def mark_jobs(self, ids: Sequence[str]) -> dict[str, str]:
+        """A text for each job that is there, and another one as soon as its state has changed, a stop was asked for, or
+        it has told something. One read for all of them."""
         ...
 
     def progress(self, job_id: str) -> Progress | None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from leasehold.domain.job import Grant, Job, NewJob, Renewal, Sighting
 from leasehold.domain.states import Flag
@@ -13,6 +13,7 @@ from leasehold.stores.answers import (
     Ending,
     Enqueued,
     Full,
+    Once,
     Order,
     Settled,
 )
@@ -26,6 +27,25 @@ class Enqueue(Protocol):
         leads to its holder: it is returned, replaced (if it never started) or raised as DuplicateJob. A job with
         `after` waits until those have ended; a parent that has ended already is judged at once, one that does not
         exist raises JobNotFound. Waiting workers are told, in any process."""
+        ...
+
+    def enqueue_once(self, jobs: Sequence[NewJob], key: str, fingerprint: str) -> Once:
+        """As `enqueue`, once for a key: within a day the same key and fingerprint lead to what was made first, whatever
+        has become of it, and make nothing. Another fingerprint raises IdempotencyKeyReused. Of two that come at the
+        same moment one makes the jobs, and the other gets them."""
+        ...
+
+    def enqueue_within(self, tx: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """As `enqueue`, over a connection of the caller's and inside its open transaction: stored with its commit,
+        gone with its rollback, found by nobody before. Waiting workers are told by the commit. Nothing is repeated:
+        what the database refuses goes through to the caller. `after` takes parents that have ended only. Raises
+        InvalidInput for a connection that is not known, closed, in autocommit, of an async driver, or leads to
+        another database."""
+        ...
+
+    async def aenqueue_within(self, tx: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """As `enqueue_within`, for connections of async drivers too. The only verb that is awaited: such a connection
+        can be used on its own loop alone."""
         ...
 
 
@@ -80,9 +100,9 @@ class Renew(Protocol):
         """Extend the leases named by id and token, late or not. Those missing from the answer are not held."""
         ...
 
-    def read_flags(self, leases: Mapping[int, int]) -> dict[int, Flag]:
-        """Which of these leases, by the number of the job and the token, were told to stop. A read: it extends none,
-        and says nothing about those that are gone."""
+    def read_flags(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
+        """Which of these leases were told to stop: by id, each with the number of the job and the token. A read: it
+        extends none, and says nothing about those that are gone."""
         ...
 
     def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
@@ -97,11 +117,12 @@ class Renew(Protocol):
 class Settle(Protocol):
     """A run ends."""
 
-    def settle(self, endings: Sequence[Ending]) -> Settled:
+    def settle(self, endings: Sequence[Ending], *, wait: bool = True) -> Settled:
         """End runs. Only the holder of the token may; a result the database refuses costs only its own job. Follow-ups
         of a success are made with it, once, however often the call is repeated; one that cannot be stored (its key is
         held, with on_duplicate="raise"; its parent is gone) is left out, and the history says so. Jobs that wait for
-        one that has ended are set free, or cancelled with the reason, in the same transaction."""
+        one that has ended are set free, or cancelled with the reason, in the same transaction. Without `wait`, runs
+        whose rows somebody has locked are left alone and named, so that the others do not wait for them."""
         ...
 
 

@@ -18,9 +18,9 @@ class Schedules(Protocol):
     def register_schedules(
         self, owner: str, schedules: Sequence[Schedule], starting: bool = True
     ) -> list[Registered]:
-        """A worker declares these in its code. New ones are made; one that was declared otherwise is changed, and its
-        next tick counted from now. With `starting`, one with `at_start` is due now, if no other live worker declares
-        it: once for a fleet, however many of its workers start together."""
+        """A worker declares these in its code. New ones are made; one that was declared otherwise is changed, and if it
+        is due at other times, its next tick is counted from now. With `starting`, one with `at_start` is due now, if no
+        other live worker declares it: once for a fleet, however many of its workers start together."""
         ...
 
     def leave_schedules(self, owner: str) -> None:
@@ -42,15 +42,23 @@ class Schedules(Protocol):
         ...
 
     def resume_schedule(self, name: str) -> bool:
-        """The next tick is the first after now: those of the pause are not made up for. False: it was not paused."""
+        """Ticks of the pause are not made up for: if there were any, the next is counted from now. False: it was not
+        paused."""
         ...
 
     def fire(
-        self, name: str, seen: datetime, jobs: Sequence[NewJob], next_at: datetime, passed: int
+        self,
+        name: str,
+        seen: datetime,
+        jobs: Sequence[NewJob],
+        next_at: datetime,
+        passed: int,
+        *,
+        tenant: str | None = None,
     ) -> Fired | None:
         """Deal with the ticks from `seen` up to before `next_at`: these jobs are made in the same transaction, unless
         the job of the tick before still lives and the schedule says otherwise. None: somebody else has dealt with
-        `seen`, or the schedule was paused, changed or deleted."""
+        `seen`, or the schedule was paused, changed or deleted. `tenant`: as the row says, for a store of many."""
         ...
 
     def note_run(self, name: str, job_id: str) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from leasehold.domain.job import Job
+from leasehold.domain.job import Job, NewJob
+from leasehold.domain.leases import LeasePage
+from leasehold.domain.retention import Ages, Retention
 from leasehold.domain.states import State
 from leasehold.domain.views import (
     ALL,
     AttemptRecord,
+    ExecutionRow,
     Filter,
     Finding,
     HistoryEntry,
@@ -87,6 +90,14 @@ class Inspect(Protocol):
         """Of those it has waited for and that have succeeded, in the order of `after`."""
         ...
 
+    def list_leases(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
+        """Who runs what, in the order in which the jobs came; `cursor` is the last page's `next`."""
+        ...
+
+    def list_executions(self, limit: int = 500) -> list[ExecutionRow]:
+        """What runs outside of the workers, watched or orphaned; the oldest first."""
+        ...
+
     def list_lanes(self, limit: int = 500) -> list[LaneHolder]:
         """Lanes that are held or stand still, and by which job."""
         ...
@@ -103,10 +114,62 @@ class Inspect(Protocol):
 class Prune(Protocol):
     """Old jobs go."""
 
-    def prune(self, age: float, limit: int = 1000, after: str | None = None) -> Pruned:
-        """Look at the next `limit` jobs in the order of their ids, and delete those that came to rest more than `age`
-        seconds ago. Never what halts a lane, holds a unique key for good, belongs to a group that still lives, or is
-        awaited by a job that has not ended for good."""
+    def prune(
+        self,
+        keep: float | Retention,
+        limit: int = 1000,
+        after: str | None = None,
+        *,
+        unique_for_ever: bool = False,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Look at the next `limit` jobs in the order in which they came, and delete those that ended longer ago than
+        they are to be kept. Never what halts a lane, belongs to a group that still lives, or is awaited by a job that
+        has not ended for good; what holds a unique key for good only with `unique_for_ever`, and then its key is free.
+        A group goes with the last of its jobs, unless it is on hold or has a limit. With `dry_run` nothing goes."""
+        ...
+
+    def prune_groups(self, limit: int = 1000, after: str | None = None, *, dry_run: bool = False) -> Pruned:
+        """Look at the next `limit` groups by name, and delete those without a job, with their budgets and limits.
+        Never one that is on hold."""
+        ...
+
+    def set_retention(self, rules: Mapping[str, Ages]) -> None:
+        """How long jobs of these kinds are kept, as their code says; an empty rule takes a kind's away. For everybody
+        who prunes this store."""
+        ...
+
+    def retention(self) -> dict[str, dict[State, float | None]]:
+        """Those rules, by kind."""
+        ...
+
+
+class Results(Protocol):
+    """Results that are files: in a folder that was named when the store was opened, on SQLite else beside its file."""
+
+    @property
+    def results_folder(self) -> str | None:
+        """None: there is none, and a result must fit its row."""
+        ...
+
+    def check_results(self, needed: bool) -> None:
+        """Raises InvalidInput, with the remedy, when there is no folder though one is needed, or when the one that was
+        named cannot be written to."""
+        ...
+
+    def file_result(self, job_id: str, token: int, text: str) -> str:
+        """Keep a result (encoded JSON) as a file of this lease; its name, to be settled with the success. It is whole
+        and on the disk when the call returns, and no other lease can write it."""
+        ...
+
+    def read_result(self, job_id: str, reference: str) -> str:
+        """What `file_result` has kept. Raises ResultMissing."""
+        ...
+
+    def sweep_results(self, age: float = 86_400.0, part: int | None = None) -> int:
+        """Remove the files older than `age` seconds that no outcome names and no run under way may still settle: of
+        runs that lost their lease or died, and of jobs that are gone. Of one part of the 256, or of all; how many
+        went."""
         ...
 
 
@@ -121,8 +184,8 @@ class Workers(Protocol):
 
     def forget_silent_workers(self, age: float = 3600.0) -> None: ...
 
-    def list_workers(self, age: float = 45.0) -> list[WorkerCard]:
-        """Those who were heard of in the last `age` seconds."""
+    def list_workers(self, age: float = 45.0, tenant: str | None = None) -> list[WorkerCard]:
+        """Those who were heard of in the last `age` seconds, and serve this store; or this tenant of it."""
         ...
 
     def wake(self) -> None:
@@ -183,6 +246,11 @@ class Schema(Protocol):
 
     def upgrade_sql(self, after: int = 0) -> str:
         """The migrations that follow a version, as one script for somebody else to run."""
+        ...
+
+    def insert_sql(self, job: NewJob) -> str:
+        """What stores such a plain job, as SQL for other languages: id and arguments are left as parameters. Only the
+        job's task, queue, priority, policy and lease are looked at."""
         ...
 
     def upgrade(self) -> list[int]:

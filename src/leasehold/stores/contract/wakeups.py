@@ -14,9 +14,11 @@ class Hint(enum.Flag):
     """There may be something to claim; for those who wait for groups, something to read."""
     STOP = enum.auto()
     """A running job may have been told to stop."""
+    HOOKS = enum.auto()
+    """Something may have happened that somebody listens to, or there may be other listeners."""
 
 
-NOTHING, ANYTHING = Hint(0), Hint.WORK | Hint.STOP
+NOTHING, ANYTHING = Hint(0), Hint.WORK | Hint.STOP | Hint.HOOKS
 
 
 class Wakeups(Protocol):

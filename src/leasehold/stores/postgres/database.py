@@ -1,4 +1,4 @@
-"""PostgreSQL: a pool of autocommit connections, schema-qualified statements, no session state.
+"""PostgreSQL: one schema over autocommit connections, schema-qualified statements, no session state.
 
 Nothing here needs a session to outlive a transaction (no SET, no session advisory lock), so a transaction-mode pooler
 may stand in between.
@@ -7,49 +7,42 @@ may stand in between.
 from __future__ import annotations
 
 import json
-import os
 import random
-import threading
 import time
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, LiteralString, TypeVar
 
 from leasehold.domain.errors import (
     DatabaseUnreachable,
-    DriverMissing,
     InvalidInput,
     PermissionMissing,
+    ReadTooSlow,
     SchemaIncomplete,
 )
+from leasehold.stores.base.audit import unrecorded, waiting_for
 from leasehold.stores.base.database import Clock, Columns, Overdue, Records, Row, SystemClock
-from leasehold.stores.base.forks import after_fork
 from leasehold.stores.base.lent import refuse_inside
 from leasehold.stores.base.schema_name import checked_schema
 from leasehold.stores.base.statements import read_statements
+from leasehold.stores.contract.patience import longest_read
+from leasehold.stores.contract.wakeups import Hint
+from leasehold.stores.postgres.connections import Connections
 
-try:
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-    from psycopg.pq import TransactionStatus
-    from psycopg.rows import dict_row, tuple_row
-    from psycopg.types.string import TextLoader
-except ImportError as missing:
-    raise DriverMissing("psycopg", "postgres") from missing
+# isort: split
+# Second: it says which driver is missing, and how to get it.
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row, tuple_row
 
-from leasehold.stores.postgres import settings
 from leasehold.stores.postgres.dialect import as_array, in_dialect, jsonable, qualified
-from leasehold.stores.postgres.instants import InstantLoader
-from leasehold.stores.postgres.pool import Pool, PoolError
+from leasehold.stores.postgres.pool import PoolError
 from leasehold.stores.postgres.prepared import QuickConnection
-from leasehold.stores.postgres.urls import bad_url, label_of
-from leasehold.stores.postgres.wakeup import STOP
+from leasehold.stores.postgres.urls import label_of
+from leasehold.stores.postgres.wakeup import HOOKS, STOP
 
 T = TypeVar("T")
 
-CONNECT_SECONDS = 10
 TRIES = 12
 _AGAIN = frozenset({"40001", "40P01", "55P03"})
 _MISSING = (
@@ -58,36 +51,53 @@ _MISSING = (
     psycopg.errors.UndefinedColumn,
     psycopg.errors.UndefinedFunction,
 )
-_STATEMENTS = read_statements("leasehold.stores.postgres")
+STATEMENTS = read_statements("leasehold.stores.postgres")
+
+
+class Statements(dict[str, str]):
+    """As a schema needs them, written when they are first used: there may be many schemas."""
+
+    def __init__(self, schema: str, own_clock: bool) -> None:
+        super().__init__()
+        self.schema = schema
+        self._own_clock = own_clock
+
+    def __missing__(self, name: str) -> str:
+        text = self[name] = in_dialect(STATEMENTS[name], self.schema, self._own_clock)
+        return text
 
 
 class PostgresSession:
-    def __init__(self, connection: QuickConnection, statements: dict[str, str], clock: Clock) -> None:
-        self._connection = connection
+    def __init__(
+        self, connection: QuickConnection, statements: Statements, clock: Clock, in_doubt: bool = False
+    ) -> None:
+        self.connection = connection
+        """For what is no named statement: migrations, and questions to the server itself."""
         self._statements = statements
         self._clock = clock
+        self.in_doubt = in_doubt
 
     def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
         return self._rows(self._statements[statement], parameters)
 
     def tuples(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        with self._connection.cursor(row_factory=tuple_row) as cursor:
-            return cursor.execute(self._statements[statement], self._bound(parameters)).fetchall()
+        with self.connection.cursor(row_factory=tuple_row) as cursor:
+            return cursor.execute(self._statements[statement], bound(parameters, self._clock)).fetchall()
 
     def run(self, statement: str, /, **parameters: Any) -> None:
-        self._connection.execute(self._statements[statement], self._bound(parameters))
+        self.connection.execute(self._statements[statement], bound(parameters, self._clock))
 
     def quick(self, statement: str, /, **parameters: Any) -> int:
         """Run it without a cursor, with plain values; the number of rows it answers with."""
         now = self._clock.now()
         if now is not None:
             parameters["now"] = now
-        return self._connection.run_quickly(statement, self._statements[statement], parameters)
+        return self.connection.run_quickly(self._statements[statement], parameters)
 
     def copy(self, statement: str, texts: Iterable[str]) -> None:
         """Send rows to a COPY, as texts of whole rows."""
         with (
-            self._connection.cursor() as cursor,
+            self.connection.cursor() as cursor,
             cursor.copy(self._statements[statement].rstrip(" ;\n")) as rows,
         ):
             for text in texts:
@@ -97,25 +107,27 @@ class PostgresSession:
         return self._rows(" ".join(self._statements[name] for name in names), parameters)
 
     def run_text(self, text: LiteralString, values: Sequence[Any] = ()) -> None:
-        self._connection.execute(text, values)
+        self.connection.execute(text, values)
 
     def _rows(self, text: str, parameters: dict[str, Any]) -> list[Row]:
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            return cursor.execute(text, self._bound(parameters)).fetchall()
+        with self.connection.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute(text, bound(parameters, self._clock)).fetchall()
 
-    def _bound(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        bound: dict[str, Any] = {}
-        for name, value in parameters.items():
-            if isinstance(value, Records):
-                bound[name] = json.dumps(value.items, default=jsonable)
-            elif isinstance(value, Columns):
-                bound |= {f"{name}.{column}": as_array(items) for column, items in value.columns.items()}
-            else:
-                bound[name] = value
-        now = self._clock.now()
-        if now is not None:
-            bound["now"] = now
-        return bound
+
+def bound(parameters: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
+    """As the statements name them, of values that a driver knows."""
+    values: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if isinstance(value, Records):
+            values[name] = json.dumps(value.items, default=jsonable)
+        elif isinstance(value, Columns):
+            values |= {f"{name}.{column}": as_array(items) for column, items in value.columns.items()}
+        else:
+            values[name] = value
+    now = clock.now()
+    if now is not None:
+        values["now"] = now
+    return values
 
 
 class PostgresDatabase:
@@ -127,56 +139,86 @@ class PostgresDatabase:
         *,
         pool_size: int = 8,
         pooler: bool = False,
+        beside: PostgresDatabase | None = None,
     ) -> None:
-        self.schema = checked_schema(schema)
+        """`beside`: a schema of a tenant of that one, over the same connections."""
+        self.schema = checked_schema(schema) if beside is None else schema
         self.clock: Clock = clock or SystemClock()
         self.url = url
         self.label = label_of(url, self.schema)
-        self._pooler = pooler
-        self._pool_size = pool_size
-        self._role = ""
+        self.family: str = self.label if beside is None else beside.family
         # Without a clock of ours `:now` is the statement's own time: stable, so that an index can use it.
-        own_clock = self.clock.now() is None
-        self._statements = {
-            name: in_dialect(text, self.schema, own_clock) for name, text in _STATEMENTS.items()
-        }
-        self._begin_process()
-        self._open_first()
+        self.statements = Statements(self.schema, own_clock=self.clock.now() is None)
+        self._shares = beside is not None
+        self.connections: Connections = (
+            Connections(url, self.label, size=pool_size, pooler=pooler)
+            if beside is None
+            else beside.connections
+        )
 
-    def transact(self, work: Callable[[PostgresSession], T]) -> T:
-        refuse_inside(self.label)
+    def transact(self, work: Callable[[PostgresSession], T], *, idempotent: bool = False) -> T:
+        refuse_inside(self.family)
+        if (waiting := waiting_for(self.label)) is not None:
+            return waiting.go_with(self.transact, work)
         committing = False
 
         def in_transaction(connection: QuickConnection) -> T:
             nonlocal committing
+            session = PostgresSession(connection, self.statements, self.clock, in_doubt=committing)
             committing = False
             with connection.transaction():
-                answer = work(PostgresSession(connection, self._statements, self.clock))
+                answer = work(session)
                 committing = True
                 return answer
 
-        return self._repeat(in_transaction, lambda: not committing)
+        return self._repeat(in_transaction, lambda: idempotent or not committing)
 
-    def single(self, work: Callable[[PostgresSession], T]) -> T:
-        refuse_inside(self.label)
-        return self._repeat(
-            lambda connection: work(PostgresSession(connection, self._statements, self.clock)), lambda: False
-        )
+    def single(self, work: Callable[[PostgresSession], T], *, idempotent: bool = False) -> T:
+        refuse_inside(self.family)
+        if (waiting := waiting_for(self.label)) is not None:
+            return waiting.go_with(self.transact, work)
+        in_doubt = False
+
+        def by_itself(connection: QuickConnection) -> T:
+            nonlocal in_doubt
+            session = PostgresSession(connection, self.statements, self.clock, in_doubt)
+            in_doubt = True
+            return work(session)
+
+        return self._repeat(by_itself, lambda: idempotent)
 
     def read(self, work: Callable[[PostgresSession], T]) -> T:
+        seconds = longest_read()
+        if seconds is not None:
+            return self._read_within(work, seconds)
         return self._repeat(
-            lambda connection: work(PostgresSession(connection, self._statements, self.clock)), lambda: True
+            lambda connection: work(PostgresSession(connection, self.statements, self.clock)), lambda: True
         )
+
+    def _read_within(self, work: Callable[[PostgresSession], T], seconds: float) -> T:
+        """In a transaction, for the limit is local to one: a pooler may stand in between. It holds for each
+        statement."""
+
+        def timed(connection: QuickConnection) -> T:
+            try:
+                with connection.transaction():
+                    connection.execute(
+                        "SELECT set_config('statement_timeout', %s, true)", [f"{max(1, seconds * 1000):.0f}"]
+                    )
+                    return work(PostgresSession(connection, self.statements, self.clock))
+            except psycopg.errors.QueryCanceled as error:
+                raise ReadTooSlow(self.label, seconds) from error
+
+        return self._repeat(timed, lambda: True)
 
     @contextmanager
     def lend(self, seconds: float) -> Iterator[tuple[PostgresSession, QuickConnection]]:
-        refuse_inside(self.label)
-        self._survive_fork()
+        refuse_inside(self.family)
         began = None
         try:
             with (
-                self._lendable,
-                self._pool.connection() as connection,
+                self.connections.lendable,
+                self.connections.pool.connection() as connection,
                 connection.in_use(),
                 connection.transaction(),
             ):
@@ -188,7 +230,7 @@ class PostgresDatabase:
                     " set_config('statement_timeout', %s, true)",
                     [f"{seconds * 1000:.0f}"] * 2,
                 )
-                yield PostgresSession(connection, self._statements, self.clock), connection
+                yield PostgresSession(connection, self.statements, self.clock), connection
                 if connection.info.transaction_status is not TransactionStatus.INTRANS:
                     raise InvalidInput(
                         "transaction",
@@ -201,7 +243,7 @@ class PostgresDatabase:
             raise DatabaseUnreachable(self.label, str(error)) from error
         except psycopg.Error as error:
             if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
-                self._pool.discard()
+                self.connections.pool.discard()
             if began is not None and time.monotonic() - began >= seconds:
                 raise Overdue from error
             if _is_trouble(error) and error.sqlstate not in _AGAIN:
@@ -219,16 +261,33 @@ class PostgresDatabase:
     def notify_holders(self) -> None:
         self._notify(self.channel, STOP)
 
+    def notify_hooks(self) -> None:
+        self._notify(self.channel, HOOKS)
+
+    def notify_tenants(self, session: PostgresSession, hint: Hint) -> None:
+        """With the commit of `session`."""
+        for kind, payload in ((Hint.WORK, ""), (Hint.STOP, STOP)):
+            if kind in hint:
+                session.run_text("SELECT pg_notify(%s, %s)", [self.tenant_channel, payload])
+
     def notify_watchers(self) -> None:
         self._notify(self.group_channel)
 
     def _notify(self, channel: str, payload: str = "") -> None:
         """Outside of any job's transaction: its commit waits for nobody's disk."""
-        self.single(lambda session: session.run_text("SELECT pg_notify(%s, %s)", [channel, payload]))
+        with unrecorded():
+            self.single(
+                lambda session: session.run_text("SELECT pg_notify(%s, %s)", [channel, payload]),
+                idempotent=True,
+            )
 
     @property
     def channel(self) -> str:
         return f"leasehold_{self.schema}"
+
+    @property
+    def tenant_channel(self) -> str:
+        return f"leasehold_{self.schema}.t"
 
     @property
     def group_channel(self) -> str:
@@ -236,8 +295,8 @@ class PostgresDatabase:
         return f"leasehold_{self.schema}.g"
 
     def close(self) -> None:
-        if self._pid == os.getpid():
-            self._pool.close()
+        if not self._shares:
+            self.connections.close()
 
     def schema_version(self) -> int:
         """0 when there is no schema yet."""
@@ -260,22 +319,29 @@ class PostgresDatabase:
         )
         return int(session.tuples("schema_version")[0][0])
 
+    def has_schema(self) -> bool:
+        asked = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+        return bool(self.read(lambda session: session.connection.execute(asked, [self.schema]).fetchone()))
+
     def drop_schema(self, session: PostgresSession) -> None:
         self.script("DROP SCHEMA IF EXISTS leasehold CASCADE;", session)
 
     def script(self, text: str, session: PostgresSession) -> None:
         """Run a migration inside the transaction of `session`."""
-        session._connection.execute(qualified(text, self.schema).encode())
+        self.run_as_it_is(qualified(text, self.schema), session)
+
+    def run_as_it_is(self, text: str, session: PostgresSession) -> None:
+        """A script whose names are written out."""
+        session.connection.execute(text.encode())
 
     def _repeat(self, work: Callable[[QuickConnection], T], harmless: Callable[[], bool]) -> T:
         """What the database asks to be repeated is repeated: the transaction has left nothing behind. Once, also what
         a connection has cost that was lost (if `harmless` says that nothing can have been done) or may only read."""
-        self._survive_fork()
         tries, anew = 0, False
         while True:
             lost = False
             try:
-                with self._pool.connection() as connection:
+                with self.connections.pool.connection() as connection:
                     try:
                         with connection.in_use():
                             return work(connection)
@@ -286,8 +352,9 @@ class PostgresDatabase:
                 raise DatabaseUnreachable(self.label, str(error)) from error
             except psycopg.Error as error:
                 read_only = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
-                if read_only:
-                    self._pool.discard()  # they were opened before a failover, or under another setting
+                if read_only or lost:
+                    # Opened before a failover or a restart, or under another setting: the others were so too.
+                    self.connections.pool.discard()
                 if not anew and (read_only or (lost and harmless())):
                     anew = True
                     continue
@@ -298,78 +365,12 @@ class PostgresDatabase:
 
     def _translated(self, error: psycopg.Error) -> Exception:
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
-            return PermissionMissing(self.label, self._role, _first_line(error))
+            return PermissionMissing(self.label, self.connections.role, _first_line(error))
         if isinstance(error, _MISSING):
             return SchemaIncomplete(self.label, _first_line(error))
         if _is_trouble(error):
             return DatabaseUnreachable(self.label, str(error).strip())
         return error
-
-    def _begin_process(self) -> None:
-        # Handlers' own transactions may take seconds: they must not keep claims and settles from a connection.
-        self._lendable = threading.Semaphore(max(1, self._pool_size // 2))
-        self._pool = Pool(partial(_connect, self.url, self._options()), self._pool_size)
-        weakref.finalize(self, _close_own, self._pool, os.getpid())
-        self._pid = os.getpid()  # last: it says that the others are this process's
-
-    def _open_first(self) -> None:
-        try:
-            first = _connect(self.url, self._options())
-        except psycopg.OperationalError as error:
-            raise DatabaseUnreachable(self.label, str(error).strip()) from error
-        except psycopg.ProgrammingError:
-            raise bad_url() from None
-        try:
-            settings.check(first, self.label)
-        except BaseException:
-            first.close()
-            raise
-        self._role = first.info.user
-        self._pool.add(first)
-
-    def _options(self) -> dict[str, Any]:
-        return settings.options(self._pooler) | {
-            # A transaction-mode pooler hands each transaction to another backend: nothing prepared survives.
-            "prepare_threshold": None if self._pooler else 5
-        }
-
-    def _survive_fork(self) -> None:
-        """A connection must not be used on both sides of a fork: the child opens its own and leaves the inherited ones
-        alone."""
-        if self._pid == os.getpid():
-            return
-        with after_fork:
-            if self._pid != os.getpid():
-                _inherited.append(self._pool)
-                self._begin_process()
-
-
-_inherited: list[object] = []
-
-
-def _connect(url: str, options: dict[str, Any]) -> QuickConnection:
-    given = conninfo_to_dict(url).get("options")
-    if given and "options" in options:  # ours last: they are those that we rely on
-        options = {**options, "options": f"{given} {options['options']}"}
-    connection = QuickConnection.connect(
-        url,
-        autocommit=True,
-        connect_timeout=CONNECT_SECONDS,
-        keepalives_idle=30,
-        application_name="leasehold",
-        **options,
-    )
-    # UUIDs and JSON stay text: nobody looks inside them on the way, and parsing them shows in the profile.
-    for type_name in ("uuid", "json"):
-        connection.adapters.register_loader(type_name, TextLoader)
-    connection.adapters.register_loader("timestamptz", InstantLoader)
-    return connection
-
-
-def _close_own(pool: Pool, pid: int) -> None:
-    """Not in a forked child: the connections are the parent's."""
-    if pid == os.getpid():
-        pool.close()
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from leasehold.domain.batch import AlikeJobs
 from leasehold.domain.job import NewJob
 from leasehold.stores.postgres.database import PostgresSession
-from leasehold.stores.verbs.enqueue import gate_id
+from leasehold.stores.verbs.gates import gate_id
 
 AT_ONCE = 100
 """Rows sent to a COPY while the next are prepared: the server works meanwhile."""

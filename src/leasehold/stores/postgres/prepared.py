@@ -4,6 +4,7 @@ A producer that stores one job waits for little else than its commit, and the cu
 
 from __future__ import annotations
 
+import hashlib
 import re
 import select
 import time
@@ -22,6 +23,10 @@ from psycopg.pq.abc import PGresult
 PLANS_LAST = 0.5
 """Seconds of use after which the server makes its plans anew."""
 
+MOST_PREPARED = 20
+"""Statements of ours that a connection keeps prepared, beside the driver's own hundred. The server pays for each, on
+each connection, and a process that serves many schemas has as many texts."""
+
 _PLACEHOLDER = re.compile(r"%\(([a-z_]+)\)s")
 
 
@@ -39,6 +44,7 @@ class QuickConnection(psycopg.Connection[Any]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._quick: dict[str, _Prepared] = {}
+        """By their text, which names the schema: one connection serves many."""
         self._used = 0.0
         self.opened_at = time.monotonic()
         self._input = select.poll()
@@ -64,15 +70,16 @@ class QuickConnection(psycopg.Connection[Any]):
         finally:
             self._used += time.monotonic() - began
 
-    def run_quickly(self, name: str, text: str, values: Mapping[str, Any]) -> int:
+    def run_quickly(self, text: str, values: Mapping[str, Any]) -> int:
         """The number of rows it answers with. Not for use inside a transaction."""
-        known = self._quick.get(name)
+        known = self._quick.pop(text, None)
         if known is not None:
+            self._quick[text] = known  # the last used stands last
             try:
                 return self._run(known, values)
             except InvalidSqlStatementName:
                 pass  # somebody has thrown away what was prepared; nothing was run
-        return self._run(self._prepare(name, text), values)
+        return self._run(self._prepare(text), values)
 
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         """The driver throws away all that was prepared after a rollback. Unheard, every refused call would leave an
@@ -90,7 +97,9 @@ class QuickConnection(psycopg.Connection[Any]):
             self.pgconn.send_query_params(prepared.text, sent)
         return self._answer().ntuples
 
-    def _prepare(self, name: str, text: str) -> _Prepared:
+    def _prepare(self, text: str) -> _Prepared:
+        while len(self._quick) >= MOST_PREPARED:
+            self._forget(self._quick.pop(next(iter(self._quick))))
         numbers: dict[str, int] = {}
 
         def number(match: re.Match[str]) -> str:
@@ -98,21 +107,31 @@ class QuickConnection(psycopg.Connection[Any]):
 
         numbered = _PLACEHOLDER.sub(number, text).replace("%%", "%").encode(self.info.encoding)
         # Behind a pooler nothing that is prepared survives.
-        known_as = b"" if self.prepare_threshold is None else f"leasehold_{name}".encode()
+        known_as = b"" if self.prepare_threshold is None else _name_of(numbered)
         # Known before the server has it: interrupted in between, the next run finds out. The other way round it would
         # be prepared a second time, and refused.
-        prepared = self._quick[name] = _Prepared(known_as, numbered, tuple(numbers))
+        prepared = self._quick[text] = _Prepared(known_as, numbered, tuple(numbers))
         if known_as:
             self.pgconn.send_prepare(known_as, numbered)
             with suppress(DuplicatePreparedStatement):  # forgotten here, but never thrown away there
                 self._answer()
         return prepared
 
+    def _forget(self, prepared: _Prepared) -> None:
+        if prepared.name:
+            with suppress(InvalidSqlStatementName):  # thrown away before
+                self.execute(b"DEALLOCATE " + prepared.name, prepare=False)
+
     def _answer(self) -> PGresult:
         result: PGresult = self.wait(generators.execute(self.pgconn))[-1]
         if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
             raise error_from_result(result)
         return result
+
+
+def _name_of(text: bytes) -> bytes:
+    """The same for the same text: what was forgotten here is found there."""
+    return b"leasehold_" + hashlib.blake2b(text, digest_size=12).hexdigest().encode()
 
 
 def _as_text(value: Any, encoding: str) -> bytes | None:

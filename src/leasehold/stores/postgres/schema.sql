@@ -2,6 +2,43 @@
 
 CREATE SCHEMA leasehold;
 
+CREATE FUNCTION leasehold.change_groups() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    change record;
+BEGIN
+    FOR change IN
+        SELECT c.name, c.live, c.opens FROM "leasehold".group_change AS c
+        WHERE c.xact = pg_current_xact_id() ORDER BY c.name
+    LOOP
+        IF change.opens THEN
+            INSERT INTO "leasehold".job_group AS g (name, live) VALUES (change.name, change.live)
+            ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live, state = 'active',
+                reason = NULL
+            WHERE g.state <> 'held';
+            IF NOT FOUND THEN
+                RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                    MESSAGE = format('group %L was put on hold while this transaction was open', change.name),
+                    HINT = 'Release the group, or leave the job out, and repeat the transaction.';
+            END IF;
+        ELSE
+            UPDATE "leasehold".job_group AS g SET version = g.version + 1, live = g.live + change.live
+            WHERE g.name = change.name;
+        END IF;
+    END LOOP;
+    DELETE FROM "leasehold".group_change AS c WHERE c.xact = pg_current_xact_id();
+    RETURN NULL;
+END
+$$;
+
+CREATE TABLE leasehold.asked_once (
+    key text NOT NULL,
+    fingerprint text NOT NULL,
+    answer json NOT NULL,
+    at timestamp with time zone NOT NULL
+);
+
 CREATE TABLE leasehold.attempt (
     job bigint NOT NULL,
     token bigint NOT NULL,
@@ -12,6 +49,28 @@ CREATE TABLE leasehold.attempt (
     ended_at timestamp with time zone NOT NULL,
     ended text NOT NULL,
     error text
+);
+
+CREATE TABLE leasehold.audit (
+    seq bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    actor text,
+    verb text NOT NULL,
+    target text,
+    detail json NOT NULL,
+    outcome text NOT NULL,
+    error text,
+    CONSTRAINT audit_error_of_refusals CHECK (((error IS NOT NULL) = (outcome = 'refused'::text))),
+    CONSTRAINT audit_outcome_known CHECK ((outcome = ANY (ARRAY['done'::text, 'refused'::text])))
+);
+
+ALTER TABLE leasehold.audit ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME leasehold.audit_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE leasehold.budget (
@@ -75,6 +134,14 @@ CREATE TABLE leasehold.gate (
     slots json,
     rate_key text
 );
+
+CREATE TABLE leasehold.group_change (
+    xact xid8 NOT NULL,
+    name text NOT NULL,
+    live bigint NOT NULL,
+    opens boolean NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', vacuum_truncate='false');
 
 CREATE TABLE leasehold.history (
     id bigint NOT NULL,
@@ -954,6 +1021,15 @@ CREATE TABLE leasehold.lease_slot (
     gate bigint NOT NULL
 );
 
+CREATE TABLE leasehold.listener (
+    name text NOT NULL,
+    event text NOT NULL,
+    kind text DEFAULT ''::text NOT NULL,
+    webhook boolean DEFAULT false NOT NULL,
+    since timestamp with time zone NOT NULL,
+    seen_at timestamp with time zone
+);
+
 CREATE TABLE leasehold.log_tail (
     job_id uuid NOT NULL,
     attempt integer NOT NULL,
@@ -974,6 +1050,29 @@ CREATE TABLE leasehold.member (
 CREATE TABLE leasehold.migration (
     version integer NOT NULL,
     applied_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE leasehold.mirror (
+    name text NOT NULL,
+    kind text NOT NULL,
+    spec json NOT NULL
+);
+
+CREATE TABLE leasehold.outbox (
+    id text NOT NULL,
+    listener text NOT NULL,
+    event text NOT NULL,
+    job_id uuid,
+    kind text NOT NULL,
+    queue text NOT NULL,
+    attempt integer NOT NULL,
+    group_name text,
+    detail text NOT NULL,
+    data json NOT NULL,
+    at timestamp with time zone NOT NULL,
+    tries integer DEFAULT 0 NOT NULL,
+    due_at timestamp with time zone,
+    error text
 );
 
 ALTER TABLE leasehold.owner ALTER COLUMN number ADD GENERATED ALWAYS AS IDENTITY (
@@ -1023,6 +1122,25 @@ CREATE TABLE leasehold.rate (
     CONSTRAINT rate_spacing_positive CHECK ((spacing > (0)::double precision))
 )
 WITH (fillfactor='50');
+
+CREATE TABLE leasehold.retention (
+    kind text NOT NULL,
+    state smallint NOT NULL,
+    seconds double precision
+);
+
+CREATE TABLE leasehold.rollup (
+    minute timestamp with time zone NOT NULL,
+    queue text NOT NULL,
+    kind text NOT NULL,
+    outcome text NOT NULL,
+    runs bigint NOT NULL,
+    wait_seconds double precision NOT NULL,
+    run_seconds double precision NOT NULL,
+    wait_buckets bigint[] NOT NULL,
+    run_buckets bigint[] NOT NULL
+)
+WITH (fillfactor='80');
 
 CREATE TABLE leasehold.schedule (
     name text NOT NULL,
@@ -1107,6 +1225,14 @@ CREATE TABLE leasehold.tag (
     job_id uuid NOT NULL
 );
 
+CREATE TABLE leasehold.tenant (
+    name text NOT NULL,
+    ready boolean DEFAULT false NOT NULL,
+    told bigint DEFAULT 0 NOT NULL,
+    told_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
+
 CREATE TABLE leasehold.ticket (
     gate bigint NOT NULL,
     priority smallint NOT NULL,
@@ -1121,6 +1247,17 @@ CREATE TABLE leasehold.time_limit (
     due_at timestamp with time zone NOT NULL
 );
 
+CREATE TABLE leasehold.token (
+    name text NOT NULL,
+    hash text NOT NULL,
+    scopes json NOT NULL,
+    tenants json NOT NULL,
+    queues json NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone
+);
+
 CREATE TABLE leasehold.unique_key (
     kind text NOT NULL,
     key text NOT NULL,
@@ -1128,11 +1265,21 @@ CREATE TABLE leasehold.unique_key (
     for_ever boolean NOT NULL
 );
 
+CREATE TABLE leasehold.webhook (
+    name text NOT NULL,
+    url text NOT NULL,
+    signing_key text NOT NULL,
+    allow_private boolean NOT NULL,
+    source text NOT NULL,
+    changed_at timestamp with time zone NOT NULL
+);
+
 CREATE TABLE leasehold.worker (
     owner text NOT NULL,
     queues json NOT NULL,
     kinds json NOT NULL,
     sites json NOT NULL,
+    tenants json NOT NULL,
     concurrency integer NOT NULL,
     running integer NOT NULL,
     draining boolean DEFAULT false NOT NULL,
@@ -1141,8 +1288,14 @@ CREATE TABLE leasehold.worker (
     seen_at timestamp with time zone NOT NULL
 );
 
+ALTER TABLE ONLY leasehold.asked_once
+    ADD CONSTRAINT asked_once_pkey PRIMARY KEY (key);
+
 ALTER TABLE ONLY leasehold.attempt
     ADD CONSTRAINT attempt_pkey PRIMARY KEY (job, token);
+
+ALTER TABLE ONLY leasehold.audit
+    ADD CONSTRAINT audit_pkey PRIMARY KEY (seq);
 
 ALTER TABLE ONLY leasehold.budget
     ADD CONSTRAINT budget_pkey PRIMARY KEY (scope, name, unit);
@@ -1167,6 +1320,9 @@ ALTER TABLE ONLY leasehold.follow_up
 
 ALTER TABLE ONLY leasehold.gate
     ADD CONSTRAINT gate_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY leasehold.group_change
+    ADD CONSTRAINT group_change_pkey PRIMARY KEY (xact, name);
 
 ALTER TABLE ONLY leasehold.history
     ADD CONSTRAINT history_pkey PRIMARY KEY (id);
@@ -1195,6 +1351,9 @@ ALTER TABLE ONLY leasehold.lease
 ALTER TABLE ONLY leasehold.lease_slot
     ADD CONSTRAINT lease_slot_pkey PRIMARY KEY (job);
 
+ALTER TABLE ONLY leasehold.listener
+    ADD CONSTRAINT listener_pkey PRIMARY KEY (event, name, kind);
+
 ALTER TABLE ONLY leasehold.log_tail
     ADD CONSTRAINT log_tail_pkey PRIMARY KEY (job_id, attempt);
 
@@ -1206,6 +1365,12 @@ ALTER TABLE ONLY leasehold.member
 
 ALTER TABLE ONLY leasehold.migration
     ADD CONSTRAINT migration_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY leasehold.mirror
+    ADD CONSTRAINT mirror_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY leasehold.outbox
+    ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY leasehold.outcome
     ADD CONSTRAINT outcome_pkey PRIMARY KEY (job);
@@ -1230,6 +1395,12 @@ ALTER TABLE ONLY leasehold.rate
 
 ALTER TABLE ONLY leasehold.ready
     ADD CONSTRAINT ready_pkey PRIMARY KEY (seq);
+
+ALTER TABLE ONLY leasehold.retention
+    ADD CONSTRAINT retention_pkey PRIMARY KEY (kind, state);
+
+ALTER TABLE ONLY leasehold.rollup
+    ADD CONSTRAINT rollup_pkey PRIMARY KEY (minute, queue, kind, outcome);
 
 ALTER TABLE ONLY leasehold.schedule_host
     ADD CONSTRAINT schedule_host_pkey PRIMARY KEY (schedule, owner);
@@ -1258,8 +1429,17 @@ ALTER TABLE ONLY leasehold.stream
 ALTER TABLE ONLY leasehold.tag
     ADD CONSTRAINT tag_pkey PRIMARY KEY (name, job_id);
 
+ALTER TABLE ONLY leasehold.tenant
+    ADD CONSTRAINT tenant_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY leasehold.time_limit
     ADD CONSTRAINT time_limit_pkey PRIMARY KEY (job, what);
+
+ALTER TABLE ONLY leasehold.token
+    ADD CONSTRAINT token_hash_key UNIQUE (hash);
+
+ALTER TABLE ONLY leasehold.token
+    ADD CONSTRAINT token_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY leasehold.trouble
     ADD CONSTRAINT trouble_pkey PRIMARY KEY (job);
@@ -1267,8 +1447,19 @@ ALTER TABLE ONLY leasehold.trouble
 ALTER TABLE ONLY leasehold.unique_key
     ADD CONSTRAINT unique_key_pkey PRIMARY KEY (kind, key);
 
+ALTER TABLE ONLY leasehold.webhook
+    ADD CONSTRAINT webhook_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY leasehold.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (owner);
+
+CREATE INDEX asked_once_at ON leasehold.asked_once USING btree (at);
+
+CREATE INDEX audit_actor ON leasehold.audit USING btree (actor, seq);
+
+CREATE INDEX audit_target ON leasehold.audit USING btree (target, seq);
+
+CREATE INDEX audit_verb ON leasehold.audit USING btree (verb, seq);
 
 CREATE INDEX dependency_parent ON leasehold.dependency USING btree (parent_id);
 
@@ -1279,6 +1470,10 @@ CREATE UNIQUE INDEX event_progress ON leasehold.event USING btree (job_id) WHERE
 CREATE INDEX follow_up_child ON leasehold.follow_up USING btree (child_id);
 
 CREATE INDEX history_job ON leasehold.history USING btree (job_id, id);
+
+CREATE INDEX job_group_state ON leasehold.job_group USING btree (state, name);
+
+CREATE INDEX outbox_due ON leasehold.outbox USING btree (listener, due_at);
 
 CREATE INDEX outcome_notable ON leasehold.outcome USING btree (state, job) WHERE (state <> 1);
 
@@ -1294,6 +1489,10 @@ CREATE INDEX slot_hold_job ON leasehold.slot_hold USING btree (job);
 
 CREATE INDEX tag_job ON leasehold.tag USING btree (job_id);
 
+CREATE INDEX tenant_told ON leasehold.tenant USING btree (told_at);
+
 CREATE INDEX ticket_claim ON leasehold.ticket USING btree (gate, priority DESC, available_at);
 
 CREATE INDEX time_limit_due ON leasehold.time_limit USING btree (due_at);
+
+CREATE CONSTRAINT TRIGGER group_change_at_commit AFTER INSERT ON leasehold.group_change DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION leasehold.change_groups();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from psycopg.errors import DataError, UniqueViolation
@@ -10,24 +11,29 @@ from leasehold.domain.batch import AlikeJobs
 from leasehold.domain.job import PLAIN, NewJob
 from leasehold.domain.views import Finding
 from leasehold.stores.answers import Ending, Enqueued
-from leasehold.stores.base.database import Clock
+from leasehold.stores.base.audit import changed
+from leasehold.stores.base.database import Clock, Session
 from leasehold.stores.base.migrate import check_version, missing
+from leasehold.stores.base.schema_name import tenant_schema
 from leasehold.stores.base.statements import read_migrations
-from leasehold.stores.base.wakeups import Bell, NearWakeups, groups_of, wake_here
+from leasehold.stores.base.wakeups import Bell, NearWakeups, groups_of, tenants_of, wake_here
+from leasehold.stores.contract.tenants import Tell
 from leasehold.stores.contract.wakeups import Hint
-from leasehold.stores.postgres.claim import PostgresClaims
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
 from leasehold.stores.postgres.dialect import qualified
+from leasehold.stores.postgres.enlist import PostgresEnlisting
 from leasehold.stores.postgres.enqueue import copy_plain, insert_plain
+from leasehold.stores.postgres.mirror import PostgresMirrors
 from leasehold.stores.postgres.vitals import examine
 from leasehold.stores.postgres.wakeup import PostgresWakeups
 from leasehold.stores.verbs.enqueue import is_plain
 from leasehold.stores.verbs.settle import settled_columns
+from leasehold.stores.verbs.tenants import ignore
 
 _MIGRATIONS = read_migrations("leasehold.stores.postgres")
 
 
-class PostgresStore(PostgresClaims):
+class PostgresStore(PostgresEnlisting):
     def __init__(
         self,
         url: str,
@@ -36,16 +42,63 @@ class PostgresStore(PostgresClaims):
         *,
         pooler: bool = False,
         pool_size: int = 8,
+        results: str | None = None,
+        database: PostgresDatabase | None = None,
+        tell: Tell | None = None,
     ) -> None:
-        self._pooler = pooler
-        super().__init__(PostgresDatabase(url, schema, clock, pooler=pooler, pool_size=pool_size))
+        super().__init__(database or PostgresDatabase(url, schema, clock, pooler=pooler, pool_size=pool_size))
+        self._pooler = self._postgres.connections.pooler
+        self._results_root = None if results is None else os.path.abspath(results)
+        self._results_named = results is not None
+        self._tell = tell
+        """Who is told instead, of a tenant's work."""
         self._bell = Bell(self._postgres.notify)
         self._stop_bell = Bell(self._postgres.notify_holders)
+        self._hook_bell = Bell(self._postgres.notify_hooks)
         self._group_bell = Bell(self._postgres.notify_watchers)
 
     def another(self) -> PostgresStore:
         database = self._postgres
-        return PostgresStore(database.url, database.schema, database.clock, pooler=self._pooler, pool_size=1)
+        return PostgresStore(
+            database.url,
+            database.schema,
+            database.clock,
+            pooler=self._pooler,
+            pool_size=1,
+            results=self._results_root,
+        )
+
+    # -- tenants ---------------------------------------------------------------------------------------------------
+    def open_tenant(self, name: str, tell: Tell) -> PostgresStore:
+        database = self._database_of(name)
+        return PostgresStore(self._postgres.url, database=database, tell=tell, results=self._results_root)
+
+    def tell_tenants(self, names: Sequence[str], hint: Hint) -> None:
+        def work(session: PostgresSession) -> None:
+            session.run("tell_tenants", names=list(names))
+            self._postgres.notify_tenants(session, hint)
+
+        self._postgres.transact(work)
+        wake_here(tenants_of(self.label), hint)
+
+    def tenant_wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
+        database = self._postgres
+        heard = {database.channel: self.label, database.tenant_channel: tenants_of(self.label)}
+        return PostgresWakeups(listen_url or database.url, heard)
+
+    def _database_of(self, name: str) -> PostgresDatabase:
+        own = self._postgres
+        return PostgresDatabase(own.url, tenant_schema(own.schema, name), own.clock, beside=own)
+
+    def _taken(self, name: str) -> str | None:
+        found = self._database_of(name)
+        return f"the schema {found.schema!r}" if found.has_schema() else None
+
+    def _make(self, name: str) -> None:
+        self.open_tenant(name, ignore).upgrade()
+
+    def _remove(self, name: str) -> None:
+        self.open_tenant(name, ignore).drop()
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -60,16 +113,23 @@ class PostgresStore(PostgresClaims):
 
     def _enqueue_plain(self, job: NewJob) -> Enqueued:
         self._make_gates([job])
-        ring = self._bell.due()
+        ring = self._tell is None and self._bell.due()
         created = False
+
+        def insert(session: PostgresSession) -> bool:
+            # In doubt, whoever finds its own id has made it.
+            return insert_plain(session, job, self._postgres.channel if ring else None) or session.in_doubt
+
         try:
-            created = self._postgres.single(
-                lambda session: insert_plain(session, job, self._postgres.channel if ring else None)
-            )
+            created = self._postgres.single(insert, idempotent=True)
         finally:
-            if created != ring:  # stored and not told, or a turn that was taken for nothing
+            if (
+                created != ring and self._tell is None
+            ):  # stored and not told, or a turn that was taken for nothing
                 self._bell.owe()
-        if created:
+        if created and self._tell is not None:
+            self._tell(Hint.WORK)
+        elif created:
             wake_here(self.label)
         return Enqueued(job.id, created=created)
 
@@ -78,38 +138,58 @@ class PostgresStore(PostgresClaims):
         if self._postgres.clock.now() is not None or not is_plain(jobs.first) or jobs.first.delay:
             return None
         self._make_gates([jobs.first])
+        in_doubt = False
+
+        def copy(session: PostgresSession) -> None:
+            nonlocal in_doubt
+            in_doubt = session.in_doubt
+            copy_plain(session, jobs)
+
         try:
-            self._postgres.transact(lambda session: copy_plain(session, jobs))
-        except (UniqueViolation, DataError):
-            # A repeat after a lost reply, or a value that cannot be stored: the careful way tells which.
-            return None
+            self._postgres.transact(copy, idempotent=True)
+        except (UniqueViolation, DataError) as error:
+            # The try before this one has made them all, or a value cannot be stored: the careful way tells which.
+            if not (in_doubt and isinstance(error, UniqueViolation)):
+                return None
         return [Enqueued(job_id, created=True) for job_id in jobs.ids]
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
     def wake(self) -> None:
+        if self._tell is not None:
+            return self._tell(Hint.WORK)
         wake_here(self.label)
         self._bell()
 
     def tell_holders(self) -> None:
+        if self._tell is not None:
+            return self._tell(Hint.STOP)
         wake_here(self.label, Hint.STOP)
         self._stop_bell()
 
+    def tell_hooks(self) -> None:
+        wake_here(self.label, Hint.HOOKS)
+        self._hook_bell()
+
     def wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
-        return PostgresWakeups(listen_url or self._postgres.url, self._postgres.channel, self.label)
+        return PostgresWakeups(listen_url or self._postgres.url, {self._postgres.channel: self.label})
 
     def near_wakeups(self) -> NearWakeups:
         return NearWakeups(self.label)
 
     def tell_watchers(self) -> None:
         wake_here(groups_of(self.label))
-        self._group_bell()
+        if self._tell is None:
+            self._group_bell()
 
-    def group_wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
-        database = self._postgres
-        return PostgresWakeups(listen_url or database.url, database.group_channel, groups_of(self.label))
+    def group_wakeups(self, listen_url: str | None = None) -> PostgresWakeups | NearWakeups:
+        """Of a tenant without a connection: those would grow with the tenants."""
+        database, label = self._postgres, groups_of(self.label)
+        if self._tell is not None:
+            return NearWakeups(label)
+        return PostgresWakeups(listen_url or database.url, {database.group_channel: label})
 
     def close(self) -> None:
-        for bell in (self._bell, self._stop_bell, self._group_bell):
+        for bell in (self._bell, self._stop_bell, self._hook_bell, self._group_bell):
             bell.pay()
         super().close()
 
@@ -121,7 +201,9 @@ class PostgresStore(PostgresClaims):
             for version, text in todo.items():
                 self._postgres.script(text, session)
                 session.run("record_migration", version=version)
-            return list(todo)
+            if todo:
+                self._renew_mirrors(session)
+            return changed(list(todo))
 
         return self._postgres.transact(work)
 
@@ -141,6 +223,15 @@ class PostgresStore(PostgresClaims):
         for version, text in missing(self.label, after, _MIGRATIONS).items():
             parts += [text.strip(), f"INSERT INTO leasehold.migration VALUES ({version}, now());"]
         return qualified("\n".join([*parts, "COMMIT;"]), self._postgres.schema)
+
+    # -- mirrors ---------------------------------------------------------------------------------------------------
+    @property
+    def _mirrors(self) -> PostgresMirrors:
+        return PostgresMirrors(self._postgres.schema)
+
+    def _run_script(self, session: Session, text: str) -> None:
+        assert isinstance(session, PostgresSession)
+        self._postgres.run_as_it_is(text, session)
 
     # -- vitals ----------------------------------------------------------------------------------------------------
     def missing_objects(self) -> list[str]:

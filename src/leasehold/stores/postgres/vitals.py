@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 
 from leasehold.domain.views import Finding, Verdict
-from leasehold.stores.postgres.database import CONNECT_SECONDS, PostgresDatabase
+from leasehold.stores.postgres.connections import CONNECT_SECONDS
+from leasehold.stores.postgres.database import PostgresDatabase
 
 _LOSES = "an acknowledged job can be lost in a crash of the server"
 _SETTINGS: dict[str, tuple[Verdict, str, str]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import psycopg
 
@@ -14,17 +14,19 @@ from leasehold.stores.contract.wakeups import ANYTHING, Hint
 
 logger = logging.getLogger("leasehold.wakeups")
 
-STOP = "stop"
-"""The payload of a hint about flags. Every other one is about work, or about groups."""
+STOP, HOOKS = "stop", "hooks"
+"""Payloads of hints about flags, and about what somebody listens to. Every other one is about work, or about groups."""
+_HINTS = {STOP: Hint.STOP, HOOKS: Hint.HOOKS}
 PROBE_SECONDS = 10.0
 """A half-open connection delivers nothing and says nothing: the listener asks now and then."""
 
 
 class PostgresWakeups:
-    def __init__(self, url: str, channel: str, label: str) -> None:
+    def __init__(self, url: str, heard: Mapping[str, str]) -> None:
+        """`heard`: channels, and for each the label of those who are woken in this process without it."""
         self._url = url
-        self._channel = channel
-        self._ear = listen_here(label)
+        self._channels = list(heard)
+        self._ear = listen_here(*heard.values())
         self._closed = threading.Event()
         self._listening = False
         self._thread = threading.Thread(target=self._listen_for_ever, name="leasehold-listen", daemon=True)
@@ -63,7 +65,8 @@ class PostgresWakeups:
     def _listen(self) -> None:
         options = {"autocommit": True, "connect_timeout": 10, "keepalives_idle": 30}
         with psycopg.connect(self._url, application_name="leasehold listener", **options) as connection:  # type: ignore[arg-type]
-            connection.execute(f'LISTEN "{self._channel}"')
+            for channel in self._channels:
+                connection.execute(f'LISTEN "{channel}"')
             self._listening = True
             # Whatever was missed while nobody listened is found by looking once.
             self._ear.hear(ANYTHING)
@@ -71,14 +74,14 @@ class PostgresWakeups:
             while not self._closed.is_set():
                 for heard in connection.notifies(timeout=1.0, stop_after=1):
                     heard_at = time.monotonic()
-                    self._ear.hear(Hint.STOP if heard.payload == STOP else Hint.WORK)
+                    self._ear.hear(_HINTS.get(heard.payload, Hint.WORK))
                 if time.monotonic() - heard_at > PROBE_SECONDS:
                     self._probe(connection)
                     heard_at = time.monotonic()
 
     def _probe(self, connection: psycopg.Connection[tuple[str]]) -> None:
-        channels = [row[0] for row in connection.execute("SELECT pg_listening_channels()").fetchall()]
-        if self._channel not in channels:
+        channels = {row[0] for row in connection.execute("SELECT pg_listening_channels()").fetchall()}
+        if not channels.issuperset(self._channels):
             raise psycopg.OperationalError(
                 "the connection no longer listens; a transaction pooler may be in between"
             )

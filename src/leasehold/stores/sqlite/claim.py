@@ -24,6 +24,11 @@ from leasehold.stores.verbs.claim import (
 from leasehold.stores.verbs.limits import AT_ONCE
 from leasehold.stores.verbs.writing import batches, write_tickets
 
+Due = tuple[int, int, int]
+"""The priority, negative; since when it is due, in microseconds; the job's number. In the order of claims."""
+_LATER = tuple(Grant._field_defaults.values())[Grant._fields.index("waited") - len(Grant._fields) + 1 :]
+"""What a claim does not tell."""
+
 
 class SqliteClaims(JobStore):
     def __init__(self, database: SqliteDatabase) -> None:
@@ -126,7 +131,7 @@ class SqliteClaims(JobStore):
 
 
 def _take_groups(
-    session: Session,
+    session: SqliteSession,
     owner: str,
     source: Source,
     groups: Sequence[LookedAt],
@@ -141,21 +146,23 @@ def _take_groups(
         session.run("lease_lane_heads", owner=owner, heads=Records(heads))
         session.run("hold_lanes", heads=Records(heads))
         session.run("leave_lanes", heads=Records(heads))
-        return _grants(session, [head["seq"] for head in heads], limited)
+        since = [round(head["available_at"].timestamp() * 1e6) for head in heads]
+        return _grants(session, [head["seq"] for head in heads], since, limited)
     return _lease(session, owner, _due(session, groups, room), limited)
 
 
-def _take_shares(session: Session, owner: str, parts: list[list[LookedAt]], share: int) -> list[Grant]:
-    seqs = [seq for groups in parts for seq in _due(session, groups, share)]
-    return _lease(session, owner, seqs, limited=False)
+def _take_shares(session: SqliteSession, owner: str, parts: list[list[LookedAt]], share: int) -> list[Grant]:
+    found = [due for groups in parts for due in _due(session, groups, share)]
+    return _lease(session, owner, found, limited=False)
 
 
-def _lease(session: Session, owner: str, seqs: Sequence[int], limited: bool) -> list[Grant]:
-    if not seqs:
+def _lease(session: SqliteSession, owner: str, found: Sequence[Due], limited: bool) -> list[Grant]:
+    if not found:
         return []
+    seqs = [seq for _, _, seq in found]
     session.run("lease_ready", owner=owner, seqs=seqs)
     session.run("leave_ready", seqs=seqs)
-    return _grants(session, seqs, limited)
+    return _grants(session, seqs, [at for _, at, _ in found], limited)
 
 
 def _probe(
@@ -172,18 +179,18 @@ def _probe(
     return [group for group in groups if group.due <= now]
 
 
-def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[int]:
+def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[Due]:
     """The first of all groups together. A group is read when its head's turn comes: of hundreds of groups those are as
     many as there is room."""
 
-    def read(group: LookedAt) -> list[tuple[int, int, int]]:
+    def read(group: LookedAt) -> list[Due]:
         due = session.tuples("list_due", gate=group.gate, priority=group.priority, limit=room - len(found))
         return [(-group.priority, available_at, seq) for seq, available_at in reversed(due)]
 
-    found: list[int] = []
+    found: list[Due] = []
     turns = [(-group.priority, group.due, group.first, number) for number, group in enumerate(groups)]
     heapq.heapify(turns)
-    lines: dict[int, list[tuple[int, int, int]]] = {}
+    lines: dict[int, list[Due]] = {}
     while turns and len(found) < room:
         number = heapq.heappop(turns)[-1]
         if number not in lines:
@@ -191,7 +198,7 @@ def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[int]:
         line = lines[number]
         # Up to where another group has one that comes before.
         while line and len(found) < room and (not turns or line[-1] <= turns[0][:3]):
-            found.append(line.pop()[-1])
+            found.append(line.pop())
         if line:
             heapq.heappush(turns, (*line[-1], number))
     return found
@@ -230,7 +237,8 @@ def _heads(
     if dropped:
         session.run("drop_tickets", tickets=dropped)
     write_tickets(session, list(filed.values()))
-    heads = [{name: fits[lane][name] for name in ("lane", "lane_at", "seq")} for lane in taken]
+    told = ("lane", "lane_at", "seq", "available_at")
+    heads = [{name: fits[lane][name] for name in told} for lane in taken]
     return heads, bool(dropped)
 
 
@@ -238,7 +246,8 @@ def _rank(head: Row) -> tuple[Any, ...]:
     return -head["priority"], head["available_at"], head["seq"]
 
 
-def _grants(session: Session, seqs: Sequence[int], limited: bool) -> list[Grant]:
+def _grants(session: SqliteSession, seqs: Sequence[int], since: Sequence[int], limited: bool) -> list[Grant]:
     if limited:
         session.run("use_slots", seqs=seqs)
-    return [Grant(*row) for row in session.tuples("read_grants", seqs=seqs)]
+    now, rows = session.now(), session.tuples("read_grants", seqs=seqs)
+    return [Grant._make((*row, (now - at) / 1e6, *_LATER)) for row, at in zip(rows, since, strict=True)]

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from leasehold.domain.errors import DatabaseUnreachable
 from leasehold.stores.sqlite.gate import Identity, gate
+from leasehold.stores.sqlite.holders import who_has_open
 
 C = TypeVar("C", bound=sqlite3.Connection)
 
@@ -109,7 +110,7 @@ class Connections:
                 connection.execute(pragma)
         except sqlite3.Error as error:
             connection.close()
-            raise DatabaseUnreachable(self.label, str(error)) from error
+            raise self.unreachable(error) from error
         with self._changing:
             if self.identity is None:
                 self.identity = identity
@@ -122,6 +123,12 @@ class Connections:
             self.close(connection)
             raise
         return connection
+
+    def unreachable(self, error: sqlite3.Error) -> DatabaseUnreachable:
+        """Of a lock, also who may hold it."""
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            return DatabaseUnreachable(self.label, str(error), who_has_open(os.path.realpath(self.path)))
+        return DatabaseUnreachable(self.label, str(error))
 
     def create(self) -> None:
         """An empty file, unless there is one. Only when a store is opened."""

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 from leasehold.domain.checks.instants import EARLIEST, LATEST
-from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable, SchemaIncomplete
+from leasehold.domain.errors import DatabaseTooOld, ReadTooSlow, SchemaIncomplete
+from leasehold.stores.base.audit import waiting_for
 from leasehold.stores.base.database import Clock, Columns, Records, Row, SystemClock
 from leasehold.stores.base.lent import refuse_inside
 from leasehold.stores.base.rows import FLAGS, TIMES
 from leasehold.stores.base.statements import parameters, read_statements
+from leasehold.stores.contract.patience import longest_read
+from leasehold.stores.enlist.borrowed import BorrowedSession, Execute
 from leasehold.stores.sqlite.connections import BUSY_SECONDS, Connections, KeptConnection
-from leasehold.stores.sqlite.holders import who_has_open
 from leasehold.stores.sqlite.lending import LentConnection
 
 T = TypeVar("T")
@@ -41,11 +43,15 @@ _TROUBLE = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
-_STATEMENTS = read_statements("leasehold.stores.sqlite")
-_TAKES_NOW = {name for name, text in _STATEMENTS.items() if "now" in parameters(text)}
+STATEMENTS = read_statements("leasehold.stores.sqlite")
+STEPS_A_LOOK = 1000
+"""Of SQLite's machine, between two looks at the clock of a read that may not take long."""
+_TAKES_NOW = {name for name, text in STATEMENTS.items() if "now" in parameters(text)}
 
 
 class SqliteSession:
+    in_doubt = False
+
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection = connection
         self._clock = clock
@@ -55,16 +61,16 @@ class SqliteSession:
         return _now(self._clock)
 
     def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
-        return self._rows(statement, _STATEMENTS[statement], parameters)
+        return self._rows(statement, STATEMENTS[statement], parameters)
 
     def tuples(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        return self._execute(statement, _STATEMENTS[statement], parameters).fetchall()
+        return self._execute(statement, STATEMENTS[statement], parameters).fetchall()
 
     def run(self, statement: str, /, **parameters: Any) -> None:
-        self._execute(statement, _STATEMENTS[statement], parameters).fetchall()
+        self._execute(statement, STATEMENTS[statement], parameters).fetchall()
 
     def listing(self, names: Sequence[str], /, **parameters: Any) -> list[Row]:
-        return self._rows(names[0], " ".join(_STATEMENTS[name] for name in names), parameters)
+        return self._rows(names[0], " ".join(STATEMENTS[name] for name in names), parameters)
 
     def _rows(self, statement: str, text: str, parameters: dict[str, Any]) -> list[Row]:
         cursor = self._execute(statement, text, parameters)
@@ -72,22 +78,33 @@ class SqliteSession:
         return [{n: python_value(n, v) for n, v in zip(names, row, strict=True)} for row in cursor.fetchall()]
 
     def _execute(self, statement: str, text: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
-        bound = {name: _bound(value) for name, value in parameters.items()}
-        if statement in _TAKES_NOW:
-            bound["now"] = _now(self._clock)
-        return self._connection.execute(text, bound)
+        return self._connection.execute(text, _bound_for(statement, parameters, self._clock))
+
+
+_AS_IT_IS = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+def _bound_for(statement: str, parameters: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
+    # Most values go as they are: a call for each would be a seventh of the time of a single enqueue.
+    bound = {name: v if type(v) in _AS_IT_IS else _bound(v) for name, v in parameters.items()}
+    if statement in _TAKES_NOW:
+        bound["now"] = _now(clock)
+    return bound
 
 
 class SqliteDatabase:
     """One file. Every write transaction begins IMMEDIATE: a read that turned into a write would be refused at once,
     whatever the busy time-out."""
 
-    def __init__(self, path: str, clock: Clock | None = None, *, create: bool = True) -> None:
+    def __init__(
+        self, path: str, clock: Clock | None = None, *, create: bool = True, family: str | None = None
+    ) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
             raise DatabaseTooOld("SQLite", sqlite3.sqlite_version, ".".join(map(str, OLDEST)))
         self.path = path
         self.clock: Clock = clock or SystemClock()
         self.label = f"sqlite:///{path}"
+        self.family = family or self.label
         self.on_replaced: list[Callable[[], None]] = []
         """Called when another file is found at the path: what is remembered of the old one no longer holds."""
         self._file = Connections(path, self.label, self.on_replaced)
@@ -97,8 +114,13 @@ class SqliteDatabase:
         with self._file.inside(), self._file.writing:
             self._file.writer()
 
-    def transact(self, work: Callable[[SqliteSession], T]) -> T:
-        refuse_inside(self.label)
+    def path_of_tenant(self, name: str) -> Path:
+        return Path(f"{self._file.path}.tenants") / f"{name}.db"
+
+    def transact(self, work: Callable[[SqliteSession], T], *, idempotent: bool = False) -> T:
+        refuse_inside(self.family)
+        if (waiting := waiting_for(self.label)) is not None:
+            return waiting.go_with(self.transact, work)
         file = self._file
         with file.inside():
             try:
@@ -119,13 +141,13 @@ class SqliteDatabase:
                 if file.closed:
                     file.close_writer()
 
-    def single(self, work: Callable[[SqliteSession], T]) -> T:
+    def single(self, work: Callable[[SqliteSession], T], *, idempotent: bool = False) -> T:
         return self.transact(work)
 
     @contextmanager
     def lend(self, seconds: float) -> Iterator[tuple[SqliteSession, sqlite3.Connection]]:
         """Over a connection of its own, closed at the end: who keeps it cannot write into our transactions."""
-        refuse_inside(self.label)
+        refuse_inside(self.family)
         file = self._file
         with file.inside():
             file.check_open()
@@ -152,13 +174,21 @@ class SqliteDatabase:
         file = self._file
         with file.inside():
             connection = file.take()
+            seconds = longest_read()
+            if seconds is not None:
+                until = time.monotonic() + seconds
+                connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_A_LOOK)
             try:
                 answer = work(SqliteSession(connection, self.clock))
                 file.check(connection)
                 return answer
             except sqlite3.OperationalError as error:
+                if seconds is not None and error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                    raise ReadTooSlow(self.label, seconds) from error
                 raise self._translated(error) from error
             finally:
+                if seconds is not None:
+                    connection.set_progress_handler(None, 0)
                 file.give_back(connection)
 
     def ask(self, pragma: str) -> Any:
@@ -169,6 +199,14 @@ class SqliteDatabase:
     def keep(self) -> KeptConnection:
         """A connection for somebody who keeps it."""
         return KeptConnection(self._file)
+
+    def session_over(self, execute: Execute) -> BorrowedSession:
+        """Over a connection that is not ours."""
+
+        def bind(statement: str, text: str, given: Mapping[str, Any]) -> tuple[str, Any]:
+            return text, _bound_for(statement, given, self.clock)
+
+        return BorrowedSession(execute, bind, STATEMENTS, python_value)
 
     def refuses_data(self, error: Exception) -> bool:
         if isinstance(error, sqlite3.IntegrityError):
@@ -202,12 +240,10 @@ class SqliteDatabase:
         """Trouble with the file (full, read-only, locked, gone) is the database's; the rest is raised as it is."""
         if isinstance(error, sqlite3.OperationalError):
             code = error.sqlite_errorcode & 0xFF
-            if code == sqlite3.SQLITE_BUSY:
-                held_by = who_has_open(os.path.realpath(self._file.path))
-                return DatabaseUnreachable(self.label, str(error), held_by)
             if code in _TROUBLE:
-                return DatabaseUnreachable(self.label, str(error))
-            if str(error).startswith("no such table: leasehold_"):
+                return self._file.unreachable(error)
+            # A table with its database's name is one that a trigger writes to: a mirror's.
+            if str(error).startswith(("no such table: leasehold_", "no such table: main.")):
                 return SchemaIncomplete(self.label, str(error))
         return error
 

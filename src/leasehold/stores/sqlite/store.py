@@ -2,36 +2,97 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+from leasehold.domain.hooks import SUCCEEDED, Happened
 from leasehold.domain.job import TIED, NewJob
 from leasehold.domain.views import Finding
 from leasehold.stores.answers import Ending, Enqueued
+from leasehold.stores.base.audit import changed
 from leasehold.stores.base.database import Clock, Records, Session
 from leasehold.stores.base.migrate import check_version, missing
 from leasehold.stores.base.places import DEADLINE, START_BY
 from leasehold.stores.base.statements import read_migrations
-from leasehold.stores.base.wakeups import NearWakeups, groups_of, wake_here
+from leasehold.stores.base.wakeups import NearWakeups, groups_of, tenants_of, wake_here
+from leasehold.stores.contract.tenants import Tell
 from leasehold.stores.contract.wakeups import Hint
-from leasehold.stores.sqlite.claim import SqliteClaims
 from leasehold.stores.sqlite.database import SqliteDatabase
+from leasehold.stores.sqlite.enlist import SqliteEnlisting
+from leasehold.stores.sqlite.mirror import SqliteMirrors
 from leasehold.stores.sqlite.vitals import examine
 from leasehold.stores.sqlite.wakeup import SqliteWakeups
+from leasehold.stores.verbs.outbox import read_listeners, tell
 from leasehold.stores.verbs.settle import settled_columns
+from leasehold.stores.verbs.tenants import ignore
 from leasehold.stores.verbs.writing import bump_groups
 
 _MIGRATIONS = read_migrations("leasehold.stores.sqlite")
 
 
-class SqliteStore(SqliteClaims):
-    def __init__(self, path: str, clock: Clock | None = None, *, create: bool = True) -> None:
-        super().__init__(SqliteDatabase(path, clock, create=create))
-        self._sqlite.on_replaced.extend([self._known_gates.clear, self._owners.clear])
+class SqliteStore(SqliteEnlisting):
+    def __init__(
+        self,
+        path: str,
+        clock: Clock | None = None,
+        *,
+        create: bool = True,
+        results: str | None = None,
+        family: str | None = None,
+        tell: Tell | None = None,
+    ) -> None:
+        super().__init__(SqliteDatabase(path, clock, create=create, family=family))
+        self._tell = tell
+        """Who is told instead, of a tenant's work."""
+        self._results_root = os.path.abspath(results or f"{self._sqlite.path}.results")
+        self._results_named = results is not None
+        self._sqlite.on_replaced.extend(
+            [self._known_gates.clear, self._owners.clear, self._labelled.clear, self._forget_result_files]
+        )
 
     def another(self) -> SqliteStore:
-        return SqliteStore(self._sqlite.path, self._sqlite.clock, create=False)
+        own = self._sqlite
+        return SqliteStore(
+            own.path, own.clock, create=False, family=own.family, tell=self._tell, results=self._named_results
+        )
+
+    @property
+    def _named_results(self) -> str | None:
+        return self._results_root if self._results_named else None
+
+    # -- tenants ---------------------------------------------------------------------------------------------------
+    def open_tenant(self, name: str, tell: Tell) -> SqliteStore:
+        return self._open_tenant(name, tell, create=False)
+
+    def tenant_wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
+        """Whoever tells of a tenant commits to this file."""
+        return SqliteWakeups(self._sqlite, self.label, tenants_of(self.label))
+
+    def _open_tenant(self, name: str, tell: Tell, create: bool) -> SqliteStore:
+        own = self._sqlite
+        path = str(own.path_of_tenant(name))
+        return SqliteStore(
+            path, own.clock, create=create, family=own.family, tell=tell, results=self._named_results
+        )
+
+    def _taken(self, name: str) -> str | None:
+        path = self._sqlite.path_of_tenant(name)
+        return f"the file {path}" if path.exists() else None
+
+    def _make(self, name: str) -> None:
+        with closing(self._open_tenant(name, ignore, create=True)) as made:
+            made.upgrade()
+
+    def _remove(self, name: str) -> None:
+        path = self._sqlite.path_of_tenant(name)
+        for part in ("", "-wal", "-shm"):
+            Path(f"{path}{part}").unlink(missing_ok=True)
+        shutil.rmtree(f"{path}.results", ignore_errors=True)
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -43,11 +104,19 @@ class SqliteStore(SqliteClaims):
     # -- wake-ups --------------------------------------------------------------------------------------------------
     def wake(self) -> None:
         """Other processes see the commit itself."""
+        if self._tell is not None:
+            return self._tell(Hint.WORK)
         wake_here(self.label)
 
     def tell_holders(self) -> None:
         """Other processes see the commit itself."""
+        if self._tell is not None:
+            return self._tell(Hint.STOP)
         wake_here(self.label, Hint.STOP)
+
+    def tell_hooks(self) -> None:
+        """Other processes see the commit itself."""
+        wake_here(self.label, Hint.HOOKS)
 
     def wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
         return SqliteWakeups(self._sqlite, self.label)
@@ -59,8 +128,10 @@ class SqliteStore(SqliteClaims):
         """Other processes see the commit itself."""
         wake_here(groups_of(self.label))
 
-    def group_wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
-        return SqliteWakeups(self._sqlite, groups_of(self.label))
+    def group_wakeups(self, listen_url: str | None = None) -> SqliteWakeups | NearWakeups:
+        """Of a tenant without a connection: its file would have to stay open."""
+        label = groups_of(self.label)
+        return SqliteWakeups(self._sqlite, label) if self._tell is None else NearWakeups(label)
 
     # -- schema ----------------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:
@@ -74,7 +145,9 @@ class SqliteStore(SqliteClaims):
             for version, text in todo.items():
                 self._sqlite.script(text)
                 session.run("record_migration", version=version)
-            return list(todo)
+            if todo:
+                self._renew_mirrors(session)
+            return changed(list(todo))
 
         return self._sqlite.transact(work)
 
@@ -98,6 +171,14 @@ class SqliteStore(SqliteClaims):
             ]
         return "\n".join([*parts, "COMMIT;"])
 
+    # -- mirrors ---------------------------------------------------------------------------------------------------
+    @property
+    def _mirrors(self) -> SqliteMirrors:
+        return SqliteMirrors()
+
+    def _run_script(self, session: Session, text: str) -> None:
+        self._sqlite.script(text)
+
     # -- vitals ----------------------------------------------------------------------------------------------------
     def missing_objects(self) -> list[str]:
         return self._missing_objects("leasehold.stores.sqlite")
@@ -119,9 +200,19 @@ def _settle_succeeded(session: Session, endings: Sequence[Ending]) -> tuple[set[
     done = [job for job, _, _ in rows]
     if done:
         session.run("end_leases", jobs=done)
+    # What has a listener comes as tied, and so does much that has none.
+    listened = {ending.seq for ending in endings if ending.special == TIED}
+    if listened:
+        _tell(session, [job for job in done if job in listened])
     tied = [job for job, special, _ in rows if special == TIED]
     freed = _untie(session, tied, {job for job, _, attempt in rows if attempt > 1}) if tied else False
     return {ending.seq for ending in endings if ending.seq is not None} - set(done), freed
+
+
+def _tell(session: Session, jobs: Sequence[int]) -> None:
+    if jobs and read_listeners(session, {SUCCEEDED}):
+        rows = session.rows("read_succeeded", jobs=jobs)
+        tell(session, [Happened(SUCCEEDED, **row, detail="", data={}) for row in rows])
 
 
 def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:

@@ -17,9 +17,9 @@ signs of life are changes too."""
 
 
 class SqliteWakeups:
-    def __init__(self, database: SqliteDatabase, label: str) -> None:
+    def __init__(self, database: SqliteDatabase, *labels: str) -> None:
         self._kept = database.keep()
-        self._ear = listen_here(label)
+        self._ear = listen_here(*labels)
         self._version = self._data_version()
         self._stirred_at = float("-inf")
         self._closed = False

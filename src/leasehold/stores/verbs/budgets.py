@@ -6,17 +6,31 @@ Who spends has spent, also after its lease was lost; so nothing here asks for th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 
-from leasehold.domain.budgets import BudgetLine, Spend, Spending, first_over, halts, lines_of
+from leasehold.domain.budgets import (
+    BudgetLine,
+    BudgetOwner,
+    BudgetPage,
+    BudgetRow,
+    Spend,
+    Spending,
+    first_over,
+    halts,
+    lines_of,
+)
+from leasehold.domain.checks.cursors import cursor_of, parts_of
+from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.errors import InvalidInput, JobNotFound, Refused
+from leasehold.domain.hooks import Happened, budget_is_exhausted
 from leasehold.domain.job import Job
 from leasehold.domain.moves import Move
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import FINAL, HALTED
 from leasehold.stores.base.database import Records, Row, Session
 from leasehold.stores.verbs.locking import lock
+from leasehold.stores.verbs.outbox import tell
 from leasehold.stores.verbs.writing import Verbs, write
 
 
@@ -30,6 +44,21 @@ class BudgetVerbs(Verbs):
             if not found:
                 raise JobNotFound(job_id)
             return _lines(session, found[0], attempt)
+
+        return self._database.read(work)
+
+    def list_budgets(
+        self, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
+    ) -> BudgetPage:
+        check_page(limit)
+        after = (scope or "", "", "") if cursor is None else parts_of(cursor, str, str, str)
+        key = dict(zip(("scope", "name", "unit"), after, strict=True))
+
+        def work(session: Session) -> BudgetPage:
+            rows = session.rows("list_budgets", **key, last=scope or "job", limit=limit + 1)
+            page = rows[:limit]
+            more = cursor_of(*(page[-1][part] for part in key)) if len(rows) > limit else None
+            return BudgetPage(_budget_rows(session, page), more)
 
         return self._database.read(work)
 
@@ -48,13 +77,40 @@ class BudgetVerbs(Verbs):
 
     def set_group_budget(self, group: str, limits: Mapping[str, int | None]) -> list[BudgetLine]:
         def work(session: Session) -> list[BudgetLine]:
+            over = {line.unit for line in _group_lines(session, group) if line.over}
             _set_limits(session, "group", group, limits)
-            return _group_lines(session, group)
+            lines = _group_lines(session, group)
+            passed = [line for line in lines if line.over and line.unit not in over]
+            tell(session, [budget_is_exhausted(line, None, "", group) for line in passed])
+            return lines
 
         return self._database.transact(work)
 
     def group_budget(self, group: str) -> list[BudgetLine]:
         return self._database.read(lambda session: _group_lines(session, group))
+
+
+def _budget_rows(session: Session, rows: Sequence[Row]) -> list[BudgetRow]:
+    """Lines as `budget` tells them. A job's limits are its policy's unless they were raised; where they count each run
+    by itself, what the latest has spent is asked for job by job."""
+    found = []
+    of_runs: dict[str, dict[str, BudgetLine]] = {}
+    for row in rows:
+        if row["scope"] == "group":
+            found.append(BudgetRow.of(_group_line(row), None, None, None))
+            continue
+        policy = Policy.load(row["policy"])
+        job_id, unit = row["name"], row["unit"]
+        if policy.budget_for == "run" and row["kind"] is not None:
+            if job_id not in of_runs:
+                lines = _lines(session, {**row, "id": job_id}, None)
+                of_runs[job_id] = {line.unit: line for line in lines if line.scope == "run"}
+            line = of_runs[job_id][unit]
+        else:
+            limit = (policy.budget or {}).get(unit) if row["lim"] is None else row["lim"]
+            line = BudgetLine("job", job_id, unit, limit, row["spent"])
+        found.append(BudgetRow.of(line, policy.on_breach, row["kind"], row["queue"]))
+    return found
 
 
 def record_spends(
@@ -79,7 +135,19 @@ def record_spends(
     ]
     if totals:
         session.run("add_spent", totals=Records(totals))
-    return _lines(session, found[0], attempt)
+    lines = _lines(session, found[0], attempt)
+    tell(session, _exhausted(lines, moved, found[0]))
+    return lines
+
+
+def _exhausted(lines: Sequence[BudgetLine], moved: Mapping[str, int], job: Row) -> list[Happened]:
+    """The limits that this spending has passed; one that was passed before has been told of. The totals are locked."""
+    passed = [line for line in lines if line.over and not _before(line, moved.get(line.unit, 0)).over]
+    return [budget_is_exhausted(line, job["id"], job["kind"], job["group_name"]) for line in passed]
+
+
+def _before(line: BudgetLine, amount: int) -> BudgetLine:
+    return replace(line, spent=line.spent - amount)
 
 
 def refuse_over_budget(session: Session, job: Job) -> None:

@@ -21,9 +21,14 @@ from leasehold.stores.verbs.locking import lock
 def lock_descendants(session: Session, moves: Sequence[Move]) -> None:
     """Lock all those whom these endings may concern, children's children too, at once and by seq: wave by wave, two
     transactions could wait for each other."""
-    ended = sorted(move.job.id for move in moves if move.job.awaited and _ends(move))
-    if ended:
+    if ended := _ended_parents(moves):
         session.run("lock_descendants", ids=ended)
+
+
+def lock_free_descendants(session: Session, moves: Sequence[Move]) -> bool:
+    """As above, but without waiting. False: somebody has one of them locked."""
+    ended = _ended_parents(moves)
+    return not ended or not session.tuples("lock_free_descendants", ids=ended)
 
 
 def moves_of_children(session: Session, moves: Sequence[Move], now: datetime) -> list[Move]:
@@ -124,6 +129,10 @@ def _judge_children(session: Session, ended: Sequence[EndedParent], now: datetim
         session.run("meet_dependencies", met=Records(met))
     judged = [judge(child, waiting[child.id], now) for child in children]
     return [move for move in judged if move is not None]
+
+
+def _ended_parents(moves: Sequence[Move]) -> list[str]:
+    return sorted(move.job.id for move in moves if move.job.awaited and _ends(move))
 
 
 def _ends(move: Move) -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -15,17 +13,16 @@ from leasehold.domain import operate
 from leasehold.domain.errors import DuplicateJob, StoreError
 from leasehold.domain.job import PLAIN, TIED, Job, NewJob
 from leasehold.domain.lanes import Ticket
-from leasehold.domain.limits import slots_text
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMark
 from leasehold.stores.answers import Enqueued
-from leasehold.stores.base.database import Columns, Database, Records, Row, Session
+from leasehold.stores.base.database import Columns, Records, Row, Session
 from leasehold.stores.verbs.dependencies import check_order, wait_for_parents
+from leasehold.stores.verbs.gates import GateVerbs, gate_of
 from leasehold.stores.verbs.groups import touch_groups
-from leasehold.stores.verbs.limits import LimitVerbs
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.long_names import keep_long_names
-from leasehold.stores.verbs.named_limits import limit_problems, make_limits
+from leasehold.stores.verbs.outbox import tell_of_groups
 from leasehold.stores.verbs.stop_marks import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
 from leasehold.stores.verbs.writing import (
     Groups,
@@ -46,78 +43,25 @@ Inserted = Any
 _NOTHING: Mapping[str, int] = {}
 
 
-class EnqueueVerbs(LimitVerbs):
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._known_gates: set[int] = set()
-
+class EnqueueVerbs(GateVerbs):
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         check_order(jobs)
         self._make_gates(jobs)
         if not jobs:
             return []
-        if all(map(is_plain, jobs)):
-            made = self._database.transact(lambda session: _insert_plain(session, jobs))
-            # Whoever is not among them was there before, by its own id.
-            return [Enqueued(job.id, created=job.id in made) for job in jobs]
-        return self._database.transact(lambda session: enqueue_in(session, jobs))
+        store = _enqueue_plain if all(map(is_plain, jobs)) else enqueue_in
 
-    def _make_gates(self, jobs: Sequence[NewJob], strict: bool = True) -> None:
-        """In a transaction of their own, before the jobs': producers in long transactions must not wait for each
-        other to learn the same gate."""
-        missing = {}
-        for job in jobs:
-            number = gate_of(job)
-            if number not in self._known_gates:
-                missing[number] = job
-        if not missing:
-            return
-        if any(job.slots or job.rate is not None for job in missing.values()):
-            self._make_limited_gates(missing, strict)
-        else:
-            self._database.single(lambda session: make_gates(session, missing))
-            self._known_gates.update(missing)
+        def work(session: Session) -> list[Enqueued]:
+            made = store(session, jobs)
+            if session.in_doubt:
+                # Whoever was there before, by its own id, was made by the try whose answer was lost.
+                made = [
+                    Enqueued(one.id, one.created or one.id == job.id)
+                    for one, job in zip(made, jobs, strict=True)
+                ]
+            return made
 
-    def _make_limited_gates(self, missing: Mapping[int, NewJob], strict: bool) -> None:
-        """With `strict` a limit that does not exist is refused. A gate that is known has limits that exist: their rows
-        are never deleted."""
-
-        def work(session: Session) -> set[int]:
-            make_limits(session, missing.values())
-            problems = limit_problems(session, missing.values())
-            for problem in problems.values() if strict else ():
-                raise problem
-            good = {number: job for number, job in missing.items() if job.id not in problems}
-            make_gates(session, good)
-            return set(good)
-
-        self._known_gates.update(self._database.transact(work))
-
-
-def make_gates(session: Session, missing: Mapping[int, NewJob]) -> None:
-    records = [
-        {
-            "id": number,
-            "queue": job.queue,
-            "kind": job.kind,
-            "slots": slots_text(job.slots),
-            "rate_key": job.rate,
-        }
-        for number, job in sorted(missing.items())
-    ]
-    session.run("insert_gates", gates=Records(records))
-
-
-@lru_cache(maxsize=4096)
-def gate_id(queue: str, kind: str, slots: str | None = None, rate_key: str | None = None) -> int:
-    """A positive 63-bit hash of what a job needs besides its turn. 0 stands for "any gate"."""
-    text = json.dumps([queue, kind, slots, rate_key])
-    number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
-    return number or 1
-
-
-def gate_of(job: NewJob) -> int:
-    return gate_id(job.queue, job.kind, slots_text(job.slots) if job.slots else None, job.rate)
+        return self._database.transact(work, idempotent=True)
 
 
 def enqueue_in(
@@ -125,10 +69,11 @@ def enqueue_in(
     jobs: Sequence[NewJob],
     groups: Mapping[str, int] = _NOTHING,
     marks: Marks | None = None,
+    tell: Tell | None = None,
 ) -> list[Enqueued]:
     """Enqueue inside an open transaction. Holders that give way do so first, so that the new jobs are stored in the
     order given; groups are told last, once each, together with those that the caller has changed. `marks` are those of
-    the runs whose follow-ups these are, if the caller knows them."""
+    the runs whose follow-ups these are, if the caller knows them. `tell` tells the groups in another way."""
     answers: dict[str, Enqueued] = {}
     asked_by_runs = [job for job in jobs if job.follow_up_of is not None]
     if asked_by_runs and marks is None:
@@ -170,7 +115,7 @@ def enqueue_in(
     if stopped:
         made_stopped = {job_id: mark for job_id, mark in stopped.items() if answers[job_id].created}
         _add(changed, _cancel_stopped(session, made_stopped))
-    _tell_groups(session, changed, opened, filed - opened.keys())
+    (tell or tell_groups)(session, changed, opened, filed - opened.keys())
     return [answers[job.id] for job in jobs]
 
 
@@ -179,7 +124,10 @@ def _add(groups: Groups, more: Mapping[str, int]) -> None:
         groups[name] = groups.get(name, 0) + live
 
 
-def _tell_groups(session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]) -> None:
+Tell = Callable[[Session, Groups, Mapping[str, bool], set[str]], None]
+
+
+def tell_groups(session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]) -> None:
     """`opened` have new jobs. Those that runs have asked for do not reopen a group: the run may not know that it was
     stopped. Into `filed` came only cancelled ones."""
     for reopens in (True, False):
@@ -187,7 +135,8 @@ def _tell_groups(session: Session, changed: Groups, opened: Mapping[str, bool], 
         if touched:
             touch_groups(session, touched, reopens)
     if filed:
-        session.run("file_groups", groups=group_records({name: changed[name] for name in filed}))
+        records = group_records({name: changed[name] for name in filed})
+        tell_of_groups(session, session.tuples("file_groups", groups=records), changed)
     told = opened.keys() | filed
     bump_groups(session, {name: live for name, live in changed.items() if name not in told})
 
@@ -286,7 +235,7 @@ def special_of(job: NewJob) -> int:
     """Whether the end of a new job has to touch other tables. This is what makes a job plain, here and in SQL."""
     named = job.lane is not None or job.group is not None or job.unique_key is not None
     limited = bool(job.slots) or job.deadline is not None or job.start_by is not None
-    return TIED if named or limited else PLAIN
+    return TIED if named or limited or job.policy.mirror else PLAIN
 
 
 def is_plain(job: NewJob) -> bool:
@@ -330,6 +279,12 @@ def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserted]:
     for _, alike in groupby(_with_keys(session, jobs), _shape_of):
         inserted |= _insert_alike(session, list(alike))
     return inserted
+
+
+def _enqueue_plain(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    made = _insert_plain(session, jobs)
+    # Whoever is not among them was there before, by its own id.
+    return [Enqueued(job.id, created=job.id in made) for job in jobs]
 
 
 def _insert_plain(session: Session, jobs: Sequence[NewJob]) -> set[str]:

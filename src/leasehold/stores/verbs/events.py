@@ -27,27 +27,29 @@ from leasehold.domain.stream import (
     RunNotes,
     Seen,
 )
+from leasehold.stores.answers import Told
 from leasehold.stores.base.database import Records, Row, Session
 from leasehold.stores.verbs.writing import Verbs
 
 
 class EventVerbs(Verbs):
-    def write_events(self, runs: Sequence[RunNotes]) -> list[tuple[str, int]]:
+    def write_events(self, runs: Sequence[RunNotes]) -> Told:
         # Nobody ever holds token 0.
         asked = sorted((run for run in runs if run.token > 0), key=lambda run: run.id)
         leases = Records([{"id": run.id, "token": run.token} for run in asked])
 
         def work(session: Session) -> set[tuple[str, int]]:
-            owners = {
-                (row["id"], row["token"]): row["owner"] for row in session.rows("lock_leases", leases=leases)
-            }
+            rows = session.rows("lock_free_leases", leases=leases)
+            owners = {(row["id"], row["token"]): row["owner"] for row in rows}
             held = [run for run in asked if (run.id, run.token) in owners]
             if held:
                 _write(session, held, owners)
             return set(owners)
 
         accepted = self._database.transact(work) if asked else set()
-        return [(run.id, run.token) for run in runs if (run.id, run.token) not in accepted]
+        left = [(run.id, run.token) for run in runs if (run.id, run.token) not in accepted]
+        locked = self._still_held(left)
+        return Told([lease for lease in left if lease not in locked], sorted(locked))
 
     def read_stream(self, job_id: str, since: int = 0, limit: int = 500) -> Seen:
         rows = self._database.read(
@@ -57,6 +59,9 @@ class EventVerbs(Verbs):
             raise JobNotFound(job_id)
         events = [event_of(row) for row in rows if row["seq"] is not None]
         return Seen(State(rows[0]["state"]), rows[0]["attempt"], events)
+
+    def mark_jobs(self, ids: Sequence[str]) -> dict[str, str]:
+        return dict(self._database.read(lambda session: session.tuples("mark_jobs", ids=sorted(ids))))
 
     def progress(self, job_id: str) -> Progress | None:
         rows = self._database.read(lambda session: session.rows("read_progress", id=job_id))

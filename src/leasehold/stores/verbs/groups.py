@@ -3,36 +3,60 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
+from leasehold.domain.checks.cursors import cursor_of, parts_of
+from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.groups import (
+    GROUP_TOTAL_CAP,
+    FiledResult,
     GroupError,
+    GroupPage,
     GroupResult,
     GroupRow,
     GroupRun,
+    GroupState,
     GroupStatus,
     GroupStop,
+    GroupSummary,
     status_of,
 )
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopScope
 from leasehold.domain.stream import Event
+from leasehold.stores.base.audit import changed
 from leasehold.stores.base.database import Row, Session
 from leasehold.stores.verbs.events import event_of, progress_of
-from leasehold.stores.verbs.writing import Verbs, bump_groups, group_records
+from leasehold.stores.verbs.outbox import tell_of_groups
+from leasehold.stores.verbs.results import ResultVerbs
+from leasehold.stores.verbs.writing import bump_groups, group_records
 
 CAP = 100
 LONGEST_ERROR = 2000
 
 
-class GroupVerbs(Verbs):
+class GroupVerbs(ResultVerbs):
     def group(self, name: str) -> GroupRow | None:
         rows = self._database.read(lambda session: session.rows("get_group", name=name))
         return _group(rows[0]) if rows else None
+
+    def list_groups(
+        self, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
+    ) -> GroupPage:
+        check_page(limit)
+        (after,) = ("",) if cursor is None else parts_of(cursor, str)
+        asked: dict[str, Any] = {"after": after, "limit": limit + 1, "cap": GROUP_TOTAL_CAP}
+        statement = "list_groups"
+        if state is not None:
+            statement = "list_groups_in"
+            asked["state"] = state
+        rows = self._database.read(lambda session: session.rows(statement, **asked))
+        groups = [_group_summary(row) for row in rows[:limit]]
+        return GroupPage(groups, cursor_of(groups[-1].name) if len(rows) > limit else None)
 
     def group_versions(self, names: Sequence[str]) -> dict[str, int]:
         if not names:
@@ -47,7 +71,18 @@ class GroupVerbs(Verbs):
     def group_status(
         self, name: str, kinds: Sequence[str] | None = None, partial: bool = False
     ) -> GroupStatus:
-        return self._database.read(lambda session: _status(session, name, kinds, partial))
+        status = self._database.read(lambda session: _status(session, name, kinds, partial))
+        if all(one.result_ref is None for one in status.results):
+            return status
+        return replace(status, results=tuple(self._readable(one) for one in status.results))
+
+    def _readable(self, one: GroupResult) -> GroupResult:
+        reference = one.result_ref
+        if reference is None:
+            return one
+        return FiledResult(
+            one.id, one.kind, reference, lambda: json.loads(self.read_result(one.id, reference))
+        )
 
     def stop_group(
         self,
@@ -71,7 +106,9 @@ class GroupVerbs(Verbs):
         self._database.transact(work)
 
     def release_group(self, name: str, actor: str | None = None) -> bool:
-        return bool(self._database.single(lambda s: s.tuples("release_group", name=name, actor=actor)))
+        return bool(
+            self._database.single(lambda s: changed(s.tuples("release_group", name=name, actor=actor)))
+        )
 
 
 def _status(session: Session, name: str, kinds: Sequence[str] | None, partial: bool) -> GroupStatus:
@@ -136,6 +173,12 @@ def _group(row: Row) -> GroupRow:
     return GroupRow(**row, last_stop=last)
 
 
+def _group_summary(row: Row) -> GroupSummary:
+    live, total = row.pop("live"), row.pop("total")
+    kept = _group(row)
+    return GroupSummary(**{one.name: getattr(kept, one.name) for one in fields(kept)}, live=live, total=total)
+
+
 def note_stops(
     session: Session,
     names: Sequence[str],
@@ -161,6 +204,7 @@ def touch_groups(session: Session, groups: Mapping[str, int], reopens: bool) -> 
     """Jobs have come into these groups: make them, reopen them if that is meant, count so many more that live, tell
     their watchers. One statement; raises GroupOnHold, and with it nothing of the transaction stays."""
     rows = session.tuples("touch_groups", groups=group_records(groups), reopens=reopens)
+    tell_of_groups(session, rows)
     opened = {row[0] for row in rows}
     if len(opened) < len(groups):
         refuse_held(session, [name for name in sorted(groups) if name not in opened])
@@ -170,6 +214,14 @@ def refuse_held(session: Session, names: Sequence[str]) -> None:
     """Raises GroupOnHold if one of them is. They stay locked: a hold comes before or after this transaction."""
     for group in held_groups(session, names):
         raise GroupOnHold(group.name, group.reason, group.changed_by)
+
+
+def refuse_known_holds(session: Session, names: Iterable[str]) -> None:
+    """As `refuse_held`, by a look that locks nothing: a hold may still come before the commit."""
+    for name in sorted(names):
+        for row in session.rows("get_group", name=name):
+            if row["state"] == "held":
+                raise GroupOnHold(name, row["reason"], row["changed_by"])
 
 
 def refuse_in_held_group(session: Session, job: Job) -> None:

@@ -26,11 +26,10 @@ from leasehold.domain.views import (
 )
 from leasehold.stores.base.attempts import records_of
 from leasehold.stores.base.database import Row, Session
-from leasehold.stores.base.rows import job_from_row
+from leasehold.stores.base.rows import job_from_row, tags_of
 from leasehold.stores.verbs.walks import JOBS, MEMBERS, TAGGED, Walk, Walked, Way
 from leasehold.stores.verbs.writing import Verbs
 
-LONGEST_PAGE = 500
 WINDOW = 20_000
 """Rows that a page looks at where no index serves its filter."""
 
@@ -46,7 +45,7 @@ class InspectVerbs(Verbs):
         """Newest first, by the order of arrival. What no index serves (a queue, a task, a lane; successes among many
         failures) is looked for in so many rows a page: such a page may have fewer jobs than asked for, or none, and
         still a `next` to go on from."""
-        check_page(limit, LONGEST_PAGE)
+        check_page(limit)
         after = None if before is None else checked_id(before, "before")
         rows, more = self._database.read(lambda session: _list(session, filter, limit + 1, after))
         jobs = [_summary(row) for row in rows[:limit]]
@@ -152,6 +151,6 @@ def _summary(row: dict[str, Any]) -> Summary:
         **{
             **row,
             "state": State(row["state"]),
-            "tags": tuple(json.loads(row["tags"])) if row["tags"] else (),
+            "tags": tags_of(row["tags"]),
         }
     )

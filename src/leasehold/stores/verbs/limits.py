@@ -14,6 +14,7 @@ from leasehold.domain.job import Grant
 from leasehold.domain.limits import DefaultLimit, Need, RateUse, Room, SlotUse, read_need
 from leasehold.domain.views import GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
 from leasehold.stores.answers import Acquired
+from leasehold.stores.base.audit import changed
 from leasehold.stores.base.database import Database, Records, Row, Session
 from leasehold.stores.verbs.claim import Look, LookedAt
 from leasehold.stores.verbs.named_limits import make_defaults, names_of, two_meanings, unknown_rate
@@ -66,7 +67,7 @@ class LimitVerbs(Verbs):
         until: datetime | None = None,
     ) -> None:
         asked = {"key": key, "actor": actor, "reason": reason, "seconds": for_, "until": until}
-        if not self._database.single(lambda session: session.rows("close_rate", **asked)):
+        if not self._database.single(lambda session: changed(session.rows("close_rate", **asked))):
             raise unknown_rate("key", key)
 
     def open_rate(self, key: str) -> bool:
@@ -76,7 +77,7 @@ class LimitVerbs(Verbs):
             if not rows:
                 raise unknown_rate("key", key)
             session.run("open_rate", key=key)
-            return bool(rows[0]["closed"])
+            return changed(bool(rows[0]["closed"]))
 
         return self._database.transact(work)
 

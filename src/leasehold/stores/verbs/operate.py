@@ -12,6 +12,7 @@ from leasehold.domain.limits import Need, read_need
 from leasehold.domain.moves import Move
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
 from leasehold.domain.views import PauseRecord, Scope
+from leasehold.stores.base.audit import changed
 from leasehold.stores.base.database import Row, Session
 from leasehold.stores.base.places import as_stored
 from leasehold.stores.verbs.budgets import refuse_over_budget
@@ -71,6 +72,11 @@ class OperateVerbs(Verbs):
             job_id, lambda job, now: operate.resolve(job, now=now, actor=actor, reason=reason)
         )
 
+    def abandon(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        return self._operate(
+            job_id, lambda job, now: operate.abandon(job, now=now, actor=actor, reason=reason)
+        )
+
     def release(self, job_id: str, actor: str | None = None) -> Job:
         def work(session: Session) -> Job:
             job, now = _locked(session, job_id)
@@ -115,15 +121,18 @@ class OperateVerbs(Verbs):
         return self._database.transact(work)
 
     def resume_scope(self, scope: Scope, name: str) -> bool:
-        rows = self._database.single(lambda session: session.rows("resume_scope", scope=scope, name=name))
-        return any(row["was_paused"] for row in rows)
+        return self._database.single(
+            lambda session: changed(
+                any(row["was_paused"] for row in session.rows("resume_scope", scope=scope, name=name))
+            )
+        )
 
     def list_pauses(self) -> list[PauseRecord]:
         return self._database.read(_pauses)
 
     def resume_lane(self, lane: str, actor: str | None = None) -> Job | None:
         def work(session: Session) -> Job | None:
-            found = session.rows("find_halter", lane=lane)
+            found = changed(session.rows("find_halter", lane=lane))
             if not found:
                 return None
             job, now = _locked(session, found[0]["id"])

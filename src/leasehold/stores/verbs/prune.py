@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from leasehold.domain.errors import InvalidInput
-from leasehold.stores.answers import Pruned
-from leasehold.stores.base.database import Records, Session
-from leasehold.stores.verbs.writing import Verbs
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.retention import Ages, Retention
+from leasehold.domain.states import State
+from leasehold.stores.answers import Pruned
+from leasehold.stores.base.database import Records, Row, Session
+from leasehold.stores.base.places import ENDED_STATES
+from leasehold.stores.verbs.results import ResultVerbs
+
+_STATES = {number: state for state, number in ENDED_STATES.items()}
 _BY_SEQ = (
     "prune_troubles",
     "prune_attempts",
@@ -32,39 +40,138 @@ _BY_ID = (
 )
 
 
-class PruneVerbs(Verbs):
-    def prune(self, age: float, limit: int = 1000, after: str | None = None) -> Pruned:
+class PruneVerbs(ResultVerbs):
+    def prune(
+        self,
+        keep: float | Retention,
+        limit: int = 1000,
+        after: str | None = None,
+        *,
+        unique_for_ever: bool = False,
+        dry_run: bool = False,
+    ) -> Pruned:
         """Looks at outcomes in the order in which their jobs came, and ends where they came too lately to be old. One
         that was committed long after those that came behind it may be met a pass later."""
-        if age < 0:
-            raise InvalidInput("age", f"{age:g} s is not an age", "give a number of seconds from 0 on")
-        return self._database.transact(lambda session: _prune(session, float(age), limit, int(after or 0)))
+        if not isinstance(keep, Retention):
+            if keep < 0:
+                raise InvalidInput("age", f"{keep:g} s is not an age", "give a number of seconds from 0 on")
+            keep = Retention.after(float(keep))
+        batch = _Batch(keep, unique_for_ever)
+        if dry_run:
+            return self._database.read(lambda session: batch.look(session, limit, int(after or 0))[0])
+        pruned, files = self._database.transact(lambda session: batch.prune(session, limit, int(after or 0)))
+        self._remove_results(files)
+        return pruned
+
+    def prune_groups(self, limit: int = 1000, after: str | None = None, *, dry_run: bool = False) -> Pruned:
+        def work(session: Session) -> Pruned:
+            names = [row[0] for row in session.tuples("page_groups", after=after or "", limit=limit)]
+            empty = [row[0] for row in session.tuples("empty_groups", names=names, budgets=True)]
+            gone = len(empty) if dry_run else _delete_groups(session, empty, budgets=True)
+            return Pruned(0, names[-1] if len(names) == limit else None, groups=gone)
+
+        return self._database.read(work) if dry_run else self._database.transact(work)
+
+    def set_retention(self, rules: Mapping[str, Ages]) -> None:
+        rows = [
+            {"kind": kind, "state": ENDED_STATES[state], "seconds": age}
+            for kind, ages in sorted(rules.items())
+            for state, age in ages.items()
+        ]
+
+        def work(session: Session) -> None:
+            session.run("drop_retention", kinds=sorted(rules))
+            if rows:
+                session.run("insert_retention", rules=Records(rows))
+
+        wanted = {kind: dict(ages) for kind, ages in rules.items()}
+        found = self.retention()
+        if any(found.get(kind, {}) != ages for kind, ages in wanted.items()):
+            self._database.transact(work)
+
+    def retention(self) -> dict[str, dict[State, float | None]]:
+        found: dict[str, dict[State, float | None]] = {}
+        for kind, state, age in self._database.read(lambda session: session.tuples("list_retention")):
+            found.setdefault(kind, {})[_STATES[state]] = age
+        return found
 
 
-def _prune(session: Session, age: float, limit: int, after: int) -> Pruned:
-    parts = ["find_old", "where_free_to_go", "find_old.page"]
-    seen = session.listing(parts, age=age, limit=limit, after=after)
-    old = [row["job"] for row in seen if row["old"]]
-    if len(seen) < limit:
-        return Pruned(_delete(session, old, age), None)
-    last: int = seen[-1]["job"]
-    young = session.tuples("is_young", job=last, age=age)
-    return Pruned(_delete(session, old, age), None if young and young[0][0] else str(last))
+class _Batch:
+    """One page of outcomes, by these rules."""
+
+    def __init__(self, retention: Retention, unique_for_ever: bool) -> None:
+        self._retention = retention
+        self._keys = unique_for_ever
+
+    def look(self, session: Session, limit: int, after: int) -> tuple[Pruned, list[Row]]:
+        """What would go, and the rows that say so."""
+        youngest = self._retention.youngest
+        if youngest is None:
+            return Pruned(0, None), []
+        parts = ["find_old", "where_free_to_go", "find_old.page"]
+        seen = session.listing(parts, keys=self._keys, limit=limit, after=after)
+        old = self._old(seen)
+        more = None
+        if len(seen) == limit:
+            last: int = seen[-1]["job"]
+            young = session.tuples("is_young", job=last, age=youngest)
+            more = None if young and young[0][0] else str(last)
+        return Pruned(len(old), more, _counts(old)), old
+
+    def prune(self, session: Session, limit: int, after: int) -> tuple[Pruned, list[str]]:
+        """With the files in which the results were."""
+        looked, old = self.look(session, limit, after)
+        locked = (
+            [row["seq"] for row in session.rows("lock_old", seqs=[row["job"] for row in old])] if old else []
+        )
+        if not locked:
+            return Pruned(0, looked.next), []
+        # Under the lock once more: a job may have been resumed since, or somebody waits for it now.
+        parts = ["find_old", "where_free_to_go", "find_old.locked"]
+        old = self._old(session.listing(parts, keys=self._keys, seqs=locked))
+        groups = _delete(session, old) if old else 0
+        files = [row["result_ref"] for row in old if row["result_ref"] is not None]
+        return replace(looked, deleted=len(old), counts=_counts(old), groups=groups), files
+
+    def _old(self, rows: Sequence[Row]) -> list[Row]:
+        over = self._retention.is_over
+        return [row for row in rows if row["free"] and over(row["kind"], _STATES[row["state"]], row["age"])]
 
 
-def _delete(session: Session, old: list[int], age: float) -> int:
-    locked = [row["seq"] for row in session.rows("lock_old", seqs=old)] if old else []
-    if not locked:
-        return 0
-    parts = ["prune_outcomes", "where_free_to_go", "prune_outcomes.told"]
-    seqs = sorted(row["job"] for row in session.listing(parts, seqs=locked, age=age))
+def _counts(rows: Sequence[Row]) -> dict[tuple[str, State], int]:
+    return dict(Counter((row["kind"], _STATES[row["state"]]) for row in rows))
+
+
+def _delete(session: Session, old: Sequence[Row]) -> int:
+    """How many groups went with them."""
+    seqs = sorted(row["job"] for row in old)
+    session.run("prune_outcomes", seqs=seqs)
     jobs = session.rows("prune_jobs", seqs=seqs)
     ids = sorted(job["id"] for job in jobs)
     for statement in _BY_SEQ:
         session.run(statement, seqs=seqs)
     for statement in _BY_ID:
         session.run(statement, ids=ids)
+    keys = [
+        {"kind": job["kind"], "key": job["unique_key"], "job_id": job["id"]}
+        for job in jobs
+        if job["unique_for_ever"] and job["unique_key"] is not None
+    ]
+    if keys:
+        session.run("drop_keys_for_ever", rows=Records(keys))
     members = [{"group_name": job["group_name"], "job": job["seq"]} for job in jobs if job["group_name"]]
-    if members:
-        session.run("prune_members", members=Records(members))
-    return len(jobs)
+    if not members:
+        return 0
+    session.run("prune_members", members=Records(members))
+    names = sorted({member["group_name"] for member in members})
+    empty = [row[0] for row in session.tuples("empty_groups", names=names, budgets=False)]
+    return _delete_groups(session, empty, budgets=False)
+
+
+def _delete_groups(session: Session, names: Sequence[str], budgets: bool) -> int:
+    """Of those that are empty still: jobs may come into one at any time, and count themselves in its row."""
+    if not names:
+        return 0
+    gone = [row[0] for row in session.tuples("prune_groups", names=names)]
+    session.run("prune_group_budgets", names=gone)
+    return len(gone)

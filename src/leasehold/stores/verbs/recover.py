@@ -286,6 +286,9 @@ def _granted(before: Job, after: Job, now: datetime, event: str | None, owner: s
 def grant_of(job: Job, now: datetime) -> Grant:
     """An orphan is granted though its time is over: somebody has to stop it."""
     left = None if job.deadline_at is None else (job.deadline_at - now).total_seconds()
+    started_at = job.execution_started_at
+    # Who is adopted has waited before.
+    begun = None if job.execution_site is not None else job.started_at or now
     return Grant(
         seq=job.seq,
         id=job.id,
@@ -301,12 +304,13 @@ def grant_of(job: Job, now: datetime) -> Grant:
         failures=job.failures,
         crashes=job.crashes,
         special=job.special,
+        waited=None if begun is None else max(0.0, (begun - job.available_at).total_seconds()),
         stop_requested=job.stop_requested,
         seconds_left=left,
         trace=job.trace,
         execution_site=job.execution_site,
         execution_name=job.execution_name,
-        execution_started_at=job.execution_started_at,
+        execution_age=None if started_at is None else (now - started_at).total_seconds(),
     )
 
 

@@ -27,14 +27,17 @@ class RenewVerbs(Verbs):
 
     def _ask(self, statement: str, leases: Mapping[str, int]) -> dict[str, int]:
         columns = Columns(ids=list(leases), tokens=list(leases.values()))
-        return dict(self._database.single(lambda session: session.tuples(statement, leases=columns)))
+        return dict(
+            self._database.single(lambda session: session.tuples(statement, leases=columns), idempotent=True)
+        )
 
-    def read_flags(self, leases: Mapping[int, int]) -> dict[int, Flag]:
+    def read_flags(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
         if not leases:
             return {}
-        held = Columns(jobs=list(leases), tokens=list(leases.values()))
+        ids = {seq: job_id for job_id, (seq, _) in leases.items()}
+        held = Columns(jobs=list(ids), tokens=[token for _, token in leases.values()])
         rows = self._database.read(lambda session: session.tuples("read_flags", leases=held))
-        return {job: flag for job, stop in rows if (flag := FLAGS[stop]) is not None}
+        return {ids[seq]: flag for seq, stop in rows if (flag := FLAGS[stop]) is not None}
 
     def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
         return bool(

@@ -56,8 +56,9 @@ def _take_turn(session: Session, kind: str) -> None:
 
 
 def _is_taken(place: Row) -> bool:
-    """A lease that has run out takes no place: its owner is gone, or will be told. An orphan's execution may live."""
-    return place["lease_owner"] is None or place["lease_expires_at"] > place["now"]
+    """A lease that has run out takes no place: its owner is gone, or will be told. But what was placed outside may live
+    on, until it is adopted and has ended."""
+    return bool(place["placed"]) or place["lease_owner"] is None or place["lease_expires_at"] > place["now"]
 
 
 def _holder(place: Row) -> Holder:

@@ -14,11 +14,12 @@ from leasehold.domain.schedules import Schedule, Source
 from leasehold.domain.states import LIVE, State
 from leasehold.domain.views import ScheduleRow
 from leasehold.stores.answers import Fired, Registered
+from leasehold.stores.base.audit import changed
 from leasehold.stores.base.database import Records, Row, Session
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.workers import SILENT_AFTER
-from leasehold.stores.verbs.writing import write_moves
+from leasehold.stores.verbs.writing import Groups, write_moves
 
 _SPEC = ("kind", "args", "every", "cron", "tz", "missed", "overlap", "at_start")
 
@@ -68,7 +69,7 @@ class ScheduleVerbs(EnqueueVerbs):
                 known = _locked(session, [schedule.name])[schedule.name]
             _refuse_declared(session, known)
             if _spec(schedule) != _spec_of(known) or known["source"] != "set":
-                _change(session, schedule, "set", schedule.next_after(known["now"]))
+                _change(session, schedule, "set", _next_at(schedule, known))
 
         self._database.transact(work)
         return self._schedule(schedule.name)
@@ -81,22 +82,29 @@ class ScheduleVerbs(EnqueueVerbs):
         self._database.transact(work)
 
     def pause_schedule(self, name: str, actor: str | None = None, reason: str | None = None) -> None:
-        paused = self._database.single(
-            lambda session: session.tuples("pause_schedule", name=name, actor=actor, reason=reason)
-        )
+        asked = {"name": name, "actor": actor, "reason": reason}
+        paused = self._database.single(lambda session: changed(session.tuples("pause_schedule", **asked)))
         if not paused:
             raise ScheduleNotFound(name)
 
     def resume_schedule(self, name: str) -> bool:
         def work(session: Session) -> bool:
             row = _found(session, name)
-            next_at = max(row["next_at"], _schedule(row).next_after(row["now"]))
-            return bool(session.tuples("resume_schedule", name=name, next_at=next_at))
+            ahead = row["next_at"] > row["now"]
+            next_at = row["next_at"] if ahead else _schedule(row).next_after(row["now"])
+            return changed(bool(session.tuples("resume_schedule", name=name, next_at=next_at)))
 
         return self._database.transact(work)
 
     def fire(
-        self, name: str, seen: datetime, jobs: Sequence[NewJob], next_at: datetime, passed: int
+        self,
+        name: str,
+        seen: datetime,
+        jobs: Sequence[NewJob],
+        next_at: datetime,
+        passed: int,
+        *,
+        tenant: str | None = None,
     ) -> Fired | None:
         self._make_gates(jobs)
 
@@ -136,6 +144,7 @@ def _made(session: Session, row: Row, jobs: Sequence[NewJob]) -> Fired:
     """The jobs of one turn, or none. Whether they overlap is judged once, by the job of the turn before."""
     before = _living(session, row["last_job"]) if jobs and row["overlap"] != "allow" else None
     replaced = None
+    groups: Groups = {}
     if before is not None:
         if row["overlap"] == "skip":
             return Fired([], None, overlapped=True)
@@ -143,8 +152,10 @@ def _made(session: Session, row: Row, jobs: Sequence[NewJob]) -> Fired:
         if before.state is State.RUNNING:
             # It has to be told, and may take a moment: the next one waits for its end.
             jobs = [replace(job, after=(replaced,), on_parent_failure="run") for job in jobs]
-        _cancel(session, before, f"replaced by the next tick of schedule {row['name']!r}", row["now"])
-    made = enqueue_in(session, jobs) if jobs else []
+        groups = _cancel(
+            session, before, f"replaced by the next tick of schedule {row['name']!r}", row["now"]
+        )
+    made = enqueue_in(session, jobs, groups) if jobs else []
     return Fired([one.id for one in made], replaced, overlapped=False)
 
 
@@ -155,19 +166,27 @@ def _living(session: Session, job_id: str | None) -> Job | None:
     return job if job is not None and job.state in LIVE else None
 
 
-def _cancel(session: Session, job: Job, reason: str, now: datetime) -> None:
-    write_moves(session, [operate.cancel(job, now=now, reason=reason)], now)
+def _cancel(session: Session, job: Job, reason: str, now: datetime) -> Groups:
+    return write_moves(session, [operate.cancel(job, now=now, reason=reason)], now)
 
 
 def _declare(session: Session, schedule: Schedule, row: Row, new: bool, starts: bool) -> Registered:
     starts = starts and schedule.at_start
     same = _spec(schedule) == _spec_of(row) and row["source"] == "code"
     if starts or not same:
-        next_at = row["next_at"] if same else schedule.next_after(row["now"])
-        _change(session, schedule, "code", row["now"] if starts else next_at)
+        next_at = _next_at(schedule, row)
+        if starts:
+            # With "all", ticks that came while no worker ran stand for the one of the start: none of them is dropped.
+            next_at = min(next_at, row["now"]) if schedule.missed == "all" else row["now"]
+        _change(session, schedule, "code", next_at)
     if new:
         return Registered(schedule.name, "new", "", starts)
     return Registered(schedule.name, "same" if same else "changed", _schedule(row).when, starts)
+
+
+def _next_at(schedule: Schedule, row: Row) -> datetime:
+    """A deploy that changes its arguments or policies neither puts off the next tick nor drops one that is due."""
+    return row["next_at"] if schedule.same_ticks(_schedule(row)) else schedule.next_after(row["now"])
 
 
 def _others(session: Session, owner: str, wanted: dict[str, Schedule]) -> list[tuple[Any, ...]]:

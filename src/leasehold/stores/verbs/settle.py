@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
 from leasehold.domain.batch import MOST_AT_ONCE
@@ -17,9 +17,10 @@ from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import State
 from leasehold.stores.answers import Ending, Settled
 from leasehold.stores.base.database import Columns, Session
+from leasehold.stores.verbs.dependencies import lock_free_descendants
 from leasehold.stores.verbs.enqueue import EnqueueVerbs
 from leasehold.stores.verbs.follow_ups import file_follow_ups
-from leasehold.stores.verbs.locking import lock_held
+from leasehold.stores.verbs.locking import lock_free_held, lock_held
 from leasehold.stores.verbs.progress import find_progress
 from leasehold.stores.verbs.stop_marks import find_marks
 from leasehold.stores.verbs.writing import BATCH, batches, write_moves
@@ -29,20 +30,33 @@ WayToSucceed = Callable[[Any, Sequence[Ending]], tuple[set[int], bool]]
 again. With each job goes what it is tied to: its lane, key, slots, time limits, questions and group."""
 
 
+class _ChildLocked(Exception):
+    """Who waits for a job is judged with its end, and somebody has one of those locked."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """What one settle was asked, and what it has found out so far."""
+
+    wait: bool
+    unstorable: set[str]
+    decided: dict[str, Job] = field(default_factory=dict)
+
+
 class SettleVerbs(EnqueueVerbs):
     """Settling a success may enqueue: its follow-ups are stored with it."""
 
     _ways_to_succeed: ClassVar[tuple[WayToSucceed, ...]]
     """Of the dialect, tried in turn."""
 
-    def settle(self, endings: Sequence[Ending]) -> Settled:
+    def settle(self, endings: Sequence[Ending], *, wait: bool = True) -> Settled:
         latest = _latest(endings)
         good, other, unstorable = _screened(latest.values())
+        call = _Call(wait, unstorable)
         done: set[str] = set()
-        decided: dict[str, Job] = {}
         freed = False
         for batch in batches(self._numbered([ending for ending in good if not _follow_ups(ending)])):
-            settled, slots = self._settle_succeeded(batch, unstorable, decided)
+            settled, slots = self._settle_succeeded(batch, call)
             done |= settled
             freed |= slots
         # What the statement left out is fenced, awaited by others, or locked: the rows tell which, under their locks.
@@ -50,17 +64,20 @@ class SettleVerbs(EnqueueVerbs):
         if careful:
             self._make_gates([job for ending in careful for job in _follow_ups(ending)], strict=False)
         for batch in _with_follow_ups(careful):
-            done |= self._settle_carefully(batch, unstorable, decided)
+            done |= self._settle_carefully(batch, call)
         for batch in batches(other):
-            done |= self._settle_decided(batch, decided)
+            done |= self._settle_decided(batch, call)
+        left = {job_id: ending.token for job_id, ending in latest.items() if job_id not in done}
+        locked = set() if wait else {job_id for job_id, _ in self._still_held(left.items())}
         # Units of slots, also of a success that came to be decided.
-        limited = any(job.limited and job.state is not State.RUNNING for job in decided.values())
+        limited = any(job.limited and job.state is not State.RUNNING for job in call.decided.values())
         return Settled(
             accepted=sorted(done),
-            fenced=sorted(latest.keys() - done),
+            fenced=sorted(left.keys() - locked),
             unstorable=sorted(unstorable & done),
+            locked=sorted(locked),
             freed=freed or limited or any(ending.id in done for ending in careful),
-            decided=decided,
+            decided=call.decided,
         )
 
     def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
@@ -87,9 +104,7 @@ class SettleVerbs(EnqueueVerbs):
         found = [e if e.seq is not None else e._replace(seq=seqs.get(e.id)) for e in endings]
         return [ending for ending in found if ending.seq is not None]
 
-    def _settle_succeeded(
-        self, endings: Sequence[Ending], unstorable: set[str], decided: dict[str, Job]
-    ) -> tuple[set[str], bool]:
+    def _settle_succeeded(self, endings: Sequence[Ending], call: _Call) -> tuple[set[str], bool]:
         """Way by way, each with what the one before has left. When the database refuses a value, halve until the
         culprit stands alone: it ends failed, the others go through. Each way is a transaction of its own, so each is
         halved by itself: what an earlier one has settled must not be sent again. Who was settled, and whether slots are
@@ -105,20 +120,17 @@ class SettleVerbs(EnqueueVerbs):
 
             left = [ending for ending in endings if ending.id not in done] if done else endings
             if left:
-                done |= self._bisected(left, unstorable, decided, write)
+                done |= self._bisected(left, call, write)
         return done, any(freed)
 
-    def _settle_carefully(
-        self, endings: Sequence[Ending], unstorable: set[str], decided: dict[str, Job]
-    ) -> set[str]:
+    def _settle_carefully(self, endings: Sequence[Ending], call: _Call) -> set[str]:
         """As above, for successes that others wait for, or that have follow-ups."""
-        return self._bisected(endings, unstorable, decided, lambda some: self._settle_decided(some, decided))
+        return self._bisected(endings, call, lambda some: self._settle_decided(some, call))
 
     def _bisected(
         self,
         endings: Sequence[Ending],
-        unstorable: set[str],
-        decided: dict[str, Job],
+        call: _Call,
         write: Callable[[Sequence[Ending]], set[str]],
     ) -> set[str]:
         try:
@@ -127,20 +139,25 @@ class SettleVerbs(EnqueueVerbs):
             if not self._database.refuses_data(error):
                 raise
             if len(endings) == 1:
-                unstorable.add(endings[0].id)
-                return self._settle_decided([_unstorable(endings[0], str(error))], decided)
+                call.unstorable.add(endings[0].id)
+                return self._settle_decided([_unstorable(endings[0], str(error))], call)
         middle = len(endings) // 2
-        first = self._bisected(endings[:middle], unstorable, decided, write)
-        return first | self._bisected(endings[middle:], unstorable, decided, write)
+        first = self._bisected(endings[:middle], call, write)
+        return first | self._bisected(endings[middle:], call, write)
 
-    def _settle_decided(self, endings: Sequence[Ending], decided: dict[str, Job]) -> set[str]:
+    def _settle_decided(self, endings: Sequence[Ending], call: _Call) -> set[str]:
         """The flag may have come a moment ago, so the decision is taken under the row's lock."""
         try:
-            jobs = self._database.transact(lambda session: settle_in(session, endings))
+            jobs = self._database.transact(lambda session: settle_in(session, endings, call.wait))
+        except _ChildLocked:
+            # Halve until its parent stands alone, and leave that one.
+            middle = len(endings) // 2
+            halves = (endings[:middle], endings[middle:]) if middle else ()
+            return {job_id for half in halves for job_id in self._settle_decided(half, call)}
         except GroupOnHold:
             # The hold came between the look for it and the write; now it is seen, and costs only the follow-ups.
-            jobs = self._database.transact(lambda session: settle_in(session, endings))
-        decided.update((job.id, job) for job in jobs)
+            jobs = self._database.transact(lambda session: settle_in(session, endings, call.wait))
+        call.decided.update((job.id, job) for job in jobs)
         return {job.id for job in jobs}
 
 
@@ -154,10 +171,11 @@ def settled_columns(endings: Sequence[Ending]) -> Columns:
     )
 
 
-def settle_in(session: Session, endings: Sequence[Ending]) -> list[Job]:
-    """Decide and write in a transaction that is open; the jobs whose holder it still was, as they are now."""
+def settle_in(session: Session, endings: Sequence[Ending], wait: bool = True) -> list[Job]:
+    """Decide and write in a transaction that is open; the jobs whose holder it still was, as they are now. Without
+    `wait`, those that somebody has locked are left out; _ChildLocked: somebody has locked one that waits for them."""
     wanted: dict[str, tuple[int, Outcome]] = {e.id: (e.token, e.outcome) for e in endings}
-    jobs, now = lock_held(session, wanted)
+    jobs, now = lock_held(session, wanted) if wait else lock_free_held(session, wanted)
     crashed = [job for job in jobs.values() if isinstance(wanted[job.id][1], Crashed)]
     progressed = find_progress(session, crashed)
     moves = []
@@ -167,6 +185,8 @@ def settle_in(session: Session, endings: Sequence[Ending]) -> list[Job]:
             outcome = replace(outcome, progressed=True)
         if job.lease_token == token and now is not None:
             moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
+    if not wait and not lock_free_descendants(session, moves):
+        raise _ChildLocked
     if now is not None:
         asked = {ending.id: _follow_ups(ending) for ending in endings}
         told = [m.job.id for m in moves if m.before.stop_requested is not None and asked[m.job.id]]

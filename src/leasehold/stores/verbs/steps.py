@@ -16,7 +16,7 @@ from leasehold.stores.answers import Ending
 from leasehold.stores.base.database import Overdue, Records, Session
 from leasehold.stores.base.lent import inside_transaction, refuse_inside
 from leasehold.stores.verbs.budgets import record_spends
-from leasehold.stores.verbs.enqueue import gate_of, make_gates
+from leasehold.stores.verbs.gates import gate_of, make_gates
 from leasehold.stores.verbs.named_limits import make_limits
 from leasehold.stores.verbs.settle import settle_in
 from leasehold.stores.verbs.writing import Verbs
@@ -83,10 +83,10 @@ class StepVerbs(Verbs):
         return rows[0][0] if rows else None
 
     def inside_transaction(self) -> AbstractContextManager[None]:
-        return inside_transaction(self._database.label)
+        return inside_transaction(self._database.family)
 
     def refuse_inside(self) -> None:
-        refuse_inside(self._database.label)
+        refuse_inside(self._database.family)
 
     @contextmanager
     def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[HandlerTransaction]:

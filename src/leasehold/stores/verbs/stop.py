@@ -14,6 +14,7 @@ from leasehold.domain.moves import Move
 from leasehold.domain.states import State
 from leasehold.domain.stop import STOPPABLE, StopMode, StoppedJob, StopScope, decide
 from leasehold.stores.answers import Stoppable
+from leasehold.stores.base.audit import changed
 from leasehold.stores.base.database import Session
 from leasehold.stores.verbs.groups import note_stops
 from leasehold.stores.verbs.locking import lock
@@ -50,7 +51,7 @@ class StopVerbs(Verbs):
             if scope.group is None:
                 met = {move.job.group_name for move in moves} & groups.keys()
                 note_stops(session, [name for name in met if name is not None], scope, mode, actor, reason)
-            return [StoppedJob(move.job.id, move.job.kind, move.before.state) for move in moves]
+            return changed([StoppedJob(move.job.id, move.job.kind, move.before.state) for move in moves])
 
         return self._database.transact(work)
 

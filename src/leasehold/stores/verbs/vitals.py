@@ -11,7 +11,7 @@ from leasehold.domain.views import QueueCount
 from leasehold.stores.verbs.writing import Verbs
 
 _NAMED = re.compile(
-    r"\b(?:CREATE (?:UNIQUE )?(?P<made>TABLE|VIEW|INDEX)|(?P<check>CONSTRAINT)) "
+    r"\b(?:CREATE (?:UNIQUE )?(?P<made>TABLE|VIEW|INDEX)|(?P<check>CONSTRAINT)(?: TRIGGER)?) "
     r"(?:IF NOT EXISTS )?(?:leasehold\.)?\"?(?P<name>[a-z_]+)"
 )
 

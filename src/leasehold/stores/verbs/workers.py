@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from leasehold.domain.checks.cursors import cursor_of, parts_of
+from leasehold.domain.checks.numbers import check_page
+from leasehold.domain.leases import LeasePage, LeaseRow
 from leasehold.domain.states import State
-from leasehold.domain.views import LaneHolder, WorkerCard
+from leasehold.domain.views import ExecutionRow, LaneHolder, WorkerCard
 from leasehold.stores.verbs.writing import Verbs
 
 SILENT_AFTER = 45.0
@@ -22,6 +25,7 @@ class WorkerVerbs(Verbs):
                 queues=json.dumps(card.queues),
                 kinds=json.dumps(card.kinds),
                 sites=json.dumps(card.sites),
+                tenants=json.dumps(card.tenants),
                 concurrency=card.concurrency,
                 running=card.running,
                 draining=card.draining,
@@ -35,9 +39,21 @@ class WorkerVerbs(Verbs):
     def forget_silent_workers(self, age: float = 3600.0) -> None:
         self._database.single(lambda session: session.run("forget_silent_workers", age=age))
 
-    def list_workers(self, age: float = SILENT_AFTER) -> list[WorkerCard]:
+    def list_workers(self, age: float = SILENT_AFTER, tenant: str | None = None) -> list[WorkerCard]:
         rows = self._database.read(lambda session: session.rows("list_workers", age=age))
-        return [_card(row) for row in rows]
+        return [card for row in rows if (card := _card(row)).serves(tenant)]
+
+    def list_leases(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
+        check_page(limit)
+        (after,) = (0,) if cursor is None else parts_of(cursor, int)
+        asked = {"owner": owner, "after": after, "limit": limit + 1}
+        rows = self._database.read(lambda session: session.rows("list_leases", **asked))
+        more = cursor_of(rows[limit - 1]["seq"]) if len(rows) > limit else None
+        return LeasePage([_lease(row) for row in rows[:limit]], more)
+
+    def list_executions(self, limit: int = 500) -> list[ExecutionRow]:
+        rows = self._database.read(lambda session: session.rows("list_executions", limit=limit))
+        return [ExecutionRow(**row) for row in rows]
 
     def list_lanes(self, limit: int = 500) -> list[LaneHolder]:
         rows = self._database.read(lambda session: session.rows("list_lanes", limit=limit))
@@ -52,6 +68,12 @@ class WorkerVerbs(Verbs):
         return row["head"], row["blocker"]
 
 
+def _lease(row: dict[str, Any]) -> LeaseRow:
+    del row["seq"]
+    now = row.pop("now")
+    return LeaseRow(**row, expires_in=(row["expires_at"] - now).total_seconds())
+
+
 def _card(row: dict[str, Any]) -> WorkerCard:
-    texts = {name: tuple(json.loads(row[name])) for name in ("queues", "kinds", "sites")}
+    texts = {name: tuple(json.loads(row[name])) for name in ("queues", "kinds", "sites", "tenants")}
     return WorkerCard(**{**row, **texts})

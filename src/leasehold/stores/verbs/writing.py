@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from leasehold.domain.errors import DuplicateJob, StoreError
+from leasehold.domain.hooks import happened_in
 from leasehold.domain.job import TIED, Job
 from leasehold.domain.lanes import Ticket, tickets_after
 from leasehold.domain.moves import Move
@@ -21,6 +22,7 @@ from leasehold.stores.base import places
 from leasehold.stores.base.database import Columns, Database, Records, Row, Session
 from leasehold.stores.base.places import Place, place_of
 from leasehold.stores.verbs.dependencies import lock_descendants, moves_of_children
+from leasehold.stores.verbs.outbox import tell, tell_of_groups
 
 T = TypeVar("T")
 BATCH = 500
@@ -46,8 +48,17 @@ class Verbs:
     def _make_owner(self, owner: str) -> None:
         """In a transaction of its own, before the first claim: a lease knows its owner by a number."""
         if owner not in self._owners:
-            self._database.single(lambda session: session.run("insert_owner", owner=owner))
+            self._database.single(lambda session: session.run("insert_owner", owner=owner), idempotent=True)
             self._owners.add(owner)
+
+    def _still_held(self, leases: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+        """Of those that a statement has passed over: locked by somebody, for the others are lost."""
+        tokens = dict(sorted(leases))  # of two of one job, only the later can be held
+        if not tokens:
+            return set()
+        columns = Columns(ids=list(tokens), tokens=list(tokens.values()))
+        rows = self._database.read(lambda session: session.tuples("find_leases", leases=columns))
+        return {(job_id, tokens[job_id]) for job_id, _ in rows}
 
 
 def write(session: Session, moves: Sequence[Move], now: datetime) -> None:
@@ -59,19 +70,22 @@ def write_moves(session: Session, moves: Sequence[Move], now: datetime) -> Group
     """As `write`, but the groups that have changed are left to the caller: a transaction tells each of them once,
     and locks them last. Jobs that wait for an ended one are judged here, wave by wave."""
     groups: Groups = {}
+    written: list[Move] = []
     lock_descendants(session, moves)
     while moves:
         moves = [_with_ties(move) for move in moves]
         _write_wave(session, moves, now)
         for move in moves:
             _count(groups, move)
+        written += moves
         moves = moves_of_children(session, moves, now)
+    tell(session, happened_in(written))
     return groups
 
 
 def bump_groups(session: Session, groups: Mapping[str, int]) -> None:
     if groups:
-        session.run("bump_groups", groups=group_records(groups))
+        tell_of_groups(session, session.tuples("bump_groups", groups=group_records(groups)), groups)
 
 
 def group_records(groups: Mapping[str, int]) -> Records:
@@ -119,6 +133,9 @@ def _write_wave(session: Session, moves: Sequence[Move], now: datetime) -> None:
     for move in changed:
         _move(rows, move, now)
         _sides(rows, move, now)
+    for statement in _BEFORE:
+        if statement in rows.side:
+            session.run(statement, rows=Records(rows.side[statement]))
     _write_places(session, rows)
     for statement in _SIDES:
         if statement in rows.side:
@@ -177,9 +194,9 @@ def _key(job: Job) -> dict[str, Any]:
     }
 
 
+_BEFORE = ("update_arguments", "write_troubles")
+"""Under the anchors alone, and before the places: the triggers of mirrors read them when a job comes into its place."""
 _SIDES = (
-    "update_arguments",
-    "write_troubles",
     "insert_attempts",
     "drop_time_limits",
     "insert_time_limits",

@@ -1,14 +1,17 @@
-"""`db upgrade|verify|sql` and `prune`: the database under the jobs."""
+"""`db upgrade|verify|sql|insert|mirror|mirrors` and `prune`: the database under the jobs."""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
-from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.load import open_app
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.retention import PruneChoice
+from leasehold.surfaces.cli import mirror, options, render
+from leasehold.surfaces.cli.load import APP_VARIABLE, load_app, open_app
 from leasehold.surfaces.cli.problems import Exit
 
 
@@ -17,18 +20,22 @@ def add_to(cli: typer.Typer) -> None:
     db.command()(upgrade)
     db.command()(verify)
     db.command()(sql)
+    db.command()(insert)
+    db.command("mirror")(mirror.mirror)
+    db.command("mirrors")(mirror.list_mirrors)
     cli.add_typer(db)
     cli.command()(prune)
 
 
 def upgrade(
+    actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
     """Bring the schema up to date. Safe to run from several places at once."""
     with open_app(url, schema, create=True) as app:
-        applied = app.upgrade()
+        applied = app.upgrade(actor=options.acting(actor))
         if as_json:
             render.emit({"store": app.__internals__.store.label, "applied": applied})
             return
@@ -41,15 +48,19 @@ def verify(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> int:
-    """Check that the schema is current and complete. Exit code 1 when something is missing from it."""
+    """Check that the schema is current and complete, and that mirrors are as they should be. Exit code 1 if not."""
     with open_app(url, schema) as app:
-        lacking = app.__internals__.operations.verify()
+        operations, tasks = app.__internals__.operations, app.__internals__.tasks.definitions
+        lacking = operations.verify()
+        wrong = [] if lacking else operations.verify_mirrors({n: d.settings.mirror for n, d in tasks.items()})
         label = app.__internals__.store.label
     if as_json:
-        render.emit({"store": label, "missing": lacking})
+        render.emit({"store": label, "missing": lacking, "mirrors": wrong})
+    elif lacking:
+        print(f"{label}: missing {', '.join(lacking)}")
     else:
-        print(f"{label}: " + (f"missing {', '.join(lacking)}" if lacking else "current and complete"))
-    return Exit.JOB_FAILED if lacking else Exit.OK
+        print(render.clean(f"{label}: " + ("; ".join(wrong) if wrong else "current and complete")))
+    return Exit.JOB_FAILED if lacking or wrong else Exit.OK
 
 
 def sql(
@@ -62,22 +73,59 @@ def sql(
         print(operations.upgrade_sql(after))
 
 
+def insert(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[MODULE:APP] TASK", help="The app (or LEASEHOLD_APP) and the task's name."),
+    ],
+) -> None:
+    """Print the SQL that enqueues a job of this task, for other languages and for psql. On PostgreSQL $1 is the id (a
+    UUID of yours; the same again stores nothing) and $2 the arguments, a JSON object; on SQLite they are :id and :args.
+    Run it in a transaction of yours, if you like: workers are woken by its commit."""
+    named = os.environ.get(APP_VARIABLE)
+    if len(words) == 1 and named:
+        words = [named, *words]
+    if len(words) != 2:
+        raise InvalidInput("insert", "needs an app and a task", "leasehold db insert MODULE:APP TASK")
+    name, task = words
+    with load_app(name) as app:
+        print(app.__internals__.insert_sql(task))
+
+
 def prune(
-    older_than: Annotated[str, typer.Option(help="At rest for longer than this.", metavar="DURATION")] = "7d",
+    older_than: Annotated[str, typer.Option(help="Ended longer ago than this.", metavar="DURATION")] = "7d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
+    override: Annotated[
+        bool, typer.Option("--override", help="Whatever the tasks themselves say of their jobs.")
+    ] = False,
+    unique_for_ever: Annotated[
+        bool,
+        typer.Option("--unique-for-ever", help="Also jobs that hold a unique key for good; frees the key."),
+    ] = False,
+    budgets: Annotated[
+        bool, typer.Option("--budgets", help="Also groups without jobs that have a limit, with the limit.")
+    ] = False,
+    actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Delete jobs that came to rest long ago; never what halts a lane or belongs to a group that lives."""
-    deleted = 0
+    """Delete jobs that ended long ago, each as its task says, else those older than --older-than. Never what halts a
+    lane, is awaited, or belongs to a group that lives."""
+    choice = PruneChoice(dry_run, override, unique_for_ever, budgets)
     with open_app(url, schema) as app:
-        for went in app.__internals__.operations.prune_batches(older_than):
-            deleted += went
+        operations = app.__internals__.operations
+        for report in operations.prune_batches(older_than, choice, actor=options.acting(actor)):
             if sys.stderr.isatty():
-                print(f"\r{deleted:,} deleted", end="", file=sys.stderr, flush=True)
+                print(f"\r{report}", end="", file=sys.stderr, flush=True)
     if sys.stderr.isatty():
         print("\r\N{ESCAPE}[K", end="", file=sys.stderr)
     if as_json:
-        render.emit({"deleted": deleted})
-    else:
-        print(f"{deleted:,} deleted")
+        render.emit(report)
+        return
+    print(report)
+    if dry_run and report.counts:
+        render.show(
+            report.counts,
+            {"task": lambda one: one.kind, "state": lambda one: one.state, "jobs": lambda one: one.jobs},
+        )

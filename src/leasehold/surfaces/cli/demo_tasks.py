@@ -9,9 +9,10 @@ from pathlib import Path
 
 from leasehold.app import Leasehold
 from leasehold.domain.signals import Fail
+from leasehold.types import Context
 
 FOLDER = "LEASEHOLD_DEMO_FOLDER"
-LEASE = 3.0
+LEASE = 5.0
 """Seconds. Short, so that nobody waits long for a dead worker's job; 30 is the default."""
 
 app = Leasehold()
@@ -63,9 +64,11 @@ async def visit(target: int, page: str) -> str:
 
 
 @app.task(lease=LEASE)
-async def crawl(site: str) -> int:
+async def crawl(ctx: Context, site: str) -> int:
     """The job whose worker is killed."""
     for page in range(1, 6):
+        if ctx.attempt == 1 and page == 3:
+            await asyncio.sleep(3600)  # for who kills it; on a slow machine it would else be done by then
         await asyncio.sleep(0.5)
         say(f"crawl: {site}, page {page} of 5")
     return 5

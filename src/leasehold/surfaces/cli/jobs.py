@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from leasehold.domain.errors import ResultMissing
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.budgets import show_lines
 from leasehold.surfaces.cli.follow import columns_of, follow_jobs
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from leasehold.domain.job import Job
     from leasehold.domain.views import AttemptRecord, Criteria, HistoryEntry, Page, Relation, Relative
+    from leasehold.operations.operations import Operations
 
 LONGEST_VALUE = 2000
 """Characters of arguments and results that `show` prints; --json prints all."""
@@ -36,6 +38,7 @@ LONGEST_LOG = 8000
 def add_to(cli: typer.Typer) -> None:
     cli.command("jobs")(list_jobs)
     cli.command()(show)
+    cli.command()(result)
     cli.command()(why)
 
 
@@ -97,6 +100,7 @@ def show(
         counts = operations.count_relatives(job_id) if relatives else {}
         short = operations.short_ids([one.id for one in relatives])
         budget = operations.budget(job_id)
+        job, missing = _with_result(operations, job)
     if as_json:
         more: dict[str, Any] = {
             "history": history,
@@ -105,10 +109,11 @@ def show(
             "logs": logs,
         }
         more |= {"attempts": attempts, "steps": steps, "relatives": relatives, "budget": budget}
-        render.emit(_all_of(job) | more)
+        render.emit(_all_of(job) | more | ({} if missing is None else {"result_missing": missing}))
         return
     render.fields(
-        _told(job) | {"progress": None if progress is None else f"{progress}, {render.ago(progress.at)}"}
+        _told(job, missing)
+        | {"progress": None if progress is None else f"{progress}, {render.ago(progress.at)}"}
     )
     if relatives:
         print("\nrelatives")
@@ -179,6 +184,28 @@ def show(
         )
 
 
+def result(
+    job_id: options.JobId,
+    wait: Annotated[str | None, typer.Option(help="Wait this long for its end.", metavar="DURATION")] = None,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Print what a job has returned, as JSON (exit code 1: it ended otherwise, 5: it has not ended)."""
+    from leasehold.domain.checks.durations import seconds
+
+    longest = 0.0 if wait is None else seconds(wait, "wait")
+    with open_app(url, schema) as app:
+        operations = app.__internals__.operations
+        job = app.get(operations.find_id(job_id))
+        job.result(longest)
+        text = operations.result_text(job.__row__) or "null"
+    if as_json:
+        render.emit({"id": job.id, "result": json.loads(text), "result_ref": job.result_ref})
+    else:
+        print(render.safe_json(text))
+
+
 def _took(one: AttemptRecord) -> str | None:
     return None if one.ended_at is None else f"{(one.ended_at - one.started_at).total_seconds():.3f} s"
 
@@ -219,7 +246,15 @@ def _all_of(job: Job) -> dict[str, Any]:
     return values
 
 
-def _told(job: Job) -> dict[str, object]:
+def _with_result(operations: Operations, job: Job) -> tuple[Job, str | None]:
+    """With the result that is in a file, or what is wrong with that: it must not hide the rest."""
+    try:
+        return replace(job, result=operations.result_text(job)), None
+    except ResultMissing as error:
+        return job, str(error)
+
+
+def _told(job: Job, missing: str | None) -> dict[str, object]:
     """What a person wants to know first, first."""
     return {
         "id": job.id,
@@ -242,7 +277,8 @@ def _told(job: Job) -> dict[str, object]:
         "stop asked": job.stop_requested,
         "retry of": job.retry_of,
         "arguments": _pretty(job.args),
-        "result": _pretty(job.result),
+        "result": missing or _pretty(job.result),
+        "result file": job.result_ref,
         "error": job.error,
     }
 

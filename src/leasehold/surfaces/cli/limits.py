@@ -79,13 +79,14 @@ def _holders(row: SlotRow, short: Mapping[str, str]) -> str:
 def set_slot(
     name: Name,
     limit: Annotated[int, typer.Argument(metavar="LIMIT", min=0)],
+    actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
     """Let at most LIMIT units be in use at once, across all workers. 0 closes the slot."""
     with open_app(url, schema) as app:
-        app.slots.set(name, limit)
+        app.slots.set(name, limit, actor=options.acting(actor))
     if as_json:
         render.emit({"name": name, "limit": limit})
     else:
@@ -145,13 +146,14 @@ def set_rate(
     key: Key,
     limit: Annotated[str, typer.Argument(metavar="LIMIT", help="Such as 60/min, 5/s, 3/10s.")],
     burst: Annotated[int, typer.Option(help="How many may start at once after a silence.", min=1)] = 1,
+    actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
     """Let jobs of KEY start evenly, no more often than LIMIT."""
     with open_app(url, schema) as app:
-        app.rates.set(key, limit, burst=burst)
+        app.rates.set(key, limit, burst=burst, actor=options.acting(actor))
     if as_json:
         render.emit({"key": key, "limit": limit, "burst": burst})
     else:
@@ -180,13 +182,14 @@ def close_rate(
 
 def open_rate(
     key: Key,
+    actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
     """Start jobs of KEY again."""
     with open_app(url, schema) as app:
-        was_closed = app.rates.open(key)
+        was_closed = app.rates.open(key, actor=options.acting(actor))
     if as_json:
         render.emit({"key": key, "was_closed": was_closed})
     else:

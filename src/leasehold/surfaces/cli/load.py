@@ -6,17 +6,31 @@ import importlib
 import os
 import sys
 import traceback
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leasehold.domain.checks.names import checked_tenant
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
 
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
 
 APP_VARIABLE = "LEASEHOLD_APP"
+_tenant: ContextVar[str | None] = ContextVar("leasehold_tenant", default=None)
 _OURS = str(Path(__file__).parents[2]) + os.sep
 _REMEDY = "give MODULE:APP, such as mypackage.tasks:app"
+
+
+def choose_tenant(name: str | None) -> None:
+    """Whose store the command works on that is about to run. None says nothing: the command above may have."""
+    if name is not None:
+        _tenant.set(checked_tenant(name))
+
+
+def forget_tenant() -> None:
+    """Several commands may run in one process."""
+    _tenant.set(None)
 
 
 def load_app(name: str) -> Leasehold:
@@ -36,7 +50,7 @@ def load_app(name: str) -> Leasehold:
         found = getattr(found, part, None)
     if not isinstance(found, Leasehold):
         raise InvalidInput("app", f"{module_name!r} has no Leasehold app {attribute or 'app'!r}", _REMEDY)
-    return found
+    return _on_tenant(found)
 
 
 def _why_not_imported(module_name: str, error: Exception) -> str:
@@ -61,6 +75,12 @@ def open_app(url: str | None, schema: str, *, create: bool = False) -> Leasehold
     app = load_app(named) if url is None and named else Leasehold(url, schema=schema)
     if not create:
         _check_file(app.url)
+    return _on_tenant(app)
+
+
+def _on_tenant(app: Leasehold) -> Leasehold:
+    if (name := _tenant.get()) is not None:
+        app.__internals__.choose_tenant(name)
     return app
 
 
@@ -68,7 +88,10 @@ def _check_file(url: str) -> None:
     scheme, _, rest = url.partition("://")
     path = Path(rest.removeprefix("/"))
     if scheme == "sqlite" and rest and not path.exists():
-        remedy = f"name the store with --url or LEASEHOLD_URL, or the app with {APP_VARIABLE}=module:app"
+        remedy = (
+            f"name the store with --url or LEASEHOLD_URL, or the app with {APP_VARIABLE}=module:app; "
+            "`leasehold db upgrade` makes a new one"
+        )
         raise DatabaseUnreachable(url, f"there is no file {path}", remedy)
 
 

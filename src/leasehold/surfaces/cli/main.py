@@ -13,24 +13,34 @@ from typer.main import get_command
 
 from leasehold.domain.errors import LeaseholdError
 from leasehold.surfaces.cli import (
+    audit,
     bench,
     budgets,
     database,
     demo,
     doctor,
+    executions,
     health,
+    hooks,
     jobs,
     limits,
+    lists,
+    mcp,
+    metrics,
     questions,
     queues,
     render,
     run_by_id,
     schedules,
+    serve,
     steer,
     stop,
     sweep,
+    tenants,
+    tokens,
     work,
 )
+from leasehold.surfaces.cli.load import forget_tenant
 from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
 
 _HELP = """Long background work that survives crashes, in your own database.
@@ -50,6 +60,8 @@ cli = typer.Typer(
 )
 for module in (
     work,
+    serve,
+    mcp,
     run_by_id,
     demo,
     jobs,
@@ -57,13 +69,20 @@ for module in (
     stop,
     questions,
     budgets,
+    lists,
     queues,
     limits,
     schedules,
+    hooks,
+    tenants,
+    tokens,
+    audit,
     database,
     sweep,
     doctor,
+    executions,
     health,
+    metrics,
     bench,
 ):
     module.add_to(cli)
@@ -87,12 +106,15 @@ def version() -> None:
 
 @functools.cache
 def _command() -> Callable[..., Any]:
-    return get_command(cli)
+    command = get_command(cli)
+    tenants.add_option(command)
+    return command
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     as_json = "--json" in arguments
+    forget_tenant()
     try:
         # A command may return its code; nothing means 0.
         code = _command()(args=list(arguments), prog_name="leasehold", standalone_mode=False)

@@ -21,8 +21,10 @@ from leasehold.domain.errors import (
     JobNotFound,
     JobNotSucceeded,
     LeaseholdError,
+    ResultMissing,
     ScheduleNotFound,
     StoreError,
+    TenantNotFound,
     WaitTimedOut,
 )
 from leasehold.surfaces.cli.render import clean
@@ -47,6 +49,8 @@ class Exit(IntEnum):
 _CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (
     (JobNotFound, Exit.NOT_FOUND),
     (ScheduleNotFound, Exit.NOT_FOUND),
+    (ResultMissing, Exit.NOT_FOUND),
+    (TenantNotFound, Exit.NOT_FOUND),
     (JobNotSucceeded, Exit.JOB_FAILED),
     (JobError, Exit.REFUSED),
     (AtCapacity, Exit.REFUSED),

@@ -60,6 +60,7 @@ def _scope(name: str, help_: str, list_them: Callable[..., None]) -> typer.Typer
     @group.command()
     def resume(
         target: Name,
+        actor: options.Actor = None,
         url: options.Url = None,
         schema: options.Schema = options.DEFAULT_SCHEMA,
         as_json: options.AsJson = False,
@@ -67,7 +68,7 @@ def _scope(name: str, help_: str, list_them: Callable[..., None]) -> typer.Typer
         """Start jobs again."""
         with open_app(url, schema) as app:
             switch = app.queues if name == "queues" else app.kinds
-            was_paused = switch.resume(target)
+            was_paused = switch.resume(target, actor=options.acting(actor))
         if as_json:
             render.emit({"name": target, "was_paused": was_paused})
         else:

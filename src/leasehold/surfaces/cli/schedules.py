@@ -58,6 +58,11 @@ def list_schedules(
     """Every schedule, its next and its last tick."""
     with open_app(url, schema) as app:
         rows = app.schedules.list()
+    if as_json:
+        with render.json_array() as add:
+            for row in rows:
+                add(_plain(row))
+        return
     render.show(
         rows,
         {
@@ -66,18 +71,18 @@ def list_schedules(
             "when": lambda row: _schedule(row).when,
             "next": lambda row: "" if row.paused or row.orphaned else render.ago(row.next_at),
             "last": lambda row: render.ago(row.last_at),
-            "state": _state,
+            "state": lambda row: "paused" if row.paused else "orphaned" if row.orphaned else "on",
+            "why": _why,
         },
-        as_json=as_json,
         empty="no schedule; declare one with @app.schedule, or leasehold schedules set",
+        prose=["why"],
     )
 
 
-def _state(row: ScheduleRow) -> str:
+def _why(row: ScheduleRow) -> str:
     if row.paused:
-        by = f" by {row.paused_by}" if row.paused_by else ""
-        return f"paused{by}" + (f": {row.reason}" if row.reason else "")
-    return "orphaned: in the code of no live worker" if row.orphaned else "on"
+        return ": ".join(part for part in (row.paused_by and f"by {row.paused_by}", row.reason) if part)
+    return "in the code of no live worker" if row.orphaned else ""
 
 
 def _schedule(row: ScheduleRow) -> Schedule:
@@ -111,6 +116,7 @@ def set_schedule(
     tz: Annotated[str, typer.Option(help="The time zone of --cron.", metavar="ZONE")] = "UTC",
     missed: Annotated[str, typer.Option(help="one, skip or all.", metavar="WORD")] = "one",
     overlap: Annotated[str, typer.Option(help="skip, allow or replace.", metavar="WORD")] = "skip",
+    actor: options.Actor = None,
     app_name: App = "",
     as_json: options.AsJson = False,
 ) -> None:
@@ -125,6 +131,7 @@ def set_schedule(
             tz=tz,
             missed=cast(Missed, missed),
             overlap=cast(Overlap, overlap),
+            actor=options.acting(actor),
         )
     _told(row, f"schedule {name}: {_schedule(row).when}; next {render.clean(row.next_at)}", as_json)
 
@@ -161,22 +168,25 @@ def pause_schedule(
 
 def resume_schedule(
     name: Name,
+    actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
     """Ticks again, from now on."""
     with open_app(url, schema) as app:
-        resumed = app.schedules.resume(name)
+        resumed = app.schedules.resume(name, actor=options.acting(actor))
         row = app.schedules.get(name)
     text = f"schedule {name} is on; next {render.clean(row.next_at)}"
     _told(row, text if resumed else f"schedule {name} was not paused", as_json)
 
 
-def run_schedule(name: Name, app_name: App = "", as_json: options.AsJson = False) -> None:
+def run_schedule(
+    name: Name, actor: options.Actor = None, app_name: App = "", as_json: options.AsJson = False
+) -> None:
     """Make a job of it now, besides its ticks."""
     with _load(app_name) as app:
-        job = app.schedules.run(name)
+        job = app.schedules.run(name, actor=options.acting(actor))
     if as_json:
         render.emit({"id": job.id})
     else:
@@ -185,21 +195,26 @@ def run_schedule(name: Name, app_name: App = "", as_json: options.AsJson = False
 
 def delete_schedule(
     name: Name,
+    actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
     """Remove it; its jobs stay."""
     with open_app(url, schema) as app:
-        app.schedules.delete(name)
+        app.schedules.delete(name, actor=options.acting(actor))
     if as_json:
         render.emit({"name": name, "deleted": True})
     else:
         print(f"schedule {name} is deleted")
 
 
+def _plain(row: ScheduleRow) -> dict[str, Any]:
+    return {**render.plain(row), "args": json.loads(row.args), "orphaned": row.orphaned}
+
+
 def _told(row: ScheduleRow, text: str, as_json: bool) -> None:
     if as_json:
-        render.emit(row)
+        render.emit(_plain(row))
     else:
         print(text)

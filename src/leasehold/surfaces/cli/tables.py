@@ -58,24 +58,28 @@ def fit(heads: Cells, rows: Sequence[Cells], width: int, prose: Sequence[str] = 
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, column)) for column in zip(heads, *rows, strict=True)]
-    least = [
-        wanted if head in WHOLE else min(wanted, _least(head, [row[n] for row in rows], head in prose))
-        for n, (head, wanted) in enumerate(zip(heads, widths, strict=True))
-    ]
     room = width - len(GAP) * (len(widths) - 1)
-    while sum(widths) > room:
-        n = max(range(len(widths)), key=lambda n: (widths[n] > least[n], widths[n]))
-        if widths[n] <= least[n]:
-            break  # the terminal is too narrow for any of this, and wraps it itself
-        widths[n] -= 1
+    # Prose keeps its longest word, unless that is too long for the line: then it is cut as other cells are.
+    for keeps_words in (True, False):
+        least = [
+            wanted
+            if head in WHOLE
+            else min(wanted, _least(head, [row[n] for row in rows], keeps_words and head in prose))
+            for n, (head, wanted) in enumerate(zip(heads, widths, strict=True))
+        ]
+        while sum(widths) > room:
+            n = max(range(len(widths)), key=lambda n: (widths[n] > least[n], widths[n]))
+            if widths[n] <= least[n]:
+                break  # or the terminal is too narrow for any of this, and wraps it itself
+            widths[n] -= 1
     return widths
 
 
-def _least(head: str, cells: Sequence[str], is_prose: bool) -> int:
+def _least(head: str, cells: Sequence[str], keeps_words: bool) -> int:
     from rich.cells import cell_len
 
     longest_word = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
-    return max(len(head), longest_word if is_prose else NARROWEST)
+    return max(len(head), longest_word if keeps_words else NARROWEST)
 
 
 def _wrapped(heads: Cells, row: Cells, widths: Sequence[int], prose: Sequence[str]) -> Iterator[list[str]]:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from leasehold.domain.audit import KEPT_FOR
 from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import APP_VARIABLE, load_app
 from leasehold.surfaces.cli.problems import Exit
 
 if TYPE_CHECKING:
+    from leasehold.operations.operations import Operations
     from leasehold.types import CallOptions, Job, Worker
 
 LAST_WORDS = 3.0
@@ -35,6 +37,7 @@ def worker(
     ] = False,
     concurrency: Annotated[int, typer.Option(help="Async jobs at once.")] = 20,
     threads: Annotated[int, typer.Option(help="Plain functions at once.")] = 8,
+    executions: Annotated[int, typer.Option(help="Commands and containers at once.")] = 50,
     grace: Annotated[
         str | None,
         typer.Option(
@@ -54,6 +57,17 @@ def worker(
         str,
         typer.Option(help="Age at which finished jobs are pruned; 'none' keeps them.", metavar="DURATION"),
     ] = "7d",
+    audit_retention: Annotated[
+        str,
+        typer.Option(help="Age at which the audit is pruned; 'none' keeps it.", metavar="DURATION"),
+    ] = KEPT_FOR,
+    tenants: Annotated[
+        str,
+        typer.Option(
+            help="Whose jobs, in turn, instead of the app's own; 'all': every tenant's, and the app's own.",
+            metavar="A,B",
+        ),
+    ] = "",
     listen_url: Annotated[
         str | None, typer.Option(help="PostgreSQL past the pooler, for wake-ups.", metavar="URL")
     ] = None,
@@ -77,14 +91,17 @@ def worker(
             strict=strict,
             concurrency=concurrency,
             threads=threads,
+            executions=executions,
             grace=... if grace is None else _or_none(grace),
             drain_on_sigterm=False,  # it is ours: see _serve
             retention=_or_none(retention),
+            audit_retention=_or_none(audit_retention),
             burst=burst,
             poll=poll,
             sweep=sweep,
             stop_grace=stop_grace,
             listen_url=listen_url,
+            tenants=tenants,
             health_file=health_file,
         )
         logging.getLogger("leasehold.worker").info("store: %s", found.__internals__.store.label)
@@ -156,7 +173,7 @@ def enqueue(
         if longest is None:
             _print_new(job.id, job.created, as_json)
         else:
-            _print_result(job, longest, as_json)
+            _print_result(app.__internals__.operations, job, longest, as_json)
 
 
 def run_now(
@@ -192,7 +209,7 @@ def run_now(
             _print_new(job.id, job.created, as_json)
             sys.stdout.flush()
         else:
-            _print_result(job, longest, as_json)
+            _print_result(app.__internals__.operations, job, longest, as_json)
 
 
 def _print_new(job_id: str, created: bool, as_json: bool) -> None:
@@ -204,10 +221,10 @@ def _print_new(job_id: str, created: bool, as_json: bool) -> None:
             render.note("it was there already: the unique key is held")
 
 
-def _print_result(job: Job[Any], longest: float, as_json: bool) -> None:
+def _print_result(operations: Operations, job: Job[Any], longest: float, as_json: bool) -> None:
     render.note(f"job {job.id}")
     job.result(longest)
-    result = job.__row__.result
+    result = operations.result_text(job.__row__)
     if as_json:
         found = None if result is None else json.loads(result)
         render.emit({"id": job.id, "created": job.created, "state": job.state, "result": found})

@@ -260,11 +260,57 @@ CREATE TABLE leasehold.job_group (
     stopped_at  timestamptz
 );
 
+-- For lists of groups in one state.
+CREATE INDEX job_group_state ON leasehold.job_group (state, name);
+
 CREATE TABLE leasehold.member (
     group_name text NOT NULL,
     job        bigint NOT NULL,
     PRIMARY KEY (group_name, job)
 );
+
+-- What users' own transactions change in groups (`using(tx=…)`). Every end of a job locks its group's row, and such a
+-- transaction may stay open for long: so the change waits here, in a row that only its own transaction ever sees, and is
+-- carried out at the commit, all groups of the transaction in the order of their names. At rest the table is empty.
+CREATE TABLE leasehold.group_change (
+    xact  xid8 NOT NULL,
+    name  text NOT NULL,
+    live  bigint NOT NULL,
+    opens boolean NOT NULL,
+    PRIMARY KEY (xact, name)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
+        vacuum_truncate = false);
+
+CREATE FUNCTION leasehold.change_groups() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    change record;
+BEGIN
+    FOR change IN
+        SELECT c.name, c.live, c.opens FROM leasehold.group_change AS c
+        WHERE c.xact = pg_current_xact_id() ORDER BY c.name
+    LOOP
+        IF change.opens THEN
+            INSERT INTO leasehold.job_group AS g (name, live) VALUES (change.name, change.live)
+            ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live, state = 'active',
+                reason = NULL
+            WHERE g.state <> 'held';
+            IF NOT FOUND THEN
+                RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                    MESSAGE = format('group %L was put on hold while this transaction was open', change.name),
+                    HINT = 'Release the group, or leave the job out, and repeat the transaction.';
+            END IF;
+        ELSE
+            UPDATE leasehold.job_group AS g SET version = g.version + 1, live = g.live + change.live
+            WHERE g.name = change.name;
+        END IF;
+    END LOOP;
+    DELETE FROM leasehold.group_change AS c WHERE c.xact = pg_current_xact_id();
+    RETURN NULL;
+END
+$$;
+
+CREATE CONSTRAINT TRIGGER group_change_at_commit AFTER INSERT ON leasehold.group_change
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION leasehold.change_groups();
 
 -- what: 1 deadline of the whole job, 2 to be started by.
 CREATE TABLE leasehold.time_limit (
@@ -440,6 +486,7 @@ CREATE TABLE leasehold.worker (
     queues      json NOT NULL,
     kinds       json NOT NULL,
     sites       json NOT NULL,
+    tenants     json NOT NULL,
     concurrency integer NOT NULL,
     running     integer NOT NULL,
     draining    boolean NOT NULL DEFAULT false,
@@ -487,6 +534,119 @@ CREATE TABLE leasehold.schedule_host (
     PRIMARY KEY (schedule, owner)
 );
 
+-- Tables of the user's own that triggers keep in step with the jobs of a task. `spec` says how: a migration that makes a
+-- place anew makes the triggers again from it.
+CREATE TABLE leasehold.mirror (
+    name text PRIMARY KEY,
+    kind text NOT NULL,
+    spec json NOT NULL
+);
+
+-- Who wants to hear of what. `kind`: of jobs of this task alone; empty: of all. `seen_at` is when a process last had its
+-- code; NULL: it was made by hand, and stays.
+CREATE TABLE leasehold.listener (
+    name    text NOT NULL,
+    event   text NOT NULL,
+    kind    text NOT NULL DEFAULT '',
+    webhook boolean NOT NULL DEFAULT false,
+    since   timestamptz NOT NULL,
+    seen_at timestamptz,
+    PRIMARY KEY (event, name, kind)
+);
+
+-- What has happened and was not told yet, a row a listener. `due_at` is moved on by who takes it; NULL: nobody tries again.
+CREATE TABLE leasehold.outbox (
+    id         text PRIMARY KEY,
+    listener   text NOT NULL,
+    event      text NOT NULL,
+    job_id     uuid,
+    kind       text NOT NULL,
+    queue      text NOT NULL,
+    attempt    integer NOT NULL,
+    group_name text,
+    detail     text NOT NULL,
+    data       json NOT NULL,
+    at         timestamptz NOT NULL,
+    tries      integer NOT NULL DEFAULT 0,
+    due_at     timestamptz,
+    error      text
+);
+CREATE INDEX outbox_due ON leasehold.outbox (listener, due_at);
+
+-- Where a listener's events are posted to.
+CREATE TABLE leasehold.webhook (
+    name          text PRIMARY KEY,
+    url           text NOT NULL,
+    signing_key   text NOT NULL,
+    allow_private boolean NOT NULL,
+    source        text NOT NULL,
+    changed_at    timestamptz NOT NULL
+);
+
+-- Other stores beside this one, each with jobs of its own: a schema each. `told` goes up when there may be work in it, after
+-- the commit of what made it, and tells workers whom to ask. A row that is not ready is being made, or dropped.
+CREATE TABLE leasehold.tenant (
+    name       text PRIMARY KEY,
+    ready      boolean NOT NULL DEFAULT false,
+    told       bigint NOT NULL DEFAULT 0,
+    told_at    timestamptz NOT NULL,
+    created_at timestamptz NOT NULL
+);
+CREATE INDEX tenant_told ON leasehold.tenant (told_at);
+
+-- Who may ask over HTTP, and for what. The token itself is not kept: `hash` is its SHA-256.
+CREATE TABLE leasehold.token (
+    name       text PRIMARY KEY,
+    hash       text NOT NULL UNIQUE,
+    scopes     json NOT NULL,
+    tenants    json NOT NULL,
+    queues     json NOT NULL,
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz,
+    revoked_at timestamptz
+);
+
+-- What operators have done, written in the transaction of the verb itself; and what they were refused.
+CREATE TABLE leasehold.audit (
+    seq     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at      timestamptz NOT NULL,
+    actor   text,
+    verb    text NOT NULL,
+    target  text,
+    detail  json NOT NULL,
+    outcome text NOT NULL CONSTRAINT audit_outcome_known CHECK (outcome IN ('done', 'refused')),
+    error   text,
+    CONSTRAINT audit_error_of_refusals CHECK ((error IS NOT NULL) = (outcome = 'refused'))
+);
+CREATE INDEX audit_actor ON leasehold.audit (actor, seq);
+CREATE INDEX audit_verb ON leasehold.audit (verb, seq);
+CREATE INDEX audit_target ON leasehold.audit (target, seq);
+
+-- Requests to enqueue that may be repeated: what was asked, and what came of it. Written with the jobs; only requests with
+-- an Idempotency-Key have one.
+CREATE TABLE leasehold.asked_once (
+    key         text PRIMARY KEY,
+    fingerprint text NOT NULL,
+    answer      json NOT NULL,
+    at          timestamptz NOT NULL
+);
+CREATE INDEX asked_once_at ON leasehold.asked_once (at);
+
+-- How runs have ended, how long their jobs had waited and how long they took: by the minute, and since ever under the epoch.
+-- Workers add to it with their beats. Buckets: by place the bounds of domain/metrics.py.
+CREATE TABLE leasehold.rollup (
+    minute       timestamptz NOT NULL,
+    queue        text NOT NULL,
+    kind         text NOT NULL,
+    outcome      text NOT NULL,
+    runs         bigint NOT NULL,
+    wait_seconds double precision NOT NULL,
+    run_seconds  double precision NOT NULL,
+    wait_buckets bigint[] NOT NULL,
+    run_buckets  bigint[] NOT NULL,
+    PRIMARY KEY (minute, queue, kind, outcome)
+) WITH (fillfactor = 80);
+
 -- Plans that are made while these are empty would read them from end to end once they are full. With pages of their own,
 -- which vacuum_truncate keeps, the planner reckons with rows. 50 pages at least: below 40 it would read all of them
 -- rather than find rows by ctid. No claim asks for gate -1, so none walks past these.
@@ -503,6 +663,15 @@ DELETE FROM leasehold.lease;
 DELETE FROM leasehold.lane_place;
 DELETE FROM leasehold.lane_hold;
 DELETE FROM leasehold.ticket;
+
+-- How long jobs of a task are kept that have ended so, as its code says: registered by workers when they start, so that
+-- a pruner without that code knows. state as in `outcome`; seconds null: for ever.
+CREATE TABLE leasehold.retention (
+    kind    text NOT NULL,
+    state   smallint NOT NULL,
+    seconds double precision,
+    PRIMARY KEY (kind, state)
+);
 
 -- One row a job, put together from its place and what belongs to it: the branches are the states. Statements that read
 -- a whole job read this one.

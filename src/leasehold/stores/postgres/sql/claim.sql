@@ -64,7 +64,8 @@ held AS (
 -- to start sooner and never has has no time left, as one past its deadline.
 SELECT t.seq, j.id, t.token, t.attempt, j.kind, j.queue, j.args, t.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN t.attempt = 1 AND j.start_by <= :now THEN 0 ELSE extract(epoch FROM j.deadline_at - :now) END::float8
-        AS seconds_left, j.trace, coalesce(r.failures, 0) AS failures, coalesce(r.crashes, 0) AS crashes, t.special
+        AS seconds_left, j.trace, coalesce(r.failures, 0) AS failures, coalesce(r.crashes, 0) AS crashes, t.special,
+    extract(epoch FROM :now - t.available_at)::float8 AS waited
 FROM taken AS t CROSS JOIN LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = t.seq LIMIT 1) AS j
 LEFT JOIN LATERAL (
     SELECT q.failures, q.crashes FROM leasehold.trouble AS q WHERE t.attempt > 1 AND q.job = t.seq LIMIT 1) AS r ON true
@@ -127,7 +128,7 @@ share AS MATERIALIZED (
 )
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    extract(epoch FROM min(p.available_at) - :now)::float8, NULL, NULL, NULL, NULL
+    extract(epoch FROM min(p.available_at) - :now)::float8, NULL, NULL, NULL, NULL, NULL
 FROM beyond AS b LEFT JOIN plain AS p ON NOT b.yes AND p.available_at > :now
 GROUP BY b.yes HAVING b.yes OR count(p.gate) > 0;
 
@@ -265,7 +266,7 @@ dropped AS (
 -- include: grants
 )
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM (SELECT FROM dropped LIMIT 1) AS cleared WHERE NOT EXISTS (SELECT FROM taken);
 
 -- name: find_lane_head

@@ -8,14 +8,28 @@
  UNION ALL SELECT CASE p.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
     FROM leasehold.outcome AS p WHERE p.job = j.seq LIMIT 1)
 
--- name: lock_descendants
--- The anchors of all who wait for these jobs, and for those in turn, by seq.
-WITH RECURSIVE below AS (
+-- part: below
+below AS (
     SELECT d.child_id AS id FROM leasehold.dependency AS d WHERE d.parent_id = ANY(:ids::uuid[]) AND NOT d.met
     UNION
     SELECT d.child_id FROM below AS b, LATERAL (
         SELECT e.child_id FROM leasehold.dependency AS e WHERE e.parent_id = b.id AND NOT e.met OFFSET 0) AS d)
+
+-- name: lock_descendants
+-- The anchors of all who wait for these jobs, and for those in turn, by seq.
+WITH RECURSIVE
+-- include: below
 SELECT j.seq FROM leasehold.job AS j WHERE j.id = ANY(ARRAY(SELECT id FROM below)) ORDER BY j.seq FOR NO KEY UPDATE;
+
+-- name: lock_free_descendants
+-- The same without waiting. The answer: those that somebody has locked.
+WITH RECURSIVE
+-- include: below
+, free AS MATERIALIZED (
+    SELECT j.seq FROM leasehold.job AS j WHERE j.id = ANY(ARRAY(SELECT id FROM below)) ORDER BY j.seq
+    FOR NO KEY UPDATE SKIP LOCKED)
+SELECT j.seq FROM leasehold.job AS j
+WHERE j.id = ANY(ARRAY(SELECT id FROM below)) AND j.seq <> ALL(ARRAY(SELECT seq FROM free));
 
 -- name: await_ready
 UPDATE leasehold.ready SET special = 2 WHERE seq = ANY(:seqs::bigint[]);
@@ -59,9 +73,9 @@ WHERE d.child_id = v.child_id AND d.parent_id = v.parent_id;
 
 -- name: read_parent_results
 -- In the order of `after=`. Those without success have none.
-SELECT d.parent_id AS id, j.kind, p.result FROM leasehold.dependency AS d,
+SELECT d.parent_id AS id, j.kind, p.result, p.result_ref FROM leasehold.dependency AS d,
     LATERAL (SELECT q.seq, q.kind FROM leasehold.job AS q WHERE q.id = d.parent_id LIMIT 1) AS j,
-    LATERAL (SELECT o.result FROM leasehold.outcome AS o WHERE o.job = j.seq AND o.state = 1 LIMIT 1) AS p
+    LATERAL (SELECT o.result, o.result_ref FROM leasehold.outcome AS o WHERE o.job = j.seq AND o.state = 1 LIMIT 1) AS p
 WHERE d.child_id = :id ORDER BY d.position;
 
 -- name: list_parents

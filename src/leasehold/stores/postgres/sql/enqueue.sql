@@ -63,12 +63,6 @@ FROM unnest(:asked.kinds::text[], :asked.keys::text[]) AS k(kind, key), LATERAL 
 SELECT j.id, j.seq FROM unnest(:ids::uuid[]) AS r(id), LATERAL (
     SELECT q.id, q.seq FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j;
 
--- name: insert_gates
-INSERT INTO leasehold.gate (id, queue, kind, slots, rate_key)
-SELECT r.id, r.queue, r.kind, r.slots::json, r.rate_key
-FROM json_to_recordset(:gates::json) AS r(id bigint, queue text, kind text, slots text, rate_key text)
-ON CONFLICT DO NOTHING;
-
 -- name: insert_tags
 INSERT INTO leasehold.tag (name, job_id)
 SELECT r.name, r.job_id FROM json_to_recordset(:tags::json) AS r(name text, job_id uuid)

@@ -10,6 +10,17 @@ FROM anchors AS a JOIN v ON v.id = a.id, LATERAL (
     SELECT q.token, q.owner FROM leasehold.lease AS q WHERE q.job = a.seq AND q.token = v.token
     LIMIT 1 FOR KEY SHARE) AS l;
 
+-- name: lock_free_leases
+-- The same, but what somebody has locked is left out.
+WITH v AS MATERIALIZED (SELECT r.id, r.token FROM json_to_recordset(:leases::json) AS r(id uuid, token bigint)),
+anchors AS MATERIALIZED (
+    SELECT j.seq, j.id FROM leasehold.job AS j
+    WHERE j.id = ANY(ARRAY(SELECT id FROM v)) ORDER BY j.seq FOR NO KEY UPDATE SKIP LOCKED)
+SELECT a.id, l.token, (SELECT o.name FROM leasehold.owner AS o WHERE o.number = l.owner) AS owner
+FROM anchors AS a JOIN v ON v.id = a.id, LATERAL (
+    SELECT q.token, q.owner FROM leasehold.lease AS q WHERE q.job = a.seq AND q.token = v.token
+    LIMIT 1 FOR KEY SHARE SKIP LOCKED) AS l;
+
 -- name: read_streams
 SELECT job_id, last_seq, token, place FROM leasehold.stream WHERE job_id = ANY(:ids::uuid[]);
 
@@ -59,6 +70,17 @@ FROM (SELECT a.seq AS number, a.* FROM leasehold.job AS a WHERE a.id = :id) AS j
     SELECT * FROM leasehold.event AS v
     WHERE v.job_id = j.id AND v.seq > :since ORDER BY v.seq LIMIT :limit) AS e ON true
 ORDER BY e.seq;
+
+-- name: mark_jobs
+-- What is another one as soon as something has happened to a job, or was told by it.
+SELECT j.id,
+-- include: state_of_number
+    || ' ' || coalesce(l.token, r.token, p.token, o.token, 0) || ' ' || coalesce(l.stop, 0) || ' ' || coalesce(s.last_seq, 0)
+    || ' ' || coalesce(extract(epoch from t.changed_at), 0) AS mark
+FROM (SELECT a.seq AS number, a.* FROM leasehold.job AS a WHERE a.id = ANY(:ids::uuid[])) AS j
+LEFT JOIN leasehold.outcome AS o ON o.job = j.seq LEFT JOIN leasehold.ready AS r ON r.seq = j.seq
+LEFT JOIN leasehold.lease AS l ON l.job = j.seq LEFT JOIN leasehold.parked AS p ON p.job = j.seq
+LEFT JOIN leasehold.stream AS s ON s.job_id = j.id LEFT JOIN leasehold.trouble AS t ON t.job = j.seq;
 
 -- name: read_progress
 SELECT e.data, e.at FROM leasehold.event AS e WHERE e.job_id = :id AND e.kind = 'progress';

@@ -2,6 +2,22 @@
 SELECT name, state, reason, version, changed_by, changed_at, stop_scope, stop_mode, stop_reason, stopped_by, stopped_at
 FROM leasehold.job_group WHERE name = :name;
 
+-- name: list_groups
+-- Jobs are counted up to a cap, along their group's key: a page costs the same however many have ended, once a vacuum
+-- has been there.
+SELECT g.name, g.state, g.reason, g.version, g.live, g.changed_by, g.changed_at, g.stop_scope, g.stop_mode, g.stop_reason,
+    g.stopped_by, g.stopped_at,
+    (SELECT count(*) FROM (SELECT 1 FROM leasehold.member AS m WHERE m.group_name = g.name LIMIT :cap) AS x) AS total
+FROM leasehold.job_group AS g WHERE g.name > :after ORDER BY g.name LIMIT :limit;
+
+-- name: list_groups_in
+-- Asked for so that only the index by state has the order: those in one state may be few.
+SELECT g.name, g.state, g.reason, g.version, g.live, g.changed_by, g.changed_at, g.stop_scope, g.stop_mode, g.stop_reason,
+    g.stopped_by, g.stopped_at,
+    (SELECT count(*) FROM (SELECT 1 FROM leasehold.member AS m WHERE m.group_name = g.name LIMIT :cap) AS x) AS total
+FROM leasehold.job_group AS g WHERE (g.state, g.name) > (:state, :after) AND g.state <= :state
+ORDER BY g.state, g.name LIMIT :limit;
+
 -- name: group_versions
 -- Of all groups that somebody watches, in one read.
 SELECT name, version FROM leasehold.job_group WHERE name = ANY(:names::text[]);
@@ -85,13 +101,14 @@ SELECT r.name, r.live FROM json_to_recordset(:groups::json) AS r(name text, live
 ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live,
     state = CASE WHEN :reopens::boolean THEN 'active' ELSE g.state END, reason = CASE WHEN :reopens::boolean THEN NULL ELSE g.reason END
 WHERE g.state <> 'held'
-RETURNING name;
+RETURNING name, live, version;
 
 -- name: file_groups
 -- For jobs that come into the group cancelled: they neither reopen it nor does its hold keep them out.
 INSERT INTO leasehold.job_group AS g (name, live)
 SELECT r.name, r.live FROM json_to_recordset(:groups::json) AS r(name text, live bigint) ORDER BY r.name
-ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live;
+ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live
+RETURNING g.name, g.live, g.version;
 
 -- name: group_notes
 -- How much the runs of each of these groups have told. By the leases, which are few however large the group is.

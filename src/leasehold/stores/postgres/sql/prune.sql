@@ -1,17 +1,22 @@
 -- name: find_old
--- The next outcomes in the order of seq, and which of them may go. The number of rows read is bounded, not only of
--- those found: on SQLite nobody else writes meanwhile.
-SELECT o.job, (o.finished_at < :now - :age::double precision * interval '1 second'
+-- Outcomes, how old they are, and which of them may go. Whether that is old enough is decided by the rules.
+SELECT o.job, o.state, o.result_ref, extract(epoch FROM :now - o.finished_at)::double precision AS age,
+    (SELECT k.kind FROM leasehold.job AS k WHERE k.seq = o.job) AS kind, (true
 
 -- name: find_old.page
-) AS old FROM (SELECT * FROM leasehold.outcome WHERE job > :after ORDER BY job LIMIT :limit) AS o ORDER BY o.job;
+-- The next ones in the order of seq. The number of rows read is bounded, not only of those found: on SQLite nobody else
+-- writes meanwhile.
+) AS free FROM (SELECT * FROM leasehold.outcome WHERE job > :after ORDER BY job LIMIT :limit) AS o ORDER BY o.job;
+
+-- name: find_old.locked
+) AS free FROM leasehold.outcome AS o WHERE o.job = ANY(:seqs::bigint[]);
 
 -- name: where_free_to_go
--- Never what halts a lane, what holds a key for good, what belongs to a group that still lives, or what somebody waited
+-- Never what halts a lane, what holds a key for good (unless that is asked for), what belongs to a group that still lives, or what somebody waited
 -- for who may still want its result. Plain jobs are none of these. Scalar probes: an EXISTS may be turned into a hash
 -- over a whole table.
  AND (o.special = 0 OR (
-    SELECT NOT coalesce(j.unique_key IS NOT NULL AND j.unique_for_ever, false)
+    SELECT (:keys OR NOT coalesce(j.unique_key IS NOT NULL AND j.unique_for_ever, false))
         AND (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) IS NULL
         AND coalesce((SELECT g.live FROM leasehold.job_group AS g WHERE g.name = j.group_name), 0) <= 0
         AND (o.special < 2 OR (
@@ -33,15 +38,10 @@ SELECT j.seq FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (
     SELECT q.seq FROM leasehold.job AS q WHERE q.seq = r.seq LIMIT 1 FOR UPDATE SKIP LOCKED) AS j;
 
 -- name: prune_outcomes
--- Looked at again under the lock: a job may have been resumed since, or somebody waits for it now.
-DELETE FROM leasehold.outcome AS o WHERE o.job = ANY(:seqs::bigint[])
-    AND o.finished_at < :now - :age::double precision * interval '1 second'
-
--- name: prune_outcomes.told
- RETURNING o.job;
+DELETE FROM leasehold.outcome WHERE job = ANY(:seqs::bigint[]);
 
 -- name: prune_jobs
-DELETE FROM leasehold.job WHERE seq = ANY(:seqs::bigint[]) RETURNING seq, id, group_name;
+DELETE FROM leasehold.job WHERE seq = ANY(:seqs::bigint[]) RETURNING seq, id, kind, group_name, unique_key, unique_for_ever;
 
 -- name: prune_troubles
 DELETE FROM leasehold.trouble WHERE job = ANY(:seqs::bigint[]);
@@ -95,5 +95,44 @@ DELETE FROM leasehold.follow_up WHERE child_id = ANY(:ids::uuid[]) OR parent_id 
 DELETE FROM leasehold.spending WHERE job_id = ANY(:ids::uuid[]);
 
 -- name: prune_budgets
--- A group's total stays: it speaks of more jobs than these.
+-- A group's total stays as long as the group: it speaks of more jobs than these.
 DELETE FROM leasehold.budget WHERE scope = 'job' AND name = ANY(:ids::text[]);
+
+-- name: drop_keys_for_ever
+DELETE FROM leasehold.unique_key WHERE ctid = ANY(ARRAY(
+    SELECT u.tid FROM json_to_recordset(:rows::json) AS r(kind text, key text, job_id uuid), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.unique_key AS q
+        WHERE q.kind = r.kind AND q.key = r.key AND q.job_id = r.job_id LIMIT 1) AS u));
+
+-- name: page_groups
+SELECT name FROM leasehold.job_group WHERE name > :after ORDER BY name LIMIT :limit;
+
+-- name: empty_groups
+-- Without jobs, and not on hold. A limit is somebody's word: a group that has one goes only if that is asked for. Locked
+-- by name, as everybody does.
+SELECT g.name FROM leasehold.job_group AS g WHERE g.name = ANY(:names::text[]) AND g.live <= 0 AND g.state <> 'held'
+    AND (SELECT 1 FROM leasehold.member AS m WHERE m.group_name = g.name ORDER BY m.job LIMIT 1) IS NULL
+    AND (:budgets OR (
+        SELECT 1 FROM leasehold.budget AS b WHERE b.scope = 'group' AND b.name = g.name AND b.lim IS NOT NULL
+        LIMIT 1) IS NULL)
+ORDER BY g.name;
+
+-- name: prune_groups
+-- A job that has come in meanwhile has counted itself in the row, and the row is looked at again.
+DELETE FROM leasehold.job_group AS g WHERE g.name = ANY(:names::text[]) AND g.live <= 0 AND g.state <> 'held'
+    AND (SELECT 1 FROM leasehold.member AS m WHERE m.group_name = g.name ORDER BY m.job LIMIT 1) IS NULL RETURNING g.name;
+
+-- name: prune_group_budgets
+DELETE FROM leasehold.budget WHERE scope = 'group' AND name = ANY(:names::text[]);
+
+-- name: list_retention
+SELECT kind, state, seconds FROM leasehold.retention;
+
+-- name: drop_retention
+DELETE FROM leasehold.retention WHERE kind = ANY(:kinds::text[]);
+
+-- name: insert_retention
+-- Another worker with the same tasks may start at the same time.
+INSERT INTO leasehold.retention (kind, state, seconds)
+SELECT r.kind, r.state, r.seconds FROM json_to_recordset(:rules::json) AS r(kind text, state smallint, seconds double precision)
+ORDER BY r.kind, r.state ON CONFLICT (kind, state) DO UPDATE SET seconds = excluded.seconds;

@@ -13,12 +13,12 @@ WHERE l.expires_at <= :now + (l.lease_seconds / 3 + least(:sweep, l.lease_second
 ORDER BY l.expires_at, l.job LIMIT :limit;
 
 -- name: find_orphans
--- Of the sites this worker serves, the oldest first. A look: they are taken under their anchors.
+-- Of the sites this worker serves, by priority, then age. A look: they are taken under their anchors.
 SELECT j.id FROM leasehold.parked AS p,
-    LATERAL (SELECT q.id, q.kind FROM leasehold.job AS q WHERE q.seq = p.job LIMIT 1) AS j,
+    LATERAL (SELECT q.id, q.kind, q.priority FROM leasehold.job AS q WHERE q.seq = p.job LIMIT 1) AS j,
     LATERAL (SELECT q.site FROM leasehold.execution AS q WHERE q.job = p.job AND q.attempt = p.attempt LIMIT 1) AS x
 WHERE p.state = 4 AND x.site = ANY(:sites::text[]) AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]))
-ORDER BY p.job LIMIT :limit;
+ORDER BY j.priority DESC, p.job LIMIT :limit;
 
 -- name: find_held
 -- After a lost reply: what this owner holds. Whether it was to start sooner is judged by when it was granted.
@@ -26,7 +26,7 @@ SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_
     CASE WHEN l.attempt = 1 AND j.start_by <= l.started_at THEN 0 ELSE extract(epoch FROM j.deadline_at - :now) END::float8
         AS seconds_left, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special,
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
-    x.site AS execution_site, x.name AS execution_name, x.started_at AS execution_started_at
+    x.site AS execution_site, x.name AS execution_name, extract(epoch FROM :now - x.started_at)::float8 AS execution_age
 FROM leasehold.lease AS l CROSS JOIN LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = l.job LIMIT 1) AS j
 LEFT JOIN LATERAL (SELECT * FROM leasehold.trouble AS q WHERE q.job = l.job LIMIT 1) AS t ON true
 LEFT JOIN LATERAL (

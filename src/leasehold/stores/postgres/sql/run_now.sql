@@ -8,10 +8,11 @@ INSERT INTO leasehold.cap (kind) VALUES (:kind) ON CONFLICT DO NOTHING;
 -- name: list_places
 -- What runs of a kind, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans, and no
 -- other rows: finished and queued jobs of the kind may be millions.
-SELECT j.id, o.name AS lease_owner, p.started_at, p.expires_at AS lease_expires_at, :now AS now FROM (
-    SELECT l.job, l.owner, l.started_at, l.expires_at FROM leasehold.lease AS l
+SELECT j.id, o.name AS lease_owner, p.started_at, p.expires_at AS lease_expires_at, :now AS now,
+    EXISTS (SELECT FROM leasehold.execution AS x WHERE x.job = p.job AND x.attempt = p.attempt OFFSET 0) AS placed FROM (
+    SELECT l.job, l.attempt, l.owner, l.started_at, l.expires_at FROM leasehold.lease AS l
     UNION ALL
-    SELECT k.job, NULL, k.started_at, NULL FROM leasehold.parked AS k WHERE k.state = 4) AS p, LATERAL (
+    SELECT k.job, k.attempt, NULL, k.started_at, NULL FROM leasehold.parked AS k WHERE k.state = 4) AS p, LATERAL (
     SELECT x.id FROM leasehold.job AS x WHERE x.seq = p.job AND x.kind = :kind LIMIT 1) AS j
 LEFT JOIN LATERAL (SELECT x.name FROM leasehold.owner AS x WHERE x.number = p.owner LIMIT 1) AS o ON true
 ORDER BY p.started_at, p.job;

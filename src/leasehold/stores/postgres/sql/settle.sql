@@ -40,7 +40,8 @@ WITH
 -- name: settle_succeeded
 -- The same for jobs with ties. Jobs that others wait for are left to the decided way, which judges those in the same
 -- transaction. The answer has one row more if slots are free again.
--- CTEs that nobody reads run from the last to the first: groups are locked after everything else.
+-- Groups are locked after everything else: they wait for the counts of the others. Then listeners are told of what they
+-- have become. Without a listener no job is looked up for one.
 WITH
 -- include: given_successes
 , gone AS (
@@ -52,37 +53,59 @@ WITH
 facts AS MATERIALIZED (
     SELECT g.job, g.attempt, j.id, j.lane, j.priority, j.group_name, j.kind, j.unique_key, j.deadline_at, j.start_by
     FROM gone AS g, LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = g.job LIMIT 1) AS j WHERE g.special = 1),
-groups AS (
-    UPDATE leasehold.job_group AS g SET version = g.version + 1, live = g.live - f.jobs
-    FROM (SELECT q.name, n.jobs
-          FROM (SELECT group_name, count(*) AS jobs FROM facts WHERE group_name IS NOT NULL GROUP BY group_name) AS n
-          JOIN leasehold.job_group AS q ON q.name = n.group_name ORDER BY q.name FOR UPDATE OF q) AS f
-    WHERE g.name = f.name),
 questions AS ( -- only a job that has run before can have asked
     UPDATE leasehold.question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
     WHERE job_id = ANY(ARRAY(SELECT id FROM facts WHERE attempt > 1))
-      AND (closed_at IS NULL OR (secret AND answer IS NOT NULL))),
+      AND (closed_at IS NULL OR (secret AND answer IS NOT NULL))
+    RETURNING 1),
 limits AS (
     DELETE FROM leasehold.time_limit
-    WHERE job = ANY(ARRAY(SELECT job FROM facts WHERE deadline_at IS NOT NULL OR start_by IS NOT NULL))),
+    WHERE job = ANY(ARRAY(SELECT job FROM facts WHERE deadline_at IS NOT NULL OR start_by IS NOT NULL))
+    RETURNING 1),
 keys AS (
     DELETE FROM leasehold.unique_key WHERE ctid = ANY(ARRAY(
         SELECT k.tid FROM facts AS f, LATERAL (
             SELECT q.ctid AS tid FROM leasehold.unique_key AS q
             WHERE q.kind = f.kind AND q.key = f.unique_key AND q.job_id = f.id AND NOT q.for_ever LIMIT 1) AS k
-        WHERE f.unique_key IS NOT NULL))),
+        WHERE f.unique_key IS NOT NULL))
+    RETURNING 1),
 slots AS (DELETE FROM leasehold.lease_slot WHERE job = ANY(ARRAY(SELECT job FROM facts)) RETURNING job),
 holds AS (
     DELETE FROM leasehold.lane_hold WHERE ctid = ANY(ARRAY(
         SELECT h.tid FROM facts AS f, LATERAL (
             SELECT q.ctid AS tid FROM leasehold.lane_hold AS q WHERE q.lane = f.lane AND q.job = f.job LIMIT 1) AS h
-        WHERE f.lane IS NOT NULL))),
+        WHERE f.lane IS NOT NULL))
+    RETURNING 1),
 tickets AS (
     INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
     SELECT 0, coalesce(h.priority, f.priority), :now, f.lane FROM facts AS f LEFT JOIN LATERAL (
         SELECT p.priority FROM leasehold.lane_place AS p WHERE p.lane = f.lane AND p.lane_at <= :now
         ORDER BY p.lane_at, p.seq LIMIT 1) AS h ON true
-    WHERE f.lane IS NOT NULL),
+    WHERE f.lane IS NOT NULL
+    RETURNING 1),
+groups AS (
+    UPDATE leasehold.job_group AS g SET version = g.version + 1, live = g.live - f.jobs
+    FROM (SELECT q.name, n.jobs
+          FROM (SELECT group_name, count(*) AS jobs FROM facts WHERE group_name IS NOT NULL GROUP BY group_name) AS n
+          JOIN leasehold.job_group AS q ON q.name = n.group_name
+          WHERE (SELECT count(*) FROM tickets) + (SELECT count(*) FROM holds) + (SELECT count(*) FROM slots)
+              + (SELECT count(*) FROM keys) + (SELECT count(*) FROM limits) + (SELECT count(*) FROM questions) >= 0
+          ORDER BY q.name FOR UPDATE OF q) AS f
+    WHERE g.name = f.name RETURNING g.name, g.live, g.version),
+listeners AS MATERIALIZED (
+    SELECT q.name, q.event, q.kind FROM leasehold.listener AS q WHERE q.event IN ('succeeded', 'group_done')
+      AND (q.seen_at IS NULL OR q.seen_at >= :now - interval '1 day')),
+told AS (
+    INSERT INTO leasehold.outbox (id, listener, event, job_id, kind, queue, attempt, group_name, detail, data, at, due_at)
+    SELECT replace(gen_random_uuid()::text, '-', ''), l.name, 'succeeded', j.id, j.kind, j.queue, g.attempt, j.group_name,
+        '', '{}'::json, :now, :now
+    FROM gone AS g, LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = g.job LIMIT 1) AS j, listeners AS l
+    WHERE EXISTS (SELECT FROM listeners AS x WHERE x.event = 'succeeded')
+      AND l.event = 'succeeded' AND l.kind IN ('', j.kind) AND j.kind <> 'leasehold' || '.webhook' -- in one piece it would be taken for a table
+    UNION ALL
+    SELECT replace(gen_random_uuid()::text, '-', ''), l.name, 'group_done', NULL, '', '', 0, g.name,
+        'no job of the group is left that could run', json_build_object('version', g.version), :now, :now
+    FROM groups AS g, listeners AS l WHERE g.live = 0 AND l.event = 'group_done'),
 -- include: end_successes
 -- include: left_alone
 UNION ALL

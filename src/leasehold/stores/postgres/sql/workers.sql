@@ -1,8 +1,8 @@
 -- name: beat_worker
-INSERT INTO leasehold.worker (owner, queues, kinds, sites, concurrency, running, draining, version, started_at, seen_at)
-VALUES (:owner, :queues, :kinds, :sites, :concurrency, :running, :draining, :version, :now, :now)
+INSERT INTO leasehold.worker (owner, queues, kinds, sites, tenants, concurrency, running, draining, version, started_at, seen_at)
+VALUES (:owner, :queues, :kinds, :sites, :tenants, :concurrency, :running, :draining, :version, :now, :now)
 ON CONFLICT (owner) DO UPDATE SET queues = excluded.queues, kinds = excluded.kinds, sites = excluded.sites,
-    concurrency = excluded.concurrency, running = excluded.running, draining = excluded.draining,
+    tenants = excluded.tenants, concurrency = excluded.concurrency, running = excluded.running, draining = excluded.draining,
     version = excluded.version, seen_at = excluded.seen_at;
 
 -- name: forget_worker
@@ -12,8 +12,31 @@ DELETE FROM leasehold.worker WHERE owner = :owner;
 DELETE FROM leasehold.worker WHERE seen_at < :now - :age::double precision * interval '1 second';
 
 -- name: list_workers
-SELECT owner, queues, kinds, sites, concurrency, running, draining, version, started_at, seen_at
+SELECT owner, queues, kinds, sites, tenants, concurrency, running, draining, version, started_at, seen_at
 FROM leasehold.worker WHERE seen_at >= :now - :age::double precision * interval '1 second' ORDER BY owner;
+
+-- name: list_leases
+-- Who runs what, in the order in which the jobs came. Leases are few, whatever has ended.
+SELECT l.job AS seq, j.id AS job_id, j.kind, j.queue, j.group_name, l.attempt, l.owner, l.started_at, l.expires_at,
+    CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested, :now AS now
+FROM (
+    SELECT x.job, x.attempt, x.started_at, x.expires_at, x.stop,
+        (SELECT o.name FROM leasehold.owner AS o WHERE o.number = x.owner) AS owner
+    FROM leasehold.lease AS x WHERE x.job > :after) AS l CROSS JOIN LATERAL (
+    SELECT x.id, x.kind, x.queue, x.group_name FROM leasehold.job AS x WHERE x.seq = l.job LIMIT 1) AS j
+WHERE :owner::text IS NULL OR l.owner = :owner ORDER BY l.job LIMIT :limit;
+
+-- name: list_executions
+-- What runs outside, watched or not, the oldest first. Reads leases and orphans, which are few, and no other rows.
+SELECT j.id AS job_id, j.kind, j.queue, p.attempt, x.site, x.name, o.name AS owner, x.placed_at, x.started_at,
+    CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested
+FROM (
+    SELECT l.job, l.attempt, l.owner, l.stop FROM leasehold.lease AS l
+    UNION ALL
+    SELECT k.job, k.attempt, NULL, k.stop FROM leasehold.parked AS k WHERE k.state = 4) AS p
+JOIN leasehold.execution AS x ON x.job = p.job AND x.attempt = p.attempt
+JOIN leasehold.job AS j ON j.seq = p.job LEFT JOIN leasehold.owner AS o ON o.number = p.owner
+ORDER BY x.placed_at, p.job LIMIT :limit;
 
 -- name: list_lanes
 -- Lanes that somebody holds or that stand still, and by which job. Whoever has started and waits in the queue for the

@@ -170,4 +170,5 @@ LEFT JOIN LATERAL (
 WITH changed AS MATERIALIZED (
     SELECT g.name, r.live FROM json_to_recordset(:groups::json) AS r(name text, live bigint)
     JOIN leasehold.job_group AS g ON g.name = r.name ORDER BY g.name FOR UPDATE OF g)
-UPDATE leasehold.job_group AS g SET version = g.version + 1, live = g.live + c.live FROM changed AS c WHERE g.name = c.name;
+UPDATE leasehold.job_group AS g SET version = g.version + 1, live = g.live + c.live FROM changed AS c WHERE g.name = c.name
+RETURNING g.name, g.live, g.version;

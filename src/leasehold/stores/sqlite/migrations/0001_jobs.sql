@@ -258,6 +258,9 @@ CREATE TABLE leasehold_job_group (
     stopped_at  INTEGER
 );
 
+-- For lists of groups in one state.
+CREATE INDEX leasehold_job_group_state ON leasehold_job_group (state, name);
+
 CREATE TABLE leasehold_member (
     group_name TEXT NOT NULL,
     job        INTEGER NOT NULL,
@@ -439,6 +442,7 @@ CREATE TABLE leasehold_worker (
     queues      TEXT NOT NULL,
     kinds       TEXT NOT NULL,
     sites       TEXT NOT NULL,
+    tenants     TEXT NOT NULL,
     concurrency INTEGER NOT NULL,
     running     INTEGER NOT NULL,
     draining    INTEGER NOT NULL DEFAULT 0,
@@ -484,6 +488,128 @@ CREATE TABLE leasehold_schedule_host (
     owner    TEXT NOT NULL,
     since    INTEGER NOT NULL,
     PRIMARY KEY (schedule, owner)
+) WITHOUT ROWID;
+
+-- Tables of the user's own that triggers keep in step with the jobs of a task. `spec` says how: a migration that makes a
+-- place anew makes the triggers again from it.
+CREATE TABLE leasehold_mirror (
+    name TEXT PRIMARY KEY,
+    kind TEXT NOT NULL,
+    spec TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- How long jobs of a task are kept that have ended so, as its code says: registered by workers when they start, so that
+-- a pruner without that code knows. state as in `outcome`; seconds null: for ever.
+CREATE TABLE leasehold_retention (
+    kind    TEXT NOT NULL,
+    state   INTEGER NOT NULL,
+    seconds REAL,
+    PRIMARY KEY (kind, state)
+) WITHOUT ROWID;
+
+-- Who wants to hear of what. `kind`: of jobs of this task alone; empty: of all. `seen_at` is when a process last had its
+-- code; NULL: it was made by hand, and stays.
+CREATE TABLE leasehold_listener (
+    name    TEXT NOT NULL,
+    event   TEXT NOT NULL,
+    kind    TEXT NOT NULL DEFAULT '',
+    webhook INTEGER NOT NULL DEFAULT 0,
+    since   INTEGER NOT NULL,
+    seen_at INTEGER,
+    PRIMARY KEY (event, name, kind)
+);
+
+-- What has happened and was not told yet, a row a listener. `due_at` is moved on by who takes it; NULL: nobody tries again.
+CREATE TABLE leasehold_outbox (
+    id         TEXT PRIMARY KEY,
+    listener   TEXT NOT NULL,
+    event      TEXT NOT NULL,
+    job_id     TEXT,
+    kind       TEXT NOT NULL,
+    queue      TEXT NOT NULL,
+    attempt    INTEGER NOT NULL,
+    group_name TEXT,
+    detail     TEXT NOT NULL,
+    data       TEXT NOT NULL,
+    at         INTEGER NOT NULL,
+    tries      INTEGER NOT NULL DEFAULT 0,
+    due_at     INTEGER,
+    error      TEXT
+);
+CREATE INDEX leasehold_outbox_due ON leasehold_outbox (listener, due_at);
+
+-- Where a listener's events are posted to.
+CREATE TABLE leasehold_webhook (
+    name          TEXT PRIMARY KEY,
+    url           TEXT NOT NULL,
+    signing_key   TEXT NOT NULL,
+    allow_private INTEGER NOT NULL,
+    source        TEXT NOT NULL,
+    changed_at    INTEGER NOT NULL
+);
+
+-- Other stores beside this one, each with jobs of its own: a file each. `told` goes up when there may be work in it, after
+-- the commit of what made it, and tells workers whom to ask. A row that is not ready is being made, or dropped.
+CREATE TABLE leasehold_tenant (
+    name       TEXT PRIMARY KEY,
+    ready      INTEGER NOT NULL DEFAULT 0,
+    told       INTEGER NOT NULL DEFAULT 0,
+    told_at    INTEGER NOT NULL,
+    created_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX leasehold_tenant_told ON leasehold_tenant (told_at);
+
+-- Who may ask over HTTP, and for what. The token itself is not kept: `hash` is its SHA-256.
+CREATE TABLE leasehold_token (
+    name       TEXT PRIMARY KEY,
+    hash       TEXT NOT NULL UNIQUE,
+    scopes     TEXT NOT NULL,
+    tenants    TEXT NOT NULL,
+    queues     TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER
+) WITHOUT ROWID;
+
+-- What operators have done, written in the transaction of the verb itself; and what they were refused.
+CREATE TABLE leasehold_audit (
+    seq     INTEGER PRIMARY KEY AUTOINCREMENT,
+    at      INTEGER NOT NULL,
+    actor   TEXT,
+    verb    TEXT NOT NULL,
+    target  TEXT,
+    detail  TEXT NOT NULL,
+    outcome TEXT NOT NULL CONSTRAINT audit_outcome_known CHECK (outcome IN ('done', 'refused')),
+    error   TEXT,
+    CONSTRAINT audit_error_of_refusals CHECK ((error IS NOT NULL) = (outcome = 'refused'))
+);
+CREATE INDEX leasehold_audit_actor ON leasehold_audit (actor, seq);
+CREATE INDEX leasehold_audit_verb ON leasehold_audit (verb, seq);
+CREATE INDEX leasehold_audit_target ON leasehold_audit (target, seq);
+
+-- Requests to enqueue that may be repeated: what was asked, and what came of it. Written with the jobs; only requests with
+-- an Idempotency-Key have one.
+CREATE TABLE leasehold_asked_once (
+    key         TEXT PRIMARY KEY,
+    fingerprint TEXT NOT NULL,
+    answer      TEXT NOT NULL,
+    at          INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX leasehold_asked_once_at ON leasehold_asked_once (at);
+
+-- How runs have ended, how long their jobs had waited and how long they took: by the minute, and since ever under minute 0.
+-- Workers add to it with their beats. Buckets: a JSON array, by place the bounds of domain/metrics.py.
+CREATE TABLE leasehold_rollup (
+    minute       INTEGER NOT NULL,
+    queue        TEXT NOT NULL,
+    kind         TEXT NOT NULL,
+    outcome      TEXT NOT NULL,
+    runs         INTEGER NOT NULL,
+    wait_seconds REAL NOT NULL,
+    run_seconds  REAL NOT NULL,
+    wait_buckets TEXT NOT NULL,
+    run_buckets  TEXT NOT NULL,
+    PRIMARY KEY (minute, queue, kind, outcome)
 ) WITHOUT ROWID;
 
 -- One row a job, put together from its place and what belongs to it: the branches are the states. Statements that read

@@ -1,9 +1,9 @@
 -- name: lock_spender
 -- Whose budgets count: the job's own and its group's. This connection is the writer: the job is not pruned meanwhile.
-SELECT id, policy, group_name FROM leasehold_job WHERE id = :id;
+SELECT id, kind, policy, group_name FROM leasehold_job WHERE id = :id;
 
 -- name: find_spender
-SELECT id, policy, group_name FROM leasehold_job WHERE id = :id;
+SELECT id, kind, policy, group_name FROM leasehold_job WHERE id = :id;
 
 -- name: insert_spending
 -- What comes back was not there before: a repeat of the same key moves no total.
@@ -24,6 +24,13 @@ ON CONFLICT (scope, name, unit) DO UPDATE SET spent = spent + excluded.spent;
 SELECT scope, name, unit, lim, spent FROM leasehold_budget WHERE scope = 'job' AND name = :id
 UNION ALL
 SELECT scope, name, unit, lim, spent FROM leasehold_budget WHERE scope = 'group' AND name = :group;
+
+-- name: list_budgets
+-- In the order of the key, from a key on, up to a scope.
+SELECT b.scope, b.name, b.unit, b.lim, b.spent, j.kind, j.queue, j.group_name, j.policy
+FROM leasehold_budget AS b LEFT JOIN leasehold_job AS j ON b.scope = 'job' AND j.id = b.name
+WHERE (b.scope, b.name, b.unit) > (:scope, :name, :unit) AND b.scope <= :last
+ORDER BY b.scope, b.name, b.unit LIMIT :limit;
 
 -- name: sum_run_spending
 -- For limits that count each run by itself. The ledger of a job is short, and led by its id.

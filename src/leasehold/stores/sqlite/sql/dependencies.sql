@@ -12,6 +12,9 @@
 -- Nothing to lock: one writer at a time.
 SELECT 1 WHERE json_array_length(:ids) < 0;
 
+-- name: lock_free_descendants
+SELECT 1 WHERE json_array_length(:ids) < 0;
+
 -- name: await_ready
 UPDATE leasehold_ready SET special = 2 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
@@ -57,7 +60,7 @@ UPDATE leasehold_dependency SET met = 1 WHERE (child_id, parent_id) IN (
 
 -- name: read_parent_results
 -- In the order of `after=`. Those without success have none.
-SELECT d.parent_id AS id, j.kind, p.result FROM leasehold_dependency AS d
+SELECT d.parent_id AS id, j.kind, p.result, p.result_ref FROM leasehold_dependency AS d
 CROSS JOIN leasehold_job AS j ON j.id = d.parent_id CROSS JOIN leasehold_outcome AS p ON p.job = j.seq
 WHERE d.child_id = :id AND p.state = 1 ORDER BY d.position;
 

@@ -60,13 +60,6 @@ FROM json_each(:asked) AS r CROSS JOIN leasehold_unique_key AS u
 -- name: find_ids
 SELECT id, seq FROM leasehold_job WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: insert_gates
-INSERT INTO leasehold_gate (id, queue, kind, slots, rate_key)
-SELECT json_extract(r.value, '$.id'), json_extract(r.value, '$.queue'), json_extract(r.value, '$.kind'),
-    json_extract(r.value, '$.slots'), json_extract(r.value, '$.rate_key')
-FROM json_each(:gates) AS r WHERE true
-ON CONFLICT DO NOTHING;
-
 -- name: insert_tags
 INSERT INTO leasehold_tag (name, job_id)
 SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.job_id') FROM json_each(:tags) AS r WHERE true

@@ -4,6 +4,11 @@ SELECT j.id, l.token, (SELECT o.name FROM leasehold_owner AS o WHERE o.number = 
 FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extract(v.value, '$.id')
     CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(v.value, '$.token');
 
+-- name: lock_free_leases
+SELECT j.id, l.token, (SELECT o.name FROM leasehold_owner AS o WHERE o.number = l.owner) AS owner
+FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extract(v.value, '$.id')
+    CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(v.value, '$.token');
+
 -- name: read_streams
 SELECT job_id, last_seq, token, place FROM leasehold_stream WHERE job_id IN (SELECT value FROM json_each(:ids));
 
@@ -54,6 +59,17 @@ LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_ready AS r
 LEFT JOIN leasehold_lease AS l ON l.job = j.seq LEFT JOIN leasehold_parked AS p ON p.job = j.seq
 LEFT JOIN leasehold_event AS e ON e.job_id = j.id AND e.seq > :since
 ORDER BY e.seq LIMIT :limit;
+
+-- name: mark_jobs
+-- What is another one as soon as something has happened to a job, or was told by it.
+SELECT j.id,
+-- include: state_of_number
+    || ' ' || coalesce(l.token, r.token, p.token, o.token, 0) || ' ' || coalesce(l.stop, 0) || ' ' || coalesce(s.last_seq, 0)
+    || ' ' || coalesce(t.changed_at, 0) AS mark
+FROM (SELECT a.seq AS number, a.* FROM leasehold_job AS a WHERE a.id IN (SELECT value FROM json_each(:ids))) AS j
+LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_ready AS r ON r.seq = j.seq
+LEFT JOIN leasehold_lease AS l ON l.job = j.seq LEFT JOIN leasehold_parked AS p ON p.job = j.seq
+LEFT JOIN leasehold_stream AS s ON s.job_id = j.id LEFT JOIN leasehold_trouble AS t ON t.job = j.seq;
 
 -- name: read_progress
 SELECT e.data, e.at FROM leasehold_event AS e WHERE e.job_id = :id AND e.kind = 'progress';

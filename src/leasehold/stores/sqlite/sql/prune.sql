@@ -1,16 +1,21 @@
 -- name: find_old
--- The next outcomes in the order of seq, and which of them may go. The number of rows read is bounded, not only of
--- those found: on SQLite nobody else writes meanwhile.
-SELECT o.job, (o.finished_at < :now - CAST(round(:age * 1e6) AS INTEGER)
+-- Outcomes, how old they are, and which of them may go. Whether that is old enough is decided by the rules.
+SELECT o.job, o.state, o.result_ref, (:now - o.finished_at) / 1e6 AS age,
+    (SELECT k.kind FROM leasehold_job AS k WHERE k.seq = o.job) AS kind, (1
 
 -- name: find_old.page
-) AS old FROM (SELECT * FROM leasehold_outcome WHERE job > :after ORDER BY job LIMIT :limit) AS o ORDER BY o.job;
+-- The next ones in the order of seq. The number of rows read is bounded, not only of those found: on SQLite nobody else
+-- writes meanwhile.
+) AS free FROM (SELECT * FROM leasehold_outcome WHERE job > :after ORDER BY job LIMIT :limit) AS o ORDER BY o.job;
+
+-- name: find_old.locked
+) AS free FROM leasehold_outcome AS o WHERE o.job IN (SELECT value FROM json_each(:seqs));
 
 -- name: where_free_to_go
--- Never what halts a lane, what holds a key for good, what belongs to a group that still lives, or what somebody waited
+-- Never what halts a lane, what holds a key for good (unless that is asked for), what belongs to a group that still lives, or what somebody waited
 -- for who may still want its result. Plain jobs are none of these.
  AND (o.special = 0 OR (
-    SELECT NOT coalesce(j.unique_key IS NOT NULL AND j.unique_for_ever, 0)
+    SELECT (:keys OR NOT coalesce(j.unique_key IS NOT NULL AND j.unique_for_ever, 0))
         AND (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) IS NULL
         AND coalesce((SELECT g.live FROM leasehold_job_group AS g WHERE g.name = j.group_name), 0) <= 0
         AND (o.special < 2 OR (
@@ -30,15 +35,10 @@ WHERE j.seq = :job;
 SELECT j.seq FROM leasehold_job AS j WHERE j.seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: prune_outcomes
--- Looked at again under the lock: a job may have been resumed since, or somebody waits for it now.
-DELETE FROM leasehold_outcome AS o WHERE o.job IN (SELECT value FROM json_each(:seqs))
-    AND o.finished_at < :now - CAST(round(:age * 1e6) AS INTEGER)
-
--- name: prune_outcomes.told
- RETURNING job;
+DELETE FROM leasehold_outcome WHERE job IN (SELECT value FROM json_each(:seqs));
 
 -- name: prune_jobs
-DELETE FROM leasehold_job WHERE seq IN (SELECT value FROM json_each(:seqs)) RETURNING seq, id, group_name;
+DELETE FROM leasehold_job WHERE seq IN (SELECT value FROM json_each(:seqs)) RETURNING seq, id, kind, group_name, unique_key, unique_for_ever;
 
 -- name: prune_troubles
 DELETE FROM leasehold_trouble WHERE job IN (SELECT value FROM json_each(:seqs));
@@ -92,5 +92,41 @@ DELETE FROM leasehold_follow_up WHERE child_id IN (SELECT value FROM json_each(:
 DELETE FROM leasehold_spending WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: prune_budgets
--- A group's total stays: it speaks of more jobs than these.
+-- A group's total stays as long as the group: it speaks of more jobs than these.
 DELETE FROM leasehold_budget WHERE scope = 'job' AND name IN (SELECT value FROM json_each(:ids));
+
+-- name: drop_keys_for_ever
+DELETE FROM leasehold_unique_key WHERE (kind, key) IN (
+    SELECT u.kind, u.key FROM json_each(:rows) AS r CROSS JOIN leasehold_unique_key AS u
+        ON u.kind = json_extract(r.value, '$.kind') AND u.key = json_extract(r.value, '$.key')
+    WHERE u.job_id = json_extract(r.value, '$.job_id'));
+
+-- name: page_groups
+SELECT name FROM leasehold_job_group WHERE name > :after ORDER BY name LIMIT :limit;
+
+-- name: empty_groups
+-- Without jobs, and not on hold. A limit is somebody's word: a group that has one goes only if that is asked for.
+SELECT g.name FROM json_each(:names) AS r CROSS JOIN leasehold_job_group AS g ON g.name = r.value
+WHERE g.live <= 0 AND g.state <> 'held'
+    AND (SELECT 1 FROM leasehold_member AS m WHERE m.group_name = g.name ORDER BY m.job LIMIT 1) IS NULL
+    AND (:budgets OR (
+        SELECT 1 FROM leasehold_budget AS b WHERE b.scope = 'group' AND b.name = g.name AND b.lim IS NOT NULL
+        LIMIT 1) IS NULL)
+ORDER BY g.name;
+
+-- name: prune_groups
+DELETE FROM leasehold_job_group WHERE name IN (SELECT value FROM json_each(:names)) RETURNING name;
+
+-- name: prune_group_budgets
+DELETE FROM leasehold_budget WHERE scope = 'group' AND name IN (SELECT value FROM json_each(:names));
+
+-- name: list_retention
+SELECT kind, state, seconds FROM leasehold_retention;
+
+-- name: drop_retention
+DELETE FROM leasehold_retention WHERE kind IN (SELECT value FROM json_each(:kinds));
+
+-- name: insert_retention
+INSERT INTO leasehold_retention (kind, state, seconds)
+SELECT json_extract(value, '$.kind'), json_extract(value, '$.state'), json_extract(value, '$.seconds')
+FROM json_each(:rules) WHERE true ON CONFLICT (kind, state) DO UPDATE SET seconds = excluded.seconds;

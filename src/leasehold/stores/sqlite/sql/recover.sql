@@ -12,12 +12,12 @@ WHERE l.expires_at <= :now + (l.lease_seconds / 3 + min(:sweep, l.lease_seconds 
 ORDER BY l.expires_at, l.job LIMIT :limit;
 
 -- name: find_orphans
--- Of the sites this worker serves, the oldest first. A look: they are taken under their anchors.
+-- Of the sites this worker serves, by priority, then age. A look: they are taken under their anchors.
 SELECT j.id FROM leasehold_parked AS p CROSS JOIN leasehold_job AS j ON j.seq = p.job
 CROSS JOIN leasehold_execution AS x ON x.job = p.job AND x.attempt = p.attempt
 WHERE p.state = 4 AND x.site IN (SELECT value FROM json_each(:sites))
   AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
-ORDER BY p.job LIMIT :limit;
+ORDER BY j.priority DESC, p.job LIMIT :limit;
 
 -- name: find_held
 -- After a lost reply: what this owner holds. Whether it was to start sooner is judged by when it was granted.
@@ -25,7 +25,7 @@ SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_
     CASE WHEN l.attempt = 1 AND j.start_by <= l.started_at THEN 0.0 ELSE (j.deadline_at - :now) / 1e6 END AS seconds_left,
     j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special,
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
-    x.site AS execution_site, x.name AS execution_name, x.started_at AS execution_started_at
+    x.site AS execution_site, x.name AS execution_name, (:now - x.started_at) / 1e6 AS execution_age
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
 LEFT JOIN leasehold_trouble AS t ON t.job = l.job
 LEFT JOIN leasehold_execution AS x ON x.job = l.job AND x.attempt = l.attempt

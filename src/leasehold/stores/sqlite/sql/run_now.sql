@@ -8,9 +8,10 @@ INSERT INTO leasehold_cap (kind) VALUES (:kind) ON CONFLICT DO NOTHING;
 -- name: list_places
 -- What runs of a kind, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans, and no
 -- other rows: finished and queued jobs of the kind may be millions.
-SELECT j.id, o.name AS lease_owner, p.started_at, p.expires_at AS lease_expires_at, :now AS now FROM (
-    SELECT l.job, l.owner, l.started_at, l.expires_at FROM leasehold_lease AS l
+SELECT j.id, o.name AS lease_owner, p.started_at, p.expires_at AS lease_expires_at, :now AS now,
+    EXISTS (SELECT 1 FROM leasehold_execution AS x WHERE x.job = p.job AND x.attempt = p.attempt) AS placed FROM (
+    SELECT l.job, l.attempt, l.owner, l.started_at, l.expires_at FROM leasehold_lease AS l
     UNION ALL
-    SELECT k.job, NULL, k.started_at, NULL FROM leasehold_parked AS k WHERE k.state = 4) AS p
+    SELECT k.job, k.attempt, NULL, k.started_at, NULL FROM leasehold_parked AS k WHERE k.state = 4) AS p
 CROSS JOIN leasehold_job AS j ON j.seq = p.job AND j.kind = :kind LEFT JOIN leasehold_owner AS o ON o.number = p.owner
 ORDER BY p.started_at, p.job;

@@ -17,6 +17,12 @@ SELECT j.seq AS job, j.id AS job_id, j.lane, j.group_name, j.kind, j.unique_key 
     j.deadline_at, j.start_by, g.slots IS NOT NULL AS limited
 FROM leasehold_job AS j JOIN leasehold_gate AS g ON g.id = j.gate WHERE j.seq IN (SELECT value FROM json_each(:jobs));
 
+-- name: read_succeeded
+-- For those who listen. Webhooks' own deliveries are not told of.
+SELECT j.id AS job_id, j.kind, j.queue, o.attempt, j.group_name AS "group"
+FROM leasehold_job AS j JOIN leasehold_outcome AS o ON o.job = j.seq
+WHERE j.seq IN (SELECT value FROM json_each(:jobs)) AND j.kind <> 'leasehold.webhook';
+
 -- name: file_next_tickets
 -- One writer at a time: what is seen here is what is there.
 INSERT INTO leasehold_ticket (gate, priority, available_at, lane)

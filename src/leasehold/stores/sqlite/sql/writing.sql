@@ -155,4 +155,5 @@ FROM json_each(:tickets) AS r;
 INSERT INTO leasehold_job_group (name, live)
 SELECT g.name, json_extract(r.value, '$.live')
 FROM json_each(:groups) AS r CROSS JOIN leasehold_job_group AS g ON g.name = json_extract(r.value, '$.name') WHERE true
-ON CONFLICT (name) DO UPDATE SET version = version + 1, live = live + excluded.live;
+ON CONFLICT (name) DO UPDATE SET version = version + 1, live = live + excluded.live
+RETURNING name, live, version;

@@ -1,0 +1,175 @@
+"""Bulk: one verb on every job that a filter finds, job by job, and what it reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from leasehold.domain.checks.ids import checked_id
+from leasehold.domain.checks.texts import checked_actor, checked_reason
+from leasehold.domain.errors import InvalidInput, JobNotFound, LeaseholdError, Refused
+from leasehold.domain.states import LIVE, State
+from leasehold.domain.views import ALL, Criteria, Filter
+
+BulkVerb = Literal["cancel", "pause", "interrupt", "resume", "retry", "resolve", "release"]
+
+SAMPLE = 20
+"""Ids that a report names."""
+USUAL_LIMIT = 10_000
+LARGEST_LIMIT = 1_000_000
+
+_LIVE = tuple(state for state in State if state in LIVE)
+RESUMABLE = (State.PAUSED, State.FAILED, State.TIMED_OUT)
+MEANT_FOR: Mapping[BulkVerb, tuple[State, ...]] = {
+    "cancel": (*_LIVE, State.PAUSED),
+    "pause": _LIVE,
+    "interrupt": (*_LIVE, State.PAUSED),
+    "resume": RESUMABLE,
+    "retry": (State.FAILED, State.TIMED_OUT),
+    "resolve": (State.FAILED, State.TIMED_OUT),
+    "release": (State.PENDING,),
+}
+"""The states that a filter without any means. A retry of all that ever succeeded is nobody's wish."""
+KEEP_REASON = frozenset({"cancel", "pause", "interrupt", "resolve"})
+
+
+class BulkOptions(Criteria, total=False):
+    """Which jobs, and how: the keywords of `app.bulk`'s verbs."""
+
+    state: State | str | Iterable[State | str]
+    everything: bool
+    dry_run: bool
+    limit: int
+    cursor: str | None
+    actor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkRefusal:
+    """Jobs that were refused alike."""
+
+    error: str
+    """Which of `leasehold.errors`."""
+    state: str | None
+    """In which the job was, if that was the reason."""
+    detail: str
+    """What the first of them said."""
+    jobs: int
+    sample: tuple[str, ...]
+    """The ids of the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkReport:
+    verb: BulkVerb
+    dry_run: bool
+    matched: int
+    """How many jobs the filter has found; at the limit there may be more, see `next`."""
+    changed: int
+    moved_on: int
+    """Were in another state, or gone, when their turn came. Nothing is wrong with that."""
+    refused: tuple[BulkRefusal, ...]
+    sample: tuple[str, ...]
+    """The ids of the first that were found, newest first."""
+    next: str | None
+    """Where to go on, as `cursor`, if it has stopped at its limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkRequest:
+    """As it was asked for; what is wrong with it is refused when it is made."""
+
+    verb: BulkVerb
+    filter: Filter
+    everything: bool = False
+    """An empty filter has to be meant."""
+    dry_run: bool = False
+    limit: int = USUAL_LIMIT
+    cursor: str | None = None
+    actor: str | None = None
+    reason: str | None = None
+    fresh: bool = False
+    """Of `resume` alone."""
+
+    def __post_init__(self) -> None:
+        if self.verb not in get_args(BulkVerb):
+            known = ", ".join(get_args(BulkVerb))
+            raise InvalidInput("verb", f"{self.verb!r} is none for many jobs", f"known: {known}")
+        if self.filter == ALL and not self.everything:
+            raise InvalidInput(
+                "filter", "is empty", "give a queue, kind, lane, group, tag or state, or everything=True"
+            )
+        if isinstance(self.limit, bool) or not isinstance(self.limit, int):
+            raise InvalidInput("limit", f"{self.limit!r} is not a number", "give a whole number")
+        if not 1 <= self.limit <= LARGEST_LIMIT:
+            raise InvalidInput("limit", f"{self.limit} is out of range", f"give 1 to {LARGEST_LIMIT:,}")
+        if self.reason is not None and self.verb not in KEEP_REASON:
+            raise InvalidInput("reason", f"is not kept by {self.verb}", "leave it out")
+        if self.fresh and self.verb != "resume":
+            raise InvalidInput("fresh", f"has no meaning for {self.verb}", "leave it out")
+        checked_actor(self.actor)
+        checked_reason(self.reason)
+        if self.cursor is not None:
+            checked_id(self.cursor, "cursor")
+
+    @property
+    def found_by(self) -> Filter:
+        """The filter, with the states that the verb is meant for unless it names some."""
+        return replace(self.filter, states=self.filter.states or MEANT_FOR[self.verb])
+
+    @property
+    def told(self) -> dict[str, object]:
+        """What goes along with the verb on each job."""
+        given: dict[str, object] = {"actor": self.actor}
+        if self.reason is not None:
+            given["reason"] = self.reason
+        if self.fresh:
+            given["fresh"] = True
+        return given
+
+
+@dataclass
+class BulkTally:
+    """A report in the making."""
+
+    request: BulkRequest
+    matched: int = 0
+    changed: int = 0
+    moved_on: int = 0
+    sample: list[str] = field(default_factory=list)
+    refused: dict[tuple[str, str | None], BulkRefusal] = field(default_factory=dict)
+
+    def find(self, job_id: str) -> None:
+        self.matched += 1
+        if len(self.sample) < SAMPLE:
+            self.sample.append(job_id)
+
+    def refuse(self, job_id: str, error: LeaseholdError) -> None:
+        if has_moved_on(error, self.request.found_by):
+            self.moved_on += 1
+            return
+        state = error.state if isinstance(error, Refused) else None
+        key = (type(error).__name__, state)
+        so_far = self.refused.get(key) or BulkRefusal(*key, str(error), 0, ())
+        sample = so_far.sample if len(so_far.sample) == SAMPLE else (*so_far.sample, job_id)
+        self.refused[key] = replace(so_far, jobs=so_far.jobs + 1, sample=sample)
+
+    def report(self, more: str | None) -> BulkReport:
+        return BulkReport(
+            verb=self.request.verb,
+            dry_run=self.request.dry_run,
+            matched=self.matched,
+            changed=self.changed,
+            moved_on=self.moved_on,
+            refused=tuple(sorted(self.refused.values(), key=lambda one: -one.jobs)),
+            sample=tuple(self.sample),
+            next=more,
+        )
+
+
+def has_moved_on(error: LeaseholdError, found_by: Filter) -> bool:
+    """Whether a job was only found before it went on to another state, or was pruned."""
+    if isinstance(error, Refused):
+        return error.state not in found_by.states
+    return isinstance(error, JobNotFound)

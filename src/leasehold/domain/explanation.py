@@ -1,0 +1,50 @@
+"""Why a job does not run, or does: every cause, for programs and for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Cause = Literal[
+    "resting",
+    "budget",
+    "group_held",
+    "running",
+    "orphan",
+    "no_site",
+    "pending",
+    "parent",
+    "waiting",
+    "not_due",
+    "queue_paused",
+    "kind_paused",
+    "lane_blocked",
+    "lane_order",
+    "slot_full",
+    "rate_closed",
+    "rate_spent",
+    "no_worker",
+    "no_handler",
+    "busy",
+    "position",
+    "nothing",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One thing that holds a job. `cause` is for programs, `detail` and `remedy` are for people."""
+
+    cause: Cause
+    detail: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.detail}; {self.remedy}" if self.remedy else self.detail
+
+
+class Explanation(list[Hold]):
+    """Every cause in order; printed, a line each."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{number}. {hold}" for number, hold in enumerate(self, 1))

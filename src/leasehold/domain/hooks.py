@@ -1,0 +1,214 @@
+"""Hooks: what may be told of a job's life, and which of it a move means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from leasehold.domain.budgets import BudgetLine
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.job import Job
+from leasehold.domain.moves import Move
+from leasehold.domain.outcome import Asked
+from leasehold.domain.states import State
+from leasehold.domain.stream import STALLED
+
+SUCCEEDED, LOST, ADOPTED, REQUEUED = "succeeded", "lost", "adopted", "requeued"
+LANE_HALTED, BUDGET_EXHAUSTED, GROUP_DONE = "lane_halted", "budget_exhausted", "group_done"
+QUESTION = "question"
+EVENTS = (
+    SUCCEEDED,
+    "failed",
+    "timed_out",
+    "cancelled",
+    "paused",
+    REQUEUED,
+    LOST,
+    ADOPTED,
+    LANE_HALTED,
+    BUDGET_EXHAUSTED,
+    GROUP_DONE,
+    STALLED,
+    QUESTION,
+)
+"""What a hook may be registered for."""
+
+WEBHOOK_KIND = "leasehold.webhook"
+"""Of the jobs that post events. They are not told of: one that fails would make the next. settle.sql knows the name."""
+
+LONGEST_ERROR = 2000
+
+MOST_TRIES = 10
+LONGEST_DELAY = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class HookEvent:
+    """What a hook is called with. `job_id` is empty for what is about a group alone."""
+
+    name: str
+    job_id: str
+    kind: str
+    queue: str
+    attempt: int
+    detail: str
+    data: dict[str, Any] = field(default_factory=dict)
+    id: str = ""
+    """The same again, should the event be delivered a second time."""
+    at: datetime | None = None
+    group: str | None = None
+    tenant: str | None = None
+    """None: a job of the app's own store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """On its way into the outbox."""
+
+    event: str
+    job_id: str | None
+    kind: str
+    queue: str
+    attempt: int
+    group: str | None
+    detail: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One who wants to hear of an event, of jobs of one kind or (empty) of all."""
+
+    name: str
+    event: str
+    kind: str = ""
+    webhook: bool = False
+
+    def wants(self, happened: Happened) -> bool:
+        return self.event == happened.event and self.kind in ("", happened.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerRow:
+    """A listener as people see it."""
+
+    name: str
+    event: str
+    kind: str
+    webhook: bool
+    since: datetime
+    seen_at: datetime | None
+    """When a process last had its code; None: it was made by hand."""
+    waiting: int
+    """Events that were not delivered yet."""
+    given_up: int
+    """Events that nobody tries to deliver any more."""
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event that was taken from the outbox, for one listener."""
+
+    listener: str
+    event: HookEvent
+    tries: int
+
+
+def checked_events(names: Sequence[str], field: str = "on") -> tuple[str, ...]:
+    known = ", ".join(map(repr, EVENTS))
+    if not names:
+        raise InvalidInput(field, "names nothing to wait for", f"known: {known}")
+    for name in names:
+        if name not in EVENTS:
+            raise InvalidInput(field, f"{name!r} is not known", f"known: {known}")
+    return tuple(dict.fromkeys(names))
+
+
+def told_again_in(tries: int) -> float | None:
+    """Seconds until an event whose hook has failed so many times is delivered again; None: never."""
+    return None if tries >= MOST_TRIES else min(LONGEST_DELAY, 2.0 ** (tries - 1))
+
+
+_BY_STATE = {
+    State.SUCCEEDED: SUCCEEDED,
+    State.FAILED: "failed",
+    State.TIMED_OUT: "timed_out",
+    State.CANCELLED: "cancelled",
+    State.PAUSED: "paused",
+}
+
+
+def happened_in(moves: Iterable[Move]) -> list[Happened]:
+    """What listeners may want to hear of, of these moves."""
+    return [one for move in moves if move.job.kind != WEBHOOK_KIND for one in _happened(move)]
+
+
+def _happened(move: Move) -> Iterator[Happened]:
+    before, job = move.before, move.job
+    if move.event in (LOST, ADOPTED):
+        yield _of(move, move.event)
+    if before.state is not job.state:
+        if job.state in _BY_STATE:
+            yield _of(move, _BY_STATE[job.state])
+        elif job.state is State.QUEUED and before.state is not State.PENDING:
+            yield _of(move, REQUEUED)
+    if job.halts_lane and not before.halts_lane:
+        yield _of(move, LANE_HALTED)
+    if move.asks is not None:
+        for question in move.asks.questions:
+            yield _asked(job, question)
+
+
+def _of(move: Move, event: str) -> Happened:
+    job = move.job
+    detail = move.detail or job.reason or (job.error if event != SUCCEEDED else None) or ""
+    data: dict[str, Any] = {} if event == SUCCEEDED else _facts(move)
+    return Happened(event, job.id, job.kind, job.queue, job.attempt, job.group_name, detail, data)
+
+
+def _facts(move: Move) -> dict[str, Any]:
+    job = move.job
+    facts: dict[str, Any] = {"from": move.before.state.value, "state": job.state.value}
+    if move.event is not None:
+        facts["why"] = move.event
+    for name, value in (("actor", move.actor), ("reason", job.reason), ("lane", job.lane)):
+        if value is not None:
+            facts[name] = value
+    if job.error is not None and job.state is not State.SUCCEEDED:
+        facts["error"] = job.error[:LONGEST_ERROR]
+    if job.state is State.QUEUED:
+        facts["available_at"] = job.available_at.isoformat()
+    return facts
+
+
+def _asked(job: Job, question: Asked) -> Happened:
+    data = {
+        "key": question.key,
+        "text": question.text,
+        "schema": None if question.schema is None else json.loads(question.schema),
+        "secret": question.secret,
+        "group": job.group_name,
+    }
+    return Happened(QUESTION, job.id, job.kind, job.queue, job.attempt, job.group_name, question.text, data)
+
+
+def group_is_done(name: str, version: int) -> Happened:
+    detail = "no job of the group is left that could run"
+    return Happened(GROUP_DONE, None, "", "", 0, name, detail, {"version": version})
+
+
+def budget_is_exhausted(line: BudgetLine, job_id: str | None, kind: str, group: str | None) -> Happened:
+    """`version` only grows: a repeat has the same, the next time another."""
+    data = {
+        "scope": line.scope,
+        "name": line.name,
+        "unit": line.unit,
+        "limit": line.limit,
+        "spent": line.spent,
+        "version": line.spent,
+    }
+    return Happened(BUDGET_EXHAUSTED, job_id, kind, "", 0, group, line.told(), data)

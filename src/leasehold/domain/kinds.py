@@ -1,0 +1,21 @@
+"""What there is to be enqueued, as whoever calls from outside is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Expose = Literal[True, False, "task", "call"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindCard:
+    """A registered task. `arguments` and `result` are JSON Schema; an empty one: anything."""
+
+    name: str
+    queue: str
+    description: str
+    arguments: dict[str, Any]
+    result: dict[str, Any]
+    tags: tuple[str, ...]
+    expose: Expose

@@ -1,0 +1,133 @@
+"""A mirror: a table of the user's own that triggers keep in step with the jobs of one task."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Literal, get_args
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.states import State
+
+Fact = Literal["requested", "started", "finished", "updated", "result", "result_ref", "exit_code", "error"]
+"""What a mirror may tell of a job besides its state."""
+FACTS: tuple[Fact, ...] = get_args(Fact)
+Times = Literal["iso", "unix"]
+"""How instants are written on SQLite, which has no type for them: as the view `jobs` has them, or as seconds."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_LONGEST_WORD = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """Everything in it ends up inside statements, so everything is checked here, and quoted there."""
+
+    kind: str
+    table: str
+    """`table`, or on PostgreSQL `schema.table`; without a schema it is `public`."""
+    key: str
+    """The column that the row is found by."""
+    argument: str | None = None
+    """The argument that has its value, as it is stored; None: the job's unique key."""
+    status: str
+    states: Mapping[str, str]
+    """The user's word for each state."""
+    columns: Mapping[Fact, str] = field(default_factory=dict)
+    insert: bool = False
+    """Make the row if there is none."""
+    times: Times = "iso"
+
+    def __post_init__(self) -> None:
+        parts = self.table.split(".")
+        if len(parts) > 2:
+            raise InvalidInput("table", f"{self.table!r} is no table", "give table, or schema.table")
+        for part in parts:
+            _check_identifier(part, "table")
+        _check_identifier(self.key, "key")
+        _check_identifier(self.status, "status")
+        for fact, column in self.columns.items():
+            _check_identifier(column, fact.replace("_", "-"))
+        used = [self.key, self.status, *self.columns.values()]
+        for column in used:
+            if used.count(column) > 1:
+                raise InvalidInput("columns", f"{column!r} is named twice", "give each its own column")
+        if self.argument is not None and (not self.argument or _is_odd(self.argument)):
+            raise InvalidInput("match", f"{self.argument!r} cannot be looked up", "use a plain name")
+        _check_words(self.states)
+        # In one order, however they were given: the text of a trigger is compared with what it should be.
+        ordered = {fact: self.columns[fact] for fact in FACTS if fact in self.columns}
+        object.__setattr__(self, "columns", ordered)
+        if self.times not in get_args(Times):
+            raise InvalidInput("times", f"{self.times!r} is not known", "use iso or unix")
+
+    @property
+    def name(self) -> str:
+        """What its triggers are called. A kind may be long, and have any character in it."""
+        plain = re.sub(r"[^a-z0-9]+", "_", self.kind.lower()).strip("_")[:24]
+        both = json.dumps([self.kind, self.table]).encode()
+        return f"mirror_{plain}_{hashlib.blake2b(both, digest_size=4).hexdigest()}"
+
+    def dump(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+
+    @staticmethod
+    def load(text: str) -> Mirror:
+        return Mirror(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRow:
+    """A mirror that is installed, and what is wrong with it."""
+
+    mirror: Mirror
+    problems: tuple[str, ...]
+
+
+def parse_words(text: str) -> dict[str, str]:
+    """`queued=waiting,running=active,…`"""
+    words: dict[str, str] = {}
+    for part in text.split(","):
+        state, equals, word = part.partition("=")
+        if not equals:
+            raise InvalidInput("states", f"{part!r} says nothing", "write STATE=WORD, separated by commas")
+        if state.strip() in words:
+            raise InvalidInput("states", f"{state.strip()!r} has two words", "give one")
+        words[state.strip()] = word.strip()
+    return words
+
+
+def _check_identifier(name: str, field: str) -> None:
+    if not _IDENTIFIER.fullmatch(name):
+        raise InvalidInput(
+            field,
+            f"{name!r} is not a usable name",
+            "use letters, digits and _, not beginning with a digit, at most 63 characters",
+        )
+
+
+def _check_words(words: Mapping[str, str]) -> None:
+    known = {state.value for state in State}
+    for state, word in words.items():
+        if state not in known:
+            raise InvalidInput("states", f"{state!r} is no state", f"there are {', '.join(sorted(known))}")
+        if not word or len(word) > _LONGEST_WORD or _is_odd(word):
+            raise InvalidInput(
+                "states",
+                f"the word for {state} is {word!r}",
+                f"use 1 to {_LONGEST_WORD} printable characters, without quotation marks and backslashes",
+            )
+    missing = [state.value for state in State if state.value not in words]
+    if missing:
+        raise InvalidInput(
+            "states",
+            f"there is no word for {', '.join(missing)}",
+            "give one for each: a job may come into any of them",
+        )
+
+
+def _is_odd(text: str) -> bool:
+    return not text.isprintable() or '"' in text or "\\" in text

@@ -1,0 +1,128 @@
+"""Tokens: what somebody who asks over HTTP may do, and where."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Literal, get_args
+
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.names import checked_name
+from leasehold.domain.errors import InvalidInput
+
+TokenScope = Literal["read", "enqueue", "operate", "admin"]
+"""`read` sees, `enqueue` makes jobs, `operate` steers what is there, `admin` sets limits and schedules too. Each is for
+itself; only `admin` is all of them."""
+
+SCOPES: tuple[TokenScope, ...] = get_args(TokenScope)
+PREFIX = "lh_"
+"""So that who finds one in a file knows what it is, and scanners do."""
+RANDOM_BYTES = 32
+LONGEST_TOKEN = 200
+_GLOB = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-*?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a caller may do. `tenants` and `queues` are patterns such as `agents*`; without queues it is all of them,
+    without tenants the app's own store alone."""
+
+    name: str
+    scopes: tuple[TokenScope, ...]
+    tenants: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+
+    def may(self, scope: TokenScope) -> bool:
+        return scope in self.scopes or "admin" in self.scopes
+
+    def may_use_tenant(self, name: str | None) -> bool:
+        """None: the app's own store. Whoever is for every tenant (`*`) is for that too."""
+        if name is None:
+            return not self.tenants or "*" in self.tenants
+        return any(fnmatchcase(name, pattern) for pattern in self.tenants)
+
+    def may_use_queue(self, name: str) -> bool:
+        return not self.queues or any(fnmatchcase(name, pattern) for pattern in self.queues)
+
+    @property
+    def only_tenant(self) -> str | None:
+        """The one that it need not name."""
+        return self.tenants[0] if len(self.tenants) == 1 and not set("*?") & set(self.tenants[0]) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token(Access):
+    """As the store knows it."""
+
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """As a list shows it. Not `live`: it was revoked, or its time is over."""
+
+    token: Token
+    live: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToken:
+    name: str
+    hash: str
+    scopes: tuple[TokenScope, ...]
+    tenants: tuple[str, ...]
+    queues: tuple[str, ...]
+    seconds: float | None
+    """How long it counts; None: until it is revoked."""
+
+
+def make_token(random: bytes) -> str:
+    return PREFIX + base64.urlsafe_b64encode(random).decode().rstrip("=")
+
+
+def token_hash(token: str) -> str:
+    """A plain hash is enough: nobody guesses 256 random bits, however fast the hash is."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def checked_token(
+    token: str,
+    name: str,
+    scopes: Iterable[str],
+    tenants: Iterable[str] = (),
+    queues: Iterable[str] = (),
+    expires_in: Duration | None = None,
+) -> NewToken:
+    return NewToken(
+        name=checked_name(name, "name"),
+        hash=token_hash(token),
+        scopes=checked_scopes(scopes),
+        tenants=_checked_patterns(tenants, "tenants"),
+        queues=_checked_patterns(queues, "queues"),
+        seconds=None if expires_in is None else seconds(expires_in, "expires", positive=True),
+    )
+
+
+def checked_scopes(scopes: Iterable[str]) -> tuple[TokenScope, ...]:
+    listed = list(scopes)
+    unknown = [scope for scope in listed if scope not in SCOPES]
+    if unknown or not listed:
+        problem = f"{unknown[0]!r} is not known" if unknown else "is empty"
+        raise InvalidInput("scope", problem, f"use {', '.join(SCOPES)}")
+    return tuple(scope for scope in SCOPES if scope in listed)
+
+
+def _checked_patterns(patterns: Iterable[str], field: str) -> tuple[str, ...]:
+    listed = tuple(dict.fromkeys(patterns))
+    for pattern in listed:
+        if not pattern or set(pattern) - _GLOB:
+            raise InvalidInput(
+                field, f"{pattern!r} is not a pattern", "use names, with * for any text and ? for a character"
+            )
+    return listed

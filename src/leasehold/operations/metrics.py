@@ -1,0 +1,90 @@
+"""The verbs on what was counted, and on what there is at the moment: for scrapes and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.metrics import (
+    KEPT_MINUTES,
+    MOST_PAIRS,
+    OTHER,
+    Labels,
+    LeaseAge,
+    Metrics,
+    ReadyAge,
+    Rollup,
+    SlotUse,
+)
+from leasehold.domain.views import COUNT_CAP, QueueCount
+from leasehold.operations.base import StoreDoor
+
+
+class MetricOperations(StoreDoor):
+    def metrics(self) -> Metrics:
+        """A few reads, whatever the number of jobs. As many labels at most as the totals may have."""
+        store = self._store
+        totals, gauges = store.totals(), store.gauges(COUNT_CAP)
+        labels = Labels((one.queue, one.kind) for one in totals)
+        # Those without queues run what programs hand them.
+        cards = [card for card in store.list_workers() if card.queues]
+        alive = [card for card in cards if not card.draining]
+        return Metrics(
+            totals=totals,
+            jobs=_jobs(store.count_by_queue(COUNT_CAP), labels),
+            ready=_ready(gauges.ready),
+            leases=_leases(gauges.leases, labels),
+            slots=_slots(gauges.slots),
+            open_questions=gauges.open_questions,
+            workers=len(alive),
+            draining=len(cards) - len(alive),
+            places=sum(card.concurrency for card in alive),
+        )
+
+    def rollups(
+        self, minutes: int = 60, *, queue: str | None = None, kind: str | None = None
+    ) -> list[Rollup]:
+        """What has ended in the last so many minutes, by the minute; the oldest first."""
+        _check_minutes(minutes)
+        return self._store.list_rollups(minutes * 60.0, queue, kind)
+
+
+def _check_minutes(minutes: object) -> None:
+    if isinstance(minutes, bool) or not isinstance(minutes, int) or not 1 <= minutes <= KEPT_MINUTES:
+        raise InvalidInput("minutes", f"{minutes!r} is out of range", f"use 1 to {KEPT_MINUTES:,}")
+
+
+def _jobs(counts: Iterable[QueueCount], labels: Labels) -> list[QueueCount]:
+    found: dict[tuple[str, str, str], QueueCount] = {}
+    for one in counts:
+        queue, kind = labels.of(one.queue, one.kind)
+        key = queue, kind, one.state.value
+        jobs = one.jobs + (found[key].jobs if key in found else 0)
+        found[key] = QueueCount(queue, kind, one.state, jobs)
+    return list(found.values())
+
+
+def _leases(ages: Iterable[LeaseAge], labels: Labels) -> list[LeaseAge]:
+    found: dict[tuple[str, str], LeaseAge] = {}
+    for one in ages:
+        key = queue, kind = labels.of(one.queue, one.kind)
+        other = found.get(key, one)
+        found[key] = LeaseAge(
+            queue, kind, max(one.oldest, other.oldest), min(one.expires_in, other.expires_in)
+        )
+    return list(found.values())
+
+
+def _ready(ages: list[ReadyAge]) -> list[ReadyAge]:
+    """The oldest of many queues come first, and the others as one."""
+    ages = sorted(ages, key=lambda age: -age.seconds)
+    shown, others = ages[: MOST_PAIRS - 1], ages[MOST_PAIRS - 1 :]
+    return [*shown, ReadyAge(OTHER, max(age.seconds for age in others))] if others else shown
+
+
+def _slots(uses: list[SlotUse]) -> list[SlotUse]:
+    """By name, and those beyond the first as one."""
+    shown, others = uses[: MOST_PAIRS - 1], uses[MOST_PAIRS - 1 :]
+    if not others:
+        return shown
+    return [*shown, SlotUse(OTHER, sum(one.used for one in others), sum(one.limit for one in others))]

@@ -1,0 +1,108 @@
+"""Calls of tasks by their names, as requests."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, Required
+
+from pydantic_core import to_jsonable_python
+from typing_extensions import TypedDict
+
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.instants import checked_instant
+from leasehold.domain.checks.payload import encode
+from leasehold.errors import InvalidInput, LeaseholdError, PartlyStored
+from leasehold.remote import read
+from leasehold.remote.talk import Ask, Talk
+from leasehold.remote.values import Made
+
+MOST_AT_ONCE = 1000
+"""Jobs of one request."""
+LONGEST_KEY = 180
+"""Characters; the number of a piece comes behind it."""
+
+
+class CallOptions(TypedDict, total=False):
+    """What a call may say besides its arguments. Everything else is as the task says."""
+
+    delay: Duration
+    at: datetime | None
+    priority: int
+    group: str | None
+    tags: Iterable[str]
+    unique: str | None
+
+
+class NewJob(CallOptions, total=False):
+    """One call of many."""
+
+    kind: Required[str]
+    args: Mapping[str, Any]
+
+
+def enqueue(kind: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions) -> Talk[Made]:
+    """Stored once, however often it has to be sent: the key tells the server that it is the same request."""
+    body = _body({**options, "kind": kind, "args": args or {}})
+    return read.made((yield _once("/v1/jobs", body, _checked_key(key))))
+
+
+def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Talk[list[Made]]:
+    key, made = _checked_key(key), list[Made]()
+    for number, jobs in enumerate(_pieces(calls)):
+        ask = _once("/v1/jobs/batch", {"jobs": [_body(job) for job in jobs]}, f"{key}/{number}")
+        try:
+            made += read.many_made((yield ask))
+        except LeaseholdError as error:
+            if not made:
+                raise
+            ids = [one.id for one in made]
+            raise PartlyStored(len(made), ids, f"{type(error).__name__}: {error}") from error
+    return made
+
+
+def plain_args(args: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """As JSON: also models, times and what else pydantic knows how to write. Raises Unstorable."""
+    try:
+        plain: dict[str, Any] = to_jsonable_python(dict(args))
+    except ValueError:
+        plain = dict(args)
+    encode(plain, kind)
+    return plain
+
+
+def _once(path: str, body: Mapping[str, Any], key: str) -> Ask:
+    return Ask("POST", path, body=body, headers={"Idempotency-Key": key}, repeat=True)
+
+
+def _body(job: NewJob) -> dict[str, Any]:
+    body: dict[str, Any] = dict(job)
+    if unknown := body.keys() - NewJob.__annotations__.keys() - CallOptions.__annotations__.keys():
+        known = ", ".join(CallOptions.__annotations__)
+        raise InvalidInput(min(unknown), "cannot be said over HTTP", f"a call takes {known}")
+    body["args"] = plain_args(job.get("args") or {}, job["kind"])
+    if body.get("delay") is not None:
+        body["delay"] = seconds(body["delay"], "delay")
+    if body.get("at") is not None:
+        body["at"] = checked_instant(body["at"], "at").isoformat()
+    if body.get("tags") is not None:
+        body["tags"] = list(body["tags"])
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _checked_key(key: str | None) -> str:
+    if key is None:
+        return secrets.token_hex(16)
+    if not key or len(key) > LONGEST_KEY or not key.isascii() or not key.isprintable():
+        raise InvalidInput(
+            "idempotency_key", "cannot be sent", f"use ASCII text of at most {LONGEST_KEY} characters"
+        )
+    return key
+
+
+def _pieces(calls: Iterable[NewJob]) -> Iterator[Sequence[NewJob]]:
+    coming = iter(calls)
+    while piece := list(islice(coming, MOST_AT_ONCE)):
+        yield piece

@@ -1,0 +1,51 @@
+"""`api.questions`: what jobs ask, and the answers to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leasehold.remote import read
+from leasehold.remote.job import Job, answering
+from leasehold.remote.line import Line
+from leasehold.remote.talk import Answer, get, once
+from leasehold.types import OpenQuestion
+
+
+class Questions:
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    async def alist(
+        self,
+        *,
+        group: str | None = None,
+        queue: str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+    ) -> list[OpenQuestion]:
+        ask = get("/v1/questions", group=group, queue=queue, kind=kind, limit=limit)
+        return await self._line.arun(once(ask, read.open_questions))
+
+    def list(
+        self,
+        *,
+        group: str | None = None,
+        queue: str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+    ) -> list[OpenQuestion]:
+        """Open questions, the oldest first."""
+        ask = get("/v1/questions", group=group, queue=queue, kind=kind, limit=limit)
+        return self._line.run(once(ask, read.open_questions))
+
+    def answer(self, job_id: str, key: str, value: Any) -> Job:
+        """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer. Raises
+        InvalidAnswer when the value does not fit what was asked; the question stays open then."""
+        return self._line.run(once(answering(job_id, key, value), self._answered))
+
+    async def aanswer(self, job_id: str, key: str, value: Any) -> Job:
+        return await self._line.arun(once(answering(job_id, key, value), self._answered))
+
+    def _answered(self, answer: Answer) -> Job:
+        row = read.job(answer)
+        return Job(row.id, self._line, row)

@@ -1,0 +1,211 @@
+"""Answers → values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from leasehold.domain.groups import FiledResult
+from leasehold.domain.views import Scope
+from leasehold.remote.talk import Answer, answer_to
+from leasehold.remote.values import HistoryEntry, JobRow, Kind, Made, Page, Question, ScheduleRow
+from leasehold.types import (
+    AttemptRecord,
+    Event,
+    Explanation,
+    GroupStatus,
+    Hold,
+    LaneHolder,
+    LogTail,
+    OpenQuestion,
+    PauseRecord,
+    QueueRow,
+    RateRow,
+    SlotRow,
+    StopReport,
+    WorkerCard,
+)
+
+_JOB, _PAGE = TypeAdapter(JobRow), TypeAdapter(Page)
+_MADE, _MANY_MADE = TypeAdapter(Made), TypeAdapter(list[Made])
+_HISTORY, _ATTEMPTS = TypeAdapter(list[HistoryEntry]), TypeAdapter(list[AttemptRecord])
+_HOLDS, _LOG, _EVENT = TypeAdapter(list[Hold]), TypeAdapter(LogTail), TypeAdapter(Event)
+_QUESTIONS, _OPEN_QUESTIONS = TypeAdapter(list[Question]), TypeAdapter(list[OpenQuestion])
+_STATUS, _STOP = TypeAdapter(GroupStatus), TypeAdapter(StopReport)
+_PAUSE, _PAUSES = TypeAdapter(PauseRecord), TypeAdapter(list[PauseRecord])
+_QUEUES, _KINDS, _LANES = TypeAdapter(list[QueueRow]), TypeAdapter(list[Kind]), TypeAdapter(list[LaneHolder])
+_SLOTS, _RATES = TypeAdapter(list[SlotRow]), TypeAdapter(list[RateRow])
+_SCHEDULE, _SCHEDULES = TypeAdapter(ScheduleRow), TypeAdapter(list[ScheduleRow])
+_WORKERS = TypeAdapter(list[WorkerCard])
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------------
+def job(answer: Answer) -> JobRow:
+    return _mapped(answer, _named_job).read(_JOB)
+
+
+def job_or_none(answer: Answer) -> JobRow | None:
+    return None if answer.data is None else job(answer)
+
+
+def page(answer: Answer) -> Page:
+    found = _each(Answer(answer.status, answer.of("jobs")), _named_job)
+    return Answer(answer.status, {"jobs": found.data, "next": answer.of("next")}).read(_PAGE)
+
+
+def made(answer: Answer) -> Made:
+    return answer.read(_MADE)
+
+
+def many_made(answer: Answer) -> list[Made]:
+    return Answer(answer.status, answer.of("jobs")).read(_MANY_MADE)
+
+
+def history(answer: Answer) -> list[HistoryEntry]:
+    return answer.read(_HISTORY)
+
+
+def attempts(answer: Answer) -> list[AttemptRecord]:
+    return _each(answer, lambda one: _named(one, worker="owner")).read(_ATTEMPTS)
+
+
+def explanation(answer: Answer) -> Explanation:
+    holds: list[Hold] = answer.read(_HOLDS)
+    return Explanation(holds)
+
+
+def log(answer: Answer) -> LogTail:
+    return answer.read(_LOG)
+
+
+def event(text: str) -> Event:
+    """Of a stream."""
+    return answer_to(200, text.encode()).read(_EVENT)
+
+
+def questions(answer: Answer) -> list[Question]:
+    return _each(answer, _question).read(_QUESTIONS)
+
+
+def open_questions(answer: Answer) -> list[OpenQuestion]:
+    def one(row: dict[str, Any]) -> dict[str, Any]:
+        return _named(row, group="group_name") | {"schema": _encoded(row.get("schema"))}
+
+    return _each(answer, one).read(_OPEN_QUESTIONS)
+
+
+# -- groups and stops ----------------------------------------------------------------------------------------------
+def status(answer: Answer, result: Callable[[str], Any]) -> GroupStatus:
+    """`result` gets one that is kept as a file, when somebody looks at it."""
+
+    def reader(job_id: str) -> Callable[[], Any]:
+        return lambda: result(job_id)
+
+    found = answer.read(_STATUS)
+    results = (
+        one if one.result_ref is None else FiledResult(one.id, one.kind, one.result_ref, reader(one.id))
+        for one in found.results
+    )
+    return replace(found, results=tuple(results))
+
+
+def stop_report(answer: Answer) -> StopReport:
+    return answer.read(_STOP)
+
+
+def changed(answer: Answer) -> bool:
+    return bool(answer.of("changed"))
+
+
+def nothing(answer: Answer) -> None:
+    """It is done."""
+
+
+# -- scopes and limits ---------------------------------------------------------------------------------------------
+def pause(scope: Scope) -> Callable[[Answer], PauseRecord]:
+    return lambda answer: _mapped(answer, lambda row: row | {"scope": scope}).read(_PAUSE)
+
+
+def pauses(scope: Scope) -> Callable[[Answer], list[PauseRecord]]:
+    return lambda answer: [one for one in answer.read(_PAUSES) if one.scope == scope]
+
+
+def queues(answer: Answer) -> list[QueueRow]:
+    def one(row: dict[str, Any]) -> dict[str, Any]:
+        pauses = ((f"{scope}_pause", scope) for scope in ("queue", "kind"))
+        return row | {name: row[name] | {"scope": scope} for name, scope in pauses if row.get(name)}
+
+    return _each(answer, one).read(_QUEUES)
+
+
+def kinds(answer: Answer) -> list[Kind]:
+    return answer.read(_KINDS)
+
+
+def lanes(answer: Answer) -> list[LaneHolder]:
+    return _each(answer, _named_job).read(_LANES)
+
+
+def slots(answer: Answer) -> list[SlotRow]:
+    def one(row: dict[str, Any]) -> dict[str, Any]:
+        return row | {"holders": [_named(holder, worker="owner") for holder in row.get("holders", ())]}
+
+    return _each(answer, one).read(_SLOTS)
+
+
+def rates(answer: Answer) -> list[RateRow]:
+    return answer.read(_RATES)
+
+
+def schedule(answer: Answer) -> ScheduleRow:
+    return _mapped(answer, _schedule).read(_SCHEDULE)
+
+
+def schedules(answer: Answer) -> list[ScheduleRow]:
+    return _each(answer, _schedule).read(_SCHEDULES)
+
+
+def workers(answer: Answer) -> list[WorkerCard]:
+    return answer.read(_WORKERS)
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------
+Row = dict[str, Any]
+
+
+def _named_job(row: Row) -> Row:
+    return _named(row, worker="lease_owner", group="group_name")
+
+
+def _question(row: Row) -> Row:
+    answered = row.get("status") == "answered" and not row.get("secret")
+    answer = json.dumps(row.get("answer")) if answered else None
+    return row | {"schema": _encoded(row.get("schema")), "answer": answer}
+
+
+def _schedule(row: Row) -> Row:
+    return row | {"args": json.dumps(row.get("args"))}
+
+
+def _named(row: Row, **names: str) -> Row:
+    """As Python calls them."""
+    return {names.get(name, name): value for name, value in row.items()}
+
+
+def _encoded(value: object) -> str | None:
+    return None if value is None else json.dumps(value)
+
+
+def _mapped(answer: Answer, change: Callable[[Row], Row]) -> Answer:
+    """What is no row stays as it is, and is refused by who reads it."""
+    return Answer(answer.status, change(answer.data)) if isinstance(answer.data, dict) else answer
+
+
+def _each(answer: Answer, change: Callable[[Row], Row]) -> Answer:
+    if not isinstance(answer.data, list):
+        return answer
+    return Answer(answer.status, [change(row) if isinstance(row, dict) else row for row in answer.data])

@@ -1,0 +1,108 @@
+"""What is said to a server: a request, its answer, and a talk of several of them. No I/O: `line.py` carries it, with
+threads or without, so that every verb is written once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote
+
+from pydantic import TypeAdapter, ValidationError
+
+from leasehold.errors import RemoteError
+from leasehold.remote.problems import error_of
+
+T = TypeVar("T")
+
+LONGEST_WAIT = 60.0
+"""Seconds that one request may wait for something to happen: the server takes no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    method: Literal["GET", "POST", "PUT"]
+    path: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Those that are None are not sent."""
+    body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    wait: float = 0.0
+    """Seconds that the server may take longer than usual."""
+    repeat: bool = False
+    """It does no harm twice: if the connection is lost, it is sent once more."""
+
+    @property
+    def query(self) -> dict[str, Any]:
+        return {name: value for name, value in self.params.items() if value is not None}
+
+    @property
+    def content(self) -> bytes | None:
+        return None if self.body is None else json.dumps(self.body, allow_nan=False).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    data: Any
+
+    def read(self, values: TypeAdapter[T]) -> T:
+        try:
+            return values.validate_python(self.data)
+        except ValidationError as error:
+            raise strange(self.status, str(error)) from error
+
+    def of(self, name: str) -> Any:
+        """One field of an object."""
+        if not isinstance(self.data, dict) or name not in self.data:
+            raise strange(self.status, f"{name} is not in it")
+        return self.data[name]
+
+
+Talk = Generator[Ask, Answer, T]
+"""Gives back what came out of it."""
+
+
+def get(path: str, wait: float = 0.0, **params: Any) -> Ask:
+    return Ask("GET", path, params if not wait else {**params, "wait": wait}, wait=wait, repeat=True)
+
+
+def post(path: str, body: Mapping[str, Any] | None = None, wait: float = 0.0) -> Ask:
+    return Ask("POST", path, body=body, wait=wait)
+
+
+def once(ask: Ask, read: Callable[[Answer], T]) -> Talk[T]:
+    """A talk of one request."""
+    return read((yield ask))
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """A body: what is None was not given."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def part(name: str) -> str:
+    """A name as a part of a path, whatever is in it."""
+    return quote(name, safe="").replace(".", "%2E")
+
+
+def answer_to(status: int, content: bytes) -> Answer:
+    """Raises the error that the server tells of."""
+    try:
+        data = json.loads(content) if content else None
+    except ValueError:
+        data = None
+        if status < 400:
+            raise strange(status, "it is no JSON") from None
+    if status >= 400:
+        raise error_of(status, data)
+    if status >= 300 and status != 304:
+        raise strange(status, "it sends us elsewhere")
+    return Answer(status, data)
+
+
+def strange(status: int, problem: str) -> RemoteError:
+    return RemoteError(
+        status, "unexpected-answer", f"the answer is not one of Leasehold's: {problem}; check the URL"
+    )

@@ -1,0 +1,123 @@
+"""What a server tells, where the value of the Python API has more to it: with the same names, without what the API
+keeps to itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from leasehold.types import Progress, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A job as a list shows it: without payloads."""
+
+    id: str
+    kind: str
+    queue: str
+    priority: int
+    state: State
+    reason: str | None
+    created_at: datetime
+    available_at: datetime
+    lane: str | None
+    attempt: int
+    failures: int
+    crashes: int
+    stop_requested: str | None
+    lease_owner: str | None
+    lease_expires_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    group_name: str | None
+    tags: tuple[str, ...]
+    error: str | None
+    updated_at: datetime
+    """When it came into its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    jobs: list[Summary]
+    next: str | None
+    """The cursor of the page that follows; None at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow(Summary):
+    """Everything that is told of one job."""
+
+    args: dict[str, Any]
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    at: datetime
+    event: str
+    from_state: str
+    to_state: str
+    attempt: int
+    actor: str | None
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a job asks. `schema` and `answer` are encoded JSON; a secret answer is shown to nobody but the job."""
+
+    key: str
+    text: str
+    schema: str | None
+    answer: str | None
+    status: str
+    """`open`, `answered`, `expired`, or `closed` by the end of its job."""
+    secret: bool
+    asked_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRow:
+    """A schedule as it stands. `args` is encoded JSON."""
+
+    name: str
+    kind: str
+    args: str
+    every: float | None
+    cron: str | None
+    tz: str
+    missed: str
+    overlap: str
+    source: str
+    next_at: datetime
+    last_at: datetime | None
+    last_job: str | None
+    passed: int
+    """Ticks that made no job: missed, or while the job before still lived."""
+    paused: bool
+    paused_by: str | None
+    reason: str | None
+    orphaned: bool
+    """It came from code that no live worker has any more: nobody makes its jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A task that the server knows."""
+
+    name: str
+    queue: str
+    description: str
+    arguments: dict[str, Any]
+    """JSON Schema of its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A job that was stored, or the one that was there already."""
+
+    id: str
+    created: bool

@@ -1,0 +1,143 @@
+"""The jobs behind a server, as users see and steer them: the app's own, or those of one tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from typing_extensions import Unpack
+
+from leasehold.domain.checks.states import checked_states
+from leasehold.domain.stop import StopRequest
+from leasehold.remote import calls, read
+from leasehold.remote.calls import CallOptions, NewJob
+from leasehold.remote.group import Group
+from leasehold.remote.job import Job, job_path
+from leasehold.remote.limits import Rates, Slots
+from leasehold.remote.line import Line
+from leasehold.remote.lists import listing
+from leasehold.remote.questions import Questions
+from leasehold.remote.queues import Kinds, Lanes, Queues
+from leasehold.remote.schedules import Schedules
+from leasehold.remote.stop import StopOptions, stopping
+from leasehold.remote.talk import Answer, get, once
+from leasehold.remote.values import Made, Page
+from leasehold.types import Criteria, State, StopReport, WorkerCard
+
+
+class View:
+    """What `Remote` and `api.tenant(name)` have in common."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self.queues = Queues(line)
+        self.kinds = Kinds(line)
+        self.lanes = Lanes(line)
+        self.slots = Slots(line)
+        self.rates = Rates(line)
+        self.questions = Questions(line)
+        self.schedules = Schedules(line)
+
+    # -- enqueue ---------------------------------------------------------------------------------------------------
+    def enqueue(
+        self,
+        name: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **settings: Unpack[CallOptions],
+    ) -> Job:
+        """Enqueue a task by its name: `api.enqueue("add", {"a": 1}, delay="10m", group="g")`. If the connection is lost
+        it is sent once more, and makes one job. With an `idempotency_key` of your own you can do the same: within a day
+        it makes one job, whoever repeats the call."""
+        return self._made(self._line.run(calls.enqueue(name, args, idempotency_key, settings)))
+
+    async def aenqueue(
+        self,
+        name: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **settings: Unpack[CallOptions],
+    ) -> Job:
+        return self._made(await self._line.arun(calls.enqueue(name, args, idempotency_key, settings)))
+
+    def enqueue_many(self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None) -> list[Job]:
+        """Enqueue many, of any tasks: `api.enqueue_many([{"kind": "add", "args": {"a": 1}, "group": "g"}])`. Up to
+        1,000 are stored all or none; more go in pieces of 1,000, and PartlyStored tells how far it went."""
+        made = self._line.run(calls.enqueue_many(jobs, idempotency_key))
+        return [self._made(one) for one in made]
+
+    async def aenqueue_many(self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None) -> list[Job]:
+        made = await self._line.arun(calls.enqueue_many(jobs, idempotency_key))
+        return [self._made(one) for one in made]
+
+    # -- look and steer --------------------------------------------------------------------------------------------
+    def get(self, job_id: str) -> Job:
+        """Raises JobNotFound."""
+        return self._line.run(once(get(job_path(job_id)), self._read))
+
+    async def aget(self, job_id: str) -> Job:
+        return await self._line.arun(once(get(job_path(job_id)), self._read))
+
+    def jobs(
+        self,
+        *,
+        state: State | str | Iterable[State | str] = (),
+        limit: int = 50,
+        before: str | None = None,
+        **criteria: Unpack[Criteria],
+    ) -> Page:
+        """One page of jobs, newest first, of those that match all that is given: `queue`, `kind`, `lane`, `group`,
+        `tag`. Ask for the next with `before=page.next`."""
+        return self._line.run(listing(checked_states(state), limit, before, **criteria))
+
+    async def ajobs(
+        self,
+        *,
+        state: State | str | Iterable[State | str] = (),
+        limit: int = 50,
+        before: str | None = None,
+        **criteria: Unpack[Criteria],
+    ) -> Page:
+        return await self._line.arun(listing(checked_states(state), limit, before, **criteria))
+
+    def group(self, name: str) -> Group:
+        """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
+        return Group(name, self._line)
+
+    def stop(self, **asked: Unpack[StopOptions]) -> StopReport:
+        """Stop every job that matches all that is given: `group`, `queue`, `kinds`, `lane`, `tags` (all of them), or
+        `everything=True`. What does not run is cancelled at once. Running jobs: `mode="graceful"` lets them end without
+        another try and waits for them up to `wait` (30 s); `"immediate"` tells them to stop and returns; `"full"`
+        tells them and waits. `dry_run` changes nothing. `hold=True`, for whole groups, refuses new jobs until
+        `api.group(name).release()`. `reason` stands in the history."""
+        return self._line.run(stopping(StopRequest(**asked)))
+
+    async def astop(self, **asked: Unpack[StopOptions]) -> StopReport:
+        return await self._line.arun(stopping(StopRequest(**asked)))
+
+    def workers(self) -> list[WorkerCard]:
+        """Who works there, as each worker last said of itself."""
+        return self._line.run(once(get("/v1/workers"), read.workers))
+
+    async def aworkers(self) -> list[WorkerCard]:
+        return await self._line.arun(once(get("/v1/workers"), read.workers))
+
+    def _made(self, made: Made) -> Job:
+        return Job(made.id, self._line, created=made.created)
+
+    def _read(self, answer: Answer) -> Job:
+        row = read.job(answer)
+        return Job(row.id, self._line, row)
+
+
+class Tenant(View):
+    """One tenant of the server: `acme = api.tenant("acme")`."""
+
+    @property
+    def name(self) -> str:
+        return self._line.tenant or ""
+
+    def __repr__(self) -> str:
+        return f"<Tenant {self.name}>"

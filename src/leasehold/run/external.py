@@ -1,0 +1,342 @@
+"""One attempt of a command or a container: placed, started or found, watched, stopped, collected.
+
+The execution outlives the worker. So nothing here ends it but a stop that was asked for, or its time limit; a drain or
+a lost lease leaves it alone. And no ending is settled before the execution has ended or can never start: the next
+attempt must not meet it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import signal
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from leasehold.domain.errors import InvalidInput, LeaseholdError
+from leasehold.domain.job import Grant
+from leasehold.domain.outcome import Crashed, Detached, Failure, Outcome, Stopped, Success
+from leasehold.domain.signals import StopRequested
+from leasehold.domain.states import Flag
+from leasehold.run.attempt import Attempt, Ended, StopCause
+from leasehold.run.executions import Executions
+from leasehold.run.output import OutputReader
+from leasehold.run.raised import outcome_of
+from leasehold.run.state import current_run
+from leasehold.runners.contract import Collected, NothingToCollect, Phase, Runner, Start, State
+from leasehold.tasks.external import External
+
+logger = logging.getLogger("leasehold.worker")
+
+T = TypeVar("T")
+
+LEAVING: frozenset[StopCause] = frozenset({"drain", "lost", "late", "unrenewed"})
+"""Causes for which this worker lets go of an execution, and leaves it alive."""
+START_PATIENCE = 60.0
+"""Seconds for which a start that fails is tried again."""
+HANGS_AFTER = 30.0
+"""Seconds that an outside system gets beyond every grace to say that an execution has ended."""
+AFTER_A_BUG = 5.0
+"""Seconds until another may adopt it: it may well meet the same bug, and each adoption is written down."""
+ERROR_TAIL = 2000
+_NAME = re.compile(r"app-(?P<job>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]+")
+
+
+def name_of(grant: Grant) -> str:
+    return f"{grant.tenant or 'app'}-{grant.id}-{grant.attempt}"
+
+
+def job_of(name: str) -> str | None:
+    """The id of the app's own job whose execution is called this. None: a tenant's, or not one of ours."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else found["job"]
+
+
+class ExternalAttempt(Attempt):
+    external: External
+    executions: Executions
+    execution = ""
+    """Its name at the runner; stored before anything is started."""
+    is_over = False
+    """The execution has ended, and so has this attempt of the job: once that is stored, what is left can go."""
+    _placed = False
+    _started = False
+    _stopping_since: float | None = None
+
+    def watch(self, external: External, executions: Executions) -> None:
+        """On the loop, before it is run."""
+        self.external = external
+        self.executions = executions
+        self._woken = asyncio.Event()
+        self._output = OutputReader(self)
+
+    @property
+    def runner(self) -> Runner[Any]:
+        return self.external.runner
+
+    # -- the steps -------------------------------------------------------------------------------------------------
+    async def run(self, ended: Ended) -> None:
+        current_run.set(self)
+        outcome: Outcome | None
+        try:
+            outcome = await self._run()
+        except StopRequested:
+            outcome = self.outcome_when_stopped()
+        except BaseException as error:
+            logger.exception("job %s: a bug; its execution is left alone", self.grant.id)
+            outcome = outcome_of(error, self.definition)
+            if self._placed:
+                outcome = Detached(str(error))
+                self._woken.clear()
+                await self._nap(AFTER_A_BUG)
+        self.task = None
+        self.is_over = outcome is not None and not isinstance(outcome, Detached)
+        ended(self, self.without_secrets(outcome))
+
+    async def _run(self) -> Outcome | None:
+        grant = self.grant
+        if grant.execution_name is None:
+            self.check()
+            try:
+                spec = await self._spec()
+            except Exception as error:
+                return outcome_of(error, self.definition)
+            self.execution = name_of(grant)
+            if not await self._stored(
+                lambda store: store.place_execution(grant.id, grant.token, self.runner.site, self.execution)
+            ):
+                return None
+            self._placed = True
+            self.raise_if_stopped()
+            return await self._start(spec)
+        self.execution = grant.execution_name
+        self._placed = True
+        self._take_over()
+        if self._started or self.cause is not None:
+            return await self._follow()
+        try:
+            spec = await self._spec()
+        except Exception as error:
+            return await self._never_started(outcome_of(error, self.definition))
+        return await self._start(spec)
+
+    async def _spec(self) -> Any:
+        """What the task's function says to run."""
+        arguments = self.definition.decode_arguments(self.grant.args)
+        return self.external.to_spec(await self.definition.handler(**arguments))
+
+    def _take_over(self) -> None:
+        """What the one before knew: when it was started, and what was asked of it."""
+        grant, now = self.grant, time.monotonic()
+        age = grant.execution_age
+        self._started = age is not None
+        self._begin_time(now - (age or 0.0))
+        self._output.skip_what_was_read()
+        if grant.stop_requested in (Flag.PAUSE, Flag.CANCEL):
+            self.flag = Flag(grant.stop_requested)
+            self.stop("flag")
+        elif now >= self.lease_until:
+            self.stop("late")
+        elif self.limit_at is not None and now >= self.limit_at:
+            self.stop(self.limit_cause)
+
+    def _begin_time(self, started_at: float) -> None:
+        self.started_at = started_at
+        self.limit_at = None
+        if self.timeout is not None or self.deadline_at is not None:
+            self._limit(started_at, self.timeout)
+
+    async def _start(self, spec: Any) -> Outcome | None:
+        gives_up_at = time.monotonic() + START_PATIENCE
+        runner, name, token = self.runner, self.execution, self.grant.token
+        start: Start | None = None
+        while start is None:
+            try:
+                start = await self.executions.call(lambda: runner.ensure_started(name, token, spec))
+            except Exception as error:
+                if isinstance(error, LeaseholdError) or time.monotonic() >= gives_up_at:
+                    return await self._never_started(Failure(f"could not be started: {error}"))
+                logger.warning("job %s could not be started, trying again: %s", self.grant.id, error)
+                await self._nap(1.0)
+                if self.cause is not None:
+                    return await self._follow()
+        if (
+            start is Start.FENCED
+            and (await self._ask(lambda: runner.probe(name))).phase is not Phase.TOMBSTONE
+        ):
+            return None  # a newer lease has it
+        if start is not Start.FENCED:
+            if not await self._stored(lambda store: store.mark_started(self.grant.id, token)):
+                return None
+            self._started = True
+            if start is Start.STARTED:
+                self._begin_time(time.monotonic())
+        return await self._follow()
+
+    async def _follow(self) -> Outcome | None:
+        """Until it has ended, or is another's to watch."""
+        runner, name = self.runner, self.execution
+        while True:
+            self._woken.clear()
+            if self.cause in LEAVING:
+                return self.outcome_when_stopped()
+            state = await self._ask(lambda: runner.probe(name))
+            if self.cause in LEAVING and state.phase is not Phase.EXITED:
+                continue  # the cause came during the look
+            if self.cause is not None and state.phase is not Phase.EXITED:
+                await self._stop()
+                state = await self._ask(lambda: runner.probe(name))
+            if state.phase is Phase.RUNNING:
+                found = await self._wait()
+                if found is None:
+                    continue
+                state = found
+            outcome = await self._judge_end(state)
+            if outcome is not None:
+                return outcome
+
+    async def _wait(self) -> State | None:
+        """For its end. A stop is repeated, in case that nobody has heard it."""
+        if self._stopping_since is None:
+            return await self.executions.ended(self, self._woken)
+        overdue = self._stopping_since + self.external.grace + 5.0 - time.monotonic()
+        try:
+            return await asyncio.wait_for(self.executions.ended(self, self._woken), max(overdue, 1.0))
+        except TimeoutError:
+            await self._ask(lambda: self.runner.stop(self.execution, 0.0))
+            return None
+
+    async def _stop(self) -> None:
+        if self._stopping_since is None:
+            grace = self.external.grace
+            await self._ask(lambda: self.runner.stop(self.execution, grace))
+            self._stopping_since = time.monotonic()
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+    async def _judge_end(self, state: State) -> Outcome | None:
+        """None: it has not ended after all."""
+        name, runner = self.execution, self.runner
+        if state.phase is Phase.EXITED:
+            try:
+                collected = await self._ask(lambda: runner.collect(name))
+            except NothingToCollect:
+                return None
+            except InvalidInput as error:
+                return self._unless_stopped(Failure(str(error)))
+            await self.executions.call(lambda: self._output.finish(collected))
+            if self._stopping_since is not None or collected.was_stopped:
+                return self._unless_stopped(Stopped())  # by us, or by one who held it before
+            return await self._judge_exit(collected)  # a stop that was asked for came too late
+        # Also if there is a tombstone: who left it may have frozen before it had closed every way to a start.
+        state = await self._ask(lambda: runner.tombstone(name))
+        if state.phase is not Phase.TOMBSTONE:
+            return None  # alive after all, or it has exited
+        gone = "has vanished: nobody knows how it ended" if self._started else "was stopped before it began"
+        return self._unless_stopped(Failure(f"its execution {gone}"))
+
+    async def _judge_exit(self, collected: Collected) -> Outcome:
+        code, external = collected.code, self.external
+        meaning = external.meaning_of(code)
+        if meaning == "success":
+            try:
+                success = Success(await self.executions.call(lambda: self._result(collected)))
+                return await self.file(success) if self.becomes_file(success.result) else success
+            except LeaseholdError as error:
+                return Failure(f"its result cannot be kept: {error}")
+            except Exception as error:  # of the user's own `collect`
+                return outcome_of(error, self.definition)
+        told = _tail(collected)
+        if code < 0 and code not in external.exit_codes:
+            return Crashed(f"killed by {_signal_name(-code)}{told}")
+        return Failure(f"exit code {code}{told}", final=meaning == "fail")
+
+    def _result(self, collected: Collected) -> str | None:
+        """In a thread."""
+        if self.external.collect is not None:
+            return self.encode_result(self.external.collect(collected))
+        text = collected.result
+        if self.external.result_from == "last_line":
+            lines = [line for line in collected.stdout.tail.splitlines() if line.strip()]
+            text = lines[-1] if lines else None
+        if text is None or not text.strip():
+            return None
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            if self.external.result_from == "file":
+                raise InvalidInput(
+                    "result", f"is not JSON ({error})", "write JSON to LEASEHOLD_RESULT"
+                ) from None
+            value = text
+        return self.encode_result(value)
+
+    async def _never_started(self, outcome: Outcome) -> Outcome | None:
+        """It could not be started by us. Another may have, or be about to."""
+        state = await self._ask(lambda: self.runner.tombstone(self.execution))
+        return self._unless_stopped(outcome) if state.phase is Phase.TOMBSTONE else await self._follow()
+
+    def _unless_stopped(self, outcome: Outcome) -> Outcome | None:
+        return outcome if self.cause is None else self.outcome_when_stopped()
+
+    def outcome_when_stopped(self) -> Outcome | None:
+        if self.cause in LEAVING and self.cause != "lost" and self._placed:
+            return Detached(
+                "its worker was stopped" if self.cause == "drain" else "its lease could not be renewed"
+            )
+        return super().outcome_when_stopped()
+
+    def outcome_when_abandoned(self) -> Outcome | None:
+        """The outside system does not answer: whoever adopts it goes on with the stop."""
+        return Detached("its runner does not answer") if self._placed else super().outcome_when_abandoned()
+
+    def patience(self, stop_grace: float) -> float:
+        return stop_grace + self.external.grace + HANGS_AFTER
+
+    # -- what it asks others for -----------------------------------------------------------------------------------
+    def interrupt(self) -> None:
+        self._woken.set()
+
+    def read_output(self) -> None:
+        self._output.read()
+
+    async def _ask(self, verb: Callable[[], T]) -> T:
+        """Of the runner, until it answers. Raises StopRequested if the execution is to be left alone meanwhile."""
+        pause = 0.2
+        while True:
+            try:
+                return await self.executions.call(verb)
+            except LeaseholdError:
+                raise
+            except Exception as error:
+                logger.warning("job %s: nothing is known of %s: %s", self.grant.id, self.execution, error)
+            if self.cause in LEAVING:
+                raise StopRequested
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 10.0)
+
+    async def _stored(self, ask: Callable[[Any], bool]) -> bool:
+        """False: the lease is another's."""
+        store = self.needed_journal().store
+        return await self.executions.call(lambda: self.patiently(lambda: ask(store)))
+
+    async def _nap(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._woken.wait(), seconds)
+        except TimeoutError:
+            return
+
+
+def _tail(collected: Collected) -> str:
+    told = (collected.stderr.tail.strip() or collected.stdout.tail.strip())[-ERROR_TAIL:]
+    reason = "" if collected.reason is None else f" ({collected.reason})"
+    return f"{reason}: {told}" if told else reason
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,1 @@
+"""Where a job's code runs, if not in the worker itself."""

@@ -1,0 +1,1 @@
+"""Containers on a Docker engine of this machine."""

@@ -1,0 +1,396 @@
+"""Containers on a Docker engine of this machine, each started at most once (`fence.py` says how).
+
+The engine keeps a container's state, exit code and log; the run's folder keeps who may start it, and that it was
+started. Both are looked at together: first the folder, then the engine, and for "it has vanished" the folder again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import secrets
+import signal
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leasehold.domain.checks.sizes import size_text
+from leasehold.domain.errors import InvalidInput
+from leasehold.runners.contract import (
+    CannotStart,
+    Collected,
+    NothingToCollect,
+    Phase,
+    Runner,
+    Start,
+    State,
+    Stream,
+)
+from leasehold.runners.docker import fence
+from leasehold.runners.docker.engine import Engine
+from leasehold.runners.docker.files import find_outputs, put_inputs, read_result
+from leasehold.runners.docker.logs import Logs
+from leasehold.runners.docker.spec import LOG_FILES, Allowed, ContainerSpec, engine_body
+from leasehold.runners.run_folder import (
+    delete_all_but_the_tombstone,
+    highest_token,
+    names_in,
+    open_site,
+    run_folder,
+    sweep_tombstones,
+    write_durably,
+)
+
+START_PATIENCE = 30.0
+TWIN_PATIENCE = 2.0
+"""How long a starter waits for another with the same token that has made the container and not started it yet."""
+SITE, RUN, TRY, OUTPUTS = "leasehold.site", "leasehold.run", "leasehold.try", "leasehold.outputs"
+"""Labels."""
+
+_EXITED = re.compile(r"Exited \((\d+)\)")
+_LIVE = ("running", "paused", "restarting")
+_GOING = ("removing", "dead")
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    id: str
+    entry: str
+    """The try that made it: see `fence.py`."""
+    status: str
+    """"created" means that it has never run."""
+    code: int
+    created: float | None = None
+    """When it was made: only lists say that."""
+
+
+class DockerRunner(Runner[ContainerSpec]):
+    """The containers of one folder and one engine. Any number of workers of the machine may share them.
+
+    `host` is the engine's socket; None means $DOCKER_HOST or Docker's usual one. Containers see files of the host only
+    below `mounts_allowed`, and join only `networks_allowed`. Nothing is asked of the engine before the first verb.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        host: str | None = None,
+        *,
+        mounts_allowed: Collection[Path] = (),
+        networks_allowed: Collection[str] = ("none", "bridge"),
+    ) -> None:
+        self.engine = Engine(host)
+        self._logs = Logs(self.engine)
+        self.folder, self._folder_id = open_site(folder)
+        self._allowed = Allowed([Path(path).resolve() for path in mounts_allowed], networks_allowed)
+        self._site: str | None = None
+
+    @property
+    def site(self) -> str:
+        """Asks the engine at first, and raises InvalidInput if it does not share the folder with the worker."""
+        if self._site is None:
+            self._check_that_the_engine_sees_the_folder()
+            self._site = f"{self.engine.call('GET', '/info').json()['ID']}:{self._folder_id}"
+        return self._site
+
+    def ensure_started(self, name: str, token: int, spec: ContainerSpec) -> Start:
+        run = self._run(name)
+        self._allowed.check(spec)
+        assert self.site
+        run.mkdir(mode=0o700, exist_ok=True)
+        fence.raise_to(run, token)  # only then the look
+        deadline = time.monotonic() + START_PATIENCE
+        twins: dict[str, float] = {}
+        while True:
+            marks, container = self._look(name)
+            phase = _judge(marks, container).phase
+            if phase is Phase.TOMBSTONE or highest_token(run) > token:
+                return Start.FENCED
+            if phase is not Phase.CREATED:
+                return Start.FOUND
+            if container is None or container.status in _GOING:
+                if self._start(name, token, spec):
+                    return Start.STARTED
+            else:
+                since = twins.setdefault(container.id, time.monotonic())
+                if fence.token_of(container.entry) < token or time.monotonic() > since + TWIN_PATIENCE:
+                    self._discard(run, container)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another start of the run {name} does not come to an end")
+            time.sleep(0.01)
+
+    def probe(self, name: str) -> State:
+        return _judge(*self._look(name))
+
+    def probe_many(self, names: Sequence[str]) -> dict[str, State]:
+        before = {name: fence.read_marks(self._run(name)) for name in names}
+        found = self._list() if names else {}
+        states = {}
+        for name, marks in before.items():
+            container = found.get(name)
+            # A list does not wait for a start under way, and does not say how a container that goes away has ended.
+            is_sure = container is not None and container.status not in ("created", *_GOING)
+            is_sure |= container is None and (marks.is_buried or not marks.started)
+            states[name] = _judge(marks, container) if is_sure else self.probe(name)
+        return states
+
+    def read_output(self, name: str, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
+        return self._logs.read(self.container_name(name), self._run(name), stream, offset, limit)
+
+    def stop(self, name: str, grace: float) -> None:
+        run = self._run(name)
+        run.mkdir(mode=0o700, exist_ok=True)
+        now, earlier = time.time(), _read_stop(run)
+        until = min(now + max(grace, 0.0), earlier["until"]) if earlier else now + max(grace, 0.0)
+        is_asked = earlier is not None and earlier["is_asked"] and until >= earlier["until"]
+        if earlier is None or until < earlier["until"]:
+            write_durably(run / "stop", {"until": until, "is_asked": False})
+        fence.close_all(run)
+        container = self._inspect(self.container_name(name))
+        if container is None or container.status not in _LIVE:
+            return
+        if now >= until:
+            self.engine.send("POST", f"/containers/{container.id}/kill", {"signal": "SIGKILL"})
+        elif not is_asked:
+            # The engine sends the signal, waits and kills by itself. If it is restarted meanwhile it forgets to: then
+            # a later call finds the time over.
+            self.engine.send("POST", f"/containers/{container.id}/stop", {"t": math.ceil(until - now)})
+            write_durably(run / "stop", {"until": until, "is_asked": True})
+
+    def tombstone(self, name: str) -> State:
+        run = self._run(name)
+        run.mkdir(mode=0o700, exist_ok=True)
+        write_durably(run / "tombstone", None)
+        fence.close_all(run)
+        return self.probe(name)
+
+    def collect(self, name: str) -> Collected:
+        run = self._run(name)
+        facts = self._facts(self.container_name(name))
+        container = None if facts is None else _container(facts)
+        if facts is None or container is None or container.status != "exited":
+            raise NothingToCollect(name, self.probe(name))
+        kept = int(facts["HostConfig"]["LogConfig"]["Config"]["max-size"]) * (LOG_FILES - 1)
+        home = fence.mounted(run, container.entry)
+        names = json.loads(facts["Config"]["Labels"][OUTPUTS])
+        return Collected(
+            code=container.code,
+            stdout=self._logs.output(container.id, run, "stdout", kept),
+            stderr=self._logs.output(container.id, run, "stderr", kept),
+            result=None if home is None else read_result(home),
+            was_stopped=(run / "stop").exists(),
+            reason=_reason(facts, container.code, stopped=(run / "stop").exists()),
+            files={} if home is None else find_outputs(home, names),
+        )
+
+    def remove(self, name: str) -> bool:
+        if self.probe(name).phase is Phase.RUNNING or self.tombstone(name).phase is Phase.RUNNING:
+            return False
+        container = self._inspect(self.container_name(name))
+        if container is not None and not self._delete(container):
+            return False
+        delete_all_but_the_tombstone(self._run(name))
+        return True
+
+    def names(self) -> list[str]:
+        return names_in(self.folder)
+
+    def sweep(self, age: float) -> int:
+        """Containers that nobody will ever look after go too, running or not: those whose folder is gone, and those
+        that a starter has made too late and could not start. So does what a worker that was killed while it checked
+        the engine has left."""
+        freed = 0
+        for name, container in self._list().items():
+            run = self._run(name)
+            is_stray = not run.is_dir() or fence.mounted(run, container.entry) is None
+            if is_stray and container.created is not None and container.created < time.time() - age:
+                freed += self._delete(container, force=True)
+        for seen in self.folder.glob(".seen.*"):
+            with contextlib.suppress(FileNotFoundError):  # another worker sweeps too
+                if seen.stat().st_mtime < time.time() - age:
+                    seen.rmdir()
+        return freed + sweep_tombstones(self.folder, age, keep_if=("started.", "open.", "closed."))
+
+    # -- start
+
+    def _start(self, name: str, token: int, spec: ContainerSpec) -> bool:
+        """Make a container and start it, once, by its id. False: somebody else was quicker, or has raised the fence;
+        look again."""
+        run = self._run(name)
+        entry = fence.open_try(run, token)
+        home = run / f"open.{entry}"
+        try:
+            put_inputs(home, spec.inputs)
+        except (OSError, InvalidInput):
+            was_open = fence.is_open(run, entry)
+            fence.discard(run, entry)
+            if was_open:
+                raise
+            return False
+        if not fence.lets_pass(run, token):
+            fence.discard(run, entry)
+            return False
+        labels = {SITE: self._folder_id, RUN: name, TRY: entry, OUTPUTS: json.dumps(list(spec.outputs))}
+        body = engine_body(spec, labels, home)
+        query = {"name": self.container_name(name)}
+        made = self.engine.call("POST", "/containers/create", query, body, allow=range(400, 600))
+        if made.status != 201:
+            was_open = fence.is_open(run, entry)
+            fence.discard(run, entry)
+            if was_open and made.status != 409:  # 409: the name is taken
+                raise CannotStart(name, made.message)
+            return False
+        id_ = made.json()["Id"]
+        refusal = None
+        if fence.mark_started(run, entry):
+            fence.close_all(run, but=entry)  # who froze with one of those must not have the name after us
+            started = self.engine.call("POST", f"/containers/{id_}/start", allow=range(400, 600))
+            if started.status < 400:
+                return True
+            if fence.is_open(run, entry) and started.status != 404:  # 404: it was deleted
+                refusal = started.message
+            fence.close(run, entry)
+        container = self._inspect(id_)
+        if container is not None and container.status in (*_LIVE, "exited"):
+            return True  # it was started all the same
+        fence.discard(run, entry)
+        if container is not None:
+            self._delete(container)
+        if refusal is not None:
+            raise CannotStart(name, refusal)
+        return False
+
+    def _discard(self, run: Path, made: Container) -> None:
+        """Delete a container that its maker has not started, in such a way that it cannot have run."""
+        fence.close(run, made.entry)
+        container = self._inspect(made.id)  # waits for a start under way
+        if container is not None and container.status == "created":
+            # The mark first: without the container it would say that it has run.
+            fence.discard(run, made.entry)
+            self._delete(container)
+
+    def _check_that_the_engine_sees_the_folder(self) -> None:
+        """By its word about a mount: it looks for the source before it looks for the image, and there is none."""
+        seen = self.folder / f".seen.{secrets.token_hex(8)}"
+        seen.mkdir()
+        try:
+            answers = []
+            for source in (seen, self.folder / ".never"):
+                mount = {"Type": "bind", "Source": str(source), "Target": "/seen"}
+                body = {"Image": f"leasehold-none:{seen.name[6:]}", "HostConfig": {"Mounts": [mount]}}
+                answers.append(
+                    self.engine.call("POST", "/containers/create", body=body, allow=(400, 404)).status
+                )
+        finally:
+            seen.rmdir()
+        if answers == [404, 404]:
+            raise InvalidInput(
+                "host",
+                f"the engine at {self.engine.host} mounts folders that are not there: nothing would keep a container"
+                " from a second start",
+                "use Docker's own engine, 20.10 or newer",
+            )
+        if answers != [404, 400]:
+            raise InvalidInput(
+                "folder",
+                f"the engine at {self.engine.host} does not see {self.folder}: it runs on another machine, or in a"
+                " container of its own",
+                "give a folder that is under the same path for both",
+            )
+
+    # -- look
+
+    def _look(self, name: str) -> tuple[fence.Marks, Container | None]:
+        """What the folder and the engine say, at one moment."""
+        run = self._run(name)
+        while True:
+            marks = fence.read_marks(run)
+            container = self._inspect(self.container_name(name))
+            if container is not None or not marks.started:
+                return marks, container
+            # Somebody may have replaced a container that was not started: then the mark of that try is gone.
+            again = fence.read_marks(run)
+            if marks.started & again.started:
+                return again, None
+
+    def _inspect(self, container: str) -> Container | None:
+        facts = self._facts(container)
+        return None if facts is None else _container(facts)
+
+    def _facts(self, container: str) -> dict[str, Any] | None:
+        """What the engine knows of one of our containers, by its name or id. It waits for a start under way."""
+        reply = self.engine.call("GET", f"/containers/{container}/json", allow=(404,))
+        if reply.status == 404:
+            return None
+        facts: dict[str, Any] = reply.json()
+        return facts if facts["Config"]["Labels"].get(SITE) == self._folder_id else None
+
+    def _list(self) -> dict[str, Container]:
+        """All of this folder, by the names of their runs: one question."""
+        filters = json.dumps({"label": [f"{SITE}={self._folder_id}"]})
+        found = {}
+        for listed in self.engine.call("GET", "/containers/json", {"all": 1, "filters": filters}).json():
+            labels, code = listed["Labels"], _EXITED.match(listed["Status"])
+            status = listed["State"] if listed["State"] != "exited" or code else "dead"
+            found[labels[RUN]] = Container(
+                listed["Id"], labels[TRY], status, _exit_code(int(code[1])) if code else 0, listed["Created"]
+            )
+        return found
+
+    def _delete(self, container: Container, force: bool = False) -> bool:
+        query = {"v": 1, "force": int(force)}
+        reply = self.engine.call("DELETE", f"/containers/{container.id}", query, allow=(404, 409))
+        return reply.status != 409
+
+    def container_name(self, name: str) -> str:
+        return f"leasehold-{name}-{self._folder_id}"
+
+    def _run(self, name: str) -> Path:
+        return run_folder(self.folder, name)
+
+
+def _judge(marks: fence.Marks, container: Container | None) -> State:
+    if container is not None and container.status in _LIVE:
+        return State(Phase.RUNNING)
+    if container is not None and container.status == "exited":
+        return State(Phase.EXITED, container.code)
+    if marks.is_buried:
+        return State(Phase.TOMBSTONE)
+    if container is None or container.status in _GOING:
+        if not marks.exists:
+            return State(Phase.ABSENT)
+        if marks.started:
+            return State(Phase.VANISHED)
+    return State(Phase.TOMBSTONE if marks.is_stopped else Phase.CREATED)
+
+
+def _container(facts: dict[str, Any]) -> Container:
+    state, labels = facts["State"], facts["Config"]["Labels"]
+    return Container(facts["Id"], labels[TRY], state["Status"], _exit_code(state["ExitCode"]))
+
+
+def _exit_code(code: int) -> int:
+    """The engine tells a signal as a shell does, by 128 and its number."""
+    return 128 - code if 128 < code < 160 else code
+
+
+def _reason(facts: dict[str, Any], code: int, *, stopped: bool) -> str | None:
+    limit = facts["HostConfig"]["Memory"]
+    if facts["State"]["OOMKilled"]:
+        told = f" than its limit of {size_text(limit)}" if limit else " than the machine has"
+        return f"the kernel killed a process of the container: it used more memory{told}"
+    if code == -signal.SIGKILL and limit and not stopped:
+        # An engine may never hear of what the kernel did to a container that is gone by then.
+        return f"somebody killed it; perhaps the kernel: it used more memory than its limit of {size_text(limit)}"
+    return facts["State"]["Error"] or None
+
+
+def _read_stop(run: Path) -> dict[str, Any] | None:
+    with contextlib.suppress(FileNotFoundError):
+        found: dict[str, Any] = json.loads((run / "stop").read_text())
+        return found
+    return None

@@ -1,0 +1,225 @@
+"""What a container may be: an allow-list. What is not a field here cannot be asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from leasehold.domain.checks.sizes import Size, size
+from leasehold.domain.errors import InvalidInput
+
+HOME = "/leasehold"
+"""Where a container finds its inputs and leaves its result and outputs."""
+OUR_LABELS = "leasehold."
+LEAST_MEMORY = 6 * 1024 * 1024
+"""The engine takes no less."""
+LOG_FILES = 4
+"""The engine drops the oldest of them: three quarters of `output_limit` are there in any case."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder or file of the host. Only below a folder that the runner was told to allow (`mounts_allowed`)."""
+
+    source: Path
+    target: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """What to run in a container. There is no shell: `argv` goes to the image's entry point, or to `entrypoint`.
+
+    The container finds its inputs in the folder $LEASEHOLD_INPUTS, and may leave its result in the file
+    $LEASEHOLD_RESULT and files in the folder $LEASEHOLD_OUTPUTS.
+    """
+
+    image: str
+    argv: Sequence[str] = ()
+    """Empty: the image's own command."""
+    entrypoint: Sequence[str] | None = None
+    """None: the image's own."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Whoever may talk to the engine can read these, also afterwards."""
+    pass_env: Sequence[str] = ()
+    """Names of the worker's variables that the container gets too. It gets no others."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    memory: Size | None = None
+    """Bytes, or text such as "512MB". There is no swap beside it."""
+    cpus: float | None = None
+    pids: int | None = None
+    """How many processes and threads it may have."""
+    network: str = "none"
+    """One that the runner allows (`networks_allowed`): "none" and "bridge", if it was not told otherwise."""
+    read_only: bool = False
+    """The image's files cannot be changed. /tmp is in memory, and /leasehold can be written to."""
+    user: str | None = None
+    """"user", "1000" or "1000:1000". None: the image's own. What root writes only root can delete: a worker that is
+    not root names its own number here."""
+    cwd: str | None = None
+    """None: the image's own."""
+    init: bool = True
+    """A small init process passes on signals: without it a program that does not ask for SIGTERM never sees it, and is
+    killed at the end of its grace. False for images that bring one of their own, and insist on being the first."""
+    inputs: Mapping[str, str | bytes | Path] = field(default_factory=dict)
+    """Files by name: their text, their bytes, or a path to copy from."""
+    outputs: Sequence[str] = ()
+    """Names of files that are collected, if they are there."""
+    mounts: Sequence[Mount] = ()
+    output_limit: int = 8 * 1024 * 1024
+    """Bytes of the log of stdout and stderr that the engine keeps, with some 70 bytes for each line of it. The first
+    are dropped, never the last."""
+
+    def __post_init__(self) -> None:
+        if not self.image or any(letter.isspace() for letter in self.image):
+            raise InvalidInput("image", f"{self.image!r:.80} cannot name an image", 'write "name:tag"')
+        for name in ("argv", "entrypoint", "pass_env", "outputs"):
+            if isinstance(getattr(self, name), str):
+                raise InvalidInput(name, "is text, not a list", 'write ["one", "two"]')
+        for text in (*self.argv, *(self.entrypoint or ()), *self.env.values(), *self.labels.values()):
+            if "\0" in text:
+                raise InvalidInput(
+                    "argv, entrypoint, env, labels", f"{text!r:.80} has a NUL in it", "take it out"
+                )
+        for name in (*self.env, *self.pass_env):
+            if _VARIABLE.fullmatch(name) is None:
+                raise InvalidInput(
+                    "env, pass_env", f"{name!r:.80} cannot name a variable", "use letters, digits and _"
+                )
+        for name in self.labels:
+            if not name or name.startswith(OUR_LABELS):
+                raise InvalidInput(
+                    "labels", f"{name!r:.80} is ours", f"use one without {OUR_LABELS!r} before it"
+                )
+        for what, names in (("inputs", self.inputs), ("outputs", self.outputs)):
+            for name in names:
+                if _FILE.fullmatch(name) is None:
+                    raise InvalidInput(
+                        what,
+                        f"{name!r:.80} cannot name a file",
+                        "use letters, digits, '.', '_' and '-', no folders",
+                    )
+        self._check_limits()
+        if self.user is not None and _USER.fullmatch(self.user) is None:
+            raise InvalidInput("user", f"{self.user!r:.80} is no user", 'write "name", "1000" or "1000:1000"')
+        for path, what in ((self.cwd, "cwd"), *((mount.target, "mounts") for mount in self.mounts)):
+            if path is not None and not PurePosixPath(path).is_absolute():
+                raise InvalidInput(what, f"{path!r:.80} is no full path", "begin it with a slash")
+        for mount in self.mounts:
+            if PurePosixPath(mount.target).is_relative_to(HOME) or ".." in PurePosixPath(mount.target).parts:
+                raise InvalidInput(
+                    "mounts", f"{mount.target!r} cannot be a target", f"leave {HOME} to us, without .."
+                )
+
+    def _check_limits(self) -> None:
+        if self.memory is not None:
+            size(self.memory, "memory", LEAST_MEMORY)
+        if self.cpus is not None and not 0.01 <= self.cpus <= 10_000:
+            raise InvalidInput("cpus", f"is {self.cpus}", "give 0.01 or more")
+        if self.pids is not None and self.pids < 1:
+            raise InvalidInput("pids", f"is {self.pids}", "give 1 or more")
+        if self.output_limit < 1024:
+            raise InvalidInput("output_limit", f"is {self.output_limit}", "give 1024 or more")
+
+
+def container_spec(said: object, image: str | None) -> ContainerSpec:
+    """What a task's function has returned, for the image that its task names."""
+    if isinstance(said, ContainerSpec):
+        return said
+    if not isinstance(said, Sequence) or isinstance(said, str) or not all(isinstance(x, str) for x in said):
+        raise InvalidInput(
+            "argv", f"{said!r:.80} is not a list of texts", 'return ["argument"], or a ContainerSpec'
+        )
+    if image is None:
+        raise InvalidInput("image", "is not named", 'write @app.container(image="name:tag")')
+    return ContainerSpec(image=image, argv=list(said))
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a runner lets specs ask for beyond the harmless."""
+
+    mounts: Collection[Path]
+    networks: Collection[str]
+
+    def check(self, spec: ContainerSpec) -> None:
+        if spec.network not in self.networks:
+            known = ", ".join(sorted(self.networks)) or "none of them"
+            raise InvalidInput(
+                "network",
+                f"{spec.network!r} is not allowed here",
+                f"use {known}, or add it to networks_allowed",
+            )
+        for mount in spec.mounts:
+            source = Path(mount.source).resolve()
+            if not any(source.is_relative_to(folder) for folder in self.mounts):
+                raise InvalidInput(
+                    "mounts",
+                    f"{mount.source} is not below a folder that containers may see",
+                    "add the folder to the runner's mounts_allowed, or give the file as an input",
+                )
+
+
+def engine_body(spec: ContainerSpec, labels: Mapping[str, str], home: Path) -> dict[str, Any]:
+    """As the engine wants it. Every field is set here: what an image or a default of the engine could change
+    otherwise does not matter."""
+    passed = {name: os.environ[name] for name in spec.pass_env if name in os.environ}
+    ours = {
+        "LEASEHOLD_RESULT": f"{HOME}/result",
+        "LEASEHOLD_INPUTS": f"{HOME}/inputs",
+        "LEASEHOLD_OUTPUTS": f"{HOME}/outputs",
+    }
+    memory = None if spec.memory is None else size(spec.memory, "memory")
+    mounts = [_bind(home, HOME, read_only=False)]
+    mounts += [_bind(Path(mount.source).resolve(), mount.target, mount.read_only) for mount in spec.mounts]
+    host = {
+        "Mounts": mounts,
+        "NetworkMode": spec.network,
+        "Privileged": False,
+        "SecurityOpt": ["no-new-privileges:true"],
+        "Init": spec.init,
+        "ReadonlyRootfs": spec.read_only,
+        "Tmpfs": {"/tmp": ""} if spec.read_only else {},
+        "RestartPolicy": {"Name": "no"},
+        "AutoRemove": False,
+        "LogConfig": {
+            "Type": "json-file",
+            "Config": {"max-size": str(spec.output_limit // LOG_FILES), "max-file": str(LOG_FILES)},
+        },
+    }
+    if memory is not None:
+        host |= {"Memory": memory, "MemorySwap": memory}
+    if spec.cpus is not None:
+        host["NanoCpus"] = int(spec.cpus * 1_000_000_000)
+    if spec.pids is not None:
+        host["PidsLimit"] = spec.pids
+    body: dict[str, Any] = {
+        "Image": spec.image,
+        "Env": [f"{name}={value}" for name, value in (passed | dict(spec.env) | ours).items()],
+        "Labels": dict(spec.labels) | dict(labels),
+        "HostConfig": host,
+        "Tty": False,
+        "OpenStdin": False,
+    }
+    if spec.argv:
+        body["Cmd"] = list(spec.argv)
+    if spec.entrypoint is not None:
+        body["Entrypoint"] = list(spec.entrypoint)
+    if spec.user is not None:
+        body["User"] = spec.user
+    if spec.cwd is not None:
+        body["WorkingDir"] = spec.cwd
+    return body
+
+
+def _bind(source: Path, target: str, read_only: bool) -> dict[str, Any]:
+    """Never `Binds`: that makes a source that is not there, and the fence is a source that is not there."""
+    return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}

@@ -1,0 +1,115 @@
+"""The folder that the runs of a site share, with a folder for each run: what runners do with it in the same way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+from leasehold.domain.errors import InvalidInput
+
+RESULT_LIMIT = 16 * 1024 * 1024
+"""Bytes. A longer result is refused: it would go into a row."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+def open_site(folder: Path) -> tuple[Path, str]:
+    """The folder, made if need be, and its id: the same for all who see this folder."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = folder.resolve()
+    path = folder / ".site"
+    if not path.exists():
+        # Made whole under another name, for another worker may make it at the same time.
+        made = folder / f".site.{secrets.token_hex(8)}"
+        made.write_text(secrets.token_hex(8))
+        with contextlib.suppress(FileExistsError):
+            os.link(made, path)
+        made.unlink()
+    return folder, path.read_text()
+
+
+def run_folder(folder: Path, name: str) -> Path:
+    """Where the run's files are, or would be."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidInput(
+            "name", f"{name!r:.80} cannot name a run", "use up to 200 letters, digits, '.', '_' and '-'"
+        )
+    return folder / name
+
+
+def highest_token(run: Path) -> int:
+    """0: they were removed meanwhile, and a tombstone is there."""
+    return max((int(name[6:]) for name in os.listdir(run) if name.startswith("token.")), default=0)
+
+
+def delete_all_but_the_tombstone(run: Path, first: str = "") -> None:
+    for entry in sorted(run.iterdir(), key=lambda entry: entry.name != first):
+        if entry.name == "tombstone":
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+
+
+def names_in(folder: Path) -> list[str]:
+    """The runs of which more is left than a tombstone."""
+    found = []
+    for run in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # another worker sweeps too
+            if _NAME.fullmatch(run.name) and set(os.listdir(run)) - {"tombstone"}:
+                found.append(run.name)
+    return sorted(found)
+
+
+def sweep_tombstones(folder: Path, age: float, keep_if: tuple[str, ...]) -> int:
+    """Frees the names whose tombstone is older than this, and says how many. Those stay that have a file whose name
+    begins with one of `keep_if`."""
+    freed = 0
+    for run in folder.iterdir():
+        if run.name.startswith(".gone."):
+            shutil.rmtree(run, ignore_errors=True)
+        elif _NAME.fullmatch(run.name):
+            with contextlib.suppress(FileNotFoundError):  # no tombstone, or another worker sweeps too
+                is_old = (run / "tombstone").stat().st_mtime < time.time() - age
+                if is_old and not any(entry.startswith(keep_if) for entry in os.listdir(run)):
+                    gone = run.rename(folder / f".gone.{secrets.token_hex(8)}")
+                    shutil.rmtree(gone, ignore_errors=True)
+                    freed += 1
+    return freed
+
+
+def check_result(content: bytes) -> str:
+    """The text of a result. Read no more than RESULT_LIMIT + 1 bytes of it."""
+    if len(content) > RESULT_LIMIT:
+        raise InvalidInput(
+            "result", f"is longer than {RESULT_LIMIT} bytes", "keep it elsewhere and give its address"
+        )
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput("result", f"is not UTF-8 ({error.reason})", "write text") from error
+
+
+def write_durably(path: Path, content: object) -> None:
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with unfinished.open("x") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,317 @@
+"""python -I -S -X utf8 shim.py RUN_DIR TOKEN < spec: runs one command, once, and writes down how it ended.
+
+It outlives the worker that started it, and a newer version of Leasehold may look after its run: it imports nothing of
+ours, and all that it shares with `subprocess.py` is the files in RUN_DIR.
+
+    lock        flock, held by the shim and inherited by what it starts: while it is held, something of the run lives
+    shim        flock, held by the shim alone
+    token.N     a lease with this token has come; a shim with a smaller one does not start
+    tombstone   nothing may start
+    stop        the run shall end; the content is the grace in seconds
+    started     written before the command is run; whoever finds it never runs the command
+    stdout.N, stderr.N   what was written from byte N of the stream on; the last two pieces are kept
+    result, work/
+    exit        how the run ended, written when nothing of it is alive any more
+
+Leaves with 0 once the command runs, with 75 if it may not start, with anything else if it could not.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from typing import Any
+
+NOT_STARTED = 75
+TICK = 0.25
+"""How often it looks for a stop, in seconds. The end of the command wakes it at once."""
+PATIENCE = 5.0
+"""How long it waits for a lock that a prober holds for an instant."""
+CHUNK = 65536
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def main(run: str, token: int) -> None:
+    spec = json.load(sys.stdin)
+    read, write = os.pipe()
+    if os.fork():
+        # The starter waits for this process, not for the run. One byte means started; none, that it may not.
+        os.close(write)
+        os._exit(0 if os.read(read, 1) else NOT_STARTED)
+    os.close(read)
+    os.setsid()
+    os.chdir(run)
+    _leave_the_starters_files()
+    lock = _take_over(token)
+    if lock is None:
+        os._exit(NOT_STARTED)
+    os.set_inheritable(lock, True)
+    Run(spec).run(write)
+    os._exit(0)  # the locks go with the process, after the exit record
+
+
+def _leave_the_starters_files() -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    told = os.open("shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for target, source in ((0, null), (1, null), (2, told)):
+        os.dup2(source, target)
+
+
+def _take_over(token: int) -> int | None:
+    """The lock, if this shim is the one that runs the command. The look comes after the lock: whoever raises the
+    fence and then looks at the lock sees this shim, or this shim sees the fence."""
+    lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + PATIENCE
+    while not _lock(lock):
+        if os.path.exists("started") or time.monotonic() > deadline:
+            return None
+        time.sleep(0.005)
+    if not _lock(os.open("shim", os.O_RDWR | os.O_CREAT, 0o600)):  # open, and locked, until this process ends
+        return None
+    names = os.listdir(".")
+    if {"started", "exit", "stop", "tombstone"} & set(names):
+        return None
+    if any(int(name[6:]) > token for name in names if name.startswith("token.")):
+        return None
+    return lock
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+class Run:
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.outputs = {name: Capped(name, spec["output_limit"]) for name in ("stdout", "stderr")}
+        self.selector = selectors.DefaultSelector()
+        self.child = 0
+        self.stop_began: float | None = None
+        self.told_to_stop = False
+
+    def run(self, started: int) -> None:
+        wake = self._hear_signals()
+        pipes = {name: os.pipe() for name in self.outputs}
+        os.makedirs("work", exist_ok=True)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        write_durably("started", {"shim": os.getpid(), "at": time.time()})
+        shim = os.getpid()
+        self.child = os.fork()
+        if not self.child:
+            self._become_the_command(shim, pipes["stdout"][1], pipes["stderr"][1])
+        with contextlib.suppress(OSError):  # the child does it too: a signal to the group must find it
+            os.setpgid(self.child, self.child)
+        with contextlib.suppress(BrokenPipeError):  # who waited for it was killed; the run goes on
+            os.write(started, b"s")
+        os.close(started)
+        for name, (read, write) in pipes.items():
+            os.close(write)
+            os.set_blocking(read, False)
+            self.selector.register(read, selectors.EVENT_READ, self.outputs[name])
+        self.selector.register(wake, selectors.EVENT_READ, None)
+        code = self._wait()
+        self._end_what_is_left()
+        self._read_outputs(self.selector.select(0))
+        for output in self.outputs.values():
+            output.close()
+        self._sync_result()
+        sizes = {name: output.size for name, output in self.outputs.items()}
+        write_durably("exit", {"code": code, "at": time.time(), **sizes})
+
+    def _become_the_command(self, shim: int, stdout: int, stderr: int) -> None:
+        """Never returns. Python ignores SIGPIPE, and what is ignored stays so in the command: it gets the defaults
+        back."""
+        code = 126
+        try:
+            os.setpgid(0, 0)
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != shim:  # it was killed before it could be asked for
+                os._exit(code)
+            signal.set_wakeup_fd(-1)
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+                with contextlib.suppress(OSError, ValueError):
+                    signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            os.dup2(stdout, 1)
+            os.dup2(stderr, 2)
+            os.chdir(self.spec["cwd"] or "work")
+            os.execvpe(self.spec["argv"][0], self.spec["argv"], self.spec["env"])
+        except OSError as error:
+            code = 127 if isinstance(error, FileNotFoundError) else 126
+            os.write(2, f"{self.spec['argv'][0]}: {error.strerror}\n".encode(errors="replace"))
+        finally:
+            os._exit(code)
+
+    def _hear_signals(self) -> int:
+        """A pipe that has something to read whenever a signal came."""
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._hear_sigterm)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        return read
+
+    def _hear_sigterm(self, *_: object) -> None:
+        self.told_to_stop = True  # the machine goes down
+
+    def _wait(self) -> int:
+        """Until the command ends: its exit code."""
+        while True:
+            self._read_outputs(self.selector.select(TICK))
+            while True:
+                try:
+                    pid, status = os.waitpid(-1, os.WNOHANG)
+                except ChildProcessError:
+                    break
+                if pid == self.child:
+                    return os.waitstatus_to_exitcode(status)
+                if not pid:
+                    break
+            self._look_for_a_stop()
+
+    def _look_for_a_stop(self) -> None:
+        grace = self._grace()
+        if grace is None:
+            return
+        now = time.monotonic()
+        if self.stop_began is None:
+            self.stop_began = now
+            self._signal(signal.SIGTERM)
+        if now >= self.stop_began + grace:
+            self._signal(signal.SIGKILL)
+
+    def _grace(self) -> float | None:
+        try:
+            with open("stop") as file:
+                return float(json.load(file))
+        except FileNotFoundError:
+            return 10.0 if self.told_to_stop else None
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.child, number)
+
+    def _end_what_is_left(self) -> None:
+        """The command's group, and, as a subreaper on Linux, whatever left the group: its orphans are our children
+        now."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.child, signal.SIGKILL)
+        while True:
+            for pid in children():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                time.sleep(0.002)
+
+    def _read_outputs(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        """All that is in the pipes, but of a command that never pauses only so much: a stop must be seen too."""
+        for key, _ in ready:
+            for _ in range(64):
+                try:
+                    data = os.read(key.fd, CHUNK)
+                except BlockingIOError:
+                    break
+                if not data:
+                    self.selector.unregister(key.fd)
+                    break
+                if key.data is not None:
+                    key.data.write(data)
+
+    def _sync_result(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            sync("result")
+
+
+class Capped:
+    """A stream of which the last part is kept: a piece has half of the limit, and the last two of them stay."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
+        self.half = max(limit // 2, 1)
+        self.size = 0
+        self.pieces: list[int] = []
+        self.file = -1
+
+    def write(self, data: bytes) -> None:
+        while data:
+            try:
+                if self.file < 0 or self.size >= self.pieces[-1] + self.half:
+                    self._begin_a_piece()
+                written = os.write(self.file, data[: self.pieces[-1] + self.half - self.size])
+            except OSError:  # the disk is full: the run is worth more than its output
+                self.size += len(data)
+                self.close()
+                return
+            self.size += written
+            data = data[written:]
+
+    def close(self) -> None:
+        if self.file >= 0:
+            with contextlib.suppress(OSError):
+                os.fsync(self.file)
+            os.close(self.file)
+            self.file = -1
+
+    def _begin_a_piece(self) -> None:
+        self.close()
+        name = f"{self.name}.{self.size}"
+        self.file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.pieces.append(self.size)
+        while len(self.pieces) > 2:
+            os.unlink(f"{self.name}.{self.pieces.pop(0)}")
+
+
+def children() -> list[int]:
+    """The processes whose parent this is; none where there is no /proc."""
+    me, found = str(os.getpid()), []
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                with contextlib.suppress(OSError), open(f"/proc/{name}/stat", errors="replace") as file:
+                    # "pid (name) state parent …"; the name may hold anything, also ")".
+                    if file.read().rpartition(")")[2].split()[1] == me:
+                        found.append(int(name))
+    return found
+
+
+def prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def write_durably(name: str, content: object) -> None:
+    with open(f"{name}.tmp", "w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(f"{name}.tmp", name)
+    sync(".")
+
+
+def sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

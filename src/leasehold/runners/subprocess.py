@@ -1,0 +1,311 @@
+"""Commands on this machine, each under a shim (`shim.py`, which names the files of a run) that outlives the worker.
+
+Linux keeps every promise of the contract. Other POSIX systems have no subreaper and no /proc: there a grandchild that
+leaves its process group (setsid) is not ended with its run, and one that a killed shim has left is not found by
+`stop`. The folder must be on a local file system, for a lock over a network may be lost while its holder lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.runners.contract import (
+    Collected,
+    NothingToCollect,
+    Output,
+    Phase,
+    Runner,
+    Start,
+    State,
+    Stream,
+)
+from leasehold.runners.run_folder import (
+    RESULT_LIMIT,
+    check_result,
+    delete_all_but_the_tombstone,
+    highest_token,
+    names_in,
+    open_site,
+    run_folder,
+    sweep_tombstones,
+    write_durably,
+)
+
+SHIM = Path(__file__).with_name("shim.py")
+TAIL = 64 * 1024
+"""Bytes of stdout and of stderr that `collect` brings back."""
+START_PATIENCE = 30.0
+NOT_STARTED = 75
+"""How a shim leaves that may not start."""
+
+STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run. There is no shell: `argv` goes to the program as it stands.
+
+    The program sees the variables of `env`, those of the worker's that `pass_env` names, and LEASEHOLD_RESULT, the
+    path of a file that it may write its result to. It gets no others. `env` is not written to the disk.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    pass_env: Sequence[str] = ("PATH", "HOME", "LANG", "TZ")
+    cwd: str | None = None
+    """None: an empty folder of its own, deleted with the run."""
+    output_limit: int = 8 * 1024 * 1024
+    """Bytes of stdout, and as many of stderr, that are kept on the disk. The first are dropped, never the last."""
+
+    @classmethod
+    def of(cls, said: object) -> Command:
+        """What a task's function has returned."""
+        if isinstance(said, Command):
+            return said
+        if isinstance(said, Sequence) and not isinstance(said, str) and all(isinstance(x, str) for x in said):
+            return cls(list(said))
+        raise InvalidInput(
+            "argv", f"{said!r:.80} is not a list of texts", 'return ["program", "argument"], or a Command'
+        )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.argv, str) or not self.argv:
+            raise InvalidInput("argv", "is not a list of arguments", 'write ["program", "argument"]')
+        if isinstance(self.pass_env, str):
+            raise InvalidInput("pass_env", "is not a list of names", 'write ["PATH", "HOME"]')
+        for text in (*self.argv, *self.env.values()):
+            if "\0" in text:
+                raise InvalidInput("argv, env", f"{text!r:.80} has a NUL in it", "take it out")
+        for name in (*self.env, *self.pass_env):
+            if _VARIABLE.fullmatch(name) is None:
+                raise InvalidInput(
+                    "env, pass_env", f"{name!r:.80} cannot name a variable", "use letters, digits and _"
+                )
+        if self.output_limit < 2:
+            raise InvalidInput("output_limit", f"is {self.output_limit}", "give at least 2 bytes")
+
+
+class SubprocessRunner(Runner[Command]):
+    """The runs of one folder. Keeps nothing in memory: any number of workers of the machine may share the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, folder_id = open_site(folder)
+        self._site = f"{socket.gethostname()}:{folder_id}"
+
+    @property
+    def site(self) -> str:
+        return self._site
+
+    def ensure_started(self, name: str, token: int, spec: Command) -> Start:
+        run = self._run(name)
+        run.mkdir(mode=0o700, exist_ok=True)
+        (run / f"token.{token}").touch()  # the fence; only then the look
+        deadline = time.monotonic() + START_PATIENCE
+        while True:
+            phase = self.probe(name).phase
+            if phase is Phase.TOMBSTONE or highest_token(run) > token:
+                return Start.FENCED
+            if phase is not Phase.CREATED:
+                return Start.FOUND
+            if _launch(run, token, spec):
+                return Start.STARTED
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another start of the run {name} does not come to an end")
+            time.sleep(0.01)
+
+    def probe(self, name: str) -> State:
+        run = self._run(name)
+        if not run.is_dir():
+            return State(Phase.ABSENT)
+        alive = _is_held(run / "lock")  # then the files: an ending is written before the lock is let go
+        if (ending := _read(run / "exit")) is not None:
+            return State(Phase.EXITED, ending["code"])
+        started, stopped, buried = ((run / mark).exists() for mark in ("started", "stop", "tombstone"))
+        if alive:
+            # A shim that has not written `started` yet may have looked before the stop came: it may still start.
+            return State(Phase.RUNNING if started or stopped or buried else Phase.CREATED)
+        if buried:
+            return State(Phase.TOMBSTONE)
+        if started:
+            return State(Phase.VANISHED)
+        return State(Phase.TOMBSTONE if stopped else Phase.CREATED)
+
+    def probe_many(self, names: Sequence[str]) -> dict[str, State]:
+        return {name: self.probe(name) for name in names}
+
+    def read_output(self, name: str, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
+        return _read_stream(self._run(name), stream, offset, limit)
+
+    def stop(self, name: str, grace: float) -> None:
+        run = self._run(name)
+        run.mkdir(mode=0o700, exist_ok=True)
+        write_durably(run / "stop", max(grace, 0.0))
+        if (run / "started").exists() and _is_held(run / "lock") and not _is_held(run / "shim"):
+            # The shim was killed, and nobody else would end what it has left. Again, for a process may have forked.
+            for _ in range(10):
+                _kill_holders(run / "lock")
+                if not _is_held(run / "lock"):
+                    break
+                time.sleep(0.01)
+
+    def tombstone(self, name: str) -> State:
+        run = self._run(name)
+        run.mkdir(mode=0o700, exist_ok=True)
+        write_durably(run / "tombstone", None)
+        return self.probe(name)
+
+    def collect(self, name: str) -> Collected:
+        run = self._run(name)
+        try:
+            ending = json.loads((run / "exit").read_text())
+            stdout, stderr = (_output(run, stream, ending[stream]) for stream in STREAMS)
+            was_stopped = (run / "stop").exists()
+            return Collected(ending["code"], stdout, stderr, _result(run / "result"), was_stopped)
+        except FileNotFoundError:
+            raise NothingToCollect(name, self.probe(name)) from None
+
+    def remove(self, name: str) -> bool:
+        run = self._run(name)
+        if self.probe(name).phase is Phase.RUNNING or self.tombstone(name).phase is Phase.RUNNING:
+            return False
+        # The exit record first: what is half deleted cannot be collected any more.
+        delete_all_but_the_tombstone(run, first="exit")
+        return True
+
+    def names(self) -> list[str]:
+        return names_in(self.folder)
+
+    def sweep(self, age: float) -> int:
+        return sweep_tombstones(self.folder, age, keep_if=("started", "exit"))
+
+    def _run(self, name: str) -> Path:
+        return run_folder(self.folder, name)
+
+
+def _launch(run: Path, token: int, spec: Command) -> bool:
+    """True: this call has started the command. False: it may not start, or somebody else has been quicker."""
+    passed = {name: os.environ[name] for name in spec.pass_env if name in os.environ}
+    told = {
+        "argv": list(spec.argv),
+        "env": passed | dict(spec.env) | {"LEASEHOLD_RESULT": str(run / "result")},
+        "cwd": spec.cwd,
+        "output_limit": spec.output_limit,
+    }
+    # -I: this folder is not on its path, where our own subprocess.py would hide Python's. Its environment is empty
+    # but for what Python itself may need, for the command can read it.
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-X", "utf8", str(SHIM), str(run), str(token)],
+        input=json.dumps(told).encode(),
+        env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        check=False,
+    )
+    if done.returncode not in (0, NOT_STARTED):
+        told_us = done.stderr.decode(errors="replace")[-2000:]
+        raise OSError(f"the shim of the run {run.name} ended with {done.returncode}: {told_us}")
+    return done.returncode == 0
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a shim, or what it has started, holds this lock. A shared lock, so that probers are not taken for
+    shims."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)  # never for writing: see _holds
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # Closing would not do: a process that another thread has just forked may hold the descriptor too.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _kill_holders(lock: Path) -> None:
+    """SIGKILL to every process of the run. By pidfd: a PID may be another's by now."""
+    if sys.platform != "linux":
+        return
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or is another user's
+            process = os.pidfd_open(pid)
+            try:
+                if _holds(pid, lock):
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+            finally:
+                os.close(process)
+
+
+def _holds(pid: int, lock: Path) -> bool:
+    """Whether the process has inherited the lock. Only shims open it for writing: a worker that probes is not meant."""
+    wanted = lock.stat()
+    for descriptor in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{descriptor}"
+        with contextlib.suppress(OSError):
+            if os.lstat(path).st_mode & 0o200 and os.path.samestat(os.stat(path), wanted):
+                return True
+    return False
+
+
+def _read(path: Path) -> dict[str, int] | None:
+    try:
+        found: dict[str, int] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _output(run: Path, stream: Stream, size: int) -> Output:
+    kept, offset = b"", max(size - TAIL, 0)
+    while True:
+        data, offset = _read_stream(run, stream, offset, TAIL)
+        if not data:
+            return Output(kept.decode(errors="replace"), size, is_cut=len(kept) < size)
+        kept += data
+
+
+def _read_stream(run: Path, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
+    """From one piece, so it may be less than there is. An empty read means that there is no more."""
+    while True:
+        try:
+            pieces = sorted(
+                int(entry[len(stream) + 1 :]) for entry in os.listdir(run) if entry.startswith(f"{stream}.")
+            )
+            for begin in pieces:  # all but the last are complete
+                with (run / f"{stream}.{begin}").open("rb") as file:
+                    at = max(offset, begin)
+                    file.seek(at - begin)
+                    if data := file.read(limit):
+                        return data, at + len(data)
+            return b"", offset
+        except FileNotFoundError:
+            if not run.is_dir():
+                return b"", offset
+            # a newer piece has taken the place of the oldest, or the run is just being removed: look again
+
+
+def _result(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return check_result(file.read(RESULT_LIMIT + 1))
+    except FileNotFoundError:
+        return None

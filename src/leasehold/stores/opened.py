@@ -1,0 +1,79 @@
+"""The stores that an app has open: its own, those of its tenants, and the one that is all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from leasehold.domain.checks.names import EVERY_TENANT
+from leasehold.stores.base.forks import ForkLock
+from leasehold.stores.contract import Store
+from leasehold.stores.tenants.directory import Directory
+from leasehold.stores.tenants.many import ManyStores
+
+MOST_FILES, MOST_SCHEMAS = 16, 200
+"""Tenants that are open at once: files cost descriptors and memory, schemas only what is remembered of them."""
+
+
+class OpenStores:
+    """Nothing is opened before it is needed; what was closed is opened anew."""
+
+    def __init__(self, open_own: Callable[[], Store], is_sqlite: Callable[[], bool]) -> None:
+        self._open_own = open_own
+        self._is_sqlite = is_sqlite
+        self._opening = ForkLock()
+        self._own: Store | None = None
+        self._directory: Directory | None = None
+        self._everybody: ManyStores | None = None
+
+    @property
+    def own(self) -> Store:
+        """The app's own, which also knows of the tenants."""
+        store = self._own
+        if store is None:
+            with self._opening:
+                store = self._own
+                if store is None:
+                    store = self._own = self._open_own()
+        return store
+
+    @property
+    def directory(self) -> Directory:
+        own, found = self.own, self._directory
+        if found is None:
+            with self._opening:
+                found = self._directory
+                if found is None:
+                    files = self._is_sqlite()
+                    found = Directory(own, most_open=MOST_FILES if files else MOST_SCHEMAS, upgrades=files)
+                    self._directory = found
+        return found
+
+    @property
+    def everybody(self) -> ManyStores:
+        """For what programs hand to a worker that claims nothing."""
+        directory, found = self.directory, self._everybody
+        if found is None:
+            with self._opening:
+                found = self._everybody
+                if found is None:
+                    found = self._everybody = ManyStores(directory, None)
+        return found
+
+    def serving(self, tenants: Sequence[str]) -> Store:
+        """One store for a worker that serves these."""
+        return ManyStores(self.directory, None if EVERY_TENANT in tenants else tenants).as_store
+
+    def forget(self, tenant: str) -> None:
+        """It was dropped."""
+        if self._directory is not None:
+            self._directory.cabinet.drop(tenant)
+
+    def close(self) -> None:
+        with self._opening:
+            own, self._own = self._own, None
+            directory, self._directory = self._directory, None
+            self._everybody = None
+        if directory is not None:
+            directory.close()
+        if own is not None:
+            own.close()

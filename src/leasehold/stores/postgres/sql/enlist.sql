@@ -1,0 +1,33 @@
+-- name: identify
+-- Which database a connection leads to, whatever way it takes there: two servers do not start in the same microsecond.
+SELECT current_database()::text AS name, extract(epoch FROM pg_postmaster_start_time())::text AS started,
+    to_regclass('leasehold.job') IS NOT NULL AS has_schema;
+
+-- name: find_ended
+-- Whether jobs have come to their end, without a lock on them.
+SELECT j.id, (SELECT true FROM leasehold.outcome AS o WHERE o.job = j.seq) IS TRUE AS ended
+FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[]);
+
+-- name: change_groups_at_commit
+-- A trigger carries it out then.
+INSERT INTO leasehold.group_change AS c (xact, name, live, opens)
+SELECT pg_current_xact_id(), r.name, r.live, :opens::boolean
+FROM json_to_recordset(:groups::json) AS r(name text, live bigint) ORDER BY r.name
+ON CONFLICT (xact, name) DO UPDATE SET live = c.live + excluded.live, opens = c.opens OR excluded.opens;
+
+-- name: notify_at_commit
+SELECT pg_notify(:channel::text, '');
+
+-- name: insert_by_hand
+-- For other languages: printed with everything but id and arguments filled in. The gate comes along, so that the text
+-- does for every database with this schema; a repeat of an id stores nothing.
+WITH gated AS (
+    INSERT INTO leasehold.gate (id, queue, kind) VALUES (:gate, :queue, :kind) ON CONFLICT DO NOTHING),
+made AS (
+    INSERT INTO leasehold.job (id, gate, created_at, lease_seconds, priority, kind, queue, policy, args)
+    VALUES (:id::uuid, :gate, statement_timestamp(), :lease_seconds, :priority, :kind, :queue, :policy, :args::json)
+    ON CONFLICT DO NOTHING
+    RETURNING seq, gate, priority, created_at, lease_seconds)
+INSERT INTO leasehold.ready (seq, gate, priority, available_at, lease_seconds)
+SELECT seq, gate, priority, created_at, lease_seconds FROM made
+RETURNING pg_notify(:channel, '');

@@ -1,0 +1,149 @@
+"""What is due by itself in each tenant: missed leases, time limits, old jobs, schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from leasehold.domain.errors import TenantNotFound
+from leasehold.domain.job import Job, NewJob, Sighting
+from leasehold.domain.metrics import KEPT_MINUTES
+from leasehold.domain.retention import Retention
+from leasehold.domain.schedules import Schedule
+from leasehold.domain.views import Reaped, ScheduleRow
+from leasehold.stores.answers import Fired, Pruned, Registered
+from leasehold.stores.contract import Store
+from leasehold.stores.tenants.books import Books, Name
+from leasehold.stores.tenants.directory import Directory
+from leasehold.stores.tenants.parts import Parts
+from leasehold.stores.tenants.served import SWEEP
+
+
+class DueInTenants(Parts):
+    def __init__(self, directory: Directory, names: Sequence[str] | None, books: Books | None = None) -> None:
+        super().__init__(directory, names, books)
+        self._sighted: dict[str, Name] = {}
+        """Whose the leases are that were seen last."""
+
+    def sight_missed(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
+        """Tenants that nobody has told of lately are looked at now and then: so early, too."""
+        names, every = self._served.turn_of("sight")
+        found: list[Sighting] = []
+        sighted: dict[str, Name] = {}
+
+        def look(name: Name, store: Store) -> None:
+            ahead = max(sweep, SWEEP) if every and not self._served.is_awake(name) else sweep
+            some = store.sight_missed(ahead, limit)
+            if some:
+                self._served.keep_awake(name)  # it takes a second look
+                sighted.update((sighting.id, name) for sighting in some)
+                found.extend(some)
+
+        self._over(names, look)
+        self._sighted = sighted
+        return found
+
+    def reap(self, sightings: Sequence[Sighting]) -> list[Reaped]:
+        parts: dict[Name, list[Sighting]] = {}
+        for sighting in sightings:
+            if sighting.id in self._sighted:
+                parts.setdefault(self._sighted[sighting.id], []).append(sighting)
+        reaped: list[Reaped] = []
+        self._touch(parts)
+
+        def reap(name: Name, store: Store) -> None:
+            reaped.extend(replace(lost, tenant=name) for lost in store.reap(parts[name]))
+
+        self._over(list(parts), reap)
+        return reaped
+
+    def count_leases(self) -> int:
+        counts: list[int] = []
+        names = [name for name in self._served.names() if self._served.is_awake(name)]
+        self._over(names, lambda name, store: counts.append(store.count_leases()))
+        return sum(counts)
+
+    def expire(self, limit: int = 500) -> list[Job]:
+        expired: list[Job] = []
+
+        def expire(name: Name, store: Store) -> None:
+            if some := store.expire(limit):
+                self._touch([name])
+                expired.extend(some)
+
+        self._over(self._served.turn_of("expire")[0], expire)
+        return expired
+
+    def prune(
+        self, keep: float | Retention, limit: int = 1000, after: str | None = None, **how: Any
+    ) -> Pruned:
+        """`after` and `next` name the tenant too."""
+        self._served.read()
+        names = sorted(self._served.names(), key=lambda name: name or "")
+        whose, _, inside = (after or "").partition("/")
+        left = [name for name in names if (name or "") >= whose]
+        if not left:
+            return Pruned(0, None)
+        name = left[0]
+        inside = inside if (name or "") == whose else ""
+        try:
+            pruned = self.part(name).prune(keep, limit, inside or None, **how)
+        except TenantNotFound:
+            self._forget(name)
+            pruned = Pruned(0, None)
+        if pruned.next is not None:
+            return replace(pruned, next=f"{name or ''}/{pruned.next}")
+        return replace(pruned, next=f"{left[1]}/" if len(left) > 1 else None)
+
+    def sweep_results(self, age: float = 86_400.0, part: int | None = None) -> int:
+        went: list[int] = []
+        self._over(self._served.names(), lambda name, store: went.append(store.sweep_results(age, part)))
+        return sum(went)
+
+    def prune_audit(self, age: float, limit: int = 1000) -> int:
+        went: list[int] = []
+        self._over(self._served.names(), lambda name, store: went.append(store.prune_audit(age, limit)))
+        return sum(went)
+
+    def prune_rollups(self, age: float = KEPT_MINUTES * 60.0) -> None:
+        self._over(self._served.names(), lambda name, store: store.prune_rollups(age))
+
+    # -- schedules -------------------------------------------------------------------------------------------------
+    def register_schedules(
+        self, owner: str, schedules: Sequence[Schedule], starting: bool = True
+    ) -> list[Registered]:
+        """Those in the code are the app's own."""
+        if not self._served.own:
+            return []
+        return self.directory.control.register_schedules(owner, schedules, starting)
+
+    def leave_schedules(self, owner: str) -> None:
+        if self._served.own:
+            self.directory.control.leave_schedules(owner)
+
+    def list_schedules(self) -> list[ScheduleRow]:
+        """What is known of a tenant's is read again when it was told of, when one is due, and with the sweep."""
+        names, _ = self._served.turn_of("schedules")
+        now = self.directory.control.now()
+        due = [name for name, rows in self._schedules.items() if any(row.next_at <= now for row in rows)]
+
+        def read(name: Name, store: Store) -> None:
+            self._schedules[name] = [replace(row, tenant=name) for row in store.list_schedules()]
+
+        self._over(list(dict.fromkeys([*names, *due])), read)
+        return [replace(row, now=now) for rows in list(self._schedules.values()) for row in rows]
+
+    def fire(
+        self,
+        name: str,
+        seen: datetime,
+        jobs: Sequence[NewJob],
+        next_at: datetime,
+        passed: int,
+        *,
+        tenant: str | None = None,
+    ) -> Fired | None:
+        self._touch([tenant])
+        return self.part(tenant).fire(name, seen, jobs, next_at, passed)

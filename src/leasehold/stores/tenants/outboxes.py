@@ -1,0 +1,127 @@
+"""Hooks hear of the jobs of every tenant: who listens stands in the app's own store and is copied into each tenant's,
+where events are written in the transaction of what they tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from leasehold.domain.errors import JobNotFound
+from leasehold.domain.hooks import Delivery, Happened, Listener
+from leasehold.domain.job import NewJob
+from leasehold.stores.contract import Store
+from leasehold.stores.tenants.books import Books, Name
+from leasehold.stores.tenants.directory import Directory
+from leasehold.stores.tenants.parts import Parts
+from leasehold.stores.tenants.served import SWEEP
+
+COPY_EVERY = 6 * 3600.0
+"""Seconds. A copy that nobody renews for a day is as good as gone: its code may be."""
+
+
+class OutboxesOfTenants(Parts):
+    def __init__(self, directory: Directory, names: Sequence[str] | None, books: Books | None = None) -> None:
+        super().__init__(directory, names, books)
+        self._copies: dict[Name, tuple[frozenset[Listener], float]] = {}
+        """Who listens in a tenant, by our doing, and since when."""
+        self._taken: dict[str, Name] = {}
+        """Whose the events are that are being delivered."""
+        self._all_outboxes_at = 0.0
+
+    def find_listeners(self) -> list[Listener]:
+        found = self.directory.control.find_listeners()
+        wanted = frozenset(found)
+        self._served.read(fresh=False)
+        for name in self._tenants():
+            had, until = self._copies.get(name, (frozenset(), time.monotonic() if wanted else float("inf")))
+            if had != wanted or time.monotonic() >= until:
+                self._over([name], lambda _, store, had=had: _copy(store, had, wanted))  # type: ignore[misc]
+                self._copies[name] = (wanted, time.monotonic() + COPY_EVERY)
+                self._touched["hooks"].add(name)
+        return found
+
+    def tell_listeners(self, happened: Sequence[Happened]) -> None:
+        for one in happened:
+            try:
+                store = self.holder(one.job_id) if one.job_id else self.directory.control
+            except JobNotFound:
+                continue  # it has gone meanwhile, and so has its tenant's wish to know
+            store.tell_listeners([one])
+
+    def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[Delivery]:
+        if not listeners:
+            return []
+        taken = self.directory.control.take_events(listeners, limit, seconds)
+
+        def take(name: Name, store: Store) -> None:
+            some = store.take_events(listeners, limit - len(taken), seconds)
+            if some:
+                self._touched["hooks"].add(name)  # there may be more
+            self._taken.update((delivery.event.id, name) for delivery in some)
+            taken.extend(_of(name, delivery) for delivery in some)
+
+        for name in self._outboxes():
+            if len(taken) < limit:
+                self._over([name], take)
+            else:
+                self._touched["hooks"].add(name)
+        return taken
+
+    def drop_events(self, ids: Sequence[str]) -> None:
+        for event_id in ids:
+            self.part(self._taken.pop(event_id, None)).drop_events([event_id])
+
+    def give_back_events(self, ids: Sequence[str]) -> None:
+        for event_id in ids:
+            self.part(self._taken.pop(event_id, None)).give_back_events([event_id])
+
+    def retry_event(self, event_id: str, seconds: float | None, error: str) -> None:
+        self.part(self._taken.pop(event_id, None)).retry_event(event_id, seconds, error)
+
+    def enqueue_events(
+        self, listeners: Sequence[str], make_job: Callable[[Delivery], NewJob], limit: int = 100
+    ) -> int:
+        """A tenant's events are delivered by jobs of that tenant."""
+        if not listeners:
+            return 0
+        made = [self.directory.control.enqueue_events(listeners, make_job, limit)]
+
+        def enqueue(name: Name, store: Store) -> None:
+            some = store.enqueue_events(listeners, lambda delivery: make_job(_of(name, delivery)), limit)
+            if some:
+                self._touch([name])
+            made.append(some)
+
+        names = self._outboxes()
+        self._touched["hooks"].update(names)  # hooks may wait there, too
+        self._over(names, enqueue)
+        return sum(made)
+
+    def forget_listeners(self) -> None:
+        self.directory.control.forget_listeners()
+        self._over(self._tenants(), lambda _, store: store.forget_listeners())
+
+    def _outboxes(self) -> list[Name]:
+        """Of tenants in which something has happened; of all of them now and then: others make things happen, too."""
+        if time.monotonic() >= self._all_outboxes_at:
+            self._all_outboxes_at = time.monotonic() + SWEEP
+            self._touched["hooks"].update(self._tenants())
+        return [name for name in self._take("hooks") if name in self._copies]
+
+    def _tenants(self) -> list[Name]:
+        return [name for name in self._served.names() if name is not None]
+
+
+def _copy(store: Store, had: frozenset[Listener], wanted: frozenset[Listener]) -> None:
+    for name in _names(had) - _names(wanted):
+        store.remove_listener(name)
+    store.register_listeners(sorted(wanted, key=lambda one: (one.name, one.event, one.kind)))
+
+
+def _names(listeners: frozenset[Listener]) -> set[str]:
+    return {listener.name for listener in listeners}
+
+
+def _of(name: Name, delivery: Delivery) -> Delivery:
+    return replace(delivery, event=replace(delivery.event, tenant=name))

@@ -1,0 +1,108 @@
+"""Metrics: what workers have counted is added up in rows, and read with what the places tell of the moment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from leasehold.domain.errors import StoreError
+from leasehold.domain.metrics import (
+    KEPT_MINUTES,
+    Gauges,
+    Histogram,
+    Labels,
+    LeaseAge,
+    ReadyAge,
+    Rollup,
+    SlotUse,
+    bounded,
+)
+from leasehold.stores.base.database import Database, Records, Row, Session
+from leasehold.stores.verbs.writing import Verbs
+
+
+class MetricVerbs(Verbs):
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._labelled: set[tuple[str, str]] = set()
+        """Pairs that the totals have. They stay there."""
+
+    def add_rollups(self, rollups: Sequence[Rollup], *, tenant: str | None = None) -> None:
+        if not rollups:
+            return
+        written = False
+
+        def work(session: Session) -> None:
+            nonlocal written
+            written = False
+            self._add(session, rollups)
+            written = True
+
+        try:
+            self._database.transact(work)
+        except StoreError:
+            if not written:
+                raise
+            # Only the answer to the commit may be missing. Counted again it would be counted twice.
+
+    def _add(self, session: Session, rollups: Sequence[Rollup]) -> None:
+        if all((one.queue, one.kind) in self._labelled for one in rollups):
+            records = rollups
+        else:
+            session.run("lock_rollups")
+            labels = Labels((queue, kind) for queue, kind in session.tuples("list_rollup_labels"))
+            self._labelled |= labels.known
+            records = bounded(rollups, labels)
+        session.run("add_rollups", rollups=Records([_record(one) for one in records]))
+
+    def prune_rollups(self, age: float = KEPT_MINUTES * 60.0) -> None:
+        self._database.single(lambda session: session.run("prune_rollups", age=age))
+
+    def totals(self) -> list[Rollup]:
+        rows = self._database.read(lambda session: session.rows("read_totals"))
+        return [_rollup(row) for row in rows]
+
+    def list_rollups(self, age: float, queue: str | None = None, kind: str | None = None) -> list[Rollup]:
+        rows = self._database.read(
+            lambda session: session.rows("list_rollups", age=age, queue=queue, kind=kind)
+        )
+        return [_rollup(row) for row in rows]
+
+    def gauges(self, cap: int = 10_000) -> Gauges:
+        def work(session: Session) -> Gauges:
+            return Gauges(
+                ready=[ReadyAge(**row) for row in session.rows("list_ready_ages")],
+                leases=[LeaseAge(**row) for row in session.rows("list_lease_ages")],
+                slots=[
+                    SlotUse(row["name"], row["used"], row["lim"])
+                    for row in session.rows("read_slots", names=None)
+                ],
+                open_questions=int(session.tuples("count_open_questions", cap=cap)[0][0]),
+            )
+
+        return self._database.read(work)
+
+
+def _record(one: Rollup) -> Row:
+    return {
+        "queue": one.queue,
+        "kind": one.kind,
+        "outcome": one.outcome,
+        "runs": one.runs,
+        "wait_seconds": one.wait.seconds,
+        "run_seconds": one.run.seconds,
+        "wait_buckets": one.wait.buckets,
+        "run_buckets": one.run.buckets,
+    }
+
+
+def _rollup(row: Row) -> Rollup:
+    return Rollup(
+        row["queue"],
+        row["kind"],
+        row["outcome"],
+        row["runs"],
+        Histogram(tuple(json.loads(row["wait_buckets"])), row["wait_seconds"]),
+        Histogram(tuple(json.loads(row["run_buckets"])), row["run_seconds"]),
+        row.get("minute"),
+    )

@@ -1,0 +1,79 @@
+"""Mirrors: tables of the user's own that triggers keep in step with the jobs of a task."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.mirror import Mirror, MirrorRow
+from leasehold.stores.base.database import Session
+from leasehold.stores.base.mirrors import MirrorDialect
+from leasehold.stores.verbs.writing import Verbs
+
+
+class MirrorVerbs(Verbs):
+    @property
+    @abstractmethod
+    def _mirrors(self) -> MirrorDialect: ...
+
+    @abstractmethod
+    def _run_script(self, session: Session, text: str) -> None:
+        """Statements as they are, in the transaction of the session."""
+        ...
+
+    def mirror_sql(self, mirror: Mirror) -> str:
+        return f"BEGIN;\n{self._mirrors.create(mirror)}\nCOMMIT;"
+
+    def unmirror_sql(self, mirror: Mirror) -> str:
+        return f"BEGIN;\n{self._mirrors.remove(mirror.name)}\nCOMMIT;"
+
+    def add_mirror(self, mirror: Mirror) -> None:
+        def work(session: Session) -> None:
+            for problem in _problems_of_table(session, mirror, self._mirrors):
+                raise InvalidInput("table", problem, "make it first, or name what is there")
+            self._run_script(session, self._mirrors.create(mirror))
+
+        self._database.transact(work)
+
+    def remove_mirror(self, mirror: Mirror) -> None:
+        self._database.transact(lambda session: self._run_script(session, self._mirrors.remove(mirror.name)))
+
+    def list_mirrors(self) -> list[MirrorRow]:
+        return self._database.read(self._read_mirrors)
+
+    def stray_mirrors(self) -> list[str]:
+        def work(session: Session) -> list[str]:
+            known = {name for mirror in _registered(session) for name in self._mirrors.objects(mirror)}
+            return sorted({row["name"] for row in session.rows("list_mirror_objects")} - known)
+
+        return self._database.read(work)
+
+    def _renew_mirrors(self, session: Session) -> None:
+        """After a migration: it may have made a place anew, and its triggers went with the old one."""
+        for mirror in _registered(session):
+            self._run_script(session, self._mirrors.create(mirror))
+
+    def _read_mirrors(self, session: Session) -> list[MirrorRow]:
+        there = {row["name"]: row["definition"] for row in session.rows("list_mirror_objects")}
+        found = []
+        for mirror in _registered(session):
+            problems = _problems_of_table(session, mirror, self._mirrors)
+            for name, wanted in self._mirrors.objects(mirror).items():
+                if name not in there:
+                    problems.append(f"{name} is missing")
+                elif there[name].split() != wanted.split():
+                    problems.append(f"{name} is not as the mirror says")
+            found.append(MirrorRow(mirror, tuple(problems)))
+        return found
+
+
+def _registered(session: Session) -> list[Mirror]:
+    return [Mirror.load(row["spec"]) for row in session.rows("list_mirrors")]
+
+
+def _problems_of_table(session: Session, mirror: Mirror, dialect: MirrorDialect) -> list[str]:
+    there = {row["name"] for row in session.rows("list_columns", table=dialect.table_of(mirror))}
+    if not there:
+        return [f"there is no table {mirror.table!r}"]
+    wanted = (mirror.key, mirror.status, *mirror.columns.values())
+    return [f"table {mirror.table!r} has no column {name!r}" for name in wanted if name not in there]

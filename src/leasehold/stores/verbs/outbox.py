@@ -1,0 +1,56 @@
+"""The outbox: what has happened is written for those who listen, in the transaction in which it happens."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leasehold.domain.checks.payload import check_text
+from leasehold.domain.hooks import Happened, Listener, group_is_done
+from leasehold.domain.moves import clean_error
+from leasehold.stores.base.database import Records, Session
+
+SILENT_FOR = 86_400.0
+"""Seconds after which a listener whose code nobody has shown hears nothing more. settle.sql knows them too."""
+
+
+def tell(session: Session, happened: Sequence[Happened]) -> None:
+    """Nothing is written where nobody listens."""
+    if not happened:
+        return
+    listeners = read_listeners(session, {one.event for one in happened})
+    rows = [_row(listener, one) for one in happened for listener in listeners if listener.wants(one)]
+    if rows:
+        session.run("insert_outbox", rows=Records(rows))
+
+
+def tell_of_groups(
+    session: Session, rows: Sequence[tuple[Any, ...]], ended: Mapping[str, int] | None = None
+) -> None:
+    """Of those among these groups that have no job left which could run. `ended` says by how many each has changed:
+    one that has lost none was done before."""
+    done = [
+        (name, version) for name, live, version in rows if live == 0 and (ended is None or ended[name] < 0)
+    ]
+    tell(session, [group_is_done(name, version) for name, version in done])
+
+
+def read_listeners(session: Session, events: set[str]) -> list[Listener]:
+    return [Listener(**row) for row in session.rows("read_listeners", events=sorted(events), age=SILENT_FOR)]
+
+
+def _row(listener: Listener, one: Happened) -> dict[str, Any]:
+    return {
+        "id": secrets.token_hex(16),
+        "listener": listener.name,
+        "event": one.event,
+        "job_id": one.job_id,
+        "kind": one.kind,
+        "queue": one.queue,
+        "attempt": one.attempt,
+        "group_name": one.group,
+        "detail": clean_error(one.detail),
+        "data": check_text(json.dumps(one.data), "data"),
+    }

@@ -1,0 +1,51 @@
+"""Tokens: who may ask over HTTP. The store knows their hashes, never the tokens themselves."""
+
+from __future__ import annotations
+
+import json
+
+from leasehold.domain.tokens import NewToken, Token, TokenRow
+from leasehold.stores.base.audit import changed
+from leasehold.stores.base.database import Row
+from leasehold.stores.verbs.writing import Verbs
+
+
+class TokenVerbs(Verbs):
+    def add_token(self, token: NewToken) -> Token | None:
+        rows = self._database.single(
+            lambda session: changed(
+                session.rows(
+                    "insert_token",
+                    name=token.name,
+                    hash=token.hash,
+                    scopes=json.dumps(token.scopes),
+                    tenants=json.dumps(token.tenants),
+                    queues=json.dumps(token.queues),
+                    seconds=token.seconds,
+                )
+            )
+        )
+        return _token(rows[0]) if rows else None
+
+    def find_token(self, hash: str) -> Token | None:
+        rows = self._database.read(lambda session: session.rows("find_token", hash=hash))
+        return _token(rows[0]) if rows else None
+
+    def list_tokens(self) -> list[TokenRow]:
+        rows = self._database.read(lambda session: session.rows("list_tokens"))
+        return [TokenRow(_token(row), bool(row["live"])) for row in rows]
+
+    def revoke_token(self, name: str) -> bool:
+        return bool(self._database.single(lambda session: changed(session.tuples("revoke_token", name=name))))
+
+
+def _token(row: Row) -> Token:
+    return Token(
+        name=row["name"],
+        scopes=tuple(json.loads(row["scopes"])),
+        tenants=tuple(json.loads(row["tenants"])),
+        queues=tuple(json.loads(row["queues"])),
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        revoked_at=row["revoked_at"],
+    )

@@ -1,0 +1,41 @@
+"""Webhooks: listeners with an address. Their secrets leave the store only towards who signs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasehold.domain.hooks import Listener
+from leasehold.domain.webhooks import Webhook, listener_of
+from leasehold.stores.base.audit import changed
+from leasehold.stores.base.database import Session
+from leasehold.stores.verbs.hooks import HookVerbs, drop_listener, file_listeners
+
+
+class WebhookVerbs(HookVerbs):
+    def set_webhook(self, webhook: Webhook, listeners: Sequence[Listener]) -> None:
+        def work(session: Session) -> None:
+            session.run(
+                "set_webhook",
+                name=webhook.name,
+                url=webhook.url,
+                signing_key=webhook.secret,
+                allow_private=webhook.allow_private,
+                source=webhook.source,
+            )
+            file_listeners(session, listeners, kept=webhook.source == "set")
+
+        self._database.transact(work)
+
+    def list_webhooks(self) -> list[Webhook]:
+        rows = self._database.read(lambda session: session.rows("list_webhooks"))
+        return [Webhook(secret=row.pop("signing_key"), **row) for row in rows]
+
+    def find_webhook(self, name: str) -> Webhook | None:
+        return next((webhook for webhook in self.list_webhooks() if webhook.name == name), None)
+
+    def remove_webhook(self, name: str) -> bool:
+        def work(session: Session) -> bool:
+            drop_listener(session, listener_of(name))
+            return changed(bool(session.tuples("drop_webhook", name=name)))
+
+        return self._database.transact(work)

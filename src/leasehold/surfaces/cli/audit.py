@@ -1,0 +1,63 @@
+"""`audit`: who has changed what, and who was refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from leasehold.domain.audit import AuditRow
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import open_app
+
+
+def add_to(cli: typer.Typer) -> None:
+    cli.command("audit")(list_audit)
+
+
+def list_audit(
+    actor: Annotated[str | None, typer.Option(help="By this one.", metavar="NAME")] = None,
+    verb: Annotated[str | None, typer.Option(help="Such as job.cancel or queue.pause.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="To this: a job's whole id, a queue's name ….", metavar="NAME")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most this many, up to 500.")] = 50,
+    cursor: Annotated[
+        str | None, typer.Option(help="Before this one, as the page before said.", metavar="SEQ")
+    ] = None,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """What was done by hand, and refused, newest first. Of a tenant with --tenant."""
+    with open_app(url, schema) as app:
+        page = app.audit(actor=actor, verb=verb, target=target, limit=limit, cursor=cursor)
+        label = app.__internals__.store.label
+    render.show(
+        page.entries,
+        {
+            "seq": lambda row: row.seq,
+            "at": lambda row: render.moment(row.at),
+            "by": lambda row: row.actor,
+            "verb": lambda row: row.verb,
+            "target": lambda row: row.target,
+            "detail": _detail,
+        },
+        as_json=as_json,
+        empty=f"nothing of that kind in {label}",
+        prose=("detail",),
+    )
+    if page.next is not None and not as_json:
+        render.note(f"there are more: --cursor {page.next}")
+
+
+def _detail(row: AuditRow) -> str:
+    refused = [f"refused: {row.error}"] if row.outcome == "refused" else []
+    return "; ".join([*refused, *(f"{name} {_said(value)}" for name, value in row.detail.items())])
+
+
+def _said(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,92 @@
+"""`serve`: the HTTP API, and a worker beside it if wanted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from leasehold.surfaces.cli import options
+from leasehold.surfaces.cli.load import load_app
+from leasehold.surfaces.cli.mcp import check_mcp
+from leasehold.surfaces.cli.problems import Exit
+
+
+def add_to(cli: typer.Typer) -> None:
+    cli.command()(serve)
+
+
+def serve(
+    app: options.AppName,
+    host: Annotated[
+        str,
+        typer.Option(help="The address to listen on. Any but loopback needs tokens.", metavar="ADDRESS"),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="0: any that is free.", metavar="NUMBER", min=0, max=65535)
+    ] = 8700,
+    require_tokens: Annotated[
+        bool, typer.Option("--require-tokens", help="Ask for tokens on loopback too.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Another name by which the server is reached. Repeat it.", metavar="NAME"),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A site whose pages may ask, such as https://ops.example.org. Repeat it.", metavar="URL"
+        ),
+    ] = None,
+    rate_limit: Annotated[
+        float,
+        typer.Option(
+            help="Requests a second of each token, and of each address without one. 0: no limit.",
+            metavar="NUMBER",
+            min=0,
+        ),
+    ] = 100,
+    with_worker: Annotated[
+        bool, typer.Option("--with-worker", help="Run jobs in this process, too.")
+    ] = False,
+    with_mcp: Annotated[bool, typer.Option("--mcp", help="Speak MCP at /mcp, too.")] = False,
+    queues: Annotated[str, typer.Option(help="Of that worker.", metavar="A,B")] = "default",
+    concurrency: Annotated[int, typer.Option(help="Of that worker.", metavar="NUMBER")] = 20,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")] = "info",
+    log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object a line.")] = False,
+) -> int:
+    """Serve the HTTP API until SIGTERM or Ctrl-C. On loopback no token is needed; elsewhere every request needs one."""
+    import asyncio
+    import logging
+
+    from leasehold.domain.errors import DriverMissing
+    from leasehold.surfaces.cli.logs import set_up_logging
+
+    try:
+        from leasehold.surfaces.serve import ServeSettings
+        from leasehold.surfaces.serve import serve as listen
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn"):
+            raise
+        raise DriverMissing(error.name, "server") from None
+
+    set_up_logging(log_level, log_json)
+    settings = ServeSettings(
+        host=host,
+        port=port,
+        require_tokens=require_tokens,
+        hosts=tuple(allow_host or ()),
+        origins=tuple(allow_origin or ()),
+        rate_limit=rate_limit,
+        mcp=with_mcp,
+    )
+    if with_mcp:
+        check_mcp()
+    with load_app(app) as found:
+        settings.check(found)
+        worker = None
+        if with_worker:
+            worker = found.worker(queues=queues, concurrency=concurrency, drain_on_sigterm=False)
+        logging.getLogger("leasehold.http").info("store: %s", found.__internals__.store.label)
+        asyncio.run(listen(found, settings, worker))
+    return Exit.GAVE_UP if worker is not None and worker.gave_up else Exit.OK

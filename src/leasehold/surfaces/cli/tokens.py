@@ -1,0 +1,114 @@
+"""`tokens create|list|revoke`: who may ask over HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from leasehold.domain.tokens import SCOPES, TokenRow
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.load import open_app
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; the history tells who acted by it.")]
+
+
+def add_to(cli: typer.Typer) -> None:
+    group = typer.Typer(name="tokens", help="Tokens: who may ask over HTTP.", rich_markup_mode=None)
+    group.command()(create)
+    group.command("list")(list_tokens)
+    group.command()(revoke)
+    cli.add_typer(group)
+
+
+def create(
+    name: Name,
+    scope: Annotated[
+        list[str],
+        typer.Option("--scope", "-s", metavar="SCOPE", help=f"{', '.join(SCOPES)} (all of them). Repeat it."),
+    ],
+    expires: Annotated[
+        str,
+        typer.Option(help="How long it counts; 'none': until it is revoked.", metavar="DURATION"),
+    ] = "90d",
+    tenant: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for-tenant", help="For these tenants, such as acme or 'eu_*'; '*' is all.", metavar="PATTERN"
+        ),
+    ] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(help="Only for jobs of these queues, such as 'agents*'.", metavar="PATTERN"),
+    ] = None,
+    actor: options.Actor = None,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make a token. It is printed once, now; only its hash is stored."""
+    with open_app(url, schema, create=True) as app:
+        made, text = app.__internals__.operations.create_token(
+            name,
+            scope,
+            tenants=tenant or (),
+            queues=queue or (),
+            expires_in=None if expires.strip().lower() == "none" else expires,
+            actor=options.acting(actor),
+        )
+    if as_json:
+        render.emit({**asdict(made), "token": text})
+    else:
+        print(text)
+        render.note("keep it: it is shown only now")
+
+
+def list_tokens(
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Every token: what it may do, and until when."""
+    with open_app(url, schema) as app:
+        rows = app.__internals__.operations.list_tokens()
+    if as_json:
+        render.emit([{**asdict(row.token), "live": row.live} for row in rows])
+        return
+    render.show(
+        rows,
+        {
+            "token": lambda row: row.token.name,
+            "scopes": lambda row: " ".join(row.token.scopes),
+            "tenants": lambda row: " ".join(row.token.tenants) or "the app's own jobs",
+            "queues": lambda row: " ".join(row.token.queues) or "all",
+            "created": lambda row: row.token.created_at,
+            "counts": _counts,
+        },
+        empty="no token; make one with leasehold tokens create NAME --scope read",
+    )
+
+
+def _counts(row: TokenRow) -> str:
+    if row.token.revoked_at is not None:
+        return f"no: revoked {render.ago(row.token.revoked_at)}"
+    if row.token.expires_at is None:
+        return "until it is revoked"
+    ends = render.ago(row.token.expires_at)
+    return f"until {render.clean(row.token.expires_at)} ({ends})" if row.live else f"no: expired {ends}"
+
+
+def revoke(
+    name: Name,
+    actor: options.Actor = None,
+    url: options.Url = None,
+    schema: options.Schema = options.DEFAULT_SCHEMA,
+    as_json: options.AsJson = False,
+) -> None:
+    """Let a token count no more. Its name stays taken."""
+    with open_app(url, schema) as app:
+        app.__internals__.operations.revoke_token(name, actor=options.acting(actor))
+    if as_json:
+        render.emit({"name": name, "revoked": True})
+    else:
+        print(f"token {name} is revoked")

@@ -1,0 +1,100 @@
+"""Who: the token that a request brings, and what it may do by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from leasehold.app import Leasehold
+from leasehold.domain.errors import JobNotFound, TenantNotFound
+from leasehold.domain.tokens import SCOPES, Access, TokenScope
+from leasehold.operations.operations import Operations
+from leasehold.surfaces.guard.denied import Denied
+from leasehold.types import Job, Tenant
+
+TENANT_HEADER = "Leasehold-Tenant"
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+"""Headers of a request that a proxy has passed on."""
+LOCAL = Access(name="local", scopes=SCOPES, tenants=("*",))
+"""Whoever is on this machine, where no token is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and about whose jobs."""
+
+    app: Leasehold
+    access: Access
+    tenant: str | None
+    surface: str = "http"
+
+    @property
+    def view(self) -> Leasehold | Tenant:
+        return self.app if self.tenant is None else self.app.tenant(self.tenant)
+
+    @property
+    def operations(self) -> Operations:
+        return self.view.__internals__.operations
+
+    @property
+    def actor(self) -> str:
+        """Who stands in the history."""
+        return f"{self.surface}:{self.access.name}"[:200]
+
+    def job(self, job_id: str) -> Job[object]:
+        """One that the caller may know of. Raises JobNotFound, for others as for those that do not exist."""
+        job = self.view.get(job_id)
+        if not self.access.may_use_queue(job.queue):
+            raise JobNotFound(job_id)
+        return job
+
+    def check_scope(self, scope: TokenScope) -> None:
+        if not self.access.may(scope):
+            raise Denied("scope-missing", f"the token has not the scope {scope!r}")
+
+    def check_queue(self, name: str) -> None:
+        if not self.access.may_use_queue(name):
+            raise Denied("queue-limited", f"the token is not for the queue {name!r}")
+
+    def check_all_queues(self) -> None:
+        """For what is about jobs of any queue."""
+        if self.access.queues:
+            raise Denied("queue-limited", "the token is for some queues only, and this is about all of them")
+
+
+class Callers:
+    """`tokens` of False: who brings none may do everything, for it is on this machine."""
+
+    def __init__(self, app: Leasehold, *, tokens: bool, surface: str = "http") -> None:
+        self._app = app
+        self._tokens = tokens
+        self._surface = surface
+
+    def admit(
+        self, authorization: str | None, tenant: str | None, *, forwarded: bool, scope: TokenScope | None
+    ) -> Caller:
+        """`forwarded`: a proxy has passed the request on, so it may come from anywhere. `scope` of None: what is asked
+        for is not known yet, and must be checked with `check_scope`. Raises Denied, and TenantNotFound for tenants that
+        the caller may not know of, as for those that do not exist."""
+        access = self._access(authorization, forwarded)
+        if scope is not None:
+            Caller(self._app, access, None).check_scope(scope)
+        tenant = tenant or access.only_tenant
+        if not access.may_use_tenant(tenant):
+            if tenant is None:
+                raise Denied("scope-missing", "the token is for tenants; name one with Leasehold-Tenant")
+            raise TenantNotFound(tenant)
+        return Caller(self._app, access, tenant, self._surface)
+
+    def _access(self, authorization: str | None, forwarded: bool) -> Access:
+        if authorization is None:
+            if not self._tokens and not forwarded:
+                return LOCAL
+            raise Denied("unauthenticated", "send a token: Authorization: Bearer lh_…")
+        scheme, _, text = authorization.partition(" ")
+        found = None
+        if scheme.lower() == "bearer":
+            # The app's own store knows the tokens of all tenants.
+            found = self._app.__internals__.operations.find_token(text.strip())
+        if found is None:
+            raise Denied("unauthenticated", "the token is not known, was revoked, or its time is over")
+        return found

@@ -1,0 +1,104 @@
+"""How often: so many requests a second for each token, and for each address that brings none that counts. In memory,
+of this process alone; who is over it is told when to come back."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.surfaces.guard.denied import Denied
+
+USUAL_RATE = 100.0
+"""Requests a second."""
+BURST_SECONDS = 2.0
+"""After a silence, as many at once as this time gives."""
+MOST = 10_000
+"""Callers that are remembered; those who have been silent are forgotten first."""
+
+
+class RequestRates:
+    """A rate of 0 lets everybody ask as often as they like."""
+
+    def __init__(self, rate: float = USUAL_RATE, now: Callable[[], float] = time.monotonic) -> None:
+        if not 0 <= rate < math.inf:
+            raise InvalidInput("rate_limit", f"{rate!r} is no rate", "give requests a second; 0: no limit")
+        self._spacing = 1 / rate if rate else 0.0
+        self._rate = rate
+        self._now = now
+        self._lock = threading.Lock()
+        self._busy_until: dict[str, float] = {}
+        """When each caller would have used up what it has asked for, at the rate that it may ask."""
+        self._names: dict[str, str] = {}
+        """Tokens that have counted, by their digests. What only claims to be one is counted by its address: else each
+        invented one would begin anew."""
+
+    def check(self, authorization: str | None, address: str | None, *, probe: bool = False) -> None:
+        """Raises Denied."""
+        if not self._rate:
+            return
+        with self._lock:
+            wait = self._take(self._caller(authorization, address, probe))
+        if wait > 0:
+            raise Denied(
+                "too-many-requests",
+                f"more than {self._rate:g} requests a second; come back in {math.ceil(wait)} s",
+                retry_after=math.ceil(wait),
+            )
+
+    def know(self, authorization: str | None, name: str) -> None:
+        """This token counts: from now on it has a rate of its own, wherever it is sent from."""
+        if self._rate and authorization is not None:
+            with self._lock:
+                if len(self._names) >= MOST:
+                    self._names.clear()
+                self._names[_digest(authorization)] = name
+
+    def _caller(self, authorization: str | None, address: str | None, probe: bool) -> str:
+        name = None if authorization is None or probe else self._names.get(_digest(authorization))
+        if name is not None:
+            return f"token {name}"
+        return f"{'probe' if probe else 'address'} {address_class(address)}"
+
+    def _take(self, caller: str) -> float:
+        """Seconds to come back after; 0: it may go on."""
+        now = self._now()
+        busy = max(self._busy_until.get(caller, now), now) + self._spacing
+        wait = busy - now - max(BURST_SECONDS, self._spacing)
+        if wait > 1e-9:
+            return wait
+        if caller not in self._busy_until and len(self._busy_until) >= MOST:
+            self._forget(now)
+        self._busy_until[caller] = busy
+        return 0.0
+
+    def _forget(self, now: float) -> None:
+        kept = {caller: busy for caller, busy in self._busy_until.items() if busy > now}
+        while len(kept) >= MOST:
+            kept.pop(next(iter(kept)))
+        self._busy_until = kept
+
+
+def address_class(address: str | None) -> str:
+    """Addresses that one caller can have many of are one: a machine has all of an IPv6 network of 64 bits."""
+    try:
+        found = ipaddress.ip_address(address or "")
+    except ValueError:
+        return address or "unknown"
+    if found.is_loopback:
+        return "loopback"
+    if isinstance(found, ipaddress.IPv6Address):
+        return (
+            found.ipv4_mapped.compressed
+            if found.ipv4_mapped
+            else str(ipaddress.ip_network((found, 64), False))
+        )
+    return found.compressed
+
+
+def _digest(authorization: str) -> str:
+    return hashlib.sha256(authorization.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,135 @@
+"""The whole API: a router to be mounted, and an app of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import metadata
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from leasehold.app import Leasehold
+from leasehold.surfaces.guard.callers import Callers
+from leasehold.surfaces.guard.denied import Denied
+from leasehold.surfaces.guard.places import Places
+from leasehold.surfaces.guard.request_rates import USUAL_RATE, RequestRates
+from leasehold.surfaces.http import (
+    audit,
+    budgets,
+    bulk,
+    fleet,
+    groups,
+    jobs,
+    limits,
+    metrics,
+    questions,
+    queues,
+    schedules,
+    watching,
+)
+from leasehold.surfaces.http.problems import PROBLEMS, Problem, answer_to
+from leasehold.surfaces.http.route import LONGEST_READ, Guard, guarded_by, needs
+
+_ABOUT = """Durable background jobs: make them, follow them, steer them.
+
+Every route but the probes needs a token (`leasehold tokens create NAME --scope read`), unless the server asks for none.
+`Leasehold-Tenant` names the tenant that a request is about. Errors are problems (RFC 9457).
+"""
+
+
+def router(
+    app: Leasehold,
+    *,
+    tokens: bool = True,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    rate_limit: float = USUAL_RATE,
+    read_timeout: float | None = LONGEST_READ,
+) -> APIRouter:
+    """The API as a router for your own FastAPI app: `api.include_router(router(app, hosts=["api.example.org"]))`.
+
+    Callers need tokens (`leasehold tokens create`); with `tokens=False` whoever reaches it may do everything, so put
+    your own guard before it. `hosts` are the names by which the server is reached, besides those of this machine; a
+    request that names another one is refused, as is one that a page of another site sends, unless it is in `origins`.
+
+    `rate_limit` is how many requests a second each token may send to this process, and each address without one; twice
+    as many at once after a silence, and 0 is no limit. A read of the database that takes longer than `read_timeout`
+    seconds is given up (None: when the database does).
+    """
+    guard = Guard(
+        Places.of(hosts, origins), Callers(app, tokens=tokens), RequestRates(rate_limit), read_timeout
+    )
+    made = APIRouter(route_class=guarded_by(guard), responses=PROBLEMS)
+    _add_routes(made)
+    return made
+
+
+def create_app(
+    app: Leasehold,
+    *,
+    tokens: bool = True,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    rate_limit: float = USUAL_RATE,
+    read_timeout: float | None = LONGEST_READ,
+    needs_worker: bool = False,
+) -> FastAPI:
+    """The API as an app of its own, for any ASGI server, with `/livez`, `/readyz`, `/metrics` and `/openapi.json`. The
+    arguments are those of `router`; with `needs_worker` it is ready only while a worker lives."""
+    guard = Guard(
+        Places.of(hosts, origins), Callers(app, tokens=tokens), RequestRates(rate_limit), read_timeout
+    )
+    # No pages of documentation: they would load code from other sites.
+    api = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS)
+    api.router.route_class = guarded_by(guard)
+    fleet.add_probes(api.router, app, needs_worker=needs_worker)
+    metrics.add_to(
+        api.router
+    )  # not with `router`: an app that it is mounted in may have its own at this path
+    _add_routes(api.router)
+
+    @api.router.get("/openapi.json", dependencies=needs("read"), include_in_schema=False)
+    def openapi() -> dict[str, Any]:
+        return _described(api.router)
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        """What no route answers: an unknown path, or a method that it has not."""
+        try:
+            guard.places.check(request.headers.getlist("host"), request.headers.getlist("origin"))
+        except Denied as denied:
+            return answer_to(denied)
+        answer = answer_to(error)
+        if answer.status_code == 405:
+            # Starlette knows those of the first route with this path alone.
+            answer.headers["Allow"] = ", ".join(sorted(_methods(api.router, request)))
+        return answer
+
+    api.add_exception_handler(HTTPException, refuse)
+    return api
+
+
+def _methods(made: APIRouter, request: Request) -> set[str]:
+    matching = (route for route in made.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in matching if isinstance(route, APIRoute) for method in route.methods or ()}
+
+
+def _add_routes(made: APIRouter) -> None:
+    for part in (jobs, bulk, watching, questions, groups, budgets, queues, limits, schedules, fleet, audit):
+        part.add_to(made)
+
+
+def _described(made: APIRouter) -> dict[str, Any]:
+    found = get_openapi(
+        title="Leasehold", version=metadata.version("leasehold"), description=_ABOUT, routes=made.routes
+    )
+    schemas = found.setdefault("components", {}).setdefault("schemas", {})
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= problem.pop("$defs", {})
+    schemas["Problem"] = problem
+    return found

@@ -1,0 +1,53 @@
+"""/v1/jobs/bulk: a verb on every job that matches."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import APIRouter
+
+from leasehold.domain.bulk import BulkRefusal, BulkRequest
+from leasehold.domain.views import Filter
+from leasehold.surfaces.http import asked, told_many
+from leasehold.surfaces.http.route import Who, needs
+
+
+def add_to(router: APIRouter) -> None:
+    @router.post("/v1/jobs/bulk", dependencies=needs("operate"), tags=["jobs"])
+    def bulk(body: asked.Bulk, who: Who) -> told_many.BulkReport:
+        """Steer every job that matches all that is given, newest first, each by itself; a dry run unless `dry_run` is
+        false. Jobs that refuse are reported, and hold up none of the others."""
+        if body.queue is None:
+            who.check_all_queues()
+        else:
+            who.check_queue(body.queue)
+        request = BulkRequest(
+            verb=body.verb,
+            filter=Filter(tuple(body.states), body.queue, body.kind, body.lane, body.group, body.tag),
+            everything=body.everything,
+            dry_run=body.dry_run,
+            limit=body.limit,
+            cursor=body.cursor,
+            actor=who.actor,
+            reason=body.reason,
+            fresh=body.fresh,
+        )
+        report = who.operations.bulk(request)
+        return told_many.BulkReport(
+            verb=report.verb,
+            dry_run=report.dry_run,
+            matched=report.matched,
+            changed=report.changed,
+            moved_on=report.moved_on,
+            refused=[_refusal(one) for one in report.refused],
+            sample=list(report.sample),
+            next=report.next,
+        )
+
+
+def _refusal(one: BulkRefusal) -> told_many.BulkRefusal:
+    """Codes are spelt as those of problems are."""
+    code = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", one.error).lower()
+    return told_many.BulkRefusal(
+        code=code, state=one.state, detail=one.detail, jobs=one.jobs, sample=list(one.sample)
+    )

@@ -1,0 +1,103 @@
+"""/v1/groups and /v1/stop: many jobs at once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+
+from leasehold.domain.groups import GroupState
+from leasehold.domain.stop import StopRequest
+from leasehold.surfaces.http import asked, told, told_many
+from leasehold.surfaces.http.names import NAME
+from leasehold.surfaces.http.paging import add_link
+from leasehold.surfaces.http.route import Who, needs
+
+
+def add_to(router: APIRouter) -> None:
+    @router.get("/v1/groups", dependencies=needs("read"), tags=["groups"])
+    def list_groups(
+        who: Who,
+        request: Request,
+        response: Response,
+        state: Annotated[GroupState | Literal[""], Query(description="Empty: any.")] = "",
+        limit: asked.Limit = 50,
+        cursor: asked.PageCursor = "",
+    ) -> told_many.GroupPage:
+        """One page of groups by name: how much of each lives, and who stopped it."""
+        who.check_all_queues()
+        page = who.operations.list_groups(state or None, limit, cursor or None)
+        add_link(request, response, page.next)
+        return told_many.GroupPage.model_validate(page)
+
+    @router.get(f"/v1/groups/{{name:{NAME}}}", dependencies=needs("read"), tags=["groups"])
+    async def group_status(
+        name: str,
+        who: Who,
+        wait: asked.Wait = 0,
+        since: Annotated[
+            int, Query(ge=-1, le=2**53, description="`version` of an earlier answer; -1: none.")
+        ] = -1,
+        kinds: Annotated[list[str], Query(max_length=100, description="Only of these tasks.")] = [],  # noqa: B006 - FastAPI copies it
+        partial: Annotated[bool, Query(description="Also what its runs have told.")] = False,
+        noted: Annotated[
+            int, Query(ge=-1, le=2**53, description="`noted` of an earlier answer; -1: none.")
+        ] = -1,
+    ) -> told.Group:
+        """How far it is, what came out, what went wrong. With `wait` and `since`: as soon as it changes, or nothing of
+        it is live. A group that nobody has used has version 0."""
+        who.check_all_queues()
+        status = await who.operations.agroup_status(
+            name,
+            wait=wait,
+            since=None if since < 0 else since,
+            kinds=kinds or None,
+            partial=partial,
+            noted=None if noted < 0 else noted,
+        )
+        return told.Group.of(status)
+
+    @router.post("/v1/groups/{name:path}/stop", dependencies=needs("operate"), tags=["groups"])
+    def stop_group(name: str, who: Who, body: asked.GroupStop = asked.GroupStop()) -> told.StopReport:  # noqa: B008 - never changed
+        """Stop all of its jobs, or those of some tasks."""
+        who.check_all_queues()
+        request = StopRequest(
+            group=name,
+            kinds=body.kinds,
+            mode=body.mode,
+            reason=body.reason,
+            wait=body.wait,
+            dry_run=body.dry_run,
+            hold=body.hold,
+            actor=who.actor,
+        )
+        return told.StopReport.model_validate(who.operations.stop(request))
+
+    @router.post("/v1/groups/{name:path}/release", dependencies=needs("operate"), tags=["groups"])
+    def release_group(name: str, who: Who) -> told.Changed:
+        """Lift the hold."""
+        who.check_all_queues()
+        return told.Changed(changed=who.operations.release_group(name, actor=who.actor))
+
+    @router.post("/v1/stop", dependencies=needs("operate"), tags=["groups"])
+    def stop_jobs(body: asked.Stop, who: Who) -> told.StopReport:
+        """Stop every job that matches all that is given."""
+        if body.queue is None or body.group is not None:
+            who.check_all_queues()
+        else:
+            who.check_queue(body.queue)
+        request = StopRequest(
+            group=body.group,
+            queue=body.queue,
+            kinds=body.kinds,
+            lane=body.lane,
+            tags=body.tags,
+            everything=body.everything,
+            mode=body.mode,
+            reason=body.reason,
+            wait=body.wait,
+            dry_run=body.dry_run,
+            hold=body.hold,
+            actor=who.actor,
+        )
+        return told.StopReport.model_validate(who.operations.stop(request))

@@ -1,0 +1,186 @@
+"""Every route of ours is guarded, wherever it is mounted: it says who may call it, or it cannot be made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from fastapi import Depends, Request, Security
+from fastapi.params import Depends as DependsParameter
+from fastapi.params import Security as SecurityParameter
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Message
+
+from leasehold.domain.tokens import TokenScope
+from leasehold.operations.patience import reads_within
+from leasehold.surfaces.guard.callers import FORWARDED, TENANT_HEADER, Caller, Callers
+from leasehold.surfaces.guard.denied import Denied
+from leasehold.surfaces.guard.places import Places
+from leasehold.surfaces.guard.request_rates import RequestRates
+from leasehold.surfaces.http.problems import answer_to
+
+LARGEST_BODY = 8 * 1024 * 1024
+"""Bytes. A job's arguments are at most one MiB; this is for batches."""
+DEEPEST_BODY = 64
+"""Arrays and objects in each other. Deeper ones overflow the stacks of those who read them."""
+LONGEST_READ = 10.0
+
+_bearer = HTTPBearer(
+    auto_error=False,
+    scheme_name="token",
+    description="A token as `leasehold tokens create NAME --scope read` prints it.",
+)
+
+
+def needs(scope: TokenScope) -> list[DependsParameter]:
+    """`dependencies=` of a route: who has this scope may call it."""
+    return [cast(DependsParameter, Security(_bearer, scopes=[scope]))]
+
+
+def _to_anybody() -> None:
+    """Marks a route."""
+
+
+OPEN: list[DependsParameter] = [cast(DependsParameter, Depends(_to_anybody))]
+"""`dependencies=` of a route that tells nothing about jobs: whoever names the right host may call it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    places: Places
+    callers: Callers
+    rates: RequestRates
+    longest_read: float | None = LONGEST_READ
+    """Seconds that each read of a request may take."""
+
+
+def caller_of(request: Request) -> Caller:
+    caller: Caller = request.state.leasehold_caller
+    return caller
+
+
+Who = Annotated[Caller, Depends(caller_of)]
+"""A parameter of every endpoint that is about jobs."""
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+def guarded_by(guard: Guard) -> type[APIRoute]:
+    class GuardedRoute(APIRoute):
+        def get_route_handler(self) -> Handler:
+            handle = super().get_route_handler()
+            scope = scope_of(self.path, self.dependencies)
+
+            async def guarded(request: Request) -> Response:
+                try:
+                    headers = request.headers
+                    guard.places.check(headers.getlist("host"), headers.getlist("origin"))
+                    with reads_within(guard.longest_read):
+                        await _admit(guard, request, scope)
+                        body = _Body(request)
+                        if body.too_large:
+                            raise _too_large()
+                        read = _Request(request.scope, body.receive)
+                        try:
+                            return await handle(read)
+                        except HTTPException:
+                            # FastAPI makes "cannot be read" of whatever reading the body raises.
+                            if body.too_large:
+                                raise _too_large() from None
+                            if read.too_deep:
+                                raise _too_deep() from None
+                            raise
+                except Exception as error:
+                    return answer_to(error)
+
+            return guarded
+
+    return GuardedRoute
+
+
+async def _admit(guard: Guard, request: Request, scope: TokenScope | None) -> None:
+    headers = request.headers
+    authorization = headers.get("authorization")
+    address = None if request.client is None else request.client.host
+    guard.rates.check(authorization, address, probe=scope is None)
+    if scope is not None:
+        caller = request.state.leasehold_caller = await run_in_threadpool(
+            guard.callers.admit,
+            authorization,
+            headers.get(TENANT_HEADER),
+            forwarded=any(name in headers for name in FORWARDED),
+            scope=scope,
+        )
+        guard.rates.know(authorization, caller.access.name)
+
+
+def scope_of(path: str, dependencies: Sequence[DependsParameter]) -> TokenScope | None:
+    """What a caller needs; None: nothing. A route that does not say so is refused."""
+    for one in dependencies:
+        if isinstance(one, SecurityParameter) and one.dependency is _bearer and one.scopes:
+            return cast(TokenScope, one.scopes[0])
+        if one.dependency is _to_anybody:
+            return None
+    raise RuntimeError(f"route {path} does not say who may call it: give it dependencies=needs(…)")
+
+
+class _Body:
+    """What is received, up to a size: it is not read into memory first, and its length is not taken on trust."""
+
+    def __init__(self, request: Request) -> None:
+        self._receive = request.receive
+        self._received = 0
+        self._announced = int(_digits(request.headers.get("content-length")))
+
+    @property
+    def too_large(self) -> bool:
+        return max(self._announced, self._received) > LARGEST_BODY
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._received += len(message.get("body", b""))
+        if self.too_large:
+            raise _too_large()
+        return message
+
+
+class _Request(Request):
+    too_deep = False
+
+    async def json(self) -> Any:
+        try:
+            value = await super().json()
+            self.too_deep = is_deeper(value, DEEPEST_BODY)
+        except RecursionError:
+            value, self.too_deep = None, True
+        if self.too_deep:
+            raise _too_deep()
+        return value
+
+
+def is_deeper(value: object, depth: int) -> bool:
+    """Whether JSON has more arrays and objects in each other. Level by level: no stack, and nothing is copied but
+    what has something in it."""
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
+    while level and depth:
+        depth -= 1
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+    return bool(level)
+
+
+def _too_deep() -> Denied:
+    return Denied("too-deep", f"the body has more than {DEEPEST_BODY} arrays and objects in each other")
+
+
+def _digits(text: str | None) -> str:
+    return text if text and text.isascii() and text.isdigit() and len(text) < 20 else "0"
+
+
+def _too_large() -> Denied:
+    return Denied("too-large", f"the body has more than {LARGEST_BODY:,} bytes; send less at a time")

@@ -1,0 +1,130 @@
+"""Following a job: with a long poll, to its result, or as a stream of events. A caller who waits holds no thread, and
+costs no read: one reader looks for all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import AsyncIterable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from leasehold.domain.errors import JobNotSucceeded
+from leasehold.domain.states import State
+from leasehold.operations.watch import AT_REST, Watch
+from leasehold.surfaces.guard.callers import Caller
+from leasehold.surfaces.http import asked, told
+from leasehold.surfaces.http.jobs import job_of
+from leasehold.surfaces.http.names import ID
+from leasehold.surfaces.http.route import Who, needs
+
+RETRY_MS = 2000
+"""After which a client that lost the stream comes back."""
+LONGEST_PAUSE = 15.0
+"""Seconds between two looks of a stream at a job of which nothing is heard."""
+
+IfNoneMatch = Annotated[str, Header(max_length=1000, description="The ETag of an earlier answer.")]
+
+
+def add_to(router: APIRouter) -> None:
+    @router.get(
+        f"/v1/jobs/{{id:{ID}}}",
+        dependencies=needs("read"),
+        tags=["jobs"],
+        response_model=told.Job,
+        responses={304: {"description": "It is as it was"}},
+    )
+    async def get_job(id: str, who: Who, wait: asked.Wait = 0, if_none_match: IfNoneMatch = "") -> Any:
+        """A job as it stands. With `wait`: as soon as it is not what it was, by If-None-Match or else at the call; at
+        once if it has ended."""
+        until = time.monotonic() + wait
+        known = if_none_match
+        while True:
+            mark = await run_in_threadpool(who.operations.job_mark, id) if wait else None
+            body, state = await run_in_threadpool(_read, who, id)
+            tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+            known = known or tag
+            left = until - time.monotonic()
+            if tag not in known or state in AT_REST or left <= 0 or mark is None:
+                break
+            await who.operations.await_job(id, mark, left)
+        headers = {"ETag": tag, "Cache-Control": "no-cache"}
+        if tag in if_none_match:
+            return Response(status_code=304, headers=headers)
+        return Response(body, media_type="application/json", headers=headers)
+
+    @router.get(
+        "/v1/jobs/{id}/result",
+        dependencies=needs("read"),
+        tags=["jobs"],
+        response_model=told.Result,
+        responses={202: {"model": told.NotYet, "description": "It has not ended yet"}},
+    )
+    async def get_result(id: str, who: Who, wait: asked.Wait = 0) -> Any:
+        """What it has returned. With `wait`: as soon as it has ended. One that ended otherwise is a problem (409)."""
+        until = time.monotonic() + wait
+        while True:
+            mark = await run_in_threadpool(who.operations.job_mark, id) if wait else None
+            state, text = await run_in_threadpool(_result, who, id)
+            left = until - time.monotonic()
+            if text is not None:
+                return Response(text, media_type="application/json")
+            if left <= 0 or mark is None:
+                answer = told.NotYet(id=id, state=state).model_dump_json()
+                return Response(answer, 202, media_type="application/json")
+            await who.operations.await_job(id, mark, left)
+
+    @router.get(
+        "/v1/jobs/{id}/watch",
+        dependencies=needs("read"),
+        tags=["jobs"],
+        response_class=EventSourceResponse,
+    )
+    async def watch_job(
+        who: Who,
+        id: Annotated[str, Depends(_known)],
+        last_event_id: Annotated[
+            str, Header(pattern=r"^[0-9]{0,15}$", description="Go on behind this one.")
+        ] = "",
+        wait: Annotated[
+            float, Query(ge=0, le=asked.LONGEST_WAIT, description="End it after so many seconds; 0: do not.")
+        ] = 0,
+    ) -> AsyncIterable[ServerSentEvent]:
+        """Server-sent events: what the job tells, in order, and its state as it changes, until it has ended."""
+        watch = Watch(id, who.operations.read_stream, int(last_event_id or 0), None)
+        until = time.monotonic() + wait if wait else math.inf
+        while True:
+            mark = await run_in_threadpool(who.operations.job_mark, id)
+            for event in await run_in_threadpool(watch.look):
+                data = told.Event.model_validate(event)
+                yield ServerSentEvent(data=data, event=event.kind, id=str(event.seq), retry=RETRY_MS)
+            left = until - time.monotonic()
+            if watch.over or left <= 0:
+                break
+            if watch.pause:
+                await who.operations.await_job(id, mark, min(left, LONGEST_PAUSE))
+
+
+def _known(id: str, who: Who) -> str:
+    """Looked for before the stream begins: then a problem can still be told."""
+    return who.job(id).id
+
+
+def _read(who: Caller, id: str) -> tuple[bytes, State]:
+    job = who.job(id)
+    return job_of(job).model_dump_json().encode(), job.state
+
+
+def _result(who: Caller, id: str) -> tuple[State, str | None]:
+    """None: it has not ended yet."""
+    job = who.job(id)
+    if job.state not in AT_REST:
+        return job.state, None
+    if job.state is not State.SUCCEEDED:
+        raise JobNotSucceeded(job.id, job.state.value, job.error or job.reason)
+    text = who.operations.result_text(job.__row__) or "null"
+    return job.state, f'{{"id":"{job.id}","state":"succeeded","result":{text}}}'

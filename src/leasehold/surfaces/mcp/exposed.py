@@ -1,0 +1,143 @@
+"""Registered tasks as tools of their own: `@app.task(expose=True)`.
+
+A call is a job. Clients that know tasks get its handle at once; others wait a while for its result, and are told how to
+ask again. Required arguments that were left out are asked for, if the client can ask its user and a form can show them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ClientCapabilities,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+    TextContent,
+    ToolAnnotations,
+)
+from mcp_types import Tool as Listed
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.kinds import KindCard
+from leasehold.domain.states import State
+from leasehold.surfaces.guard.callers import Caller
+from leasehold.surfaces.guard.calls import AskedCall, enqueue_for, kinds_for
+from leasehold.surfaces.mcp import told
+from leasehold.surfaces.mcp.asked import USUAL_WAIT
+from leasehold.surfaces.mcp.forms import form_of, is_plain
+from leasehold.surfaces.mcp.waiting import settled
+from leasehold.types import Job
+
+MISSING = "arguments"
+"""Key of the form in which we ask for them."""
+_RUNS = ToolAnnotations(read_only_hint=False, open_world_hint=True)
+
+
+def exposed_to(who: Caller) -> dict[str, KindCard]:
+    """By name, of those that the caller may enqueue."""
+    if not who.access.may("enqueue"):
+        return {}
+    return {card.name: card for card in kinds_for(who) if card.expose}
+
+
+def listed(task: KindCard) -> Listed:
+    return Listed(
+        name=task.name,
+        description=task.description or f"Runs {task.name} as a background job.",
+        input_schema=task.arguments,
+        output_schema=_output_schema(task),
+        annotations=_RUNS,
+    )
+
+
+def arguments_of(params: CallToolRequestParams) -> dict[str, Any]:
+    """What was given at once, and what was asked for since. Raises InvalidInput when the user would not tell."""
+    given = dict(params.arguments or {})
+    answer = (params.input_responses or {}).get(MISSING)
+    if answer is None:
+        return given
+    if not isinstance(answer, ElicitResult) or answer.action != "accept":
+        raise InvalidInput(
+            MISSING, "were asked for, and the user did not give them", "give them with the call"
+        )
+    return given | (answer.content or {})
+
+
+def ask_for_missing(
+    task: KindCard, given: Mapping[str, Any], client: ClientCapabilities | None
+) -> InputRequiredResult | None:
+    """None: nothing is missing, or it cannot be asked for."""
+    schema = task.arguments
+    properties = schema.get("properties", {})
+    missing = [name for name in schema.get("required", ()) if name not in given]
+    if not missing or client is None or client.elicitation is None:
+        return None
+    if not all(is_plain(properties[name]) for name in missing):
+        return None
+    form = form_of(
+        {"type": "object", "properties": {name: properties[name] for name in missing}, "required": missing}
+    )
+    asking = ElicitRequestFormParams(
+        message=f"{task.name} needs: {', '.join(missing)}", requested_schema=form
+    )
+    return InputRequiredResult(input_requests={MISSING: ElicitRequest(params=asking)})
+
+
+async def enqueue(who: Caller, task: KindCard, arguments: Mapping[str, Any], tag: str) -> Job[Any]:
+    """Durable when it returns."""
+    call = AskedCall(kind=task.name, args=arguments, tags=(*task.tags, tag))
+    (job,) = await asyncio.to_thread(enqueue_for, who, [call])
+    return job
+
+
+async def result_in_time(who: Caller, job: Job[Any]) -> CallToolResult:
+    """For clients that do not know tasks: its result, or how to ask for it."""
+    job = await settled(who, job.id, USUAL_WAIT)
+    return await asyncio.to_thread(result_of, who, job)
+
+
+def result_of(who: Caller, job: Job[Any]) -> CallToolResult:
+    """What it has come to so far. Blocks."""
+    brief = told.job_of(who, job)
+    content: dict[str, Any] = {"job_id": job.id, "state": str(job.state)}
+    if job.state is State.SUCCEEDED:
+        content["result"] = brief.result
+        text = brief.result if isinstance(brief.result, str) else json.dumps(brief.result, ensure_ascii=False)
+        return _answer(brief.hint or text, content)
+    if brief.next_poll_s is None:
+        said = brief.error or job.reason or "it has no result"
+        return _answer(f"job {job.id} {job.state}: {said}", content, is_error=True)
+    content |= {"next_poll_s": brief.next_poll_s}
+    text = f"job {job.id} is {job.state}; ask again with get_job(id={job.id!r}, wait_s=25)"
+    if brief.questions:
+        text += "; it asks: " + "; ".join(f"{one.key}: {one.text}" for one in brief.questions)
+    return _answer(text, content)
+
+
+def _answer(text: str, content: dict[str, Any], *, is_error: bool = False) -> CallToolResult:
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)], structured_content=content, is_error=is_error
+    )
+
+
+def _output_schema(task: KindCard) -> dict[str, Any]:
+    result = dict(task.result)
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "job_id": {"type": "string"},
+            "state": {"type": "string", "enum": [str(state) for state in State]},
+            "result": result,
+            "next_poll_s": {"type": "number"},
+        },
+        "required": ["job_id", "state"],
+    }
+    definitions = result.pop("$defs", None)
+    return schema if definitions is None else schema | {"$defs": definitions}

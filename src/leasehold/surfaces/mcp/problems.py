@@ -1,0 +1,64 @@
+"""Our errors → what MCP clients hear. A tool's error is a result that the model reads and can act on; an error of the
+protocol is for the client's code."""
+
+from __future__ import annotations
+
+import logging
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, TextContent
+from pydantic import ValidationError
+
+from leasehold.domain.errors import (
+    InvalidAnswer,
+    InvalidInput,
+    JobNotFound,
+    LeaseholdError,
+    StoreError,
+    TenantNotFound,
+)
+from leasehold.surfaces.guard.denied import Denied
+
+logger = logging.getLogger("leasehold.mcp")
+
+_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (JobNotFound, INVALID_PARAMS),
+    (TenantNotFound, INVALID_PARAMS),
+    (InvalidInput, INVALID_PARAMS),
+    (InvalidAnswer, INVALID_PARAMS),
+    (Denied, INVALID_PARAMS),
+    (ValidationError, INVALID_PARAMS),
+    (LeaseholdError, INTERNAL_ERROR),
+)
+"""Of errors of the protocol; the first that fits."""
+
+
+def tool_error(error: Exception) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=said(error))], is_error=True)
+
+
+def protocol_error(error: Exception) -> MCPError:
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL_ERROR)
+    return MCPError(code, said(error))
+
+
+def said(error: Exception) -> str:
+    """What nobody expected is logged, and told without its details."""
+    match error:
+        case Denied():
+            text = error.detail
+        case ValidationError():
+            text = "; ".join(f"{_place(fault['loc'])}: {fault['msg']}" for fault in error.errors()[:5])
+        case StoreError():
+            logger.error("%s: %s", type(error).__name__, error)
+            text = "the database is out of reach, or not fit; the server's log tells more"
+        case LeaseholdError():
+            text = str(error)
+        case _:
+            logger.error("a request went wrong", exc_info=error)
+            text = "something went wrong here; the server's log tells more"
+    return text.encode("utf-8", "replace").decode()
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    return ".".join(map(str, location)) or "arguments"

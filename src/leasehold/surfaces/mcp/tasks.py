@@ -1,0 +1,179 @@
+"""Jobs as tasks of the MCP extension `io.modelcontextprotocol/tasks`: a call of an exposed task answers with a handle,
+which is followed with `tasks/get`, fed with `tasks/update` and given up with `tasks/cancel`.
+
+The handle is the job's id, and the job carries the name of the caller who made it as a tag: nobody else finds it here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver.server import require_client_extension
+from mcp.shared.exceptions import MCPError
+from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, ElicitResult, RequestParams
+from pydantic import Field
+
+from leasehold.domain.errors import JobNotFound, Refused
+from leasehold.domain.job import Question
+from leasehold.domain.states import State
+from leasehold.surfaces.guard.callers import Caller
+from leasehold.surfaces.mcp.exposed import result_of
+from leasehold.surfaces.mcp.forms import answer_of, form_of
+from leasehold.surfaces.mcp.told import poll_after, progress_of
+from leasehold.types import Job
+
+IDENTIFIER = "io.modelcontextprotocol/tasks"
+
+Request = ServerRequestContext[Any, Any]
+
+
+class TaskParams(RequestParams):
+    task_id: str = Field(alias="taskId", max_length=64)
+
+
+class UpdateParams(TaskParams):
+    input_responses: dict[str, Any] = Field(alias="inputResponses", max_length=100)
+
+
+def knows_tasks(ctx: Request) -> bool:
+    client = ctx.session.client_capabilities
+    return client is not None and IDENTIFIER in (client.extensions or {})
+
+
+def check_request(ctx: Request, params: TaskParams) -> None:
+    """The client must have said that it knows tasks, and a proxy must have been told the right one."""
+    require_client_extension(ctx, IDENTIFIER)
+    headers = getattr(ctx.request, "headers", None)
+    named = None if headers is None else headers.get("mcp-name")
+    if named is not None and named.strip() != params.task_id:
+        raise MCPError(HEADER_MISMATCH, "the header Mcp-Name is not the taskId of the body")
+
+
+def tag_of(who: Caller) -> str:
+    return f"mcp:{who.access.name}"
+
+
+async def get_task(who: Caller, params: TaskParams) -> dict[str, Any]:
+    return {"resultType": "complete", **await asyncio.to_thread(_read, who, params.task_id)}
+
+
+async def update_task(who: Caller, params: UpdateParams) -> dict[str, Any]:
+    """Keys that nobody asks for any more are passed over, as the protocol wants it."""
+    await asyncio.to_thread(_update, who, params)
+    return {"resultType": "complete"}
+
+
+async def cancel_task(who: Caller, params: TaskParams) -> dict[str, Any]:
+    """It may yet complete: a cancel is asked for, and a run that is about to end may win."""
+    await asyncio.to_thread(_cancel, who, params.task_id, None)
+    return {"resultType": "complete"}
+
+
+def created(job: Job[Any]) -> dict[str, Any]:
+    """The answer to a call that has become a task."""
+    return {"resultType": "task", **_handle(job), "status": "working"}
+
+
+def _find(who: Caller, task_id: str) -> Job[Any]:
+    job = who.job(task_id)
+    if tag_of(who) not in job.__row__.tags:
+        raise JobNotFound(task_id)
+    return job
+
+
+def _read(who: Caller, task_id: str) -> dict[str, Any]:
+    job = _find(who, task_id)
+    told = _handle(job)
+    match job.state:
+        case State.SUCCEEDED | State.FAILED:
+            result = result_of(who, job)
+            sent = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+            return told | {"status": "completed", "result": sent}
+        case State.TIMED_OUT:
+            # Its own code has not said anything: this is our error, not the tool's.
+            said = job.error or job.reason or "it took too long"
+            return told | {"status": "failed", "error": {"code": INTERNAL_ERROR, "message": said}}
+        case State.CANCELLED:
+            return told | {"status": "cancelled"} | _message(job.reason)
+        case State.WAITING:
+            asked = {one.key: _form(one) for one in _open(job) if not one.secret}
+            if asked:
+                return told | {"status": "input_required", "inputRequests": asked}
+            return (
+                told
+                | {"status": "working"}
+                | _message("waits for a secret, to be given with `leasehold answer`")
+            )
+        case _:
+            return told | {"status": "working"} | _message(progress_of(job) or str(job.state))
+
+
+def _handle(job: Job[Any]) -> dict[str, Any]:
+    row = job.__row__
+    return {
+        "taskId": job.id,
+        "createdAt": _instant(row.created_at),
+        "lastUpdatedAt": _instant(row.updated_at),
+        "ttlMs": None,
+        "pollIntervalMs": int(poll_after(job) * 1000),
+    }
+
+
+def _update(who: Caller, params: UpdateParams) -> None:
+    job = _find(who, params.task_id)
+    open_ = {one.key: one for one in _open(job) if not one.secret}
+    for key, response in params.input_responses.items():
+        if key not in open_:
+            continue
+        reply = ElicitResult.model_validate(response)
+        match reply.action:
+            case "accept":
+                _answer(who, job, open_[key], reply.content or {})
+            case "decline":
+                # The user does not want it: a job that cannot go on without an answer is over.
+                _cancel(who, job.id, f"the user declined to answer {key!r}")
+            case "cancel":
+                pass  # put off: the question stays open
+
+
+def _answer(who: Caller, job: Job[Any], question: Question, content: dict[str, Any]) -> None:
+    with contextlib.suppress(Refused):  # somebody was faster
+        job.answer(question.key, answer_of(_schema(question), content), actor=who.actor)
+
+
+def _cancel(who: Caller, task_id: str, reason: str | None) -> None:
+    with contextlib.suppress(Refused):  # it has ended
+        _find(who, task_id).cancel(reason or "cancelled by the MCP client", actor=who.actor)
+
+
+def _open(job: Job[Any]) -> list[Question]:
+    return [one for one in job.questions() if one.status == "open"]
+
+
+def _form(question: Question) -> dict[str, Any]:
+    return {
+        "method": "elicitation/create",
+        "params": {
+            "mode": "form",
+            "message": question.text,
+            "requestedSchema": form_of(_schema(question)),
+        },
+    }
+
+
+def _schema(question: Question) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = None if question.schema is None else json.loads(question.schema)
+    return found
+
+
+def _message(text: str | None) -> dict[str, str]:
+    return {} if text is None else {"statusMessage": text}
+
+
+def _instant(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,137 @@
+"""Metrics as the text that Prometheus scrapes (exposition format 0.0.4). Values → text, for every surface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+from leasehold.domain.metrics import BOUNDS, Histogram, Metrics
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Label = tuple[str, str]
+Sample = tuple[tuple[Label, ...], float]
+
+
+def text_of(metrics: Metrics) -> str:
+    return "".join(f"{line}\n" for line in _lines(metrics))
+
+
+def _lines(metrics: Metrics) -> Iterator[str]:
+    yield from _family(
+        "leasehold_attempts_total",
+        "counter",
+        "Runs that have ended, by what became of their job.",
+        (
+            ((*_pair(one.queue, one.kind), ("outcome", one.outcome)), one.runs)
+            for one in metrics.totals
+        ),
+    )  # fmt: skip
+    waits = _by_pair((one.queue, one.kind, one.wait) for one in metrics.totals)
+    yield from _histograms(
+        "leasehold_wait_seconds", "Seconds from when a job was due until its run began.", waits
+    )
+    times = _by_pair((one.queue, one.kind, one.run) for one in metrics.totals)
+    yield from _histograms("leasehold_run_seconds", "Seconds that runs took.", times)
+    yield from _family(
+        "leasehold_jobs",
+        "gauge",
+        "Jobs that have not ended well, each state counted up to 10000.",
+        (((*_pair(one.queue, one.kind), ("state", one.state.value)), one.jobs) for one in metrics.jobs),
+    )
+    yield from _family(
+        "leasehold_oldest_ready_seconds",
+        "gauge",
+        "How long the oldest job of a queue has been due without being taken.",
+        (((("queue", one.queue),), one.seconds) for one in metrics.ready),
+    )
+    yield from _family(
+        "leasehold_oldest_lease_seconds",
+        "gauge",
+        "How long ago the oldest run that is under way began.",
+        ((_pair(one.queue, one.kind), one.oldest) for one in metrics.leases),
+    )
+    yield from _family(
+        "leasehold_lease_expires_in_seconds",
+        "gauge",
+        "When the first lease runs out. Below 0: it has, and nobody has taken its job over yet.",
+        ((_pair(one.queue, one.kind), one.expires_in) for one in metrics.leases),
+    )
+    yield from _family(
+        "leasehold_workers",
+        "gauge",
+        "Workers that live.",
+        [((("state", "serving"),), metrics.workers), ((("state", "draining"),), metrics.draining)],
+    )
+    yield from _family(
+        "leasehold_worker_places",
+        "gauge",
+        "Jobs that serving workers can run at once.",
+        [((), metrics.places)],
+    )
+    yield from _family(
+        "leasehold_slot_used",
+        "gauge",
+        "Units of a slot that are in use.",
+        (((("slot", one.name),), one.used) for one in metrics.slots),
+    )
+    yield from _family(
+        "leasehold_slot_limit",
+        "gauge",
+        "Units of a slot that may be in use at once.",
+        (((("slot", one.name),), one.limit) for one in metrics.slots),
+    )
+    yield from _family(
+        "leasehold_open_questions",
+        "gauge",
+        "Questions that wait for an answer.",
+        [((), metrics.open_questions)],
+    )
+
+
+def _pair(queue: str, kind: str) -> tuple[Label, Label]:
+    return ("queue", queue), ("kind", kind)
+
+
+def _by_pair(found: Iterable[tuple[str, str, Histogram]]) -> dict[tuple[str, str], Histogram]:
+    """Whatever became of them: a histogram by outcome would be ten times as many series."""
+    added: dict[tuple[str, str], Histogram] = {}
+    for queue, kind, histogram in found:
+        added[queue, kind] = added.get((queue, kind), Histogram()) + histogram
+    return added
+
+
+def _family(name: str, kind: str, about: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield from _head(name, kind, about)
+    for labels, value in samples:
+        yield _sample(name, labels, value)
+
+
+def _histograms(name: str, about: str, found: dict[tuple[str, str], Histogram]) -> Iterator[str]:
+    yield from _head(name, "histogram", about)
+    for (queue, kind), histogram in found.items():
+        pair = _pair(queue, kind)
+        bounds = [*map(_number, BOUNDS), "+Inf"]
+        for bound, count in zip(bounds, accumulate(histogram.buckets), strict=True):
+            yield _sample(f"{name}_bucket", (*pair, ("le", bound)), count)
+        yield _sample(f"{name}_sum", pair, histogram.seconds)
+        yield _sample(f"{name}_count", pair, histogram.count)
+
+
+def _head(name: str, kind: str, about: str) -> Iterator[str]:
+    yield f"# HELP {name} {about}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _sample(name: str, labels: Iterable[Label], value: float) -> str:
+    told = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+    return f"{name}{{{told}}} {_number(value)}" if told else f"{name} {_number(value)}"
+
+
+def _escaped(text: str) -> str:
+    """What would end the value, or the line. Everything else stands as it is."""
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else repr(round(value, 6))

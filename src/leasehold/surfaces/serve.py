@@ -1,0 +1,159 @@
+"""`leasehold serve`: the surfaces that listen, in one process, and a worker beside them if wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from leasehold.app import Leasehold
+from leasehold.domain.errors import InvalidInput
+from leasehold.surfaces.guard.places import is_loopback
+from leasehold.surfaces.guard.request_rates import USUAL_RATE
+from leasehold.surfaces.http.api import create_app
+from leasehold.types import Worker
+
+if TYPE_CHECKING:
+    from leasehold.surfaces.mcp.mount import McpApp
+
+logger = logging.getLogger("leasehold.http")
+
+LAST_ANSWERS = 5
+"""Seconds that open requests get when the server stops; long polls and streams come back elsewhere."""
+
+
+MCP_PATH = "/mcp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    host: str = "127.0.0.1"
+    port: int = 8700
+    require_tokens: bool = False
+    """Also of those who are on this machine."""
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
+    rate_limit: float = USUAL_RATE
+    mcp: bool = False
+    """Speak MCP at /mcp too."""
+
+    @property
+    def tokens(self) -> bool:
+        return self.require_tokens or not is_loopback(self.host)
+
+    @property
+    def own_hosts(self) -> tuple[str, ...]:
+        """The names that it answers to."""
+        wildcard = self.host in ("0.0.0.0", "::", "")
+        return (*self.hosts, *(() if wildcard else (self.host,)))
+
+    def check(self, app: Leasehold) -> None:
+        """Nobody opens the door to a network without saying to whom."""
+        if is_loopback(self.host):
+            return
+        if not self.own_hosts:
+            raise InvalidInput(
+                "--allow-host",
+                f"is needed with --host {self.host}",
+                "say by which names the server is reached",
+            )
+        if not any(row.live for row in app.__internals__.operations.list_tokens()):
+            raise InvalidInput(
+                "--host",
+                f"{self.host} can be reached from elsewhere, and there is no token",
+                "make one first: leasehold tokens create NAME --scope read",
+            )
+
+
+async def serve(app: Leasehold, settings: ServeSettings, worker: Worker | None = None) -> None:
+    """Until SIGTERM or SIGINT."""
+    settings.check(app)
+    api = create_app(
+        app,
+        tokens=settings.tokens,
+        hosts=settings.own_hosts,
+        origins=settings.origins,
+        rate_limit=settings.rate_limit,
+        needs_worker=worker is not None,
+    )
+    listening: ASGIApp = api
+    async with contextlib.AsyncExitStack() as stack:
+        if settings.mcp:
+            mcp = _mcp_app(app, settings)
+            await stack.enter_async_context(mcp.running())
+            listening = _Both(api, mcp)
+        if worker is not None:
+            await stack.enter_async_context(worker)
+        await _Server(_config(listening, settings), worker).serve()
+
+
+def _config(listening: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        listening,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # nobody is believed about where a request comes from
+        timeout_graceful_shutdown=LAST_ANSWERS,
+    )
+
+
+def _mcp_app(app: Leasehold, settings: ServeSettings) -> McpApp:
+    # An extra of its own.
+    from leasehold.surfaces.mcp.mount import McpApp
+
+    return McpApp(
+        app,
+        tokens=settings.tokens,
+        hosts=settings.own_hosts,
+        origins=settings.origins,
+        rate_limit=settings.rate_limit,
+    )
+
+
+class _Both:
+    """The API, and MCP below its path."""
+
+    def __init__(self, api: ASGIApp, mcp: ASGIApp) -> None:
+        self._api = api
+        self._mcp = mcp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        wanted = scope["type"] == "http" and scope["path"].rstrip("/") == MCP_PATH
+        await (self._mcp if wanted else self._api)(scope, receive, send)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, worker: Worker | None) -> None:
+        super().__init__(config)
+        self._worker = worker
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn's own sends itself the signal again at the end, and would die of it after a clean stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        yield
+
+    def _stop(self, number: int) -> None:
+        if self._worker is not None:
+            self._worker.request_drain()
+        self.handle_exit(number, None)
+
+    def _log_started_message(self, listeners: object) -> None:
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        port = self.config.port
+        for server in self.servers:
+            for socket in server.sockets:
+                port = socket.getsockname()[1]
+        logger.info("listening on http://%s:%s", host, port)

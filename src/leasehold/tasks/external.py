@@ -1,0 +1,104 @@
+"""What a task has that runs outside of the worker: by which runner, how it is stopped, and what its exit means."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, get_args
+
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.errors import InvalidTask
+from leasehold.domain.policy import OnLost
+from leasehold.runners.contract import Collected, Runner
+
+ExitMeaning = Literal["success", "retry", "fail"]
+ResultFrom = Literal["file", "last_line"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class External:
+    open_runner: Callable[[], Runner[Any]]
+    """Asked when it is first needed: a producer has no use for a Docker engine."""
+    to_spec: Callable[[Any], Any]
+    """What the task's function has returned, as its runner takes it. Raises InvalidInput."""
+    exit_codes: Mapping[int, ExitMeaning] = field(default_factory=dict)
+    """What an exit code means. Not said, 0 is a success, and any other is a failure that may be retried."""
+    result_from: ResultFrom = "file"
+    """The JSON that it writes to the file LEASEHOLD_RESULT, or the last line of its output."""
+    collect: Callable[[Collected], Any] | None = None
+    """Makes the result of what a success has left, files among it. In a thread, before any of it is deleted."""
+    stop_grace: Duration = 10.0
+    """What it gets between the request to end and the kill."""
+
+    def __post_init__(self) -> None:
+        codes = dict[Any, Any](self.exit_codes)
+        for code, meaning in codes.items():
+            if not isinstance(code, int) or isinstance(code, bool) or not -64 <= code <= 255:
+                raise InvalidTask(
+                    "exit_codes", f"{code!r} is no exit code", "give 0 to 255, or minus a signal"
+                )
+            if meaning not in get_args(ExitMeaning):
+                known = ", ".join(map(repr, get_args(ExitMeaning)))
+                raise InvalidTask(
+                    "exit_codes", f"{code} means {meaning!r}, which is not known", f"use {known}"
+                )
+        if self.result_from not in get_args(ResultFrom):
+            known = " or ".join(map(repr, get_args(ResultFrom)))
+            raise InvalidTask("result_from", f"{self.result_from!r} is not known", f"use {known}")
+        seconds(self.stop_grace, "stop_grace")
+
+    @functools.cached_property
+    def runner(self) -> Runner[Any]:
+        return self.open_runner()
+
+    @property
+    def grace(self) -> float:
+        return seconds(self.stop_grace, "stop_grace")
+
+    def meaning_of(self, code: int) -> ExitMeaning:
+        return self.exit_codes.get(code, "retry" if code else "success")
+
+
+class Placed(Protocol):
+    """The settings that a task which runs outside cannot have."""
+
+    @property
+    def run_in(self) -> str | None: ...
+
+
+def check_external(task: str, settings: Placed, context_parameter: str | None) -> None:
+    if context_parameter is not None:
+        raise InvalidTask(
+            context_parameter,
+            f"{task!r} only says what to run, and has ended when that begins",
+            "leave the context out; a result goes to the file LEASEHOLD_RESULT",
+        )
+    if settings.run_in is not None:
+        raise InvalidTask("run_in", f"{task!r} runs outside of the worker", "leave it out")
+
+
+def check_on_lost(on_lost: OnLost, external: External | None) -> None:
+    if external is None and on_lost == "adopt":
+        raise InvalidTask(
+            "on_lost",
+            "'adopt' is for what lives on without its worker",
+            "use 'retry' or 'fail', or make it a command: @app.command",
+        )
+    if external is not None and on_lost != "adopt":
+        raise InvalidTask(
+            "on_lost", f"{on_lost!r} would start a second run beside one that may live", "leave it out"
+        )
+
+
+def speaking(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """The function, so that it can be awaited: a plain one may read a file, and must not hold up the loop."""
+    if inspect.iscoroutinefunction(function):
+        return function
+
+    async def spoken(**arguments: Any) -> Any:
+        return await asyncio.to_thread(function, **arguments)
+
+    return spoken

@@ -1,0 +1,282 @@
+"""The jobs of one store, as users see and steer them: the app's own, or those of one tenant."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any, ParamSpec, TypeVar, Unpack
+
+from leasehold.client.bulk import Bulk
+from leasehold.client.group import Group
+from leasehold.client.job import Job
+from leasehold.client.limits import Rates, Slots
+from leasehold.client.questions import Questions
+from leasehold.client.queues import Kinds, Lanes, Pausable
+from leasehold.client.run_by_id import Ran
+from leasehold.client.schedules import Schedules
+from leasehold.domain.audit import AuditPage
+from leasehold.domain.budgets import BudgetOwner, BudgetPage
+from leasehold.domain.by_id import NotRun
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.states import checked_states
+from leasehold.domain.groups import GroupPage, GroupState
+from leasehold.domain.leases import LeasePage
+from leasehold.domain.metrics import Metrics
+from leasehold.domain.retention import Keep, PruneChoice, PruneReport
+from leasehold.domain.states import State
+from leasehold.domain.stop import StopOptions, StopReport, StopRequest
+from leasehold.domain.views import Criteria, ExecutionRow, Filter, Page, Reaped
+from leasehold.internals import Internals
+from leasehold.tasks.call import Bindable
+from leasehold.tasks.flows import Chain, Dag
+from leasehold.tasks.options import CallOptions
+from leasehold.tasks.task import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class View:
+    """What `app` and `app.tenant(name)` have in common."""
+
+    def __init__(self, internals: Internals) -> None:
+        self.__internals__ = internals
+        """Not for users: see `internals.py`."""
+        operations, find_task = internals.operations, internals.find_task
+        self.bulk = Bulk(operations)
+        self.queues = Pausable(operations, "queue")
+        self.kinds = Kinds(operations, internals.tasks)
+        self.lanes = Lanes(operations, find_task)
+        self.slots = Slots(operations)
+        self.rates = Rates(operations)
+        self.questions = Questions(operations, find_task)
+        self.schedules = Schedules(operations, internals.tasks, find_task)
+
+    # -- enqueue ---------------------------------------------------------------------------------------------------
+    def enqueue(
+        self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
+    ) -> Job[Any]:
+        """Enqueue a registered task by its name. `settings` are those of `.using()`."""
+        return self.__internals__.named_task(name, settings).enqueue_many([args or {}])[0]
+
+    async def aenqueue(
+        self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
+    ) -> Job[Any]:
+        return (await self.__internals__.named_task(name, settings).aenqueue_many([args or {}]))[0]
+
+    def chain(self, *calls: Bindable[[], Any]) -> Chain[Job[Any]]:
+        """Calls that run one after the other: `app.chain(load.bind(day), clean, report).enqueue()`. Each waits for
+        the success of the one before it, whose result it finds in `ctx.results()`."""
+        return Chain(calls, self.__internals__.enqueue)
+
+    def dag(self) -> Dag[Job[Any]]:
+        """A builder for calls that wait for each other by name."""
+        return Dag(self.__internals__.enqueue)
+
+    # -- run at once -----------------------------------------------------------------------------------------------
+    def run_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Start a job in this process at once if fewer than the task's `max_running` run anywhere, else raise
+        AtCapacity, with the holders and a hint when to ask again. `app.run_now(research.using(max_running=4), "t1")`.
+        Returns the job as soon as it has begun; `job.result(timeout)` waits for it."""
+        if (tenant := self.__internals__.tenant) is not None:
+            task = task.using(tenant=tenant)
+        return task.run_now(*args, **kwargs)
+
+    async def arun_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        return await asyncio.to_thread(self.run_now, task, *args, **kwargs)
+
+    def run_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
+        """Run a job that is there already, in this process: for ids that are delivered by another queue (RQ, SQS …).
+        Claims exactly this job, whatever its queue, runs it with all that a worker gives, and returns when the database
+        has its ending: `Ran(job, retry_in)`. Else `NotRun(job_id, state, why, retry_in)`, and the job is as it was.
+        `retry_in` is None when the message is done with, else the seconds to come back after.
+
+        `wait`: how long to ask again while it may still become free, such as a lease whose owner is dead. `owner` names
+        the holder of the lease; no other process may use that name at the same time."""
+        return self.__internals__.by_id.run(job_id, owner, wait)
+
+    async def arun_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
+        return await self.__internals__.by_id.run_async(job_id, owner, wait)
+
+    # -- look and steer --------------------------------------------------------------------------------------------
+    def get(self, job_id: str) -> Job[Any]:
+        """Raises JobNotFound."""
+        return self.__internals__.handle(job_id)
+
+    async def aget(self, job_id: str) -> Job[Any]:
+        return await asyncio.to_thread(self.get, job_id)
+
+    def jobs(
+        self,
+        *,
+        state: State | str | Iterable[State | str] = (),
+        limit: int = 50,
+        before: str | None = None,
+        **criteria: Unpack[Criteria],
+    ) -> Page:
+        """One page of jobs, newest first, of those that match all that is given: `queue`, `kind`, `lane`, `group`,
+        `tag`. Ask for the next with `before=page.next`."""
+        filter = Filter(checked_states(state), **criteria)
+        return self.__internals__.operations.list_jobs(filter, limit, before)
+
+    async def ajobs(
+        self,
+        *,
+        state: State | str | Iterable[State | str] = (),
+        limit: int = 50,
+        before: str | None = None,
+        **criteria: Unpack[Criteria],
+    ) -> Page:
+        found = functools.partial(self.jobs, state=state, limit=limit, before=before, **criteria)
+        return await asyncio.to_thread(found)
+
+    def group(self, name: str) -> Group:
+        """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
+        return Group(name, self.__internals__.operations)
+
+    def stop(self, **asked: Unpack[StopOptions]) -> StopReport:
+        """Stop every job that matches all that is given: `group`, `queue`, `kinds`, `lane`, `tags` (all of them), or
+        `everything=True`. What does not run is cancelled at once. Running jobs: `mode="graceful"` lets them end without
+        another try and waits for them up to `wait` (30 s); `"immediate"` tells them to stop and returns; `"full"`
+        tells them and waits. `dry_run` changes nothing. `hold=True`, for whole groups, refuses new jobs until
+        `app.group(name).release()`. `reason` and `actor` stand in the history."""
+        return self.__internals__.operations.stop(StopRequest(**asked))
+
+    async def astop(self, **asked: Unpack[StopOptions]) -> StopReport:
+        return await asyncio.to_thread(functools.partial(self.stop, **asked))
+
+    def count(self) -> dict[State, int]:
+        """Jobs by state, each counted up to 10,000."""
+        return self.__internals__.operations.count()
+
+    async def acount(self) -> dict[State, int]:
+        return await asyncio.to_thread(self.count)
+
+    def metrics(self) -> Metrics:
+        """How runs have ended since ever, how long their jobs waited and they took; and what there is at the moment:
+        jobs by state, the oldest ones, leases, workers, slots, open questions. What `GET /metrics` tells."""
+        return self.__internals__.operations.metrics()
+
+    async def ametrics(self) -> Metrics:
+        return await asyncio.to_thread(self.metrics)
+
+    def prune(
+        self,
+        older_than: Keep = "7d",
+        *,
+        dry_run: bool = False,
+        override: bool = False,
+        unique_for_ever: bool = False,
+        budgets: bool = False,
+        actor: str | None = None,
+    ) -> PruneReport:
+        """Delete jobs that ended longer ago than this, or than their task's own `retention` says; with `override` that
+        does not count. Never what halts a lane, is awaited, or belongs to a group that still lives. What holds a unique
+        key for good goes only with `unique_for_ever`, groups with a limit but without jobs only with `budgets`.
+        `dry_run` only counts."""
+        return self.__internals__.operations.prune(
+            older_than, PruneChoice(dry_run, override, unique_for_ever, budgets), actor=actor
+        )
+
+    async def aprune(
+        self,
+        older_than: Keep = "7d",
+        *,
+        dry_run: bool = False,
+        override: bool = False,
+        unique_for_ever: bool = False,
+        budgets: bool = False,
+        actor: str | None = None,
+    ) -> PruneReport:
+        asked = PruneChoice(dry_run, override, unique_for_ever, budgets)
+        return await asyncio.to_thread(self.__internals__.operations.prune, older_than, asked, actor=actor)
+
+    def audit(
+        self,
+        *,
+        actor: str | None = None,
+        verb: str | None = None,
+        target: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """One page of what operators have done, and were refused, newest first: who, what (`verb="queue.pause"`), to
+        what (a job's id, a queue's name), when and how it ended. Ask for the next with `cursor=page.next`."""
+        return self.__internals__.operations.list_audit(
+            actor=actor, verb=verb, target=target, limit=limit, cursor=cursor
+        )
+
+    async def aaudit(
+        self,
+        *,
+        actor: str | None = None,
+        verb: str | None = None,
+        target: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        return await asyncio.to_thread(
+            self.audit, actor=actor, verb=verb, target=target, limit=limit, cursor=cursor
+        )
+
+    def groups(
+        self, *, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
+    ) -> GroupPage:
+        """One page of groups by name: state, live and all jobs, last stop. Ask for the next with `cursor=page.next`."""
+        return self.__internals__.operations.list_groups(state, limit, cursor)
+
+    async def agroups(
+        self, *, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
+    ) -> GroupPage:
+        return await asyncio.to_thread(self.groups, state=state, limit=limit, cursor=cursor)
+
+    def budgets(
+        self, *, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
+    ) -> BudgetPage:
+        """One page of budgets, those of groups first, then those of jobs that have spent something or were topped up:
+        what may be spent and what was, by unit. Ask for the next with `cursor=page.next`."""
+        return self.__internals__.operations.list_budgets(scope, limit, cursor)
+
+    async def abudgets(
+        self, *, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
+    ) -> BudgetPage:
+        return await asyncio.to_thread(self.budgets, scope=scope, limit=limit, cursor=cursor)
+
+    def leases(self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
+        """One page of the jobs that run, in the order in which they came: who holds each, since when, and when that
+        runs out; of one worker, or of all. Ask for the next with `cursor=page.next`."""
+        return self.__internals__.operations.list_leases(owner, limit, cursor)
+
+    async def aleases(
+        self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> LeasePage:
+        return await asyncio.to_thread(self.leases, owner=owner, limit=limit, cursor=cursor)
+
+    def executions(self, limit: int = 500) -> list[ExecutionRow]:
+        """Commands and containers that live, who watches them, and those that nobody does; the oldest first."""
+        return self.__internals__.operations.list_executions(limit)
+
+    async def aexecutions(self, limit: int = 500) -> list[ExecutionRow]:
+        return await asyncio.to_thread(self.executions, limit)
+
+    def sweep(self, wait: Duration | None = None) -> list[Reaped]:
+        """One sweep now, as every worker makes them: takes over jobs whose lease was missed, ends jobs and questions
+        whose time is over. A missed lease is looked at twice, a third of its length apart: `sweep` waits for that, at
+        most `wait` long. With `wait=0` it looks once, and the next call is the second look. Gives back what was taken
+        over."""
+        return self.__internals__.sweep(None if wait is None else seconds(wait, "wait"))
+
+    async def asweep(self, wait: Duration | None = None) -> list[Reaped]:
+        return await asyncio.to_thread(self.sweep, wait)
+
+
+class Tenant(View):
+    """One tenant: the same tasks, and jobs of its own. `acme = app.tenant("acme")`."""
+
+    @property
+    def name(self) -> str:
+        return self.__internals__.tenant or ""
+
+    def __repr__(self) -> str:
+        return f"<Tenant {self.name}>"

@@ -1,0 +1,206 @@
+"""The deliverer: calls hooks with what waits for them in the outbox, and makes jobs of what waits for webhooks."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Container
+from typing import Any
+
+from leasehold.domain.errors import StoreError
+from leasehold.domain.hooks import (
+    GROUP_DONE,
+    SUCCEEDED,
+    Delivery,
+    Happened,
+    Listener,
+    told_again_in,
+)
+from leasehold.domain.job import NewJob
+from leasehold.stores.contract import Hint, Store
+from leasehold.stores.contract.wakeups import ANYTHING
+from leasehold.worker.hooks import Hooks
+from leasehold.worker.service import Service
+
+logger = logging.getLogger("leasehold.hooks")
+
+EVERY, SELDOM = 1.0, 5.0
+"""Seconds between two looks without a hint; seldom where there is nothing to deliver."""
+GAP = 0.1
+"""Seconds between two looks, however many hints come: on SQLite every commit of anybody is one."""
+TOUCH_EVERY = 60.0
+FORGET_EVERY = 3600.0
+LEASE = 60.0
+"""Seconds that a batch may take. In its second half nobody is called any more, so that another one does not repeat
+what is under way, unless a single call takes half a minute."""
+BATCH = 20
+MOST_UNTOLD = 1000
+
+
+class _Every(Container[Any]):
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+class Deliverer:
+    def __init__(
+        self,
+        store: Store,
+        hooks: Hooks,
+        make_job: Callable[[Delivery], NewJob],
+        on_webhooks: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._hooks = hooks
+        self._make_job = make_job
+        self._on_webhooks = on_webhooks
+        self._listeners: list[Listener] = []
+        self.told_kinds: Container[str] | None = None
+        """The kinds of which somebody wants to hear that they have succeeded; None: nobody does."""
+        self.tells_groups = False
+        self._untold: deque[Happened] = deque(maxlen=MOST_UNTOLD)
+        self._registered = False
+        self._touched_at = time.monotonic()
+        self._forget_at = time.monotonic() + random.uniform(30, 300)
+        self._looked_at = float("-inf")
+        self._hurry = False
+        self._begun = self._ended = 0
+        self._turn = threading.Condition()
+        self._stopping = False
+        self._service = Service("hooks", self._beat, slowest=SELDOM)
+
+    # -- for the worker --------------------------------------------------------------------------------------------
+    def register(self) -> None:
+        """Before the first claim: what happens from then on is heard."""
+        try:
+            self._register()
+        except StoreError as error:
+            logger.warning("hooks could not be registered yet: %s", error)
+
+    def start(self) -> None:
+        self._service.start()
+
+    def hint(self, hint: Hint = Hint.HOOKS) -> None:
+        # A commit of anybody concerns us only if there is somebody to call.
+        if hint != ANYTHING or self._serves:
+            self._service.nudge()
+
+    def tell(self, happened: Happened) -> None:
+        """Of what is no move in the database. From the loop: written and delivered by our own thread."""
+        self._untold.append(happened)
+        self._service.nudge()
+
+    def flush(self, seconds: float = 5.0) -> None:
+        """Wait until what has happened by now was delivered, as far as it can be."""
+        if not self._serves:
+            return
+        with self._turn:
+            begun = self._begun
+            self._hurry = True
+            self._service.nudge()
+            self._turn.wait_for(lambda: self._ended > begun, seconds)
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._service.stop()
+        if self._serves or self._untold:
+            try:
+                self._round()
+            except Exception as error:
+                logger.warning("the last events were left to others: %s", error)
+
+    @property
+    def _serves(self) -> bool:
+        return bool(self._hooks.names or self._webhooks)
+
+    @property
+    def _declared(self) -> list[str]:
+        """Those whose code is here."""
+        return [*self._hooks.names, *(webhook.listener for webhook, _ in self._hooks.webhooks)]
+
+    @property
+    def _webhooks(self) -> list[str]:
+        return sorted({listener.name for listener in self._listeners if listener.webhook})
+
+    # -- in its thread ---------------------------------------------------------------------------------------------
+    def _beat(self) -> float:
+        wait = self._looked_at + GAP - time.monotonic()
+        if wait > 0 and not self._hurry:
+            return wait
+        with self._turn:
+            self._hurry = False
+            self._begun += 1
+            begun = self._begun
+        try:
+            self._round()
+        finally:
+            self._looked_at = time.monotonic()
+            with self._turn:
+                self._ended = begun
+                self._turn.notify_all()
+        return EVERY if self._serves else SELDOM
+
+    def _round(self) -> None:
+        if not self._registered:
+            self._register()
+        while self._untold:
+            self._store.tell_listeners([self._untold[0]])
+            self._untold.popleft()
+        self._look()
+        self._keep_up()
+        if self._store.enqueue_events(self._webhooks, self._make_job):
+            self._store.wake()
+        while taken := self._store.take_events(self._hooks.names, BATCH, LEASE):
+            if not self._deliver(taken):
+                break
+
+    def _register(self) -> None:
+        self._store.register_listeners(self._hooks.listeners)
+        for webhook, listeners in self._hooks.webhooks:
+            self._store.set_webhook(webhook, listeners)
+        if self._declared:
+            self._store.tell_hooks()
+        self._look()
+        self._registered = True
+
+    def _look(self) -> None:
+        self._listeners = self._store.find_listeners()
+        kinds = {listener.kind for listener in self._listeners if listener.event == SUCCEEDED}
+        self.told_kinds = None if not kinds else _Every() if "" in kinds else frozenset(kinds)
+        if self._webhooks:
+            self._on_webhooks()
+        self.tells_groups = any(listener.event == GROUP_DONE for listener in self._listeners)
+
+    def _keep_up(self) -> None:
+        now = time.monotonic()
+        if self._declared and now >= self._touched_at + TOUCH_EVERY:
+            self._store.touch_listeners(self._declared)
+            self._touched_at = now
+        if self._listeners and now >= self._forget_at:
+            self._store.forget_listeners()
+            self._forget_at = now + FORGET_EVERY
+
+    def _deliver(self, taken: list[Delivery]) -> bool:
+        """False: time is over, the rest is given back."""
+        until = time.monotonic() + LEASE / 2
+        for number, delivery in enumerate(taken):
+            if time.monotonic() >= until:
+                self._store.give_back_events([one.event.id for one in taken[number:]])
+                return False
+            self._call(delivery)
+        return True
+
+    def _call(self, delivery: Delivery) -> None:
+        event = delivery.event
+        try:
+            self._hooks.get(delivery.listener)(event)
+        except Exception as error:
+            again = told_again_in(delivery.tries)
+            then = "giving up" if again is None else f"again in {again:g} s"
+            logger.exception("the hook %s for %r failed; %s", delivery.listener, event.name, then)
+            self._store.retry_event(event.id, again, f"{type(error).__name__}: {error}"[:2000])
+        else:
+            self._store.drop_events([event.id])

@@ -1,0 +1,49 @@
+"""Whether a worker is well: for its health file, its presence, and whoever asks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from leasehold.worker.attempts import Attempts
+from leasehold.worker.intake import Intake
+from leasehold.worker.settings import WorkerSettings
+from leasehold.worker.settler import Settler
+
+STUCK_AFTER = 15.0
+"""Seconds without a claim, although there is place for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`ok` only if claims go round and the database takes what it is given."""
+
+    ok: bool
+    problems: tuple[str, ...]
+    running: int
+    unsettled: int
+    abandoned: int
+
+
+def judge(
+    intake: Intake, attempts: Attempts, settler: Settler, settings: WorkerSettings, *, finished: bool
+) -> Health:
+    """`finished`: it need not claim any more."""
+    problems = []
+    waited = time.monotonic() - intake.progress_at
+    if waited > STUCK_AFTER and not intake.waits_for_place and not finished:
+        problems.append(f"no claim for {waited:.0f} s: a handler may block the event loop")
+    if intake.trouble is not None:
+        problems.append(f"no claims: {intake.trouble}")
+    elif settler.in_trouble:
+        problems.append("the database does not take results")
+    if too_many_abandoned(attempts, settings):
+        problems.append(f"{attempts.abandoned} handlers ignored their stop")
+    running = len(attempts.unfinished())
+    return Health(not problems, tuple(problems), running, len(attempts.held) - running, attempts.abandoned)
+
+
+def too_many_abandoned(attempts: Attempts, settings: WorkerSettings) -> bool:
+    """Half of the places on the loop, or of the threads, are gone: better to start afresh."""
+    on_loop, in_threads = attempts.abandoned_on_loop, attempts.abandoned_in_threads
+    return 2 * on_loop >= settings.concurrency > 0 or 2 * in_threads >= settings.threads > 0

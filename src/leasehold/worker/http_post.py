@@ -1,0 +1,76 @@
+"""One POST to an address that was looked at first: no redirects, no proxy, no second look-up of the name."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from leasehold.domain.checks.addresses import is_public
+
+SECONDS = 15.0
+"""For all of it: a server that answers a byte at a time must not hold a worker."""
+MOST_READ = 65_536
+
+
+class Refusal(Exception):
+    """The address must not be posted to."""
+
+
+def post(
+    url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool, seconds: float = SECONDS
+) -> int:
+    """The status. Raises Refusal, or OSError and http.client.HTTPException as they come."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    connection = http.client.HTTPConnection(host, port, timeout=seconds)
+    connection.sock = _connected(host, port, allow_private, seconds)
+    watch = threading.Timer(seconds, _cut_off, [connection])
+    watch.daemon = True
+    watch.start()
+    try:
+        if parts.scheme == "https":
+            # The name is for the certificate and the Host header; the socket leads where we have looked.
+            secured = ssl.create_default_context().wrap_socket(
+                connection.sock, server_hostname=host, do_handshake_on_connect=False
+            )
+            connection.sock = secured
+            secured.do_handshake()
+        path = parts.path or "/"
+        target = f"{path}?{parts.query}" if parts.query else path
+        connection.request("POST", target, body, {"host": parts.netloc, **headers})
+        answer = connection.getresponse()
+        answer.read(MOST_READ)
+        return answer.status
+    finally:
+        watch.cancel()
+        connection.close()
+
+
+def _connected(host: str, port: int, allow_private: bool, seconds: float) -> socket.socket:
+    """To one of the addresses that the name has now. If one of them is none of the Internet's, to none: the name is
+    its owner's, and may lead anywhere the next time it is asked for."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+    private = [address for address in addresses if not is_public(address)]
+    if private and not allow_private:
+        raise Refusal(
+            f"{host} is {private[0]}, which is not an address of the Internet; allow_private permits it"
+        )
+    error: OSError | None = None
+    for address in addresses:
+        try:
+            return socket.create_connection((address, port), timeout=seconds)
+        except OSError as problem:
+            error = problem
+    raise error or OSError(f"{host} has no address")
+
+
+def _cut_off(connection: http.client.HTTPConnection) -> None:
+    with contextlib.suppress(OSError):
+        connection.sock.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,65 @@
+"""Leftovers: what executions have left whose worker died after the end of the job was stored, before it was deleted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from leasehold.domain.errors import JobNotFound
+from leasehold.run.external import job_of
+from leasehold.runners.contract import AnyRunner
+from leasehold.stores.contract import Store
+from leasehold.worker.service import Service
+
+logger = logging.getLogger("leasehold.worker")
+
+FIRST, EVERY = 10.0, 60.0
+TOMBSTONES_EVERY = 60
+"""Rounds."""
+TOMBSTONES_FOR = 7 * 86400.0
+"""Seconds. No starter is that late."""
+
+
+class Leftovers:
+    """Only of jobs that this database knows: another one's executions may share the folder or the engine."""
+
+    def __init__(self, store: Store, runners: Callable[[], Collection[AnyRunner]]) -> None:
+        self._store = store
+        self._runners = runners
+        self._rounds = 0
+        self._service = Service("leftovers", self.beat, first=FIRST)
+
+    def start(self) -> None:
+        self._service.start()
+
+    def stop(self) -> None:
+        self._service.stop()
+
+    def beat(self) -> float:
+        for runner in self._runners():
+            try:
+                self._look(runner)
+            except OSError as error:
+                logger.warning("what executions have left cannot be looked at: %s", error)
+        self._rounds += 1
+        return EVERY
+
+    def _look(self, runner: AnyRunner) -> None:
+        for name in runner.names():
+            if self._is_over(name):
+                # Alive or not: the job has gone on without it.
+                runner.stop(name, 0.0)
+                if runner.remove(name):
+                    logger.info("removed what %s had left", name)
+        if self._rounds % TOMBSTONES_EVERY == 0:
+            runner.sweep(TOMBSTONES_FOR)
+
+    def _is_over(self, name: str) -> bool:
+        """A run is placed in the database before anything of it is here: what is not there now is over."""
+        job_id = job_of(name)
+        if job_id is None:
+            return False
+        try:
+            return self._store.get(job_id).execution_name != name
+        except JobNotFound:
+            return False

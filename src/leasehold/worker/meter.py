@@ -1,0 +1,91 @@
+"""The meter: counts what its worker settles, in memory, and writes it down with the worker's beat.
+
+What a worker that is killed had not written yet, up to one beat, is lost. Nothing is counted twice: a run that was
+refused because its lease was lost is counted by whoever found the loss.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+
+from leasehold.domain.errors import StoreError
+from leasehold.domain.job import Grant, Job
+from leasehold.domain.metrics import Tally, Times, run_outcome
+from leasehold.domain.outcome import Lost, Outcome, Success
+from leasehold.domain.views import Reaped
+from leasehold.run.attempt import Attempt
+from leasehold.stores.contract import Store
+
+WHOSE: Callable[[Grant], tuple[str | None, str, str]] = itemgetter(
+    *map(Grant._fields.index, ("tenant", "queue", "kind"))
+)
+"""In one go: this is done for every job."""
+
+
+class Meter:
+    """From any thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._tally = Tally()
+        self._lock = threading.Lock()
+
+    def count(
+        self,
+        batch: Sequence[tuple[Attempt, Outcome]],
+        decided: Mapping[str, Job] | None = None,
+        fenced: Sequence[Attempt] = (),
+    ) -> None:
+        """Those that the database has taken. `decided` are those whose end was not a plain success, as they are now."""
+        good: dict[tuple[str | None, str, str], Times] = {}
+        found = {"succeeded": good}
+        plain = not decided and not fenced
+        for run, outcome in batch:
+            grant, some = run.grant, good
+            if not plain or type(outcome) is not Success:
+                if run in fenced:
+                    continue
+                job = decided.get(grant.id) if decided else None
+                some = found.setdefault(run_outcome(type(outcome), job.state if job else None), {})
+            whose = WHOSE(grant)
+            times = some.get(whose)
+            if times is None:
+                times = some[whose] = Times()
+            if started_at := run.started_at:
+                waited = grant.waited
+                if waited is not None:
+                    times.waits.append(waited + started_at - run.held_at)
+                else:
+                    # Adopted: it has run before.
+                    started_at -= grant.execution_age or 0.0
+                times.runs.append(run.settled_at - started_at)
+            else:
+                times.unseen += 1
+        with self._lock:
+            for word, some in found.items():
+                for (tenant, queue, kind), times in some.items():
+                    self._tally.add(tenant, queue, kind, word, times)
+
+    def count_losses(self, losses: Sequence[Reaped]) -> None:
+        """How long they have waited and run is not known here."""
+        with self._lock:
+            for lost in losses:
+                outcome = run_outcome(Lost, lost.state)
+                self._tally.add(lost.tenant, lost.queue, lost.kind, outcome, Times(1))
+
+    def flush(self) -> None:
+        """Write it down. What could not be written is kept for the next time, and told."""
+        with self._lock:
+            tally, self._tally = self._tally, Tally()
+        trouble: StoreError | None = None
+        for tenant, rollups in tally.taken().items():
+            try:
+                self._store.add_rollups(rollups, tenant=tenant)
+            except StoreError as error:
+                trouble = error
+                with self._lock:
+                    self._tally.put_back(tenant, rollups)
+        if trouble is not None:
+            raise trouble

@@ -1,0 +1,55 @@
+"""What a worker answers its child, as JSON: values by the return annotation of the verb, our errors as themselves."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter
+
+from leasehold.domain import errors, signals
+from leasehold.domain.errors import StoreError
+from leasehold.domain.portable import Portable
+from leasehold.worker.process.served import Served
+
+STOP = b"{}"
+"""The run shall end."""
+
+
+def write_answer(number: int, verb: str, value: object) -> bytes:
+    return b'{"number": %d, "verb": "%s", "value": %s}' % (
+        number,
+        verb.encode(),
+        _adapter(verb).dump_json(value),
+    )
+
+
+def write_error(number: int, error: BaseException) -> bytes:
+    told = {"name": type(error).__name__, "args": error.args, "facts": vars(error), "text": str(error)}
+    return json.dumps({"number": number, "error": told}, default=str).encode()
+
+
+def read_answer(frame: bytes) -> tuple[int, Any, BaseException | None]:
+    """The number of the question (0: none, a stop), and the value or the error."""
+    if frame == STOP:
+        return 0, None, None
+    told = json.loads(frame)
+    if "error" in told:
+        return told["number"], None, _error(**told["error"])
+    return told["number"], _adapter(told["verb"]).validate_python(told["value"], strict=False), None
+
+
+@functools.cache
+def _adapter(verb: str) -> TypeAdapter[Any]:
+    return TypeAdapter(get_type_hints(getattr(Served, verb))["return"])
+
+
+def _error(name: str, args: list[Any], facts: dict[str, Any], text: str) -> BaseException:
+    kind = getattr(errors, name, None) or getattr(signals, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, Portable)):
+        return StoreError(f"{name}: {text}")
+    error: BaseException = kind.__new__(kind)
+    error.args = tuple(args)
+    vars(error).update(facts)
+    return error

@@ -1,0 +1,36 @@
+"""How a child's run ended, as JSON: the worker takes no objects from a process that may have gone wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from leasehold.domain.outcome import Asked, Breached, Failure, Outcome, Snoozed, Stopped, Success
+
+STOPPED = "stopped"
+"""The child ended because it was told to. Why, its worker knows."""
+
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (Success, Failure, Stopped, Snoozed, Asked, Breached)
+}
+
+
+def ending(outcome: Outcome) -> dict[str, Any]:
+    kind = type(outcome)
+    return {"end": kind.__name__, "outcome": TypeAdapter(kind).dump_python(outcome, mode="json")}
+
+
+def stopped(over: str | None) -> dict[str, Any]:
+    """`over`: the limit of its budget that it has passed."""
+    return {"end": STOPPED, "over": over}
+
+
+def outcome_from(message: dict[str, Any]) -> Outcome:
+    """Raises ValueError for what is none."""
+    kind = _KINDS.get(message["end"])
+    if kind is None:
+        raise ValueError(f"no run ends as {message['end']!r}")
+    found: Outcome = TypeAdapter(kind).validate_json(json.dumps(message["outcome"]))
+    return found

@@ -1,0 +1,180 @@
+"""The guard: a small process between a worker and a child, which runs none of the user's code.
+
+It ends the child and all that the child has started: when told to, when the child has ended, when the lease runs out
+because the worker is frozen, and when the worker is gone, however it went. The worker could not do the last two, and
+cannot see what has left the child's process group; on Linux the guard can, as a subreaper, to which all orphans among
+its descendants are given.
+
+It hears lines: "stop GRACE", the seconds until the child is killed, and "lease TIME", on the machine's monotonic clock.
+It tells "started PID", "stopping", "expired", and at last "ended CODE", negative for a signal, when nothing of the run
+is alive any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import time
+from typing import NoReturn
+
+from leasehold.runners.shim import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, children, prctl
+
+NEVER = float("inf")
+KILL_AGAIN = 1.0
+"""Seconds. What does not go at once hangs in the kernel, and is only waited for."""
+
+
+def main(control: int, channel: int, stack: int, worker: int) -> None:
+    """Never returns."""
+    # Before anything else is imported, so that the fork has one thread and the guard stays small.
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    guard = os.getpid()
+    child = os.fork()
+    if not child:
+        _begin_child(guard, control)
+        from leasehold.worker.process.main import run_job  # imported where it is needed alone
+
+        run_job(channel, stack)
+        raise SystemExit
+    os.close(channel)
+    os.close(stack)
+    Guard(socket.socket(fileno=control), child, worker).watch()
+
+
+def _begin_child(guard: int, control: int) -> None:
+    os.setpgid(0, 0)
+    os.close(control)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != guard:  # killed before it could be asked for
+        os._exit(1)
+
+
+class Guard:
+    def __init__(self, control: socket.socket, child: int, worker: int) -> None:
+        self._control = control
+        self._child = child
+        self._worker = worker
+        self._kill_at = NEVER
+        self._lease_until = NEVER
+        self._stopping = False
+        self._reaped = False
+        self._heard = b""
+
+    def watch(self) -> NoReturn:
+        with contextlib.suppress(OSError):  # the child does it too: a signal to the group must find it
+            os.setpgid(self._child, self._child)
+        selector = selectors.DefaultSelector()
+        selector.register(self._hear_signals(), selectors.EVENT_READ, None)
+        selector.register(self._control, selectors.EVENT_READ, self._control)
+        # The end of the socket tells that the worker is gone, unless a fork of the worker has kept it open.
+        prctl(PR_SET_PDEATHSIG, signal.SIGHUP)
+        if os.getppid() != self._worker:
+            self._leave()
+        self._tell(f"started {self._child}")
+        while True:
+            for key, _ in selector.select(self._pause()):
+                if key.data is None:
+                    os.read(key.fd, 4096)
+                else:
+                    self._hear()
+            code = self._ended()
+            if code is not None:
+                self._end_what_is_left()
+                self._tell(f"ended {code}")
+                os._exit(0)
+            now = time.monotonic()
+            if now >= self._lease_until:
+                self._tell("expired")
+                self._kill_at, self._lease_until = now, NEVER
+            if now >= self._kill_at:
+                self._signal(signal.SIGKILL)
+                self._kill_at = now + KILL_AGAIN
+
+    def _pause(self) -> float | None:
+        next_at = min(self._kill_at, self._lease_until)
+        return None if next_at == NEVER else max(0.0, next_at - time.monotonic())
+
+    def _hear_signals(self) -> int:
+        """A pipe that has something to read whenever a signal came. A SIGTERM for all processes of a service is the
+        worker's to answer, which may let its jobs end first."""
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGHUP, lambda *_: self._look_for_worker())
+        return read
+
+    def _look_for_worker(self) -> None:
+        if os.getppid() != self._worker:
+            self._leave()
+
+    def _hear(self) -> None:
+        try:
+            heard = self._control.recv(4096)
+        except OSError:
+            heard = b""
+        if not heard:
+            self._leave()
+        *lines, self._heard = (self._heard + heard).split(b"\n")
+        for line in lines:
+            word, _, number = line.partition(b" ")
+            if word == b"lease":
+                self._lease_until = float(number)
+            else:
+                self._stop(float(number))
+
+    def _stop(self, grace: float) -> None:
+        self._kill_at = min(self._kill_at, time.monotonic() + grace)
+        if not self._stopping:
+            self._stopping = True
+            self._signal(signal.SIGTERM)
+            self._tell("stopping")
+
+    def _leave(self) -> NoReturn:
+        """The worker is gone, and so is all that ran for it."""
+        self._signal(signal.SIGKILL)
+        self._end_what_is_left()
+        os._exit(0)
+
+    def _ended(self) -> int | None:
+        """The child's exit code; orphans that ended on the way are let go."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return None
+            if pid == self._child:
+                self._reaped = True
+                return os.waitstatus_to_exitcode(status)
+            if not pid:
+                return None
+
+    def _end_what_is_left(self) -> None:
+        self._signal(signal.SIGKILL)
+        while True:
+            for pid in children():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                time.sleep(0.002)
+
+    def _signal(self, number: int) -> None:
+        """To the child's group, or, if it has left that, to the child."""
+        try:
+            os.killpg(self._child, number)
+        except (ProcessLookupError, PermissionError):
+            if not self._reaped:  # else its number may be another's
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(self._child, number)
+
+    def _tell(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            self._control.sendall(line.encode() + b"\n")

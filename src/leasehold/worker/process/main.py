@@ -1,0 +1,233 @@
+"""The child: runs one job as a worker would, with a store whose verbs are asked of the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import os
+import resource
+import signal
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Any, cast
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.outcome import Failure, Outcome, Stopped
+from leasehold.domain.signals import StopRequested
+from leasehold.run.attempt import Attempt, run_here
+from leasehold.run.error_text import describe
+from leasehold.run.exits import ExitGuard
+from leasehold.run.journal import Journal
+from leasehold.stores.contract import Store
+from leasehold.worker.batch_writer import BatchWriter
+from leasehold.worker.log_capture import LogCapture
+from leasehold.worker.log_fields import LogFields
+from leasehold.worker.pools import HandlerThreads
+from leasehold.worker.process.channel import Channel
+from leasehold.worker.process.endings import ending, stopped
+from leasehold.worker.process.remote import CUT_OFF, Link, RemoteStore, RemoteWriter
+from leasehold.worker.process.sheet import JobSheet, TaskSheet, open_sheet, read_sheet
+
+THREADS = 8
+"""For the verbs and plain steps of an async handler."""
+OVERTIME = 5
+"""Seconds of computing from the signal that the time is up to the kill, for a handler that has its own idea of it."""
+STOPPED = Stopped("told by the worker")
+
+
+def run_job(channel: int, stack: int) -> None:
+    """Returns when the worker has been told how it ended."""
+    interrupt = Interrupt()
+    end = Channel(socket.socket(fileno=channel), interrupt)
+    first = end.receive()
+    if first is None:
+        return  # the worker is gone already
+    sheet = read_sheet(first)
+    faulthandler.enable(open(stack, "wb", buffering=0), all_threads=False)  # noqa: SIM115 — as long as we live
+    _limit(sheet.task)
+    link = Link(end)
+    link.open()
+    run: ChildAttempt | None = None
+    try:
+        definition = open_sheet(sheet.task)
+        run = ChildAttempt(sheet, definition, link, interrupt)
+        link.on_stop(run.stop_from_outside)
+        with _logging(sheet.task, run):
+            message = run.to_its_end()
+    except BaseException as error:
+        message = ending(Failure(describe(error)))
+    finally:
+        interrupt.armed = False
+    try:
+        link.send(message)
+    except OSError:
+        os._exit(CUT_OFF)
+
+
+def _limit(task: TaskSheet) -> None:
+    if task.memory is not None:
+        # Not the address space: of that, threads and libraries reserve far more than they ever use.
+        _lower(resource.RLIMIT_DATA, task.memory, task.memory)
+    if task.cpu_time is not None:
+        _lower(resource.RLIMIT_CPU, task.cpu_time, task.cpu_time + OVERTIME)
+
+
+def _lower(which: int, soft: int, hard: int) -> None:
+    _, most = resource.getrlimit(which)
+    if most != resource.RLIM_INFINITY:
+        soft, hard = min(soft, most), min(hard, most)
+    resource.setrlimit(which, (soft, hard))
+
+
+@contextlib.contextmanager
+def _logging(task: TaskSheet, run: ChildAttempt) -> Any:
+    fields = LogFields()
+    fields.start()
+    capture = LogCapture(run.remote_writer) if task.capture_logs else None
+    if capture is not None:
+        capture.start()
+    try:
+        yield
+    finally:
+        if capture is not None:
+            capture.stop()
+        fields.stop()
+
+
+class Interrupt:
+    """A stop for a handler that has no context to ask: StopRequested is raised where it stands, as KeyboardInterrupt
+    would be. Around a send it waits for the end of that."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self._told = False
+        self._sends = 0
+        self._late = False
+        # Not ignored: that would be inherited by what the handler starts.
+        signal.signal(signal.SIGTERM, self._on_signal)
+
+    def tell(self) -> None:
+        """From any thread. The signal also ends a wait of the main thread in the kernel."""
+        self._told = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+    def _on_signal(self, *_: object) -> None:
+        # One that the worker has not sent does nothing: a service that is stopped sends it to all its processes, and
+        # the worker may let its jobs end.
+        if not (self.armed and self._told):
+            return
+        if self._sends:
+            self._late = True
+        else:
+            self._raise()
+
+    def _raise(self) -> None:
+        self.armed = False  # once: what the handler does to end must not be interrupted too
+        raise StopRequested
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._sends += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._sends -= 1
+            if self._late and self.armed and not self._sends:
+                self._raise()
+
+
+class ChildAttempt(Attempt):
+    """Decodes, loads, calls and judges as any attempt; but what it stores, tells and ends as goes to its worker, and
+    only the worker knows why it is stopped."""
+
+    def __init__(self, sheet: JobSheet, definition: Any, link: Link, interrupt: Interrupt) -> None:
+        self._link = link
+        self._interrupt = interrupt
+        self._process = os.getpid()
+        self._message: dict[str, Any] = {}
+        self.remote_writer = RemoteWriter(link)
+        threads = HandlerThreads(THREADS)
+        # The part of a store that runs use: `ctx` reaches nothing else.
+        store = cast(Store, RemoteStore(link, sheet.has_folder))
+        journal = Journal(store, "", threads, BatchWriter(), lambda *_: self.stop("flag"))
+        now = time.monotonic()
+        super().__init__(sheet.grant, definition, now, now, journal, self.remote_writer)
+
+    @property
+    def resources(self) -> Any:
+        raise InvalidInput(
+            "resources", "are of the worker's own process", "open what the task needs in the task itself"
+        )
+
+    @resources.setter
+    def resources(self, value: Any) -> None:
+        """There are none."""
+
+    # -- its life --------------------------------------------------------------------------------------------------
+    def to_its_end(self) -> dict[str, Any]:
+        """The message that tells how it ended."""
+        if self.definition.is_async:
+            asyncio.run(self._run_on_loop())
+        else:
+            run_here(self.run(self._ended))
+        if os.getpid() != self._process:
+            os._exit(
+                0
+            )  # a fork that the handler has made came back from it; the result is the original's to tell
+        return self._message
+
+    async def _run_on_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        guard = ExitGuard(loop)
+        guard.start()
+        self._loop = loop
+        self.task = asyncio.create_task(self.run(self._ended))
+        if self.stop_requested:
+            self.task.cancel()
+        await asyncio.wait([self.task])
+        guard.stop()
+
+    def stop_from_outside(self) -> None:
+        """In the link's thread."""
+        self.stop("flag")
+        if not self.definition.is_async:
+            if self._interrupt.armed:
+                self._interrupt.tell()
+        elif (task := self.task) is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has just ended
+                task.get_loop().call_soon_threadsafe(task.cancel)
+
+    def call(self, arguments: dict[str, Any]) -> Any:
+        # Who has a context asks it, as in a thread of a worker.
+        self._interrupt.armed = not self.definition.is_async and self.definition.context_parameter is None
+        try:
+            self.raise_if_stopped()
+            return super().call(arguments)
+        finally:
+            self._interrupt.armed = False
+
+    def _ended(self, run: Attempt, outcome: Outcome | None) -> None:
+        if outcome is None or outcome is STOPPED:
+            over = self.over_budget()
+            self._message = stopped(None if over is None else str(over))
+        else:
+            self._message = ending(outcome)
+
+    def outcome_when_stopped(self) -> Outcome | None:
+        return super().outcome_when_stopped() if self.cause == "exited" else STOPPED
+
+    # -- what goes to the worker -----------------------------------------------------------------------------------
+    def show_life(self) -> None:
+        self._link.send({"alive": True})
+
+    def tell(self, kind: str, data: str | None = None, key: str | None = None, text: str = "") -> bool:
+        return self.remote_writer.put(self.remote_writer.stream_of(self), kind, data, key, text)
+
+    def becomes_file(self, text: str | None) -> bool:
+        """The worker sees to it."""
+        return False

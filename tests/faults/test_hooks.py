@@ -1,0 +1,134 @@
+"""Hooks are called though the process that made the move was killed right after its commit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from leasehold import Leasehold
+from leasehold.domain.budgets import Spend
+from leasehold.domain.hooks import EVENTS, Happened
+from leasehold.domain.job import TIED
+from leasehold.domain.outcome import Asked, DeadlinePassed, Failure, Stopped, Success
+from leasehold.domain.policy import Policy
+from leasehold.stores.answers import Ending
+from leasehold.stores.contract import Store
+from leasehold.testing import ManualClock
+from leasehold.types import HookEvent
+from tests.backends import Backend, new_id, put
+from tests.contract.lives import SITE, claim_one, end, lose, orphan, run
+from tests.workers import until
+
+
+def _succeed(store: Store, _: ManualClock) -> None:
+    put(store, group="g")
+    grant = claim_one(store)
+    store.settle([Ending(grant.id, grant.token, Success("1"), grant.seq, max(TIED, grant.special))])
+
+
+def _adopt(store: Store, clock: ManualClock) -> None:
+    orphan(store, clock)
+    assert store.adopt("other", [SITE])
+
+
+def _spend(store: Store, _: ManualClock) -> None:
+    grant = run(store, policy=Policy(budget={"tokens": 1}))
+    store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 2)])
+
+
+def _stall(store: Store, _: ManualClock) -> None:
+    store.tell_listeners([Happened("stalled", new_id(), "work", "default", 1, None, "silent", {})])
+
+
+DEEDS: dict[str, Callable[[Store, ManualClock], object]] = {
+    "succeeded": _succeed,
+    "failed": lambda s, _: end(s, run(s), Failure("x", final=True)),
+    "timed_out": lambda s, _: end(s, run(s), DeadlinePassed("late")),
+    "cancelled": lambda s, _: s.cancel(put(s).id),
+    "paused": lambda s, _: end(s, run(s), Stopped(pause=True)),
+    "requeued": lambda s, _: end(s, run(s), Failure("x")),
+    "lost": lambda s, c: lose(s, c, run(s)),
+    "adopted": _adopt,
+    "lane_halted": lambda s, _: end(s, run(s, lane="l"), Failure("x", final=True)),
+    "budget_exhausted": _spend,
+    "group_done": _succeed,
+    "stalled": _stall,
+    "question": lambda s, _: end(s, run(s), Asked("q", "May I?")),
+}
+
+
+def killed_after(backend: Backend, deed: Callable[[Store, ManualClock], object]) -> None:
+    """Done in a process of its own, which dies before it could do anything else."""
+    child = os.fork()
+    if child == 0:
+        try:
+            clock = ManualClock()
+            deed(backend.open(clock), clock)
+        except BaseException:
+            os._exit(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), "the deed itself failed"
+
+
+def serve(app: Leasehold, condition: Callable[[], object]) -> None:
+    """A worker of the app until that is so; nothing is open when it has gone."""
+
+    async def work() -> None:
+        async with app.worker(queues="elsewhere", retention=None):
+            await until(condition)
+
+    asyncio.run(work())
+    app.close()
+
+
+@pytest.fixture
+def listening(backend: Backend) -> tuple[Leasehold, list[HookEvent]]:
+    """An app whose hook listens to everything; a worker of it has been there and is gone."""
+    app = Leasehold(backend.url, schema=backend.schema)
+    heard: list[HookEvent] = []
+
+    @app.on(*EVENTS, name="all")
+    def hear(event: HookEvent) -> None:
+        heard.append(event)
+
+    @app.task
+    def nothing() -> None: ...
+
+    return app, heard
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_hook_is_called_though_the_process_was_killed_right_after_its_commit(
+    backend: Backend, listening: tuple[Leasehold, list[HookEvent]], event: str
+) -> None:
+    app, heard = listening
+    serve(app, lambda: True)
+    killed_after(backend, DEEDS[event])
+    assert heard == []
+    serve(app, lambda: event in {one.name for one in heard})
+    ids = [one.id for one in heard]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_hook_that_kills_its_process_is_called_again_by_another_with_the_same_id(
+    backend: Backend, listening: tuple[Leasehold, list[HookEvent]]
+) -> None:
+    app, heard = listening
+    serve(app, lambda: True)
+    clock = ManualClock()
+    store = backend.open(clock)
+    store.cancel(put(store).id)
+    store.close()
+
+    def take(other: Store, _: ManualClock) -> None:
+        assert len(other.take_events(["all"], 10, 0.5)) == 1
+
+    before = backend.query("SELECT id FROM leasehold.outbox")
+    killed_after(backend, take)
+    serve(app, lambda: heard)
+    assert [(one.id,) for one in heard] == before

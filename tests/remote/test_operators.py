@@ -1,0 +1,363 @@
+"""What an operator does, by the Python API and by the client of the HTTP API: the same verbs, the same answers. Every
+test runs with each of them, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from leasehold import Leasehold, State
+from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.stream import Note, RunNotes
+from leasehold.errors import (
+    DuplicateJob,
+    GroupOnHold,
+    InvalidAnswer,
+    InvalidArguments,
+    InvalidInput,
+    JobNotFound,
+    JobNotSucceeded,
+    Refused,
+    ScheduleNotFound,
+    UnknownTask,
+    Unstorable,
+    WaitTimedOut,
+)
+from leasehold.stores.answers import Ending
+from tests.backends import new_id
+from tests.remote.conftest import QUEUES, Handle, claim, settle
+from tests.workers import burst
+
+
+# -- enqueue -------------------------------------------------------------------------------------------------------
+def test_a_job_is_made_as_the_call_says(app: Leasehold, api: Handle):
+    at = (datetime.now(UTC) + timedelta(hours=1)).replace(microsecond=0)
+    job = api.enqueue("add", {"a": 1}, at=at, priority=7, group="g", tags=("x", "y"), unique="k")
+    assert (job.created, job.state, job.kind, job.args) == (True, State.QUEUED, "add", {"a": 1})
+    assert job.available_at == at
+    row = app.get(job.id).__row__
+    assert (row.priority, row.group_name, row.tags, row.unique_key) == (7, "g", ("x", "y"), "k")
+    again = api.enqueue("add", {"a": 5}, unique="k")
+    assert (again, again.created) == (job, False)
+    assert api.enqueue("add", {"a": 1}, delay="10m").available_at > datetime.now(UTC) + timedelta(minutes=9)
+
+
+def test_a_wrong_call_is_refused_with_the_field(api: Handle):
+    with pytest.raises(InvalidArguments) as wrong:
+        api.enqueue("add", {"a": "x"})
+    assert (wrong.value.task, list(wrong.value.problems), wrong.value.field) == ("add", ["a"], "a")
+    with pytest.raises(UnknownTask) as unknown:
+        api.enqueue("nothing")
+    assert (unknown.value.name, unknown.value.known) == ("nothing", ["add", "flaky", "greet", "work"])
+    with pytest.raises(InvalidInput) as soon:
+        api.enqueue("add", {"a": 1}, delay="soon")
+    assert soon.value.field == "delay"
+    with pytest.raises(Unstorable):
+        api.enqueue("work", {"target": "a\0b"})
+    assert api.jobs().jobs == []
+
+
+# -- one job -------------------------------------------------------------------------------------------------------
+def test_the_verbs_move_the_job_and_tell_its_new_state(app: Leasehold, api: Handle):
+    job = api.enqueue("work", {"target": "t"})
+    assert job.pause("deploy").state is State.PAUSED
+    assert job.reason == "deploy"
+    assert job.resume().state is State.QUEUED
+    assert job.cancel("enough").state is State.CANCELLED
+    again = job.retry()
+    assert (again.state, again.created, app.get(again.id).__row__.retry_of) == (State.QUEUED, True, job.id)
+    assert [entry.event for entry in job.history()] == ["paused", "resumed", "cancelled", "retried"]
+    assert (job.history()[0].from_state, job.history()[0].detail) == ("queued", "deploy")
+
+
+def test_an_interrupt_pauses_what_runs_and_cancels_what_does_not(app: Leasehold, api: Handle):
+    job = api.enqueue("add", {"a": 1})
+    claim(app)
+    job.interrupt("look")
+    assert api.jobs(state="running").jobs[0].stop_requested == "pause"
+    assert api.enqueue("add", {"a": 1}).interrupt().state is State.CANCELLED
+
+
+def test_a_verb_that_does_not_apply_is_refused_with_the_state(api: Handle):
+    job = api.enqueue("add", {"a": 1}).cancel()
+    with pytest.raises(Refused, match="it is cancelled") as caught:
+        job.pause()
+    assert (caught.value.job_id, caught.value.verb, caught.value.state) == (job.id, "pause", "cancelled")
+
+
+def test_a_job_that_is_not_there_is_not_found(api: Handle):
+    for job_id in (new_id(), "nothing", "a/b", "..", "batch"):
+        with pytest.raises(JobNotFound) as caught:
+            api.get(job_id)
+        assert caught.value.job_id == job_id
+
+
+def test_a_held_job_is_released(app: Leasehold, api: Handle):
+    held = app.__internals__.named_task("add", {"hold": True}).enqueue(a=1)
+    job = api.get(held.id)
+    assert job.state is State.PENDING
+    assert job.release().state is State.QUEUED
+
+
+def test_resume_may_bring_other_arguments_and_they_are_checked(api: Handle):
+    job = api.enqueue("work", {"target": "t"}).pause()
+    assert job.resume(args={"target": "u"}, fresh=True).args == {"target": "u"}
+    job.pause()
+    with pytest.raises(InvalidArguments):
+        job.resume(args={"goal": "u"})
+    assert job.refresh().state is State.PAUSED
+
+
+def test_a_failed_job_halts_its_lane_until_it_is_resolved(app: Leasehold, api: Handle):
+    first, second = (api.enqueue("work", {"target": "a/b"}) for _ in range(2))
+    settle(app, Failure("boom", final=True))
+    (lane,) = api.lanes.list()
+    assert (lane.lane, lane.id, lane.state, lane.error) == ("a/b", first.id, State.FAILED, "boom")
+    first.refresh().resolve("known")
+    assert claim(app).id == second.id
+
+
+def test_a_lane_is_resumed_by_its_name(app: Leasehold, api: Handle):
+    job = api.enqueue("work", {"target": "a/b"})
+    settle(app, Failure("boom", final=True))
+    assert api.lanes.resume("a/b") == job
+    assert api.lanes.resume("a/b") is None
+
+
+def test_a_job_explains_why_it_is_not_running(api: Handle):
+    api.queues.pause("q", reason="deploy")
+    told = api.enqueue("work", {"target": "t"}, delay="1h").explain()
+    assert [hold.cause for hold in told][:2] == ["not_due", "queue_paused"]
+    assert str(told).startswith("1. ")
+    assert "deploy" in str(told)
+
+
+def test_a_job_tells_its_attempts_and_its_log(app: Leasehold, api: Handle):
+    job = api.enqueue("flaky")
+    burst(app, queues=["flaky"])
+    assert (job.refresh().error, job.attempt) == (None, 2)
+    assert [(one.number, one.outcome) for one in job.attempts()] == [(1, "failed"), (2, "succeeded")]
+    assert (job.attempts()[0].error or "").startswith("ConnectionError: down")
+    assert "looking" in job.log(1).text
+    assert job.log().attempt == 2
+
+
+# -- results -------------------------------------------------------------------------------------------------------
+def test_a_result_is_seen_when_it_comes(app: Leasehold, api: Handle):
+    job = api.enqueue("add", {"a": 1})
+    thread = threading.Thread(target=settle, args=(app, Success("2")))
+    thread.start()
+    assert job.result(timeout=30) == 2
+    thread.join()
+    assert job.state is State.SUCCEEDED
+    assert asyncio.run(job.aresult(timeout=30)) == 2
+
+
+def test_a_job_that_ends_otherwise_says_so(app: Leasehold, api: Handle):
+    job = api.enqueue("add", {"a": 1})
+    settle(app, Failure("boom", final=True))
+    with pytest.raises(JobNotSucceeded, match="failed: boom") as caught:
+        job.result(timeout=5)
+    assert (caught.value.state, caught.value.error, job.state) == ("failed", "boom", State.FAILED)
+
+
+def test_waiting_in_vain_times_out(api: Handle):
+    job = api.enqueue("add", {"a": 1})
+    with pytest.raises(WaitTimedOut, match=r"still queued after 0\.05 s"):
+        job.result(timeout=0.05)
+    with pytest.raises(WaitTimedOut, match="still queued"):
+        list(job.watch(timeout=0.2))
+
+
+def test_a_watcher_sees_everything_in_order(app: Leasehold, api: Handle):
+    job = api.enqueue("add", {"a": 1})
+    grant = claim(app)
+    notes = (
+        Note(1, "progress", '{"done": 1, "total": 2, "note": "half"}'),
+        Note(2, "word", '"hello"', key="k"),
+    )
+    app.__internals__.store.write_events([RunNotes(grant.id, grant.token, grant.attempt, notes)])
+    assert str(job.progress()) == "1 of 2: half"
+    app.__internals__.store.settle([Ending(grant.id, grant.token, Success("2"))])
+    events = list(job.watch(timeout=30))
+    assert [(one.kind, one.key, one.attempt) for one in events] == [
+        ("progress", None, 1), ("word", "k", 1), ("state", None, 1),
+    ]  # fmt: skip
+    assert (events[1].data, events[2].data) == ("hello", {"state": "succeeded", "attempt": 1})
+    assert next(iter(job.watch(since=events[0].seq))).data == "hello"
+
+
+# -- questions -----------------------------------------------------------------------------------------------------
+def test_a_question_is_listed_and_answered(app: Leasehold, api: Handle):
+    job = api.enqueue("greet", {"name": "x"}, group="g")
+    settle(app, Asked("go", "May I?", schema='{"type":"boolean"}'))
+    (asked,) = api.questions.list(kind="greet", group="g")
+    assert (asked.job_id, asked.key, asked.group_name) == (job.id, "go", "g")
+    assert json.loads(asked.schema or "") == {"type": "boolean"}
+    with pytest.raises(InvalidAnswer) as caught:
+        job.answer("go", "yes")
+    assert (caught.value.key, caught.value.path) == ("go", "$")
+    assert api.questions.answer(job.id, "go", True).state is State.QUEUED
+    (closed,) = job.questions()
+    assert (closed.status, closed.answer) == ("answered", "true")
+    assert api.questions.list() == []
+
+
+def test_a_job_that_asks_goes_on_with_the_answer(app: Leasehold, api: Handle):
+    job = api.enqueue("greet", {"name": "ann"})
+    burst(app, queues=["asking"])
+    assert job.refresh().state is State.WAITING
+    job.answer("go", True)
+    burst(app, queues=["asking"])
+    assert job.result(timeout=30) == "ann True"
+
+
+# -- groups and stops ----------------------------------------------------------------------------------------------
+def test_a_group_is_followed(app: Leasehold, api: Handle):
+    jobs = [api.enqueue("add", {"a": n}, group="task/42") for n in range(3)]
+    group = api.group("task/42")
+    before = group.status()
+    assert (before.total, before.live, before.succeeded, before.state) == (3, 3, 0, "active")
+    waiting = group.status(wait=0.1, since=before.version)
+    assert (waiting.changed, waiting.version) == (False, before.version)
+    settle(app, Success("7"))
+    after = group.status(wait=30, since=before.version, kinds="add", partial=True)
+    assert (after.changed, after.succeeded, after.counts) == (
+        True, 1, {"add": {State.QUEUED: 2, State.SUCCEEDED: 1}},
+    )  # fmt: skip
+    assert [(one.id, one.result) for one in after.results] == [(jobs[0].id, 7)]
+    assert [one.id for one in group.jobs(state=State.QUEUED).jobs] == [jobs[2].id, jobs[1].id]
+    assert api.group("nobody").status(wait=30).version == 0
+
+
+def test_a_group_is_stopped_held_and_released(app: Leasehold, api: Handle):
+    api.enqueue("add", {"a": 1}, group="g")
+    api.enqueue("work", {"target": "t"}, group="g")
+    group = api.group("g")
+    assert group.stop("add", dry_run=True).cancelled_counts == {"add": {State.QUEUED: 1}}
+    report = group.stop(mode="immediate", reason="done", hold=True)
+    assert (report.cancelled, report.held, report.mode, str(report)) == (
+        2, True, "immediate", "2 cancelled, 0 told to stop",
+    )  # fmt: skip
+    assert (group.status().state, group.status().reason) == ("held", "done")
+    with pytest.raises(GroupOnHold) as caught:
+        api.enqueue("add", {"a": 1}, group="g")
+    assert (caught.value.group, caught.value.reason) == ("g", "done")
+    assert group.release() is True
+    assert group.release() is False
+
+
+def test_a_graceful_stop_waits_for_what_runs(app: Leasehold, api: Handle):
+    job = api.enqueue("add", {"a": 1}, group="g", tags=("x",))
+    grant = claim(app)
+    assert list(api.stop(tags="x", wait=0.1).still_running) == [job.id]
+    app.__internals__.store.settle([Ending(grant.id, grant.token, Success("2"))])
+    assert list(api.stop(group="g", wait=30).still_running) == []
+
+
+def test_a_stop_needs_a_scope(api: Handle):
+    job = api.enqueue("add", {"a": 1}, tags=("x",))
+    with pytest.raises(InvalidInput, match="has no scope"):
+        api.stop()
+    with pytest.raises(InvalidInput, match="no task is named"):
+        api.stop(kinds="nothing")
+    assert api.stop(tags=["x"], mode="immediate").cancelled == 1
+    assert job.refresh().state is State.CANCELLED
+
+
+# -- queues, limits, schedules -------------------------------------------------------------------------------------
+def test_queues_and_kinds_are_paused_with_a_reason(app: Leasehold, api: Handle):
+    store = app.__internals__.store
+    api.enqueue("work", {"target": "t"})
+    made = api.queues.pause("q", reason="deploy", for_="1h")
+    assert (made.scope, made.name, made.until - made.paused_at) == ("queue", "q", timedelta(hours=1))
+    assert [(one.name, one.reason) for one in api.queues.paused()] == [("q", "deploy")]
+    assert store.claim("worker", QUEUES, 1) == []
+    assert api.queues.resume("q") is True
+    api.kinds.pause("work")
+    assert [one.name for one in api.kinds.paused()] == ["work"]
+    assert store.claim("worker", QUEUES, 1) == []
+    assert (api.kinds.resume("work"), api.kinds.resume("work")) == (True, False)
+    assert len(store.claim("worker", QUEUES, 1)) == 1
+    with pytest.raises(InvalidInput) as caught:
+        api.queues.pause("q", for_="1h", until=datetime.now(UTC))
+    assert caught.value.field == "until"
+
+
+def test_pages_follow_each_other_without_gap_or_repeat(api: Handle):
+    made = [api.enqueue("add", {"a": n}, tags=("x",)).id for n in range(7)]
+    seen: list[str] = []
+    page = api.jobs(tag="x", limit=3, state=["queued", State.RUNNING])
+    while True:
+        seen += [job.id for job in page.jobs]
+        if page.next is None:
+            break
+        page = api.jobs(tag="x", limit=3, before=page.next)
+    assert seen == made[::-1]
+    assert api.jobs(kind="greet").jobs == api.jobs(state="failed").jobs == []
+    with pytest.raises(InvalidInput):
+        api.jobs(state="lost")
+
+
+def test_slots_and_rates_are_set_and_closed(api: Handle):
+    api.slots.set("browser", 4)
+    assert [(one.name, one.limit, one.used, one.holders) for one in api.slots.list()] == [
+        ("browser", 4, 0, [])
+    ]
+    api.rates.set("open/ai", "60/min", burst=2)
+    api.rates.close("open/ai", for_="2m", reason="429")
+    (rate,) = api.rates.list()
+    assert (rate.key, rate.limit, rate.burst, rate.closed, rate.closed_reason) == (
+        "open/ai", "60/min", 2, True, "429",
+    )  # fmt: skip
+    assert (api.rates.open("open/ai"), api.rates.open("open/ai")) == (True, False)
+    with pytest.raises(InvalidInput):
+        api.rates.set("openai", "often")
+
+
+def test_a_schedule_is_seen_paused_resumed_and_run(app: Leasehold, api: Handle):
+    app.schedules.set("nightly/1", "add", {"a": 1}, every="24h")
+    (row,) = api.schedules.list()
+    assert (row.name, row.kind, json.loads(row.args), row.every) == ("nightly/1", "add", {"a": 1}, 86_400)
+    assert api.schedules.pause("nightly/1", "deploy").reason == "deploy"
+    assert api.schedules.get("nightly/1").paused is True
+    assert (api.schedules.resume("nightly/1"), api.schedules.resume("nightly/1")) == (True, False)
+    assert api.schedules.run("nightly/1").kind == "add"
+    with pytest.raises(ScheduleNotFound) as caught:
+        api.schedules.get("nothing")
+    assert caught.value.name == "nothing"
+
+
+# -- async ---------------------------------------------------------------------------------------------------------
+def test_the_async_verbs_do_the_same(app: Leasehold, api: Handle):
+    async def steer() -> list[object]:
+        job = await api.aenqueue("add", {"a": 1}, group="g")
+        await job.apause("look")
+        seen: list[object] = [(await api.aget(job.id)).reason, (await job.aexplain())[0].cause]
+        await job.aresume()
+        seen.append((await api.group("g").astatus(wait=30, since=0)).live)
+        seen.append((await api.group("g").astop(mode="immediate")).cancelled)
+        seen.append([one.event for one in await job.ahistory()])
+        await api.queues.apause("q")
+        seen.append([one.name for one in await api.queues.apaused()])
+        seen.append([event.data["state"] async for event in job.awatch(timeout=30)])
+        with pytest.raises(Refused):
+            await job.apause()
+        return [*seen, (await job.arefresh()).state]
+
+    assert asyncio.run(steer()) == [
+        "look", "resting", 1, 1, ["paused", "resumed", "cancelled"], ["q"], ["cancelled"], State.CANCELLED,
+    ]  # fmt: skip
+
+
+def test_a_unique_key_that_another_job_holds_names_it(app: Leasehold, api: Handle):
+    job = api.enqueue("add", {"a": 1}, unique="k")
+    settle(app, Failure("boom", final=True))
+    holder = api.enqueue("add", {"a": 2}, unique="k")
+    with pytest.raises(DuplicateJob) as caught:
+        job.resume()
+    assert (caught.value.job_id, caught.value.kind, caught.value.unique_key) == (holder.id, "add", "k")

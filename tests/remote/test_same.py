@@ -1,0 +1,248 @@
+"""The client says the same as the Python API: its verbs, its values, its errors."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import leasehold
+from leasehold import Leasehold, remote, types
+from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.views import HistoryEntry, ScheduleRow, Summary, WorkerCard
+from leasehold.errors import (
+    AtCapacity,
+    LeaseholdError,
+    RemoteError,
+    RemoteUnreachable,
+    StoreError,
+    TenantNotFound,
+)
+from leasehold.remote import Remote
+from leasehold.remote.problems import KINDS, error_of
+from leasehold.remote.view import View as RemoteView
+from leasehold.surfaces.http.problems import _ERRORS, answer_to
+from leasehold.types import Holder
+from leasehold.view import View
+from tests.backends import Backend
+from tests.remote.conftest import settle
+from tests.surfaces.http.conftest import Server
+from tests.workers import burst
+
+TWO_HANDS = [
+    (View, RemoteView),
+    (leasehold.Job, remote.Job),
+    (leasehold.Group, remote.Group),
+    (types.Pausable, remote.Queues),
+    (types.Pausable, remote.Kinds),
+    (types.Lanes, remote.Lanes),
+    (types.Slots, remote.Slots),
+    (types.Rates, remote.Rates),
+    (types.Schedules, remote.Schedules),
+    (types.Questions, remote.Questions),
+]
+ONLY_REMOTE = {
+    "enqueue_many": "in Python it is a verb of a task, and there are none here",
+    "workers": "in Python, of the command line alone",
+    "Queues.list": "in Python, of the command line alone",
+    "Kinds.list": "in Python the tasks are in hand",
+}
+
+
+@pytest.mark.parametrize(("python", "far"), TWO_HANDS)
+def test_a_verb_is_called_as_in_python(python: type, far: type):
+    """Who acts is the token's to say, so there is no `actor`."""
+    for name, member in inspect.getmembers(far, inspect.isfunction):
+        plain = name[1:] if name.startswith("a") and hasattr(far, name[1:]) else name
+        if name.startswith("_") or {plain, f"{far.__name__}.{plain}"} & ONLY_REMOTE.keys():
+            continue
+        ours = inspect.signature(getattr(python, name)).parameters
+        theirs = inspect.signature(member).parameters
+        assert [one for one in ours if one != "actor"] == [
+            one for one in theirs if one != "idempotency_key"
+        ], name
+        for one in ours.keys() & theirs.keys():
+            assert (ours[one].kind, ours[one].default) == (theirs[one].kind, theirs[one].default), (name, one)
+
+
+# What is ours alone, and so not told over HTTP.
+UNTOLD = {
+    Summary: {"seq", "gate"},
+    HistoryEntry: {"token"},
+    ScheduleRow: {"at_start", "changed_at", "hosts", "now", "tenant"},
+}
+
+
+@pytest.mark.parametrize("python", UNTOLD, ids=lambda one: one.__name__)
+def test_a_value_has_the_names_that_it_has_in_python(python: type):
+    far = {one.name for one in fields(getattr(remote, python.__name__))}
+    mine = {one.name for one in fields(python)}
+    assert mine - far == UNTOLD[python]
+    assert {name for name in far - mine if not hasattr(python, name)} == set()
+
+
+def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
+    app.__internals__.store.beat_worker(WorkerCard("w1", ("default",), ("add",), concurrency=3))
+    app.slots.set("browser", 2)
+    app.queues.pause("q", reason="deploy")
+    app.schedules.set("nightly", "add", {"a": 1}, cron="0 3 * * *")
+    lane = app.enqueue("add", {"a": 1}, group="g")
+    settle(app, Failure("boom", final=True))
+    app.enqueue("greet", {"name": "x"}, group="g")
+    settle(app, Asked("go", "May I?", schema='{"type":"boolean"}'))
+    job = app.enqueue("add", {"a": 2}, group="g", tags=("x",))
+    settle(app, Success("3"))
+    far = remote.get(job.id)
+    assert [one.cause for one in far.explain()] == [one.cause for one in job.explain()]
+    for verb in ("attempts", "progress", "log"):
+        assert getattr(far, verb)() == getattr(job, verb)(), verb
+    assert remote.get(lane.id).attempts() == lane.attempts()
+    assert remote.group("g").status() == app.group("g").status()
+    assert remote.slots.list() == app.slots.list()
+    assert remote.queues.paused() == app.queues.paused()
+    assert remote.queues.list() == app.__internals__.operations.list_queues()
+    assert remote.workers() == app.__internals__.operations.list_workers()
+    for mine, other in (
+        (app.jobs().jobs, remote.jobs().jobs),
+        (job.history(), far.history()),
+        (app.schedules.list(), remote.schedules.list()),
+    ):
+        assert len(mine) == len(other)
+        for one, two in zip(mine, other, strict=True):
+            same = {name.name for name in fields(two)} - {"args"}
+            assert {name: getattr(one, name) for name in same} == {name: getattr(two, name) for name in same}
+    (question,), (other,) = app.questions.list(), remote.questions.list()
+    assert replace(other, schema=question.schema) == question
+    kind = next(one for one in remote.kinds.list() if one.name == "add")
+    assert (kind.description, kind.queue, kind.arguments["required"]) == (
+        "Adds two numbers.",
+        "default",
+        ["a"],
+    )
+
+
+def test_a_result_that_is_a_file_is_read_when_it_is_looked_at(
+    app: Leasehold, backend: Backend, remote: Remote, tmp_path
+):
+    internals = app.__internals__
+    with internals.moved_to(replace(internals.place, results=str(tmp_path / "results"))):
+        internals.named_task("add", {"result": "file", "group": "g"}).enqueue(a=1)
+        burst(app, queues=["default"])
+        (one,) = remote.group("g").status().results
+        assert (one.result_ref is not None, one.result) == (True, 2)
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+CAUSES: dict[str, Callable[[Any], object]] = {
+    "JobNotFound": lambda api: api.get("019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10"),
+    "UnknownTask": lambda api: api.enqueue("nothing"),
+    "InvalidArguments": lambda api: api.enqueue("add", {"b": "x"}),
+    "Unstorable": lambda api: api.enqueue("work", {"target": "a\0b"}),
+    "InvalidInput": lambda api: api.enqueue("add", {"a": 1}, at=datetime(1960, 1, 1, tzinfo=UTC)),
+    "ScheduleNotFound": lambda api: api.schedules.run("no such"),
+    "Refused": lambda api: api.enqueue("add", {"a": 1}, unique="same").release(),
+    "InvalidInput of a rate": lambda api: api.rates.set("r", "often"),
+    "InvalidInput of a stop": lambda api: api.stop(kinds=["nothing"]),
+}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_an_error_is_the_very_error_of_python(app: Leasehold, remote: Remote, cause: str):
+    mine, other = (error_in(lambda api=api: CAUSES[cause](api)) for api in (app, remote))
+    assert type(mine).__name__ == cause.partition(" ")[0]
+    assert (type(other), str(other), facts(other)) == (type(mine), str(mine), facts(mine))
+
+
+def error_in(act: Callable[[], object]) -> LeaseholdError:
+    with pytest.raises(LeaseholdError) as caught:
+        act()
+    return caught.value
+
+
+def facts(error: LeaseholdError) -> dict[str, Any]:
+    return {name: value for name, value in vars(error).items() if value is not None}
+
+
+def test_every_code_of_the_server_has_its_error_here():
+    """But what went wrong on the server itself, which is no error of a job."""
+    servers = {code: kind for kind, _, code in _ERRORS if kind not in (StoreError, LeaseholdError)}
+    assert servers == KINDS
+
+
+def test_who_is_refused_for_now_learns_when_to_come_back():
+    holder = Holder("019a", "w1", datetime.now(UTC), None)
+    before = AtCapacity("add", 2, [holder], 4.5)
+    answer = answer_to(before)
+    after = error_of(answer.status_code, json.loads(bytes(answer.body)))
+    assert (type(after), str(after), vars(after)) == (AtCapacity, str(before), vars(before))
+
+
+def test_an_error_of_a_server_that_tells_less_still_has_its_attributes():
+    error = error_of(409, {"code": "refused", "detail": "no"})
+    assert (str(error), error.verb, error.job_id) == ("no", None, None)
+    assert isinstance(error_of(429, {"code": "at-capacity"}), AtCapacity)
+    assert isinstance(error_of(503, {"code": "database-unavailable", "detail": "away"}), RemoteError)
+    assert isinstance(error_of(500, "<p>"), RemoteError)
+    assert not isinstance(error_of(500, None), RemoteUnreachable)
+
+
+# -- who may ask ---------------------------------------------------------------------------------------------------
+def test_a_token_may_do_what_its_scopes_say(app: Leasehold, server: Server, connect: Callable[..., Remote]):
+    job = app.enqueue("add", {"a": 1})
+    for token, code in ((None, "unauthenticated"), ("lh_unknown", "unauthenticated")):
+        with pytest.raises(RemoteError) as caught:
+            connect(token).get(job.id)
+        assert (caught.value.status, caught.value.code) == (401, code)
+        assert "lh_unknown" not in str(caught.value)
+    reader = connect(server.token("read") + "\n")
+    assert reader.get(job.id).state == "queued"
+    with pytest.raises(RemoteError) as caught:
+        reader.get(job.id).cancel()
+    assert (caught.value.status, caught.value.code) == (403, "scope-missing")
+    confined = connect(server.token("admin", queues=["q"]))
+    with pytest.raises(leasehold.errors.JobNotFound):
+        confined.get(job.id)
+    app.queues.pause("default")
+    app.queues.pause("q")
+    app.kinds.pause("add")
+    assert ([one.name for one in confined.queues.paused()], confined.kinds.paused()) == (["q"], [])
+    with pytest.raises(RemoteError, match="queue-limited"):
+        confined.stop(group="g", queue="q")
+
+
+@pytest.fixture
+def tenants(app: Leasehold) -> Iterator[None]:
+    for name in ("acme", "beta"):
+        app.tenants.create(name)
+    yield
+    for row in app.tenants.list():
+        app.tenants.drop(row.name)
+
+
+@pytest.mark.usefixtures("tenants")
+def test_a_client_is_about_the_jobs_of_the_tenant_that_it_names(
+    app: Leasehold, server: Server, connect: Callable[..., Remote]
+):
+    token = server.token("admin", tenants=["*"])
+    acme = connect(token, tenant="acme")
+    job = acme.enqueue("add", {"a": 1}, group="g")
+    assert app.tenant("acme").get(job.id).kind == "add"
+    assert acme.group("g").status().total == 1
+    assert [event.kind for event in acme.get(job.id).cancel().watch()] == ["state"]
+    beta = connect(token).tenant("beta")
+    assert (beta.name, beta.jobs().jobs) == ("beta", [])
+    with pytest.raises(leasehold.errors.JobNotFound):
+        beta.get(job.id)
+    with pytest.raises(TenantNotFound) as caught:
+        connect(token, tenant="nobody").jobs()
+    assert caught.value.name == "nobody"
+
+
+def test_the_history_names_the_token(server: Server, remote: Remote):
+    job = remote.enqueue("add", {"a": 1}).cancel("enough")
+    assert job.history()[-1].actor == "http:token 0"

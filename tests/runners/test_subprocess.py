@@ -1,0 +1,261 @@
+"""The subprocess runner: the conformance suite, and what is its own."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasehold.errors import InvalidInput
+from leasehold.runners.contract import Phase, Start, State
+from leasehold.runners.subprocess import SHIM, Command, SubprocessRunner
+from tests.runners.conformance import Lab, RunnerConformance, ended, mark, starts, until, wait_for
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+
+
+class SubprocessLab(Lab):
+    def runner(self) -> SubprocessRunner:
+        return SubprocessRunner(self.place / "runs")
+
+    def spec(self, script: str, output_limit: int = 1024 * 1024) -> Command:
+        return Command(["sh", "-c", script], env={"MARKS": str(self.marks)}, output_limit=output_limit)
+
+    def clean_up(self) -> None:
+        runner = self.runner()
+        for folder in runner.folder.glob("[!.]*"):
+            if runner.probe(folder.name).phase is Phase.RUNNING:
+                runner.stop(folder.name, 0)
+                ended(runner, folder.name)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[SubprocessLab]:
+    lab = SubprocessLab(tmp_path)
+    yield lab
+    lab.clean_up()
+
+
+@pytest.fixture
+def runner(lab: SubprocessLab) -> SubprocessRunner:
+    return lab.runner()
+
+
+class TestSubprocess(RunnerConformance):
+    pass
+
+
+def run(runner: SubprocessRunner, command: Command) -> str:
+    """Its stdout."""
+    assert runner.ensure_started("a.1", 1, command) is Start.STARTED
+    assert ended(runner, "a.1").phase is Phase.EXITED
+    return runner.collect("a.1").stdout.tail
+
+
+def test_a_command_ended_by_a_signal_has_its_number(lab, runner):
+    runner.ensure_started("a.1", 1, lab.spec("kill -SEGV $$"))
+    assert ended(runner, "a.1") == State(Phase.EXITED, -signal.SIGSEGV)
+
+
+def test_there_is_no_shell(runner):
+    assert run(runner, Command(["echo", "$HOME; echo $(id) *"])) == "$HOME; echo $(id) *\n"
+
+
+def test_a_command_sees_only_the_variables_it_was_given(runner, monkeypatch):
+    monkeypatch.setenv("SECRET", "s3cret")
+    monkeypatch.setenv("PASSED", "yes")
+    seen = run(runner, Command(["env"], env={"MINE": "ü"}, pass_env=["PASSED", "MISSING", "PATH"]))
+    names = dict(line.split("=", 1) for line in seen.splitlines())
+    assert names.pop("LEASEHOLD_RESULT")
+    assert names == {"PASSED": "yes", "MINE": "ü", "PATH": os.environ["PATH"]}
+
+
+def test_neither_the_shim_nor_the_disk_shows_a_variable(lab, runner, monkeypatch):
+    monkeypatch.setenv("SECRET", "s3cret-1")
+    script = f"cat /proc/$PPID/environ; {mark('a')}"
+    seen = run(runner, Command(["sh", "-c", script], env={"MARKS": str(lab.marks), "KEY": "s3cret-2"}))
+    assert starts(lab, "a") == 1
+    assert "s3cret" not in seen
+    files = [path for path in runner.folder.rglob("*") if path.is_file()]
+    assert [path for path in files if b"s3cret" in path.read_bytes()] == []
+
+
+def test_a_command_ignores_no_signal_and_blocks_none(runner):
+    seen = run(runner, Command(["grep", "-E", "SigIgn|SigBlk", "/proc/self/status"]))
+    ours = ~(
+        1 << 31 | 1 << 32
+    )  # 32 and 33 are the C library's own: what was inherited there nobody can reset
+    assert [int(line.split()[1], 16) & ours for line in seen.splitlines()] == [0, 0]
+
+
+def test_a_command_works_in_a_folder_of_its_own_or_the_one_it_names(runner, tmp_path):
+    assert run(runner, Command(["pwd"])) == f"{runner.folder}/a.1/work\n"
+    runner.ensure_started("b.1", 1, Command(["pwd"], cwd=str(tmp_path)))
+    ended(runner, "b.1")
+    assert runner.collect("b.1").stdout.tail == f"{tmp_path}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        (Command(["no-such-program-here"]), 127, "No such file"),
+        (Command(["/"]), 126, "Permission denied"),
+        (Command(["true"], cwd="/no/such/folder"), 127, "No such file"),
+    ],
+)
+def test_a_command_that_cannot_be_run_exits_as_in_a_shell(runner, command, code, told):
+    runner.ensure_started("a.1", 1, command)
+    assert ended(runner, "a.1") == State(Phase.EXITED, code)
+    assert told in runner.collect("a.1").stderr.tail
+
+
+def test_output_takes_no_more_of_the_disk_than_its_limit(lab, runner):
+    runner.ensure_started("a.1", 1, lab.spec("head -c 3000000 /dev/zero", output_limit=100_000))
+    ended(runner, "a.1")
+    assert runner.collect("a.1").stdout.size == 3_000_000
+    kept = sum(path.stat().st_size for path in (runner.folder / "a.1").glob("stdout*"))
+    assert 50_000 <= kept <= 100_000
+    assert len(runner.collect("a.1").stdout.tail) >= 50_000
+
+
+def test_offsets_count_what_was_dropped(lab, runner):
+    runner.ensure_started("a.1", 1, lab.spec("head -c 3000000 /dev/zero", output_limit=100_000))
+    ended(runner, "a.1")
+    found, after = runner.read_output("a.1", "stdout", 0, 10)
+    assert found == bytes(10)
+    assert 2_900_000 <= after < 3_000_000
+    assert runner.read_output("a.1", "stdout", 2_999_995, 10) == (bytes(5), 3_000_000)
+
+
+@pytest.mark.parametrize(
+    "result", ["printf '\\377'", "head -c 17000000 /dev/zero"], ids=["bytes", "too long"]
+)
+def test_a_result_that_cannot_be_kept_is_refused(lab, runner, result):
+    runner.ensure_started("a.1", 1, lab.spec(f"{result} > $LEASEHOLD_RESULT"))
+    ended(runner, "a.1")
+    with pytest.raises(InvalidInput, match="result"):
+        runner.collect("a.1")
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"argv": "ls -l"}, "argv"),
+        ({"argv": []}, "argv"),
+        ({"argv": ["a\0b"]}, "argv"),
+        ({"argv": ["a"], "env": {"A=B": "c"}}, "env"),
+        ({"argv": ["a"], "pass_env": "PATH"}, "pass_env"),
+        ({"argv": ["a"], "output_limit": 0}, "output_limit"),
+    ],
+)
+def test_a_command_that_makes_no_sense_is_refused(settings, field):
+    with pytest.raises(InvalidInput, match=field):
+        Command(**settings)
+
+
+# -- the shim
+
+
+def shim_of(runner: SubprocessRunner, name: str) -> int:
+    return json.loads((runner.folder / name / "started").read_text())["shim"]
+
+
+def test_a_run_whose_shim_is_killed_has_vanished_and_is_not_started_again(lab, runner):
+    spec = lab.spec(f"{mark('a')}; exec sleep 600")
+    runner.ensure_started("a.1", 1, spec)
+    until(lambda: starts(lab, "a"))
+    os.kill(shim_of(runner, "a.1"), signal.SIGKILL)
+    assert ended(runner, "a.1") == State(Phase.VANISHED)
+    assert runner.ensure_started("a.1", 2, spec) is Start.FOUND
+    assert runner.tombstone("a.1") == State(Phase.TOMBSTONE)
+    assert starts(lab, "a") == 1
+
+
+@pytest.fixture
+def left_behind(lab, runner) -> str:
+    """A run whose shim and command are dead, and whose grandchild lives in a session of its own."""
+    left = f"setsid sh -c '{mark('left')}; exec sleep 600'"
+    runner.ensure_started("a.1", 1, lab.spec(f"{left} & {mark('command')}; {wait_for('never')}"))
+    until(lambda: starts(lab, "left") and starts(lab, "command"))
+    os.kill(shim_of(runner, "a.1"), signal.SIGKILL)
+    until(lambda: not is_alive(lab, "command"))
+    return "a.1"
+
+
+def is_alive(lab: SubprocessLab, name: str) -> bool:
+    """Whether the process that left this mark lives; a zombie does not."""
+    try:
+        status = Path("/proc", (lab.marks / name).read_text().strip(), "stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_what_a_killed_shim_has_left_counts_as_running_until_it_is_stopped(lab, runner, left_behind):
+    assert is_alive(lab, "left")
+    assert runner.probe(left_behind) == State(Phase.RUNNING)
+    runner.stop(left_behind, 5)
+    assert ended(runner, left_behind) == State(Phase.VANISHED)
+
+
+def test_a_worker_that_just_probes_is_not_killed_with_what_a_shim_has_left(runner, left_behind):
+    program = "import sys; lock = open(sys.argv[1]); print(flush=True); sys.stdin.read()"
+    lock = runner.folder / left_behind / "lock"
+    command = [sys.executable, "-c", program, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as prober:
+        prober.stdout.readline()
+        runner.stop(left_behind, 5)
+        assert ended(runner, left_behind) == State(Phase.VANISHED)
+        prober.stdin.close()
+        assert prober.wait() == 0
+
+
+def start_shim(lab: SubprocessLab, folder: Path) -> subprocess.Popen[bytes]:
+    """A shim with token 1 that leaves the mark `a`."""
+    told = {
+        "argv": ["sh", "-c", mark("a")],
+        "env": {"MARKS": str(lab.marks)},
+        "cwd": None,
+        "output_limit": 100,
+    }
+    shim = subprocess.Popen([sys.executable, "-I", "-S", str(SHIM), str(folder), "1"], stdin=subprocess.PIPE)
+    shim.stdin.write(json.dumps(told).encode())
+    shim.stdin.close()
+    return shim
+
+
+@pytest.mark.parametrize("found", ["token.2", "started", "stop", "tombstone", "exit"])
+def test_a_late_shim_leaves_when_it_finds(lab, runner, found):
+    folder = runner.folder / "a.1"
+    folder.mkdir()
+    (folder / "token.1").touch()
+    (folder / found).write_text('{"code": 0}')
+    assert start_shim(lab, folder).wait() == 75
+    assert starts(lab, "a") == 0
+
+
+def test_a_run_goes_on_when_the_process_that_waits_for_its_start_is_killed(lab, runner):
+    folder = runner.folder / "a.1"
+    folder.mkdir()
+    with (folder / "lock").open("w") as lock:  # as a prober does: the shim waits
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = start_shim(lab, folder)
+        until((folder / "shim.log").exists)
+        waiting.kill()
+        waiting.wait()
+    assert ended(runner, "a.1") == State(Phase.EXITED, 0)
+    assert starts(lab, "a") == 1
+
+
+def test_sigterm_to_the_shim_ends_the_run_in_order(lab, runner):
+    runner.ensure_started("a.1", 1, lab.spec(f"trap 'exit 8' TERM; {mark('a')}; {wait_for('never')}"))
+    until(lambda: starts(lab, "a"))
+    os.kill(shim_of(runner, "a.1"), signal.SIGTERM)
+    assert ended(runner, "a.1") == State(Phase.EXITED, 8)

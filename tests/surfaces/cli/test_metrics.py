@@ -1,0 +1,31 @@
+"""`metrics`: as Prometheus reads it, and as JSON."""
+
+from __future__ import annotations
+
+from leasehold import Leasehold
+from tests.surfaces.test_prometheus import read
+from tests.workers import burst
+
+
+def test_metrics_are_told_as_text_and_as_json(here, app: Leasehold):
+    app.enqueue("work")
+    burst(app)
+    app.enqueue("work")
+    answer = here("metrics")
+    assert answer.code == 0
+    found = read(answer.out)
+    pair = {"queue": "default", "kind": "work"}
+    assert found["leasehold_attempts_total"] == [({**pair, "outcome": "succeeded"}, 1)]
+    assert found["leasehold_jobs"] == [({**pair, "state": "queued"}, 1)]
+    told = here("metrics", "--json").json
+    (total,) = told["totals"]
+    assert (total["kind"], total["outcome"], total["runs"]) == ("work", "succeeded", 1)
+    assert sum(total["wait"]["buckets"]) == 1
+    assert told["jobs"] == [{"queue": "default", "kind": "work", "state": "queued", "jobs": 1}]
+
+
+def test_what_is_printed_cannot_steer_the_terminal(here, app: Leasehold):
+    app.slots.set("a\x1b[2Jb", 1)
+    answer = here("metrics")
+    assert "\x1b" not in answer.out
+    assert read(answer.out)["leasehold_slot_limit"][0][1] == 1

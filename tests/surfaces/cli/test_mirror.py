@@ -1,0 +1,106 @@
+"""`leasehold db mirror`: SQL that keeps a table of the user's in step, printed or run."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from leasehold.domain.states import State
+from leasehold.surfaces.cli.problems import Exit
+
+STATES = ",".join(f"{state.value}={state.value.upper()}" for state in State)
+
+
+@pytest.fixture
+def table(backend, app):
+    name = "leasehold_runs" if backend.name == "sqlite" else f"{backend.schema}.runs"
+    backend.query("CREATE TABLE leasehold.runs (run BIGINT PRIMARY KEY, status TEXT, done TEXT)")
+
+    @app.task(mirror=True)
+    def mirrored(run_id: int, more: int = 0) -> int:
+        return run_id
+
+    yield name
+    for row in app.__internals__.operations.list_mirrors():
+        app.__internals__.operations.remove_mirror(row.mirror)
+    backend.query("DROP TABLE leasehold.runs")
+
+
+def options(table: str, *more: str) -> list[str]:
+    found = ["db", "mirror", "mirrored", "--table", table, "--key", "run", "--match", "argument:run_id"]
+    return [*found, "--status", "status", "--states", STATES, "--finished", "done", "--insert", *more]
+
+
+def test_it_is_made_listed_verified_and_dropped(backend, app, table, here):
+    assert here(*options(table, "--apply")).code == Exit.OK
+    (row,) = here("db", "mirrors", "--json").lines
+    assert (row["mirror"]["kind"], row["mirror"]["table"], row["problems"]) == ("mirrored", table, [])
+    assert "in order" in here("db", "mirrors").out
+    assert here("db", "verify", "--json").json["mirrors"] == []
+    mirrored = app.__internals__.named_task("mirrored", {})
+    mirrored.enqueue_many({"run_id": n} for n in range(100))
+    assert backend.query("SELECT count(*), min(status), max(status) FROM leasehold.runs") == [
+        (100, "QUEUED", "QUEUED")
+    ]
+    backend.query("DELETE FROM leasehold.mirror")
+    told = here("db", "verify")
+    assert (told.code, "belongs to no mirror" in told.out) == (Exit.JOB_FAILED, True)
+    assert here(*options(table, "--apply")).code == Exit.OK
+    assert here("db", "mirror", "mirrored", "--table", table, "--drop", "--apply").code == Exit.OK
+    assert here("db", "mirrors", "--json").lines == []
+
+
+def test_what_is_printed_can_be_run_by_somebody_else(backend, app, table, here):
+    printed = here(*options(table))
+    assert (printed.code, app.__internals__.operations.list_mirrors()) == (Exit.OK, [])
+    if backend.name == "sqlite":
+        with closing(sqlite3.connect(backend.url.removeprefix("sqlite:///"))) as connection:
+            connection.executescript(printed.out)
+    else:
+        backend.query(printed.out)
+    app.__internals__.named_task("mirrored", {}).enqueue(1)
+    assert backend.query("SELECT run, status FROM leasehold.runs") == [(1, "QUEUED")]
+    assert [row.problems for row in app.__internals__.operations.list_mirrors()] == [()]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--states", STATES.replace("paused=PAUSED,", ""), "no word for paused"),
+        ("--states", STATES + ",asleep=x", "asleep"),
+        ("--match", "somewhere", "argument:NAME or unique_key"),
+        ("--key", "a b", "not a usable name"),
+        ("--times", "stone", "iso or unix"),
+    ],
+)
+def test_what_cannot_be_mirrored_is_refused_with_the_remedy(app, table, here, option, value, told):
+    answer = here(*options(table, option, value))
+    assert (answer.code, told in answer.err) == (Exit.USAGE, True), answer.err
+
+
+def test_the_tasks_own_words_are_checked_where_its_code_is_known(cli, backend):
+    cli.folder.joinpath("cli_tasks.py").write_text(
+        cli.folder.joinpath("cli_tasks.py").read_text()
+        + "\nfrom typing import Annotated\nfrom pydantic import Field\n"
+        "@app.task(mirror=True)\ndef mirrored(run_id: Annotated[int, Field(alias='runId')], more: int = 0): ...\n"
+        "@app.task\ndef plain(run_id: int): ...\n"
+    )
+    environment = {"LEASEHOLD_APP": "cli_tasks", "LEASEHOLD_URL": ""}
+    given = options("runs")
+
+    def told(*arguments: str) -> str:
+        answer = cli(*arguments, **environment)
+        return answer.out + answer.err
+
+    cli.folder.joinpath("cli_tasks.py").write_text(
+        cli.folder.joinpath("cli_tasks.py")
+        .read_text()
+        .replace("app = Leasehold(", f"app = Leasehold({backend.url!r}, ")
+    )
+    assert "runId" in told(*given)
+    assert "has a default" in told(*given, "--match", "argument:more")
+    assert "has no 'nothing'" in told(*given, "--match", "argument:nothing")
+    assert "mirror=True" in told(*["plain" if one == "mirrored" else one for one in given])
+    assert "says mirror=True, but has no mirror" in told("db", "verify")

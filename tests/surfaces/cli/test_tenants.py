@@ -1,0 +1,36 @@
+"""`leasehold tenants …`, and `--tenant` on the others."""
+
+from __future__ import annotations
+
+from leasehold.surfaces.cli.main import _command
+from leasehold.surfaces.cli.tenants import WITHOUT, _commands
+
+
+def test_a_tenant_is_made_listed_used_and_dropped(here, app):
+    assert here("tenants", "create", "acme").out == "acme is made\n"
+    try:
+        assert here("tenants", "create", "acme", "--json").json == {"name": "acme", "created": False}
+        assert [row["name"] for row in here("tenants", "list", "--json").json] == ["acme"]
+        theirs = app.tenant("acme").enqueue("work").id
+        assert here("show", theirs).code == 3
+        assert [job["id"] for job in here("jobs", "--tenant", "acme", "--json").json] == [theirs]
+        assert here("jobs", "--json").json == []
+        assert here("cancel", theirs, "--tenant", "acme").code == 0
+        assert here("tenants", "drop", "acme").code == 2, "nobody is here to be asked"
+    finally:
+        assert here("tenants", "drop", "acme", "--yes").code == 0
+    assert here("tenants", "list", "--json").json == []
+
+
+def test_a_tenant_that_is_not_there_is_exit_code_3(here, app):
+    for words in (("jobs", "--tenant", "nobody"), ("tenants", "drop", "nobody", "--yes")):
+        told = here(*words)
+        assert told.code == 3
+        assert "leasehold tenants create nobody" in told.err
+    assert here("jobs", "--tenant", "No-Name").code == 2
+
+
+def test_every_command_takes_a_tenant_or_is_listed_as_one_that_does_not():
+    for name, command in _commands(_command()):
+        has = any("--tenant" in parameter.opts for parameter in command.params)
+        assert has == (name.split()[0] not in WITHOUT and name not in WITHOUT), name

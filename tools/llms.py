@@ -1,0 +1,57 @@
+"""llms.txt: what there is to read, for language models that help somebody use Leasehold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_HEAD = """# Leasehold
+
+> Durable background jobs for Python in your own SQLite or PostgreSQL database. A worker holds a lease on each job and
+> renews it while the work runs, so a crash is noticed and nothing runs twice. Jobs can be seen, paused, resumed,
+> cancelled, budgeted and explained from Python, HTTP, MCP and the command line.
+
+- Install: `pip install leasehold`; with PostgreSQL `leasehold[postgres]`, with the HTTP API `leasehold[server]`, with
+  the MCP server `leasehold[mcp]`.
+- A task is a function with `@app.task` on an `app = Leasehold()`; `task.enqueue(…)` stores a job; `leasehold worker
+  module:app` runs jobs.
+- Import public names from `leasehold`, errors from `leasehold.errors`, values for annotations from `leasehold.types`.
+  Names with underscores are not public.
+
+"""
+_TOLD = {
+    "quickstart": "Install it, write a task, run it, and see what happens when its worker is killed",
+    "concepts": "Job, worker, lease, queue, lane, group: what each word means",
+    "observe": "What a worker logs, and how to attach tracing and error reports",
+    "operations": "Databases, upgrades, workers, pruning, the audit, and what to do when something is stuck",
+    "questions": "A job asks a person, and waits without a worker",
+    "run-now": "Start work at once, or be told that there is no room",
+    "testing": "A worker and a clock for your own tests",
+}
+"""Of pages whose first sentence does not say what they are about."""
+_FIRST = ("quickstart", "concepts", "lease")
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
+
+
+def llms_text(root: Path) -> str:
+    pages = sorted((root / "docs").glob("*.md"), key=lambda page: (_place(page.stem), page.stem))
+    lines = [_line(page) for page in pages]
+    more = ["- [Architecture](ARCHITECTURE.md): how the code is laid out", "- [Changelog](CHANGELOG.md)"]
+    return _HEAD + "\n".join(["## Documentation", "", *lines, "", "## Optional", "", *more]) + "\n"
+
+
+def _place(name: str) -> int:
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
+
+
+def _line(page: Path) -> str:
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    title = text.partition("\n")[0].removeprefix("# ")
+    if page.stem in _TOLD:
+        return f"- [{title}](docs/{page.name}): {_TOLD[page.stem]}"
+    paragraphs = [part.strip() for part in text.split("\n\n")[1:]]
+    first = next(part for part in paragraphs if part and part[0] not in "#|<")
+    sentence = re.split(r"(?<=[.:?])\s", " ".join(first.split()))[0]
+    told = _LINK.sub(r"\1", sentence).replace("*", "").rstrip(".:")
+    return f"- [{title}](docs/{page.name}): {told}"
