@@ -79,21 +79,19 @@ class ClockWaits(Waits):
     def monotonic(self) -> float:
         return self._clock.monotonic()
 
-    def wait(self, run: RunState, seconds: float, what: str, timed: bool = True) -> None:
-        with self._noted(run, seconds, what, timed) as wait:
+    def wait(self, run: RunState, seconds: float, timed: bool = True) -> None:
+        with self._noted(run, seconds, timed) as wait:
             while not wait.over(self._clock) and not run.wait(LOOK_EVERY):
                 pass
 
-    async def wait_async(self, run: RunState, seconds: float, what: str, timed: bool = True) -> None:
-        with self._noted(run, seconds, what, timed) as wait:
+    async def wait_async(self, run: RunState, seconds: float, timed: bool = True) -> None:
+        with self._noted(run, seconds, timed) as wait:
             while not wait.over(self._clock):
                 await asyncio.sleep(LOOK_EVERY)
 
     @contextmanager
-    def _noted(self, run: RunState, seconds: float, what: str, timed: bool) -> Iterator[_Wait]:
-        wait = _Wait(
-            run, what, timed, self._clock.monotonic() + seconds, time.monotonic() + min(seconds, 0.02)
-        )
+    def _noted(self, run: RunState, seconds: float, timed: bool) -> Iterator[_Wait]:
+        wait = _Wait(run, timed, self._clock.monotonic() + seconds, time.monotonic() + min(seconds, 0.02))
         with self._lock:
             self._waiting.append(wait)
         try:
@@ -110,16 +108,10 @@ class ClockWaits(Waits):
             if running and until is not None and all(id(run) in waiting for run in running):
                 self._clock.advance(max(0.0, until - self._clock.monotonic()))
 
-    def report(self, running: Iterable[Attempt]) -> str:
-        with self._lock:
-            waits = {id(wait.run): wait.what for wait in self._waiting}
-        return "\n".join(_told(run, waits.get(id(run))) for run in running) or "no job runs"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Wait:
     run: RunState
-    what: str
     timed: bool
     until: float
     look_at: float
@@ -131,9 +123,13 @@ class _Wait:
         return time.monotonic() >= self.look_at
 
 
-def _told(run: Attempt, waits_for: str | None) -> str:
+def _report(running: Iterable[Attempt]) -> str:
+    return "\n".join(_told(run) for run in running) or "no job runs"
+
+
+def _told(run: Attempt) -> str:
     grant = run.grant
-    does = "runs" if waits_for is None else f"waits for {waits_for}"
+    does = f"waits for {', '.join(run.waits_for)}" if run.waits_for else "runs"
     where = "".join(traceback.StackSummary.from_list(_stack(run)[-6:]).format()).rstrip()
     return f"job {grant.id} ({grant.kind}, attempt {grant.attempt}) {does}\n{where}"
 
@@ -196,7 +192,7 @@ class Sandbox:
                 running = worker.attempts.unfinished()
                 waits.move_on(running)
                 if time.monotonic() > ends_at and not finished.done():
-                    stuck = waits.report(running)
+                    stuck = _report(running)
                     worker.request_drain()
                     worker.request_drain()  # at once
             await finished

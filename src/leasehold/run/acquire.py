@@ -41,13 +41,23 @@ class Acquiring:
 
     def run(self) -> None:
         """Blocking; a stop ends the wait."""
-        while (pause := self._try_once()) is not None:
-            self._waits.wait(self._run, pause, self._what, self._timed)
-            self._run.raise_if_stopped()
+        pause = self._try_once()
+        if pause is None:
+            return
+        with self._run.waiting_for(self._what):
+            while pause is not None:
+                self._waits.wait(self._run, pause, self._timed)
+                self._run.raise_if_stopped()
+                pause = self._try_once()
 
     async def run_async(self) -> None:
-        while (pause := await self._journal.call(self._try_once)) is not None:
-            await self._waits.wait_async(self._run, pause, self._what, self._timed)
+        pause = await self._journal.call(self._try_once)
+        if pause is None:
+            return
+        with self._run.waiting_for(self._what):
+            while pause is not None:
+                await self._waits.wait_async(self._run, pause, self._timed)
+                pause = await self._journal.call(self._try_once)
 
     def _try_once(self) -> float | None:
         """Seconds to wait before the next try; None: it is ours."""

@@ -342,5 +342,6 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         if journal is None:
             self._run.wait(seconds)
         else:
-            journal.waits.wait(self._run, seconds, "the end of its ctx.sleep")
+            with self._run.waiting_for("the end of its ctx.sleep"):
+                journal.waits.wait(self._run, seconds)
         self._run.raise_if_stopped()

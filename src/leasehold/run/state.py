@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -32,6 +33,8 @@ class RunState:
     """The handler has sent its success, and nobody knows whether it arrived."""
     holds_slots = False
     """It has taken units inside the run: its end may let others go on."""
+    waits_for: tuple[str, ...] = ()
+    """As people call it: from the first look that was in vain to the last, also while it looks."""
     _stopped = False
     _event: threading.Event | None = None
     """Made only when somebody waits for a stop: most runs are never told to."""
@@ -68,6 +71,16 @@ class RunState:
     def exited(self, error: BaseException) -> None:
         """A task of its handler has called `sys.exit`, or raised KeyboardInterrupt."""
         self.request_stop()
+
+    @contextmanager
+    def waiting_for(self, what: str) -> Iterator[None]:
+        self.waits_for = (*self.waits_for, what)
+        try:
+            yield
+        finally:
+            left = list(self.waits_for)  # an async handler may wait for several things
+            left.remove(what)
+            self.waits_for = tuple(left)
 
     # -- trouble ---------------------------------------------------------------------------------------------------
     def patiently(self, ask: Callable[[], T]) -> T:

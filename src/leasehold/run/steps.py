@@ -113,7 +113,8 @@ class Steps:
                 if delay is None:
                     raise
             self._give_up(step)
-            self._journal.waits.wait(self._state, delay, f"the next try of its step {step.name!r}")
+            with self._state.waiting_for(f"the next try of its step {step.name!r}"):
+                self._journal.waits.wait(self._state, delay)
 
     async def _tried_async(self, step: Step) -> Any:
         while True:
@@ -124,8 +125,8 @@ class Steps:
                 if delay is None:
                     raise
             await self._give_up_async(step)
-            what = f"the next try of its step {step.name!r}"
-            await self._journal.waits.wait_async(self._state, delay, what)  # a stop ends it
+            with self._state.waiting_for(f"the next try of its step {step.name!r}"):
+                await self._journal.waits.wait_async(self._state, delay)  # a stop ends it
 
     def _call(self, step: Step, *first: Any) -> Any:
         """What the function spends is kept with the step."""

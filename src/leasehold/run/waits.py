@@ -17,11 +17,11 @@ class Waits:
     def monotonic(self) -> float:
         return time.monotonic()
 
-    def wait(self, run: RunState, seconds: float, what: str, timed: bool = True) -> None:
-        """Not longer than until a stop is requested. `what` it waits for, for people; not `timed`: it only looks now
-        and then for something that time alone does not bring."""
+    def wait(self, run: RunState, seconds: float, timed: bool = True) -> None:
+        """Not longer than until a stop is requested. Not `timed`: it only looks now and then for something that time
+        alone does not bring."""
         run.wait(seconds)
 
-    async def wait_async(self, run: RunState, seconds: float, what: str, timed: bool = True) -> None:
+    async def wait_async(self, run: RunState, seconds: float, timed: bool = True) -> None:
         """A stop cancels it."""
         await asyncio.sleep(seconds)
