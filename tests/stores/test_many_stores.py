@@ -167,6 +167,26 @@ def test_a_lost_hint_is_made_up_for_by_the_sweep(app: Leasehold, monkeypatch: py
     assert len(many.claim("w", ["default"], 10)) == 1
 
 
+def test_what_a_transaction_frees_is_told_after_its_commit_whoever_wakes_meanwhile(
+    app: Leasehold, monkeypatch: pytest.MonkeyPatch
+):
+    many = app.__internals__.shared.stores.serving(["acme"])
+    first, second = (new_job(lane="l") for _ in range(2))
+    part(app, "acme").enqueue([first, second])
+    (grant,) = many.claim("w", ["default"], 10)
+    while many.claim("w", ["default"], 10) or many.opens_in(["default"]) == 0:
+        pass
+    told: list[str] = []
+    monkeypatch.setattr(many.directory, "tell", lambda name, hint: told.append(name))
+    with many.transaction(grant.id, grant.token, 20.0) as tx:
+        many.wake()  # as the settler does for another job
+        told.clear()
+        tx.succeed(Success("1"))
+    many.wake()
+    assert told == ["acme"]
+    assert [grant.id for grant in many.claim("w", ["default"], 10)] == [second.id], "here it is known at once"
+
+
 def test_idle_tenants_are_not_asked(app: Leasehold, monkeypatch: pytest.MonkeyPatch):
     many = app.__internals__.shared.stores.serving(["acme", "beta"])
     while many.claim("w", ["default"], 10) or many.opens_in(["default"]) == 0:

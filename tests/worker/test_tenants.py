@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -125,6 +127,43 @@ def test_a_worker_of_the_app_serves_no_tenant(app: Leasehold, make: Make, seen):
     burst(app)
     assert seen == []
     assert app.tenant("acme").count()[State.QUEUED] == 1
+
+
+def test_a_burst_ends_when_all_tenants_have_been_asked(
+    app: Leasehold, make: Make, seen, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("leasehold.stores.tenants.many.LOOKS", 1)
+    names = ["acme", "beta", "gamma"]
+    make(*names)
+    for number, name in enumerate(names):
+        app.enqueue("note", tenant=name)
+        burst(app, tenants=names)
+        assert len(seen) == number + 1
+
+
+def test_a_worker_whose_threads_are_taken_does_not_ask_without_end(app: Leasehold, make: Make, seen):
+    make("acme")
+    began, goes_on = threading.Event(), threading.Event()
+    asked: list[float] = []
+
+    @app.task
+    def held() -> None:
+        began.set()
+        goes_on.wait(60)
+
+    async def serve() -> None:
+        async with app.worker(tenants=["acme"], threads=1, poll=60, retention=None) as worker:
+            app.enqueue("held", tenant="acme")
+            await asyncio.to_thread(began.wait, 60)
+            app.enqueue("note", tenant="acme")
+            await until(lambda: seen)
+            claim = worker._store.claim
+            worker._store.claim = lambda *args, **how: asked.append(time.monotonic()) or claim(*args, **how)
+            await asyncio.sleep(1)  # not for something to happen, but to see that it does not
+            goes_on.set()
+
+    asyncio.run(serve())
+    assert len(asked) < 20
 
 
 def test_all_that_a_run_does_goes_to_its_own_tenant(app: Leasehold, make: Make, seen):

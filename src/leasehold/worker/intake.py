@@ -68,6 +68,11 @@ class Absence:
     def noted(self) -> bool:
         return time.monotonic() < self._until
 
+    @property
+    def seconds_left(self) -> float | None:
+        left = self._until - time.monotonic()
+        return left if left > 0 else None
+
     def note(self, absent: bool) -> None:
         if absent and not self.noted:
             self._until = time.monotonic() + ABSENT_FOR
@@ -123,6 +128,7 @@ class Intake:
         self._thread_turns = Turns(settings.queues, settings.strict)
         self._outside_turns = Turns(settings.queues, settings.strict)
         self._was_empty = False
+        self._asked_kinds: list[list[str]] = []
         self._absent_on_loop = Absence()
         self._absent_in_threads = Absence()
         self.draining = False
@@ -191,9 +197,10 @@ class Intake:
                     asked = self._ask(room)
             await self._begin(grants, sent_at)
             if not grants and asked is None and not self.draining:
-                if self._settings.burst and not self._attempts.held and not self._changed.is_set():
+                opens_in = self._opens_in()
+                if self._settings.burst and self._is_over(opens_in):
                     return
-                await self._wait()
+                await self._wait(opens_in)
 
     def _room(self, coming: Sequence[Grant] = ()) -> Room:
         """Besides those that are coming."""
@@ -263,8 +270,19 @@ class Intake:
             grants += self._store.adopt(self._settings.owner, [site], kinds, room - len(grants))
         return grants
 
-    async def _wait(self) -> None:
-        opens_in = self._store.opens_in(self._loop_turns.all, self._kinds + self._known_outside)
+    def _opens_in(self) -> float | None:
+        """Of what the last claims asked for: kinds for which there is no place are asked for when one is freed. What
+        they passed over has its turn as soon as it may be looked for again: a hint may have come meanwhile."""
+        known = [self._store.opens_in(self._loop_turns.all, kinds) for kinds in self._asked_kinds]
+        known += [absent.seconds_left for absent in (self._absent_on_loop, self._absent_in_threads)]
+        return min((seconds for seconds in known if seconds is not None), default=None)
+
+    def _is_over(self, opens_in: float | None) -> bool:
+        """A burst, after a claim that brought nothing. A store of many tenants has not asked all of them if it says
+        that there may be something now."""
+        return not self._attempts.held and not self._changed.is_set() and opens_in != 0
+
+    async def _wait(self, opens_in: float | None) -> None:
         seconds = self._settings.poll if opens_in is None else min(self._settings.poll, opens_in)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
@@ -299,6 +317,7 @@ class Intake:
 
     def _claim(self, room: Room) -> list[Grant]:
         """In a thread. First what runs already, and nobody watches."""
+        self._asked_kinds = []
         grants = self._adopt(room.outside)
         left = room.outside - len(grants)
         grants += self._claim_from_queues(self._outside_kinds, left, self._outside_turns) if left else []
@@ -331,6 +350,7 @@ class Intake:
         return self._claim_from_queues(kinds, room, turns) if room and not absent.noted else []
 
     def _claim_from_queues(self, kinds: list[str], room: int, turns: Turns) -> list[Grant]:
+        self._asked_kinds.append(kinds)
         order: Order = "strict" if self._settings.strict else "turns"
         grants = self._store.claim(
             self._settings.owner, turns.queues, room, kinds, idle=self._was_empty, order=order

@@ -51,12 +51,14 @@ class DueInTenants(Parts):
             if sighting.id in self._sighted:
                 parts.setdefault(self._sighted[sighting.id], []).append(sighting)
         reaped: list[Reaped] = []
-        self._touch(parts)
 
         def reap(name: Name, store: Store) -> None:
             reaped.extend(replace(lost, tenant=name) for lost in store.reap(parts[name]))
 
-        self._over(list(parts), reap)
+        try:
+            self._over(list(parts), reap)
+        finally:
+            self._touch(parts)
         return reaped
 
     def count_leases(self) -> int:
@@ -145,5 +147,7 @@ class DueInTenants(Parts):
         *,
         tenant: str | None = None,
     ) -> Fired | None:
-        self._touch([tenant])
-        return self.part(tenant).fire(name, seen, jobs, next_at, passed)
+        try:
+            return self.part(tenant).fire(name, seen, jobs, next_at, passed)
+        finally:
+            self._touch([tenant])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar, cast
@@ -17,7 +17,7 @@ from leasehold.domain.states import Flag
 from leasehold.domain.stream import RunNotes
 from leasehold.stores.answers import Denied, Ending, Enqueued, Full, Order, Settled, Told
 from leasehold.stores.base.wakeups import NearWakeups, tenants_of
-from leasehold.stores.contract import Hint, Store, Wakeups
+from leasehold.stores.contract import Hint, Store, Transaction, Wakeups
 from leasehold.stores.contract.hooks import Webhooks
 from leasehold.stores.tenants.books import Books, Name
 from leasehold.stores.tenants.directory import Directory
@@ -68,9 +68,7 @@ def _route(verb: str) -> Callable[..., Any]:
     if verb in TO_CONTROL:
         return lambda self, *args, **kwargs: getattr(self.directory.control, verb)(*args, **kwargs)
     if takes_id(verb):
-        return lambda self, job_id, *args, **kwargs: getattr(self.holder(job_id), verb)(
-            job_id, *args, **kwargs
-        )
+        return lambda self, job_id, *args, **kwargs: self.ask_holder(verb, job_id, *args, **kwargs)
 
     def refuse(self: ManyStores, *args: Any, **kwargs: Any) -> NoReturn:
         raise InvalidInput(verb, "is asked of one tenant", "use app.tenant(name), or --tenant")
@@ -253,8 +251,10 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             freed = freed or settled.freed
 
         parts = self._by_holder(endings, lambda ending: ending.id)
-        self._touch(parts)
-        failed = self._each(parts, settle)
+        try:
+            failed = self._each(parts, settle)
+        finally:
+            self._touch(parts)
         ended = [*whole.accepted, *whole.fenced]
         if failed:
             # The worker asks again for all of them, and finds those that are settled.
@@ -267,6 +267,11 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             if name is not None:
                 self.directory.cabinet.hold(name, -sum(ending.id not in locked for ending in some))
         return replace(whole, fenced=[*whole.fenced, *sorted(gone)], decided=decided, freed=freed)
+
+    @contextlib.contextmanager
+    def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[Transaction]:
+        with self.holder(job_id) as store, store.transaction(job_id, token, seconds) as lent:
+            yield lent
 
     def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
         answer = dict.fromkeys(leases, "fenced")
@@ -301,8 +306,11 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
 
     # -- hints -----------------------------------------------------------------------------------------------------
     def wake(self) -> None:
-        """Those that something was done to since the last time."""
-        for name in self._take("work"):
+        """Those that something was done to since the last time. Here it is known at once: what the others are told
+        comes a moment later, and by then a burst might have ended."""
+        names = self._take("work")
+        self._told(names)
+        for name in names:
             self._tell(name, Hint.WORK)
 
     def tell_holders(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from leasehold.domain.errors import JobNotFound
@@ -38,16 +39,17 @@ class OutboxesOfTenants(Parts):
             if had != wanted or time.monotonic() >= until:
                 self._over([name], lambda _, store, had=had: _copy(store, had, wanted))  # type: ignore[misc]
                 self._copies[name] = (wanted, time.monotonic() + COPY_EVERY)
-                self._touched["hooks"].add(name)
+                self._touch_hooks([name])
         return found
 
     def tell_listeners(self, happened: Sequence[Happened]) -> None:
         for one in happened:
-            try:
-                store = self.holder(one.job_id) if one.job_id else self.directory.control
-            except JobNotFound:
-                continue  # it has gone meanwhile, and so has its tenant's wish to know
-            store.tell_listeners([one])
+            if not one.job_id:
+                self.directory.control.tell_listeners([one])
+                continue
+            # A job that has gone meanwhile has taken its tenant's wish to know along.
+            with suppress(JobNotFound), self.holder(one.job_id) as store:
+                store.tell_listeners([one])
 
     def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[Delivery]:
         if not listeners:
@@ -57,7 +59,7 @@ class OutboxesOfTenants(Parts):
         def take(name: Name, store: Store) -> None:
             some = store.take_events(listeners, limit - len(taken), seconds)
             if some:
-                self._touched["hooks"].add(name)  # there may be more
+                self._touch_hooks([name])  # there may be more
             self._taken.update((delivery.event.id, name) for delivery in some)
             taken.extend(_of(name, delivery) for delivery in some)
 
@@ -65,7 +67,7 @@ class OutboxesOfTenants(Parts):
             if len(taken) < limit:
                 self._over([name], take)
             else:
-                self._touched["hooks"].add(name)
+                self._touch_hooks([name])
         return taken
 
     def drop_events(self, ids: Sequence[str]) -> None:
@@ -94,7 +96,7 @@ class OutboxesOfTenants(Parts):
             made.append(some)
 
         names = self._outboxes()
-        self._touched["hooks"].update(names)  # hooks may wait there, too
+        self._touch_hooks(names)  # hooks may wait there, too
         self._over(names, enqueue)
         return sum(made)
 
@@ -106,7 +108,7 @@ class OutboxesOfTenants(Parts):
         """Of tenants in which something has happened; of all of them now and then: others make things happen, too."""
         if time.monotonic() >= self._all_outboxes_at:
             self._all_outboxes_at = time.monotonic() + SWEEP
-            self._touched["hooks"].update(self._tenants())
+            self._touch_hooks(self._tenants())
         return [name for name in self._take("hooks") if name in self._copies]
 
     def _tenants(self) -> list[Name]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from leasehold.domain.errors import JobNotFound, StoreError, TenantNotFound
 from leasehold.domain.job import Grant
@@ -33,6 +35,7 @@ class Parts:
         self._turns: dict[object, Turns] = {}
         self._served = Served(directory.control, names, self._told)
         self._schedules: dict[Name, list[ScheduleRow]] = {}
+        self._touching = threading.Lock()
         self._touched: dict[str, set[Name]] = {"work": set(), "groups": set(), "hooks": set()}
         for name in names or ():
             directory.control.find_tenant(name)
@@ -40,13 +43,20 @@ class Parts:
     def part(self, name: Name) -> Store:
         return self.directory.control if name is None else tenant_store(self.directory, name)
 
-    def holder(self, job_id: str) -> Store:
-        """The store of the tenant that it belongs to. Raises JobNotFound."""
+    @contextmanager
+    def holder(self, job_id: str) -> Iterator[Store]:
+        """The store of the tenant that it belongs to, for a verb on it. Raises JobNotFound."""
         if not self._books.knows(job_id):
             self._books.note(job_id, self._ask_for(job_id))
         name = self._books.of(job_id)
-        self._touch([name])
-        return self.part(name)
+        try:
+            yield self.part(name)
+        finally:
+            self._touch([name])
+
+    def ask_holder(self, verb: str, job_id: str, *args: Any, **kwargs: Any) -> Any:
+        with self.holder(job_id) as store:
+            return getattr(store, verb)(job_id, *args, **kwargs)
 
     def hold(self, name: Name, grants: Sequence[Grant]) -> list[Grant]:
         held = []
@@ -106,18 +116,27 @@ class Parts:
         self._schedules.pop(name, None)
 
     def _touch(self, names: Iterable[Name]) -> None:
-        for touched in self._touched.values():
-            touched.update(names)
+        """After the change, however it ended: a neighbour's `wake` tells of all that was touched, and what it tells of
+        must be there to be found."""
+        with self._touching:
+            for touched in self._touched.values():
+                touched.update(names)
 
     def _over(self, names: Sequence[Name], ask: Callable[[Name, Store], object]) -> None:
         self._each({name: name for name in names}, lambda store, name: ask(name, store))
 
     def _told(self, names: Iterable[Name]) -> None:
         names = list(names)
-        self._touched["hooks"].update(names)
+        self._touch_hooks(names)
         for turns in list(self._turns.values()):
             turns.told(names)
 
+    def _touch_hooks(self, names: Iterable[Name]) -> None:
+        """Events may wait there."""
+        with self._touching:
+            self._touched["hooks"].update(names)
+
     def _take(self, what: str) -> list[Name]:
-        touched, self._touched[what] = self._touched[what], set()
+        with self._touching:
+            touched, self._touched[what] = self._touched[what], set()
         return list(touched)
