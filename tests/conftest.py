@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -225,6 +226,9 @@ def _spread(few: list[pytest.Item], many: list[pytest.Item]) -> list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts what it runs in the background with SIGINT ignored, and all that a test starts would inherit it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # In a worker of pytest-xdist the reports go to the main process, which alone keeps the count.
     if os.environ.get("CI") == "true" and not hasattr(config, "workerinput"):
         config.pluginmanager.register(NoSkips(), "leasehold-no-skips")
