@@ -124,15 +124,18 @@ class Attempt(HandlerState):
         """Raises if it must not begin: a stop was asked for, the lease has run out, or no time is left. A worker that
         was frozen since the claim may have lost the lease to another."""
         now = self.started_at = time.monotonic()
-        timeout = self.timeout
-        if timeout is not None or self.deadline_at is not None:
-            self._limit(now, timeout)
+        has_rules = (
+            self.definition.has_rules or self.deadline_at is not None or self.policy is not DEFAULT_POLICY
+        )
+        if has_rules:
+            self._limit(now, self.timeout)
         if now >= self.lease_until:
             self.stop("late")
         elif self.limit_at is not None and now >= self.limit_at:
             self.stop(self.limit_cause)
-        self.raise_if_stopped()
-        if self.wants_file and self.journal is not None and not self.journal.has_folder:
+        if self.stop_requested:
+            raise StopRequested
+        if has_rules and self.wants_file and self.journal is not None and not self.journal.has_folder:
             # Before the work is done, not after it. A worker whose own tasks say so does not even start.
             raise InvalidTask("result", "'file' needs a folder, and its worker has none", NO_RESULTS_FOLDER)
 

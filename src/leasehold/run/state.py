@@ -35,7 +35,7 @@ class RunState:
     """It has taken units inside the run: its end may let others go on."""
     waits_for: tuple[str, ...] = ()
     """As people call it: from the first look that was in vain to the last, also while it looks."""
-    _stopped = False
+    stop_requested = False
     _event: threading.Event | None = None
     """Made only when somebody waits for a stop: most runs are never told to."""
 
@@ -45,13 +45,9 @@ class RunState:
         """None outside of a worker: what is told is checked and goes nowhere."""
 
     # -- stop ------------------------------------------------------------------------------------------------------
-    @property
-    def stop_requested(self) -> bool:
-        return self._stopped
-
     def request_stop(self) -> None:
         # First the flag, then the look for an event; `wait` does it the other way round, so neither misses the other.
-        self._stopped = True
+        self.stop_requested = True
         if self._event is not None:
             self._event.set()
 
@@ -60,12 +56,12 @@ class RunState:
         event = self._event
         if event is None:
             event = self._event = threading.Event()
-        if self._stopped:
+        if self.stop_requested:
             event.set()
         return event.wait(seconds)
 
     def raise_if_stopped(self) -> None:
-        if self._stopped:
+        if self.stop_requested:
             raise StopRequested
 
     def exited(self, error: BaseException) -> None:
@@ -91,7 +87,7 @@ class RunState:
             try:
                 return ask()
             except DatabaseUnreachable as error:
-                if self._stopped:
+                if self.stop_requested:
                     raise StopRequested from error
             self.wait(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, 2.0)

@@ -78,6 +78,8 @@ class TaskDefinition:
         self.settings = self.check_settings(settings)
         self.retention = self.settings.ages()
         """How long its jobs are kept; empty: as whoever prunes says."""
+        self.has_rules = self.settings.timeout is not None or self.settings.result == "file"
+        """A run of it is checked against more than its lease before it begins."""
         self._lease_times: dict[float, tuple[float, float]] = {}
         stall_after = self.settings.stall_after
         self.stall_after = None if stall_after is None else seconds(stall_after, "stall_after")

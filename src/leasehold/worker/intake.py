@@ -207,8 +207,9 @@ class Intake:
         if len(self._settler) >= MOST_UNSETTLED:
             return NO_ROOM
         outside_kinds = self._outside_kinds
-        in_threads = sum(not self._tasks[grant.kind].is_async for grant in coming) if self._sync_kinds else 0
-        outside = sum(grant.kind in outside_kinds for grant in coming) if outside_kinds else 0
+        kinds = [grant.kind for grant in coming]
+        in_threads = _count(kinds, self._sync_kinds)
+        outside = _count(kinds, outside_kinds)
         on_loop = len(coming) - in_threads - outside
         loop_room = self._settings.concurrency - self._starter.on_loop - on_loop if self._async_kinds else 0
         thread_room = self._starter.thread_room - in_threads if self._sync_kinds else 0
@@ -385,6 +386,10 @@ class Intake:
             logger.warning("no claims for now: %s", error)
         self.trouble = error
         await asyncio.sleep(random.uniform(0.2, 1.0))
+
+
+def _count(kinds: Sequence[str], wanted: Sequence[str]) -> int:
+    return sum(map(set(wanted).__contains__, kinds)) if kinds and wanted else 0
 
 
 def _outside(tasks: Mapping[str, TaskDefinition]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from operator import attrgetter
 
 from leasehold.domain.job import Renewal
 from leasehold.domain.states import Flag
@@ -24,6 +25,9 @@ GAP = 0.1
 """Seconds between two looks at the flags: on SQLite every commit of anybody is a hint."""
 LOOKING = 0.25
 """Seconds between two looks while runs are held and hints from other processes do not come through."""
+
+
+_RENEW_AT: Callable[[Attempt], float] = attrgetter("renew_at")
 
 
 class LeaseKeeper:
@@ -136,4 +140,4 @@ class LeaseKeeper:
 
 def _due(held: list[Attempt]) -> float:
     """The first in need decides, so that one statement a beat serves all."""
-    return min(run.renew_at for run in held)
+    return min(map(_RENEW_AT, held))

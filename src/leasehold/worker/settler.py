@@ -87,8 +87,11 @@ class Settler:
     def put(self, run: Attempt, outcome: Outcome) -> None:
         # In this order: the keeper must not take our own settle for a lost lease.
         run.settled_at = time.monotonic()
-        self._waiting.append((run, outcome))
-        self._more.set()
+        waiting = self._waiting
+        waiting.append((run, outcome))
+        if not 1 < len(waiting) < LARGE:
+            # Between those `_may_send` has nothing new to say until the batch that is under way ends.
+            self._more.set()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._locked)

@@ -144,11 +144,12 @@ class Starter:
         return runs
 
     def _begin(self, run: Attempt) -> None:
-        if isinstance(run, ExternalAttempt):
+        definition = run.definition
+        if definition.is_async and definition.external is None:
+            start_task(self._loop, run, self._left_loop)
+        elif isinstance(run, ExternalAttempt):
             self._attempts.end_of(run).add_done_callback(lambda _: self._executions.settled(run))
             start_task(self._loop, run, self._left_outside)
-        elif run.definition.is_async:
-            start_task(self._loop, run, self._left_loop)
         else:
             self._queued[run] = None
             self._threads.submit(lambda: self._run_in_thread(run))
@@ -183,7 +184,12 @@ class Starter:
 
     def _left_loop(self, run: Attempt, outcome: Outcome | None) -> None:
         self.on_loop -= 1
-        self._left(run, outcome)
+        if outcome is None or run.abandoned or run.completed:
+            self._left(run, outcome)
+        else:
+            # `_left` and `conclude`, written out: this is done for every job.
+            self._on_freed()
+            self._settler.put(run, outcome)
 
     def _left(self, run: Attempt, outcome: Outcome | None) -> None:
         self._on_freed()

@@ -18,6 +18,7 @@ from leasehold.stores.verbs.claim import (
     Source,
     best_first,
     claim_by_looks,
+    grants_of,
     take_by,
     take_by_queue,
 )
@@ -175,7 +176,7 @@ class PostgresClaims(JobStore):
             if told.seconds_left is None:
                 return None
             waits.append(told.seconds_left)
-        return [Grant(*row) for row in rows]
+        return grants_of(rows)
 
     def _now(self) -> float:
         return self._postgres.clock.monotonic()
@@ -267,7 +268,7 @@ def _take_shares(
         firsts=[group.first for _, group in groups],
         share=share,
     )
-    return [Grant(*row) for row in rows]
+    return grants_of(rows)
 
 
 def _take(
@@ -292,4 +293,4 @@ def _take(
     else:
         begins = {"dues": [group.due for group in groups], "firsts": [group.first for group in groups]}
         rows = session.tuples("claim_plain", **begins, **asked)
-    return [Grant(*row) for row in rows]
+    return grants_of(rows)

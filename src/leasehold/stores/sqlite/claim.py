@@ -18,6 +18,7 @@ from leasehold.stores.verbs.claim import (
     LookedAt,
     Source,
     claim_by_looks,
+    grants_of,
     take_by,
     take_by_queue,
 )
@@ -26,8 +27,6 @@ from leasehold.stores.verbs.writing import batches, write_tickets
 
 Due = tuple[int, int, int]
 """The priority, negative; since when it is due, in microseconds; the job's number. In the order of claims."""
-_LATER = tuple(Grant._field_defaults.values())[Grant._fields.index("waited") - len(Grant._fields) + 1 :]
-"""What a claim does not tell."""
 
 
 class SqliteClaims(JobStore):
@@ -250,4 +249,4 @@ def _grants(session: SqliteSession, seqs: Sequence[int], since: Sequence[int], l
     if limited:
         session.run("use_slots", seqs=seqs)
     now, rows = session.now(), session.tuples("read_grants", seqs=seqs)
-    return [Grant._make((*row, (now - at) / 1e6, *_LATER)) for row, at in zip(rows, since, strict=True)]
+    return grants_of([(*row, (now - at) / 1e6) for row, at in zip(rows, since, strict=True)])

@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from leasehold.domain.batch import MOST_AT_ONCE
 from leasehold.domain.checks.payload import check_text
@@ -51,21 +51,22 @@ class SettleVerbs(EnqueueVerbs):
 
     def settle(self, endings: Sequence[Ending], *, wait: bool = True) -> Settled:
         latest = _latest(endings)
-        good, other, unstorable = _screened(latest.values())
+        screened = _screened(latest.values())
+        unstorable = screened.unstorable
         call = _Call(wait, unstorable)
         done: set[str] = set()
         freed = False
-        for batch in batches(self._numbered([ending for ending in good if not _follow_ups(ending)])):
+        for batch in batches(self._numbered(screened.good)):
             settled, slots = self._settle_succeeded(batch, call)
             done |= settled
             freed |= slots
         # What the statement left out is fenced, awaited by others, or locked: the rows tell which, under their locks.
-        careful = [ending for ending in good if ending.id not in done]
+        careful = [ending for ending in screened.good if ending.id not in done] + screened.followed
         if careful:
             self._make_gates([job for ending in careful for job in _follow_ups(ending)], strict=False)
         for batch in _with_follow_ups(careful):
             done |= self._settle_carefully(batch, call)
-        for batch in batches(other):
+        for batch in batches(screened.other):
             done |= self._settle_decided(batch, call)
         left = {job_id: ending.token for job_id, ending in latest.items() if job_id not in done}
         locked = set() if wait else {job_id for job_id, _ in self._still_held(left.items())}
@@ -162,7 +163,7 @@ class SettleVerbs(EnqueueVerbs):
 
 
 def settled_columns(endings: Sequence[Ending]) -> Columns:
-    outcomes = [cast(Success, ending.outcome) for ending in endings]
+    outcomes = cast(list[Success], [ending.outcome for ending in endings])
     return Columns(
         jobs=[ending.seq for ending in endings],
         tokens=[ending.token for ending in endings],
@@ -204,21 +205,38 @@ def _latest(endings: Sequence[Ending]) -> dict[str, Ending]:
     return latest
 
 
-def _screened(endings: Iterable[Ending]) -> tuple[list[Ending], list[Ending], set[str]]:
-    """Successes, other endings, and who cannot be stored as it is. Text that the databases would treat differently is
-    refused before they are asked: SQLite keeps a NUL, or all that stands before it, PostgreSQL takes neither it nor
-    half a surrogate pair."""
-    good: list[Ending] = []
-    other: list[Ending] = []
-    unstorable: set[str] = set()
+class _Screened(NamedTuple):
+    good: list[Ending]
+    """Successes."""
+    followed: list[Ending]
+    """Successes with follow-ups."""
+    other: list[Ending]
+    unstorable: set[str]
+    """Who cannot be stored as it is."""
+
+
+def _screened(endings: Iterable[Ending]) -> _Screened:
+    """Text that the databases would treat differently is refused before they are asked: SQLite keeps a NUL, or all that
+    stands before it, PostgreSQL takes neither it nor half a surrogate pair."""
+    screened = _Screened([], [], [], set())
+    good = screened.good
     for ending in endings:
         if ending.token < 1:
             continue  # Nobody ever holds token 0.
-        if (problem := _problem(ending.outcome)) is not None:
-            unstorable.add(ending.id)
-            ending = _unstorable(ending, problem)
-        (good if isinstance(ending.outcome, Success) else other).append(ending)
-    return good, other, unstorable
+        outcome = ending.outcome
+        says_nothing = type(outcome) is Success and outcome.result is None and outcome.result_ref is None
+        # Most of a busy worker's say nothing: they are spared the look.
+        problem = None if says_nothing else _problem(outcome)
+        if problem is not None:
+            screened.unstorable.add(ending.id)
+            screened.other.append(_unstorable(ending, problem))
+        elif type(outcome) is not Success:
+            screened.other.append(ending)
+        elif outcome.follow_ups:
+            screened.followed.append(ending)
+        else:
+            good.append(ending)
+    return screened
 
 
 def _problem(outcome: Outcome) -> str | None:

@@ -61,11 +61,11 @@ held AS (
 
 -- part: grants
 -- What the worker needs of each, in the queue's order. Only a job that has run before can have counters. A job that was
--- to start sooner and never has has no time left, as one past its deadline.
+-- to start sooner and never has has no time left, as one past its deadline. `extract` would go by way of numeric.
 SELECT t.seq, j.id, t.token, t.attempt, j.kind, j.queue, j.args, t.lease_seconds, j.policy, j.lane, j.group_name,
-    CASE WHEN t.attempt = 1 AND j.start_by <= :now THEN 0 ELSE extract(epoch FROM j.deadline_at - :now) END::float8
+    CASE WHEN t.attempt = 1 AND j.start_by <= :now THEN 0 ELSE date_part('epoch', j.deadline_at - :now) END
         AS seconds_left, j.trace, coalesce(r.failures, 0) AS failures, coalesce(r.crashes, 0) AS crashes, t.special,
-    extract(epoch FROM :now - t.available_at)::float8 AS waited
+    date_part('epoch', :now - t.available_at) AS waited
 FROM taken AS t CROSS JOIN LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = t.seq LIMIT 1) AS j
 LEFT JOIN LATERAL (
     SELECT q.failures, q.crashes FROM leasehold.trouble AS q WHERE t.attempt > 1 AND q.job = t.seq LIMIT 1) AS r ON true
