@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib
 import os
@@ -31,6 +30,7 @@ from leasehold.tasks.external import ExitMeaning, External, ResultFrom
 from leasehold.tasks.options import TaskOptions
 from leasehold.tasks.schedule import When, schedule_for
 from leasehold.tasks.task import Task
+from leasehold.threads import to_thread
 from leasehold.view import Tenant, View
 from leasehold.worker.hooks import Hook
 from leasehold.worker.settings import WorkerSettings, grace_in_seconds, split_names
@@ -329,7 +329,7 @@ class Leasehold(View):
             return operations.upgrade(actor=actor)
 
     async def aupgrade(self, *, actor: str | None = None) -> list[int]:
-        return await asyncio.to_thread(self.upgrade, actor=actor)
+        return await to_thread(self.upgrade, actor=actor)
 
     def close(self) -> None:
         """End the runs of `run_now`, which get their grace, and close the connections. The app opens new ones if it is
@@ -337,7 +337,7 @@ class Leasehold(View):
         self.__internals__.close()
 
     async def aclose(self) -> None:
-        await asyncio.to_thread(self.close)
+        await to_thread(self.close)
 
     def __enter__(self) -> Leasehold:
         return self

@@ -35,6 +35,7 @@ from leasehold.client.job import Job
 from leasehold.run.attempt import Attempt
 from leasehold.run.state import RunState
 from leasehold.run.waits import Waits
+from leasehold.threads import to_thread
 from leasehold.worker.settings import WorkerSettings
 
 LOOK_EVERY = 0.005
@@ -168,10 +169,10 @@ class Sandbox:
         store, ends_at = self.app.__internals__.store, time.monotonic() + timeout
         ended = 0
         while True:
-            await asyncio.to_thread(store.expire)
+            await to_thread(store.expire)
             ended += await self._burst(ends_at, timeout)
             # The clock may have moved meanwhile.
-            if not await asyncio.to_thread(store.expire):
+            if not await to_thread(store.expire):
                 return ended
 
     async def _burst(self, ends_at: float, timeout: float) -> int:

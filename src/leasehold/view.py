@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack
@@ -32,6 +31,7 @@ from leasehold.tasks.call import Bindable
 from leasehold.tasks.flows import Chain, Dag
 from leasehold.tasks.options import CallOptions
 from leasehold.tasks.task import Task
+from leasehold.threads import to_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -84,7 +84,7 @@ class View:
         return task.run_now(*args, **kwargs)
 
     async def arun_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        return await asyncio.to_thread(self.run_now, task, *args, **kwargs)
+        return await to_thread(self.run_now, task, *args, **kwargs)
 
     def run_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
         """Run a job that is there already, in this process: for ids that are delivered by another queue (RQ, SQS …).
@@ -105,7 +105,7 @@ class View:
         return self.__internals__.handle(job_id)
 
     async def aget(self, job_id: str) -> Job[Any]:
-        return await asyncio.to_thread(self.get, job_id)
+        return await to_thread(self.get, job_id)
 
     def jobs(
         self,
@@ -129,7 +129,7 @@ class View:
         **criteria: Unpack[Criteria],
     ) -> Page:
         found = functools.partial(self.jobs, state=state, limit=limit, before=before, **criteria)
-        return await asyncio.to_thread(found)
+        return await to_thread(found)
 
     def group(self, name: str) -> Group:
         """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
@@ -144,14 +144,14 @@ class View:
         return self.__internals__.operations.stop(StopRequest(**asked))
 
     async def astop(self, **asked: Unpack[StopOptions]) -> StopReport:
-        return await asyncio.to_thread(functools.partial(self.stop, **asked))
+        return await to_thread(functools.partial(self.stop, **asked))
 
     def count(self) -> dict[State, int]:
         """Jobs by state, each counted up to 10,000."""
         return self.__internals__.operations.count()
 
     async def acount(self) -> dict[State, int]:
-        return await asyncio.to_thread(self.count)
+        return await to_thread(self.count)
 
     def metrics(self) -> Metrics:
         """How runs have ended since ever, how long their jobs waited and they took; and what there is at the moment:
@@ -159,7 +159,7 @@ class View:
         return self.__internals__.operations.metrics()
 
     async def ametrics(self) -> Metrics:
-        return await asyncio.to_thread(self.metrics)
+        return await to_thread(self.metrics)
 
     def prune(
         self,
@@ -190,7 +190,7 @@ class View:
         actor: str | None = None,
     ) -> PruneReport:
         asked = PruneChoice(dry_run, override, unique_for_ever, budgets)
-        return await asyncio.to_thread(self.__internals__.operations.prune, older_than, asked, actor=actor)
+        return await to_thread(self.__internals__.operations.prune, older_than, asked, actor=actor)
 
     def audit(
         self,
@@ -216,9 +216,7 @@ class View:
         limit: int = 50,
         cursor: str | None = None,
     ) -> AuditPage:
-        return await asyncio.to_thread(
-            self.audit, actor=actor, verb=verb, target=target, limit=limit, cursor=cursor
-        )
+        return await to_thread(self.audit, actor=actor, verb=verb, target=target, limit=limit, cursor=cursor)
 
     def groups(
         self, *, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
@@ -229,7 +227,7 @@ class View:
     async def agroups(
         self, *, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
     ) -> GroupPage:
-        return await asyncio.to_thread(self.groups, state=state, limit=limit, cursor=cursor)
+        return await to_thread(self.groups, state=state, limit=limit, cursor=cursor)
 
     def budgets(
         self, *, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
@@ -241,7 +239,7 @@ class View:
     async def abudgets(
         self, *, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
     ) -> BudgetPage:
-        return await asyncio.to_thread(self.budgets, scope=scope, limit=limit, cursor=cursor)
+        return await to_thread(self.budgets, scope=scope, limit=limit, cursor=cursor)
 
     def leases(self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
         """One page of the jobs that run, in the order in which they came: who holds each, since when, and when that
@@ -251,14 +249,14 @@ class View:
     async def aleases(
         self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> LeasePage:
-        return await asyncio.to_thread(self.leases, owner=owner, limit=limit, cursor=cursor)
+        return await to_thread(self.leases, owner=owner, limit=limit, cursor=cursor)
 
     def executions(self, limit: int = 500) -> list[ExecutionRow]:
         """Commands and containers that live, who watches them, and those that nobody does; the oldest first."""
         return self.__internals__.operations.list_executions(limit)
 
     async def aexecutions(self, limit: int = 500) -> list[ExecutionRow]:
-        return await asyncio.to_thread(self.executions, limit)
+        return await to_thread(self.executions, limit)
 
     def sweep(self, wait: Duration | None = None) -> list[Reaped]:
         """One sweep now, as every worker makes them: takes over jobs whose lease was missed, ends jobs and questions
@@ -268,7 +266,7 @@ class View:
         return self.__internals__.sweep(None if wait is None else seconds(wait, "wait"))
 
     async def asweep(self, wait: Duration | None = None) -> list[Reaped]:
-        return await asyncio.to_thread(self.sweep, wait)
+        return await to_thread(self.sweep, wait)
 
 
 class Tenant(View):

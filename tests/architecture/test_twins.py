@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 
@@ -26,6 +27,7 @@ from leasehold.types import (
     Tenants,
 )
 from leasehold.view import View
+from tests.architecture.sources import PACKAGE, WHOLE, modules, nodes
 
 HANDLES = (
     Leasehold,
@@ -163,3 +165,19 @@ def test_a_twin_has_its_verb(handle: type):
         and not (name.startswith("a") and hasattr(handle, name[1:]))
     ]
     assert lonely == []
+
+
+BY_THE_PROGRAMS_THREADS = {"leasehold.tasks.external"}
+"""What it calls is the user's."""
+
+
+@WHOLE
+def test_twins_wait_in_threads_of_our_own():
+    """asyncio's may all be taken by the program's own blocking calls."""
+    users = {
+        module.name
+        for module in modules(PACKAGE)
+        for node in nodes(module.tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.to_thread"
+    }
+    assert users == BY_THE_PROGRAMS_THREADS

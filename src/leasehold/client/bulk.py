@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from typing import Unpack
 
@@ -10,6 +9,7 @@ from leasehold.domain.bulk import BulkOptions, BulkReport, BulkRequest, BulkVerb
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.views import Filter
 from leasehold.operations.operations import Operations
+from leasehold.threads import to_thread
 
 
 class Bulk:
@@ -26,49 +26,49 @@ class Bulk:
         return self._act("cancel", asked, reason=reason)
 
     async def acancel(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await asyncio.to_thread(functools.partial(self.cancel, reason=reason, **asked))
+        return await to_thread(functools.partial(self.cancel, reason=reason, **asked))
 
     def pause(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         """Running ones are asked to stop, and can be resumed."""
         return self._act("pause", asked, reason=reason)
 
     async def apause(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await asyncio.to_thread(functools.partial(self.pause, reason=reason, **asked))
+        return await to_thread(functools.partial(self.pause, reason=reason, **asked))
 
     def interrupt(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         """Pause those that run; cancel those that do not."""
         return self._act("interrupt", asked, reason=reason)
 
     async def ainterrupt(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await asyncio.to_thread(functools.partial(self.interrupt, reason=reason, **asked))
+        return await to_thread(functools.partial(self.interrupt, reason=reason, **asked))
 
     def resume(self, *, fresh: bool = False, **asked: Unpack[BulkOptions]) -> BulkReport:
         """Let paused, failed and timed-out ones go on; with `fresh` from the beginning."""
         return self._act("resume", asked, fresh=fresh)
 
     async def aresume(self, *, fresh: bool = False, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await asyncio.to_thread(functools.partial(self.resume, fresh=fresh, **asked))
+        return await to_thread(functools.partial(self.resume, fresh=fresh, **asked))
 
     def retry(self, **asked: Unpack[BulkOptions]) -> BulkReport:
         """A new job like each of them, which stay as they are. Called again, it makes them again."""
         return self._act("retry", asked)
 
     async def aretry(self, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await asyncio.to_thread(functools.partial(self.retry, **asked))
+        return await to_thread(functools.partial(self.retry, **asked))
 
     def resolve(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         """Leave failed ones as they are, and let their lanes go on."""
         return self._act("resolve", asked, reason=reason)
 
     async def aresolve(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await asyncio.to_thread(functools.partial(self.resolve, reason=reason, **asked))
+        return await to_thread(functools.partial(self.resolve, reason=reason, **asked))
 
     def release(self, **asked: Unpack[BulkOptions]) -> BulkReport:
         """Lift the hold that they were enqueued with."""
         return self._act("release", asked)
 
     async def arelease(self, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await asyncio.to_thread(functools.partial(self.release, **asked))
+        return await to_thread(functools.partial(self.release, **asked))
 
     def _act(
         self, verb: BulkVerb, asked: BulkOptions, *, reason: str | None = None, fresh: bool = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from typing import Unpack
 
@@ -14,6 +13,7 @@ from leasehold.domain.states import State
 from leasehold.domain.stop import StopManner, StopReport, StopRequest
 from leasehold.domain.views import Filter, Page
 from leasehold.operations.operations import Operations
+from leasehold.threads import to_thread
 
 
 class Group:
@@ -65,14 +65,14 @@ class Group:
         return self._operations.stop(StopRequest(group=self.name, kinds=scope, **manner))
 
     async def astop(self, scope: Names = None, **manner: Unpack[StopManner]) -> StopReport:
-        return await asyncio.to_thread(functools.partial(self.stop, scope, **manner))
+        return await to_thread(functools.partial(self.stop, scope, **manner))
 
     def release(self, *, actor: str | None = None) -> bool:
         """Lift the hold. False: there was none."""
         return self._operations.release_group(self.name, actor=actor)
 
     async def arelease(self, *, actor: str | None = None) -> bool:
-        return await asyncio.to_thread(self.release, actor=actor)
+        return await to_thread(self.release, actor=actor)
 
     def budget(self, *, actor: str | None = None, **limits: int | None) -> list[BudgetLine]:
         """Set what its jobs may spend together, by unit: `group.budget(tokens=1_000_000)`; None lifts a limit. Without
@@ -82,7 +82,7 @@ class Group:
         return self._operations.set_group_budget(self.name, limits, actor=actor)
 
     async def abudget(self, *, actor: str | None = None, **limits: int | None) -> list[BudgetLine]:
-        return await asyncio.to_thread(lambda: self.budget(actor=actor, **limits))
+        return await to_thread(lambda: self.budget(actor=actor, **limits))
 
     def jobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:
         """One page of its jobs, newest first. Ask for the next with `before=page.next`."""
@@ -90,4 +90,4 @@ class Group:
         return self._operations.list_jobs(Filter(states, group=self.name), limit, before)
 
     async def ajobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:
-        return await asyncio.to_thread(self.jobs, state=state, limit=limit, before=before)
+        return await to_thread(self.jobs, state=state, limit=limit, before=before)

@@ -23,6 +23,7 @@ from leasehold.domain.views import AttemptRecord, HistoryEntry, Relative, StepRe
 from leasehold.operations.operations import Operations
 from leasehold.operations.watch import Watch
 from leasehold.tasks.definition import TaskDefinition
+from leasehold.threads import to_thread
 
 R = TypeVar("R")
 FindTask = Callable[[str], TaskDefinition | None]
@@ -120,42 +121,42 @@ class Job(Generic[R]):
         return Explanation(self._operations.explain(self.id))
 
     async def aexplain(self) -> Explanation:
-        return await asyncio.to_thread(self.explain)
+        return await to_thread(self.explain)
 
     def history(self) -> list[HistoryEntry]:
         """Its moves between states, oldest first: what, when, by whom."""
         return self._operations.history(self.id)
 
     async def ahistory(self) -> list[HistoryEntry]:
-        return await asyncio.to_thread(self.history)
+        return await to_thread(self.history)
 
     def attempts(self) -> list[AttemptRecord]:
         """Its runs, oldest first: when, by which worker, how each ended and what went wrong in it."""
         return self._operations.attempts(self.id)
 
     async def aattempts(self) -> list[AttemptRecord]:
-        return await asyncio.to_thread(self.attempts)
+        return await to_thread(self.attempts)
 
     def steps(self) -> list[StepRecord]:
         """What its steps have returned, in the order in which they were stored."""
         return self._operations.steps(self.id)
 
     async def asteps(self) -> list[StepRecord]:
-        return await asyncio.to_thread(self.steps)
+        return await to_thread(self.steps)
 
     def relatives(self) -> list[Relative]:
         """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
         return self._operations.relatives(self.id)
 
     async def arelatives(self) -> list[Relative]:
-        return await asyncio.to_thread(self.relatives)
+        return await to_thread(self.relatives)
 
     def progress(self) -> Progress | None:
         """How far it is, as it last reported. None: it has reported nothing yet."""
         return self._operations.progress(self.id)
 
     async def aprogress(self) -> Progress | None:
-        return await asyncio.to_thread(self.progress)
+        return await to_thread(self.progress)
 
     def log(self, attempt: int | None = None) -> LogTail:
         """The last lines that an attempt has logged; of the newest attempt that has any, unless one is named."""
@@ -164,7 +165,7 @@ class Job(Generic[R]):
         return wanted[-1] if wanted else LogTail(attempt or 0, "")
 
     async def alog(self, attempt: int | None = None) -> LogTail:
-        return await asyncio.to_thread(self.log, attempt)
+        return await to_thread(self.log, attempt)
 
     # -- watch -----------------------------------------------------------------------------------------------------
     def watch(self, since: int = 0, timeout: Duration | None = None) -> Iterator[Event]:
@@ -180,7 +181,7 @@ class Job(Generic[R]):
     async def awatch(self, since: int = 0, timeout: Duration | None = None) -> AsyncIterator[Event]:
         watch = self._watch(since, timeout)
         while not watch.over:
-            for event in await asyncio.to_thread(watch.look):
+            for event in await to_thread(watch.look):
                 yield event
             if not watch.over:
                 await asyncio.sleep(watch.pause)
@@ -194,7 +195,7 @@ class Job(Generic[R]):
         return self
 
     async def arefresh(self) -> Job[R]:
-        return await asyncio.to_thread(self.refresh)
+        return await to_thread(self.refresh)
 
     # -- result ----------------------------------------------------------------------------------------------------
     def result(self, timeout: float | None = None) -> R:
@@ -208,9 +209,9 @@ class Job(Generic[R]):
 
     async def aresult(self, timeout: float | None = None) -> R:
         poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, time.monotonic, timeout)
-        while not await asyncio.to_thread(self._ended):
+        while not await to_thread(self._ended):
             await asyncio.sleep(self._pause(poll, timeout))
-        return self._outcome() if self.result_ref is None else await asyncio.to_thread(self._outcome)
+        return self._outcome() if self.result_ref is None else await to_thread(self._outcome)
 
     def _ended(self) -> bool:
         state = self.refresh().state
@@ -274,30 +275,30 @@ class Job(Generic[R]):
         return Job(row.id, self._operations, self._find_task, row, created=True)
 
     async def acancel(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        return await asyncio.to_thread(self.cancel, reason, actor=actor)
+        return await to_thread(self.cancel, reason, actor=actor)
 
     async def apause(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        return await asyncio.to_thread(self.pause, reason, actor=actor)
+        return await to_thread(self.pause, reason, actor=actor)
 
     async def aabandon(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        return await asyncio.to_thread(self.abandon, reason, actor=actor)
+        return await to_thread(self.abandon, reason, actor=actor)
 
     async def ainterrupt(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        return await asyncio.to_thread(self.interrupt, reason, actor=actor)
+        return await to_thread(self.interrupt, reason, actor=actor)
 
     async def aresume(
         self, *, args: Mapping[str, Any] | None = None, fresh: bool = False, actor: str | None = None
     ) -> Job[R]:
-        return await asyncio.to_thread(self.resume, args=args, fresh=fresh, actor=actor)
+        return await to_thread(self.resume, args=args, fresh=fresh, actor=actor)
 
     async def aresolve(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        return await asyncio.to_thread(self.resolve, reason, actor=actor)
+        return await to_thread(self.resolve, reason, actor=actor)
 
     async def arelease(self, *, actor: str | None = None) -> Job[R]:
-        return await asyncio.to_thread(self.release, actor=actor)
+        return await to_thread(self.release, actor=actor)
 
     async def aretry(self, *, actor: str | None = None) -> Job[R]:
-        return await asyncio.to_thread(self.retry, actor=actor)
+        return await to_thread(self.retry, actor=actor)
 
     # -- questions and budgets -------------------------------------------------------------------------------------
     def questions(self) -> list[Question]:
@@ -322,19 +323,19 @@ class Job(Generic[R]):
         return self._operations.top_up(self.id, amounts, actor=actor)
 
     async def aquestions(self) -> list[Question]:
-        return await asyncio.to_thread(self.questions)
+        return await to_thread(self.questions)
 
     async def aanswer(self, key: str, value: Any, *, actor: str | None = None) -> Job[R]:
-        return await asyncio.to_thread(self.answer, key, value, actor=actor)
+        return await to_thread(self.answer, key, value, actor=actor)
 
     async def abudget(self) -> list[BudgetLine]:
-        return await asyncio.to_thread(self.budget)
+        return await to_thread(self.budget)
 
     async def aspending(self) -> list[Spending]:
-        return await asyncio.to_thread(self.spending)
+        return await to_thread(self.spending)
 
     async def atop_up(self, *, actor: str | None = None, **amounts: int) -> list[BudgetLine]:
-        return await asyncio.to_thread(self._operations.top_up, self.id, amounts, actor=actor)
+        return await to_thread(self._operations.top_up, self.id, amounts, actor=actor)
 
     def _now(self, row: domain.Job) -> Job[R]:
         self._row = row

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from typing import Unpack
 
 from leasehold.domain.closing import Closing, ClosingOptions
 from leasehold.domain.views import RateRow, SlotRow
 from leasehold.operations.operations import Operations
+from leasehold.threads import to_thread
 
 
 class Slots:
@@ -22,14 +22,14 @@ class Slots:
         self._operations.set_slot(name, limit, actor=actor)
 
     async def alist(self) -> list[SlotRow]:
-        return await asyncio.to_thread(self._operations.list_slots)
+        return await to_thread(self._operations.list_slots)
 
     def list(self) -> list[SlotRow]:
         """Every slot with its limit, the units in use, and the first 20 jobs that hold them."""
         return self._operations.list_slots()
 
     async def aset(self, name: str, limit: int, *, actor: str | None = None) -> None:
-        await asyncio.to_thread(self.set, name, limit, actor=actor)
+        await to_thread(self.set, name, limit, actor=actor)
 
 
 class Rates:
@@ -53,16 +53,16 @@ class Rates:
         return self._operations.open_rate(key, actor=actor)
 
     async def aset(self, key: str, limit: str, *, burst: int = 1, actor: str | None = None) -> None:
-        await asyncio.to_thread(functools.partial(self.set, key, limit, burst=burst, actor=actor))
+        await to_thread(functools.partial(self.set, key, limit, burst=burst, actor=actor))
 
     async def aclose(self, key: str, **closing: Unpack[ClosingOptions]) -> None:
-        await asyncio.to_thread(functools.partial(self.close, key, **closing))
+        await to_thread(functools.partial(self.close, key, **closing))
 
     async def aopen(self, key: str, *, actor: str | None = None) -> bool:
-        return await asyncio.to_thread(self.open, key, actor=actor)
+        return await to_thread(self.open, key, actor=actor)
 
     async def alist(self) -> list[RateRow]:
-        return await asyncio.to_thread(self._operations.list_rates)
+        return await to_thread(self._operations.list_rates)
 
     def list(self) -> list[RateRow]:
         """Every key with its limit, when the next job may start, and who closed it, why and until when."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.views import OpenQuestion
 from leasehold.operations.operations import Operations
+from leasehold.threads import to_thread
 
 
 class Questions:
@@ -23,7 +23,7 @@ class Questions:
         kind: str | None = None,
         limit: int = 100,
     ) -> list[OpenQuestion]:
-        return await asyncio.to_thread(self.list, group=group, queue=queue, kind=kind, limit=limit)
+        return await to_thread(self.list, group=group, queue=queue, kind=kind, limit=limit)
 
     def list(
         self,
@@ -43,4 +43,4 @@ class Questions:
         return Job(row.id, self._operations, self._find_task, row)
 
     async def aanswer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job[Any]:
-        return await asyncio.to_thread(self.answer, job_id, key, value, actor=actor)
+        return await to_thread(self.answer, job_id, key, value, actor=actor)

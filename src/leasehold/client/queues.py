@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from typing import Any, Unpack
 
@@ -12,6 +11,7 @@ from leasehold.domain.kinds import KindCard
 from leasehold.domain.views import LaneHolder, PauseRecord, Scope
 from leasehold.operations.operations import Operations
 from leasehold.tasks.registry import Registry
+from leasehold.threads import to_thread
 
 
 class Pausable:
@@ -27,21 +27,21 @@ class Pausable:
         return self._operations.pause_scope(self._scope, name, Closing(**closing))
 
     async def apause(self, name: str, **closing: Unpack[ClosingOptions]) -> PauseRecord:
-        return await asyncio.to_thread(functools.partial(self.pause, name, **closing))
+        return await to_thread(functools.partial(self.pause, name, **closing))
 
     def resume(self, name: str, *, actor: str | None = None) -> bool:
         """False: it was not paused."""
         return self._operations.resume_scope(self._scope, name, actor=actor)
 
     async def aresume(self, name: str, *, actor: str | None = None) -> bool:
-        return await asyncio.to_thread(self.resume, name, actor=actor)
+        return await to_thread(self.resume, name, actor=actor)
 
     def paused(self) -> list[PauseRecord]:
         """Those that are paused now."""
         return [pause for pause in self._operations.list_pauses() if pause.scope == self._scope]
 
     async def apaused(self) -> list[PauseRecord]:
-        return await asyncio.to_thread(self.paused)
+        return await to_thread(self.paused)
 
 
 class Kinds(Pausable):
@@ -69,10 +69,10 @@ class Lanes:
         return None if row is None else Job(row.id, self._operations, self._find_task, row)
 
     async def aresume(self, name: str, *, actor: str | None = None) -> Job[Any] | None:
-        return await asyncio.to_thread(self.resume, name, actor=actor)
+        return await to_thread(self.resume, name, actor=actor)
 
     async def alist(self) -> list[LaneHolder]:
-        return await asyncio.to_thread(self._operations.list_lanes)
+        return await to_thread(self._operations.list_lanes)
 
     def list(self) -> list[LaneHolder]:
         """Lanes that are held or stand still, each with the job that runs in it or halts it."""

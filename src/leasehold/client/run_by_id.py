@@ -17,6 +17,7 @@ from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.poll import Poll
 from leasehold.operations.operations import Operations
+from leasehold.threads import to_thread
 
 SOONEST, LATEST = 0.02, 1.0
 
@@ -79,12 +80,12 @@ class RunById:
         """Holds no thread while it waits."""
         call = _Call(self, job_id, owner, wait)
         while True:
-            asked = asyncio.ensure_future(asyncio.to_thread(call.ask))
+            asked = asyncio.ensure_future(to_thread(call.ask))
             try:
                 begun = await asyncio.shield(asked)
                 if not isinstance(begun, NotRun):
                     await asyncio.shield(asyncio.wrap_future(begun.end))
-                    return await asyncio.to_thread(self.ended, call.id, begun)
+                    return await to_thread(self.ended, call.id, begun)
                 if (pause := call.pause(begun)) is None:
                     return begun
                 await asyncio.sleep(pause)

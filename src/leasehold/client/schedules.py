@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Mapping
 from typing import Any, Unpack
@@ -13,6 +12,7 @@ from leasehold.domain.views import ScheduleRow
 from leasehold.operations.operations import Operations
 from leasehold.tasks.registry import Registry
 from leasehold.tasks.schedule import When, schedule_for, tick_job
+from leasehold.threads import to_thread
 
 
 class Schedules:
@@ -70,25 +70,25 @@ class Schedules:
         actor: str | None = None,
         **when: Unpack[When],
     ) -> ScheduleRow:
-        return await asyncio.to_thread(functools.partial(self.set, name, task, args, actor=actor, **when))
+        return await to_thread(functools.partial(self.set, name, task, args, actor=actor, **when))
 
     async def aget(self, name: str) -> ScheduleRow:
-        return await asyncio.to_thread(self.get, name)
+        return await to_thread(self.get, name)
 
     async def apause(self, name: str, reason: str | None = None, *, actor: str | None = None) -> ScheduleRow:
-        return await asyncio.to_thread(self.pause, name, reason, actor=actor)
+        return await to_thread(self.pause, name, reason, actor=actor)
 
     async def aresume(self, name: str, *, actor: str | None = None) -> bool:
-        return await asyncio.to_thread(self.resume, name, actor=actor)
+        return await to_thread(self.resume, name, actor=actor)
 
     async def arun(self, name: str, *, actor: str | None = None) -> Job[Any]:
-        return await asyncio.to_thread(self.run, name, actor=actor)
+        return await to_thread(self.run, name, actor=actor)
 
     async def adelete(self, name: str, *, actor: str | None = None) -> None:
-        await asyncio.to_thread(self.delete, name, actor=actor)
+        await to_thread(self.delete, name, actor=actor)
 
     async def alist(self) -> list[ScheduleRow]:
-        return await asyncio.to_thread(self._operations.list_schedules)
+        return await to_thread(self._operations.list_schedules)
 
     def list(self) -> list[ScheduleRow]:
         """Every schedule: its next and last tick, its last job, and whether it is paused or orphaned."""

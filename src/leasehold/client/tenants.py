@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 
 from leasehold.domain.views import TenantRow
 from leasehold.operations.tenants import TenantOperations
+from leasehold.threads import to_thread
 
 
 class Tenants:
@@ -35,18 +35,18 @@ class Tenants:
         self._forget(name)
 
     async def acreate(self, name: str, *, actor: str | None = None) -> bool:
-        return await asyncio.to_thread(self.create, name, actor=actor)
+        return await to_thread(self.create, name, actor=actor)
 
     async def aupgrade(
         self, names: Iterable[str] | None = None, *, actor: str | None = None
     ) -> dict[str, list[int]]:
-        return await asyncio.to_thread(self.upgrade, names, actor=actor)
+        return await to_thread(self.upgrade, names, actor=actor)
 
     async def adrop(self, name: str, *, actor: str | None = None) -> None:
-        await asyncio.to_thread(self.drop, name, actor=actor)
+        await to_thread(self.drop, name, actor=actor)
 
     async def alist(self) -> list[TenantRow]:
-        return await asyncio.to_thread(self._operations.list_tenants)
+        return await to_thread(self._operations.list_tenants)
 
     def list(self) -> list[TenantRow]:
         """Every tenant; one that is not `ready` is being made or dropped."""

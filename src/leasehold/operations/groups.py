@@ -16,6 +16,7 @@ from leasehold.operations.base import StoreDoor
 from leasehold.operations.group_watch import GroupWatch, Known, Watched
 from leasehold.operations.stop import Watch, nobody, stop
 from leasehold.stores.contract import Store
+from leasehold.threads import to_thread
 
 
 class GroupOperations(StoreDoor):
@@ -125,17 +126,17 @@ class GroupPoll:
     async def run_async(self) -> GroupStatus:
         """Holds no thread while it waits."""
         if self._wait == 0:
-            return await asyncio.to_thread(self._now)
+            return await to_thread(self._now)
         known = self._given()
         if known is None:
-            known = await asyncio.to_thread(self._known)
+            known = await to_thread(self._known)
         future, unread = self._watch.expect(self._what, known)
         try:
             if unread:
-                await asyncio.to_thread(self._watch.look_first, self._what)
+                await to_thread(self._watch.look_first, self._what)
             return await asyncio.wait_for(asyncio.wrap_future(future), self._wait)
         except TimeoutError:
-            return await asyncio.to_thread(self._watch.leave, self._what, future)
+            return await to_thread(self._watch.leave, self._what, future)
         finally:
             self._watch.drop(self._what, future)
 

@@ -46,6 +46,7 @@ from leasehold.operations.explain.job import explain
 from leasehold.operations.job_watch import JobWatch
 from leasehold.stores.answers import Enqueued, Once
 from leasehold.stores.contract import Store
+from leasehold.threads import to_thread
 
 PRUNE_BATCH = 1000
 MOST_NAMED = 5
@@ -80,7 +81,7 @@ class JobOperations(StoreDoor):
             return self._store.enqueue_within(tx, jobs)
 
     async def aenqueue_within(self, tx: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        store = await asyncio.to_thread(lambda: self._store)  # it may have to be opened
+        store = await to_thread(lambda: self._store)  # it may have to be opened
         with self._whole_keys():
             return await store.aenqueue_within(tx, jobs)
 
@@ -208,7 +209,7 @@ class JobOperations(StoreDoor):
 
     async def await_job(self, job_id: str, mark: str, seconds: float) -> bool:
         """Until the job has another mark, or so long; False: the time is over. Holds no thread."""
-        watch = self._watch_of_jobs(await asyncio.to_thread(lambda: self._store))
+        watch = self._watch_of_jobs(await to_thread(lambda: self._store))
         future = watch.expect(known_id(job_id), mark)
         try:
             await asyncio.wait_for(asyncio.wrap_future(future), seconds)

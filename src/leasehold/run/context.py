@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, ParamSpec, TypeVar, overload
@@ -22,6 +21,7 @@ from leasehold.run.stream import Telling, TellingInThread, TellingOnLoop
 from leasehold.tasks.call import Bindable, J
 from leasehold.tasks.settings import Retry
 from leasehold.tasks.signature import AsyncHandlerContext, SyncHandlerContext
+from leasehold.threads import to_thread
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -124,11 +124,11 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
     async def results(self) -> dict[str, Any]:
         """What the jobs that this one waited for have returned, by their ids, in the order of `after`. Those that did
         not succeed are left out."""
-        return await asyncio.to_thread(results_of, self._run.needed_journal().store, self._run.grant.id)
+        return await to_thread(results_of, self._run.needed_journal().store, self._run.grant.id)
 
     async def parents(self) -> list[Relative]:
         """The jobs that this one waited for, with their states."""
-        return await asyncio.to_thread(parents_of, self._run.needed_journal().store, self._run.grant.id)
+        return await to_thread(parents_of, self._run.needed_journal().store, self._run.grant.id)
 
     @overload
     async def step(

@@ -6,7 +6,6 @@ run of the parent meets the job that the first one made.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import uuid
 from collections import Counter
@@ -19,6 +18,7 @@ from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Grant, NewJob
 from leasehold.tasks.call import Call, J
+from leasehold.threads import to_thread
 
 
 class FollowUp(Generic[J]):
@@ -60,7 +60,7 @@ class FollowUp(Generic[J]):
     def __await__(self) -> Generator[Any, None, J]:
         if not self.now:
             raise InvalidInput("now", "is not set: the job is stored with the success", "do not await it")
-        return asyncio.to_thread(self.store).__await__()
+        return to_thread(self.store).__await__()
 
     @property
     def id(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +13,7 @@ from leasehold.domain.errors import InvalidInput, StreamFull, Unstorable
 from leasehold.domain.stream import PROGRESS, RESERVED
 from leasehold.run.state import RunState
 from leasehold.run.stream_buffer import MOST_EVENTS
+from leasehold.threads import to_thread
 
 LONGEST_KIND = 200
 LONGEST_KEY = 1000
@@ -63,7 +63,7 @@ class TellingOnLoop(Telling):
         writer, stream = self._run.writer, self._run.stream
         if writer is not None and stream is not None:
             upto = stream.place
-            while not await asyncio.to_thread(writer.wait_until_taken, stream, upto, LOOK_EVERY):
+            while not await to_thread(writer.wait_until_taken, stream, upto, LOOK_EVERY):
                 self._run.raise_if_stopped()
 
 

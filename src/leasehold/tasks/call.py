@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
@@ -12,6 +11,7 @@ from leasehold.domain.job import NewJob
 from leasehold.tasks.blueprint import Blueprint, HasId
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import CallSettings, TaskSettings
+from leasehold.threads import to_thread
 
 P = ParamSpec("P")
 J = TypeVar("J", bound=HasId)
@@ -106,5 +106,5 @@ class Call(Generic[J]):
     async def aenqueue(self) -> J:
         plan = self.__plan__
         if plan.call.tx is None:
-            return await asyncio.to_thread(self.enqueue)
+            return await to_thread(self.enqueue)
         return (await plan.producer.astore_within(plan.call.tx, [[plan.new_job()]]))[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
@@ -14,6 +13,7 @@ from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.tasks.blueprint import After, checked_parents
 from leasehold.tasks.call import Bindable, J, Producer
 from leasehold.tasks.settings import checked_on_parent_failure
+from leasehold.threads import to_thread
 
 
 class Chain(Generic[J]):
@@ -35,7 +35,7 @@ class Chain(Generic[J]):
         return list(self._producer.store(self._jobs))
 
     async def aenqueue(self) -> list[J]:
-        return await asyncio.to_thread(self.enqueue)
+        return await to_thread(self.enqueue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Dag(Generic[J]):
         return {name: made[name] for name in self._nodes}
 
     async def aenqueue(self) -> dict[str, J]:
-        return await asyncio.to_thread(self.enqueue)
+        return await to_thread(self.enqueue)
 
 
 def _job_of(call: Bindable[[], Any], producer: Producer[Any]) -> NewJob:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from leasehold.tasks.settings import (
     checked_max_running,
     checked_on_parent_failure,
 )
+from leasehold.threads import to_thread
 
 F = ParamSpec("F")
 """What the function takes: its context, if it has one, and the task's arguments."""
@@ -128,7 +128,7 @@ class Task(Generic[F, P, C, J]):
         if self._call.tx is not None:
             jobs = self._blueprint.make([self._definition.bind(args, kwargs)])
             return (await self._producer.astore_within(self._call.tx, [jobs]))[0]
-        return await asyncio.to_thread(self.enqueue, *args, **kwargs)
+        return await to_thread(self.enqueue, *args, **kwargs)
 
     def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> Sequence[J]:
         """Store many jobs, up to 5,000 in one transaction: all or none. More are stored in their order, 5,000 at a
@@ -143,7 +143,7 @@ class Task(Generic[F, P, C, J]):
         if self._call.tx is not None:
             pieces = map(self._blueprint.make, _pieces(args))
             return await self._producer.astore_within(self._call.tx, pieces)
-        return await asyncio.to_thread(self.enqueue_many, args)
+        return await to_thread(self.enqueue_many, args)
 
     def run_now(self, *args: P.args, **kwargs: P.kwargs) -> J:
         """As `app.run_now`."""
@@ -153,7 +153,7 @@ class Task(Generic[F, P, C, J]):
         return self._producer.run_now(job, max_running)
 
     async def arun_now(self, *args: P.args, **kwargs: P.kwargs) -> J:
-        return await asyncio.to_thread(self.run_now, *args, **kwargs)
+        return await to_thread(self.run_now, *args, **kwargs)
 
 
 def _pieces(args: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import http.client
 import secrets
@@ -16,9 +15,13 @@ from leasehold.domain.webhooks import QUEUE, Webhook, delivery_job, signed_heade
 from leasehold.stores.contract import Store
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import TaskSettings
+from leasehold.threads import Threads, to_thread
 from leasehold.worker.http_post import Refusal, post
 
 GONE = 410
+
+_posts = Threads(16, "post")
+"""Apart from others: receivers may be slow."""
 
 
 class Undelivered(Exception):
@@ -32,11 +35,11 @@ def make_delivery(delivery: Delivery) -> NewJob:
 
 def webhook_task(store: Store) -> TaskDefinition:
     async def deliver(webhook: str, event_id: str, body: str) -> str:
-        """In a thread of the loop's, which ends by itself: `post` has a limit for all of it."""
-        found = await asyncio.to_thread(store.find_webhook, webhook)
+        """In a thread, which ends by itself: `post` has a limit for all of it."""
+        found = await to_thread(store.find_webhook, webhook)
         if found is None:
             return "the webhook was removed"
-        return await asyncio.to_thread(_deliver, found, event_id, body)
+        return await _posts.call(_deliver, found, event_id, body)
 
     return TaskDefinition(deliver, WEBHOOK_KIND, TaskSettings(queue=QUEUE, lease=60.0))
 

@@ -22,6 +22,7 @@ from leasehold.run.journal import Journal
 from leasehold.run.waits import Waits
 from leasehold.stores.contract import Hint, Store, Wakeups
 from leasehold.tasks.definition import TaskDefinition
+from leasehold.threads import to_thread
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.batch_writer import BatchWriter
 from leasehold.worker.deliverer import Deliverer
@@ -131,10 +132,10 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         self._finished = asyncio.Event()
-        await asyncio.to_thread(self._check_results)
-        await asyncio.to_thread(self._register_retention)
-        await asyncio.to_thread(self._open_runners)
-        self._wakeups = await asyncio.to_thread(self._listen)
+        await to_thread(self._check_results)
+        await to_thread(self._register_retention)
+        await to_thread(self._open_runners)
+        self._wakeups = await to_thread(self._listen)
         resources = None
         if self._lifespan is not None:
             resources = await self._stack.enter_async_context(self._lifespan())
@@ -147,8 +148,8 @@ class Worker:
             self._stack.enter_context(hearing_sigterm(lambda: self._call_on(loop, self._stop_claiming)))
         if self.settings.burst:
             # What is due by now shall be there before it looks for work; and nothing comes by itself while it ends.
-            await asyncio.to_thread(self._scheduler.once)
-        await asyncio.to_thread(self.deliverer.register)
+            await to_thread(self._scheduler.once)
+        await to_thread(self.deliverer.register)
         for role in self._roles:
             role.start()
         self._coroutines = [
@@ -370,12 +371,12 @@ class Worker:
         await asyncio.gather(*self._coroutines, return_exceptions=True)
         self._wakeups.close()
         # At once: with the database away each of them may hang for a while.
-        await asyncio.gather(*(asyncio.to_thread(role.stop) for role in self._roles))
+        await asyncio.gather(*(to_thread(role.stop) for role in self._roles))
         if not self._away:
-            await asyncio.to_thread(self._sign_off)
+            await to_thread(self._sign_off)
         self.starter.close()
         await self._executions.close()
-        await asyncio.to_thread(self._journal.close)
+        await to_thread(self._journal.close)
         await self._stack.aclose()
         self.attempts.give_up()
         self._executor.shutdown(wait=False, cancel_futures=True)

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from leasehold.stores.enlist.borrowed import Answer, Execute
+from leasehold.threads import to_thread
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ async def in_thread(work: Callable[[Execute], T], execute: Callable[[str, Any], 
         under_way = asyncio.run_coroutine_threadsafe(answer(sql, parameters), loop)
         return under_way.result()
 
-    call = asyncio.ensure_future(asyncio.to_thread(work, hop))
+    call = asyncio.ensure_future(to_thread(work, hop))
     stop: asyncio.CancelledError | None = None
     while not call.done():
         try:

@@ -13,6 +13,7 @@ import typer
 
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
+from leasehold.threads import to_thread
 
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
@@ -91,8 +92,8 @@ async def _measure(app: Leasehold, jobs: int, concurrency: int) -> dict[str, flo
                 advance(many)
             return jobs / (time.perf_counter() - start)
 
-        enqueue = await asyncio.to_thread(one_by_one)
-        bulk = await asyncio.to_thread(in_bulk)
+        enqueue = await to_thread(one_by_one)
+        bulk = await to_thread(in_bulk)
         waiting = jobs + ONE_BY_ONE + 1
         async with app.worker(concurrency=concurrency, retention=None) as worker:
             told = 0

@@ -6,7 +6,6 @@ ask again. Required arguments that were left out are asked for, if the client ca
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +32,7 @@ from leasehold.surfaces.mcp import told
 from leasehold.surfaces.mcp.asked import USUAL_WAIT
 from leasehold.surfaces.mcp.forms import form_of, is_plain
 from leasehold.surfaces.mcp.waiting import settled
+from leasehold.threads import to_thread
 from leasehold.types import Job
 
 MISSING = "arguments"
@@ -93,14 +93,14 @@ def ask_for_missing(
 async def enqueue(who: Caller, task: KindCard, arguments: Mapping[str, Any], tag: str) -> Job[Any]:
     """Durable when it returns."""
     call = AskedCall(kind=task.name, args=arguments, tags=(*task.tags, tag))
-    (job,) = await asyncio.to_thread(enqueue_for, who, [call])
+    (job,) = await to_thread(enqueue_for, who, [call])
     return job
 
 
 async def result_in_time(who: Caller, job: Job[Any]) -> CallToolResult:
     """For clients that do not know tasks: its result, or how to ask for it."""
     job = await settled(who, job.id, USUAL_WAIT)
-    return await asyncio.to_thread(result_of, who, job)
+    return await to_thread(result_of, who, job)
 
 
 def result_of(who: Caller, job: Job[Any]) -> CallToolResult:

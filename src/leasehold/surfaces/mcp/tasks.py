@@ -6,7 +6,6 @@ The handle is the job's id, and the job carries the name of the caller who made 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.mcp.exposed import result_of
 from leasehold.surfaces.mcp.forms import answer_of, form_of
 from leasehold.surfaces.mcp.told import poll_after, progress_of
+from leasehold.threads import to_thread
 from leasehold.types import Job
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
@@ -59,18 +59,18 @@ def tag_of(who: Caller) -> str:
 
 
 async def get_task(who: Caller, params: TaskParams) -> dict[str, Any]:
-    return {"resultType": "complete", **await asyncio.to_thread(_read, who, params.task_id)}
+    return {"resultType": "complete", **await to_thread(_read, who, params.task_id)}
 
 
 async def update_task(who: Caller, params: UpdateParams) -> dict[str, Any]:
     """Keys that nobody asks for any more are passed over, as the protocol wants it."""
-    await asyncio.to_thread(_update, who, params)
+    await to_thread(_update, who, params)
     return {"resultType": "complete"}
 
 
 async def cancel_task(who: Caller, params: TaskParams) -> dict[str, Any]:
     """It may yet complete: a cancel is asked for, and a run that is about to end may win."""
-    await asyncio.to_thread(_cancel, who, params.task_id, None)
+    await to_thread(_cancel, who, params.task_id, None)
     return {"resultType": "complete"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.guard.calls import AskedCall, enqueue_for, enqueue_once_for, kinds_for
 from leasehold.surfaces.mcp import asked, told
 from leasehold.surfaces.mcp.waiting import settled
+from leasehold.threads import to_thread
 from leasehold.types import Job
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -65,7 +65,7 @@ async def enqueue_job(who: Caller, given: asked.EnqueueJob) -> told.Created:
         (job,), repeated = enqueue_once_for(who, [call], given.idempotency_key, wanted)
         return job, job.created and not repeated
 
-    job, created = await asyncio.to_thread(store)
+    job, created = await to_thread(store)
     brief = await _brief(who, job.id, given.wait_s)
     return told.Created(**dict(brief), created=created)
 
@@ -76,7 +76,7 @@ async def get_job(who: Caller, given: asked.GetJob) -> told.Job:
 
 async def list_jobs(who: Caller, given: asked.ListJobs) -> told.Jobs:
     filter = Filter(tuple(given.state), given.queue, given.kind, None, given.group, given.tag)
-    page = await asyncio.to_thread(who.operations.list_jobs, filter, given.limit, given.cursor)
+    page = await to_thread(who.operations.list_jobs, filter, given.limit, given.cursor)
     return told.Jobs(
         jobs=[
             told.JobLine(
@@ -101,7 +101,7 @@ async def explain_job(who: Caller, given: asked.OneJob) -> told.Holds:
         holds = [told.Hold.model_validate(hold) for hold in who.operations.explain(job.id)]
         return told.Holds(id=job.id, state=job.state, holds=holds)
 
-    return await asyncio.to_thread(read)
+    return await to_thread(read)
 
 
 async def stop_job(who: Caller, given: asked.StopJob) -> told.Job:
@@ -115,7 +115,7 @@ async def stop_job(who: Caller, given: asked.StopJob) -> told.Job:
         verbs = {"cancel": job.cancel, "pause": job.pause, "interrupt": job.interrupt}
         return told.job_of(who, verbs[given.mode](given.reason, actor=who.actor))
 
-    return await asyncio.to_thread(stop)
+    return await to_thread(stop)
 
 
 async def resume_job(who: Caller, given: asked.ResumeJob) -> told.Job:
@@ -123,7 +123,7 @@ async def resume_job(who: Caller, given: asked.ResumeJob) -> told.Job:
         job = who.job(given.id).resume(args=given.args, fresh=given.fresh, actor=who.actor)
         return told.job_of(who, job)
 
-    return await asyncio.to_thread(resume)
+    return await to_thread(resume)
 
 
 async def list_questions(who: Caller, given: asked.ListQuestions) -> told.Questions:
@@ -137,14 +137,14 @@ async def list_questions(who: Caller, given: asked.ListQuestions) -> told.Questi
             ]
         )
 
-    return await asyncio.to_thread(read)
+    return await to_thread(read)
 
 
 async def answer_question(who: Caller, given: asked.AnswerQuestion) -> told.Job:
     def answer() -> told.Job:
         return told.job_of(who, who.job(given.id).answer(given.key, given.value, actor=who.actor))
 
-    return await asyncio.to_thread(answer)
+    return await to_thread(answer)
 
 
 async def group_status(who: Caller, given: asked.GroupStatus) -> told.Group:
@@ -177,12 +177,12 @@ async def stop_group(who: Caller, given: asked.StopGroup) -> told.Stopped:
         dry_run=given.dry_run,
         actor=who.actor,
     )
-    return told.Stopped.model_validate(await asyncio.to_thread(who.operations.stop, request))
+    return told.Stopped.model_validate(await to_thread(who.operations.stop, request))
 
 
 async def _brief(who: Caller, id: str, wait: float) -> told.Job:
     job = await settled(who, id, wait)
-    return await asyncio.to_thread(told.job_of, who, job)
+    return await to_thread(told.job_of, who, job)
 
 
 TOOLS: dict[str, Tool] = {

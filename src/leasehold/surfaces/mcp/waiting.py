@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
 from leasehold.domain.states import State
 from leasehold.operations.watch import AT_REST
 from leasehold.surfaces.guard.callers import Caller
+from leasehold.threads import to_thread
 from leasehold.types import Job
 
 SETTLED = AT_REST | {State.WAITING, State.PAUSED}
@@ -19,8 +19,8 @@ async def settled(who: Caller, id: str, seconds: float) -> Job[Any]:
     """The job as soon as it has ended, or waits for somebody; or as it is when the time is over."""
     until = time.monotonic() + seconds
     while True:
-        mark = await asyncio.to_thread(who.operations.job_mark, id) if seconds else None
-        job = await asyncio.to_thread(who.job, id)
+        mark = await to_thread(who.operations.job_mark, id) if seconds else None
+        job = await to_thread(who.job, id)
         left = until - time.monotonic()
         if job.state in SETTLED or left <= 0 or mark is None:
             return job
