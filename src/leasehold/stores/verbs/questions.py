@@ -58,12 +58,9 @@ class QuestionVerbs(Verbs):
         rows = self._database.read(lambda session: session.listing(parts, limit=limit, **asked))
         return [OpenQuestion(**{**row, "state": State(row["state"])}) for row in rows]
 
-    def expire_questions(self, limit: int = 500) -> list[Job]:
-        """The look is a read of its own: a sweep that finds nothing writes nothing."""
-        rows = self._database.read(lambda session: session.tuples("find_expired_questions", limit=limit))
-        if not rows:
-            return []
-        return self._database.transact(lambda session: _expire(session, [row[0] for row in rows]))
+    def expire_questions(self, ids: list[str]) -> list[Job]:
+        """Of jobs that `find_overdue` has found, or whose time is over since."""
+        return self._database.transact(lambda session: _expire(session, ids)) if ids else []
 
 
 def _answer(

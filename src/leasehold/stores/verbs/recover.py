@@ -76,9 +76,9 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
     def expire(self, limit: int = 500) -> list[Job]:
         """The look is a read of its own: a sweep that finds nothing writes nothing."""
         rows = self._database.read(lambda session: session.tuples("find_overdue", limit=limit))
-        ids = [row[0] for row in rows]
+        ids = [job_id for job_id, asked in rows if not asked]
         ended = self._database.transact(lambda session: _expire(session, ids)) if ids else []
-        return ended + self.expire_questions(limit)
+        return ended + self.expire_questions([job_id for job_id, asked in rows if asked])
 
     def adopt(
         self, owner: str, sites: Sequence[str], kinds: Sequence[str] | None = None, limit: int = 100

@@ -38,8 +38,13 @@ SELECT count(*) AS leases FROM leasehold.lease;
 
 -- name: find_overdue
 -- Jobs whose time is over and that nobody runs. Those with such limits only: the index leads with the time. A start that
--- was to be made by now and has been made is told apart under the lock.
-SELECT j.id FROM leasehold.time_limit AS t, LATERAL (SELECT q.id FROM leasehold.job AS q WHERE q.seq = t.job LIMIT 1) AS j
-WHERE t.due_at <= :now AND NOT EXISTS (SELECT FROM leasehold.lease AS l WHERE l.job = t.job OFFSET 0)
-  AND NOT EXISTS (SELECT FROM leasehold.parked AS p WHERE p.job = t.job AND p.state = 4 OFFSET 0)
-ORDER BY t.due_at LIMIT :limit;
+-- was to be made by now and has been made is told apart under the lock. And jobs with a question that nobody has answered
+-- in time: one look for both, every few seconds.
+(SELECT j.id, false AS asked
+ FROM leasehold.time_limit AS t, LATERAL (SELECT q.id FROM leasehold.job AS q WHERE q.seq = t.job LIMIT 1) AS j
+ WHERE t.due_at <= :now AND NOT EXISTS (SELECT FROM leasehold.lease AS l WHERE l.job = t.job OFFSET 0)
+   AND NOT EXISTS (SELECT FROM leasehold.parked AS p WHERE p.job = t.job AND p.state = 4 OFFSET 0)
+ ORDER BY t.due_at LIMIT :limit)
+UNION ALL
+(SELECT job_id, true FROM leasehold.question
+ WHERE closed_at IS NULL AND expires_at IS NOT NULL AND expires_at <= :now ORDER BY expires_at LIMIT :limit);

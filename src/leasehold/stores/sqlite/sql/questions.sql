@@ -57,10 +57,6 @@ WHERE q.closed_at IS NULL AND (q.expires_at IS NULL OR q.expires_at > :now) AND 
 -- name: list_open_questions.page
  ORDER BY q.asked_at, q.job_id, q.key LIMIT :limit
 
--- name: find_expired_questions
-SELECT job_id FROM leasehold_question INDEXED BY leasehold_question_expiry
-WHERE closed_at IS NULL AND expires_at IS NOT NULL AND expires_at <= :now ORDER BY expires_at LIMIT :limit;
-
 -- name: close_expired_questions
 -- Looked at again under the lock of their jobs: an answer may have come a moment ago.
 UPDATE leasehold_question SET closed_at = :now, expired = 1

@@ -36,8 +36,14 @@ SELECT count(*) AS leases FROM leasehold_lease;
 
 -- name: find_overdue
 -- Jobs whose time is over and that nobody runs. Those with such limits only: the index leads with the time. A start that
--- was to be made by now and has been made is told apart under the lock.
-SELECT j.id FROM leasehold_time_limit AS t CROSS JOIN leasehold_job AS j ON j.seq = t.job
-WHERE t.due_at <= :now AND NOT EXISTS (SELECT 1 FROM leasehold_lease AS l WHERE l.job = t.job)
-  AND NOT EXISTS (SELECT 1 FROM leasehold_parked AS p WHERE p.job = t.job AND p.state = 4)
-ORDER BY t.due_at LIMIT :limit;
+-- was to be made by now and has been made is told apart under the lock. And jobs with a question that nobody has answered
+-- in time: one look for both, every few seconds.
+SELECT * FROM (
+    SELECT j.id, 0 AS asked FROM leasehold_time_limit AS t CROSS JOIN leasehold_job AS j ON j.seq = t.job
+    WHERE t.due_at <= :now AND NOT EXISTS (SELECT 1 FROM leasehold_lease AS l WHERE l.job = t.job)
+      AND NOT EXISTS (SELECT 1 FROM leasehold_parked AS p WHERE p.job = t.job AND p.state = 4)
+    ORDER BY t.due_at LIMIT :limit)
+UNION ALL
+SELECT * FROM (
+    SELECT job_id, 1 FROM leasehold_question INDEXED BY leasehold_question_expiry
+    WHERE closed_at IS NULL AND expires_at IS NOT NULL AND expires_at <= :now ORDER BY expires_at LIMIT :limit);
