@@ -52,6 +52,7 @@ HANDLES = (
     RemoteView,
     remote.Tenant,
     remote.Job,
+    remote.Bulk,
     remote.Group,
     remote.Pausable,
     remote.Queues,

@@ -73,6 +73,28 @@ def test_a_verb_whose_answer_was_lost_is_not_repeated(app: Leasehold, cutter: Cu
     assert job.refresh().state is State.CANCELLED, "who only looks may look twice"
 
 
+def test_only_the_dry_run_of_a_bulk_verb_is_repeated(app: Leasehold, cutter: Cutter, through: Remote):
+    through.enqueue("add", {"a": 1}).cancel()
+    asked = {"kind": "add", "state": "cancelled"}
+    cutter.lose_answers(1)
+    assert through.bulk.retry(**asked, dry_run=True).matched == 1
+    cutter.lose_answers(1)
+    with pytest.raises(RemoteUnreachable):
+        through.bulk.retry(**asked)
+    assert len(app.jobs().jobs) == 2, "it was done, and once"
+
+
+def test_a_top_up_whose_answer_was_lost_is_not_repeated(app: Leasehold, cutter: Cutter, through: Remote):
+    made = app.__internals__.named_task("add", {"budget": {"tokens": 10}}).enqueue(a=1)
+    job = through.get(made.id)
+    cutter.lose_answers(1)
+    with pytest.raises(RemoteUnreachable):
+        job.top_up(tokens=5)
+    assert [line.limit for line in job.budget()] == [15]
+    cutter.lose_answers(1)
+    assert [line.limit for line in through.group("g").budget(tokens=7)] == [7], "set twice is set once"
+
+
 def test_a_server_that_is_not_there_is_named_and_the_token_is_not():
     with Remote("http://127.0.0.1:1/jobs/", token=SECRET) as api:
         for ask in (lambda: api.enqueue("add"), api.jobs, api.queues.list):

@@ -6,12 +6,16 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from leasehold import Leasehold, State
-from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.budgets import Spend
+from leasehold.domain.outcome import Asked, Detached, Failure, Success
+from leasehold.domain.policy import Policy
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.errors import (
     DuplicateJob,
@@ -28,7 +32,9 @@ from leasehold.errors import (
     WaitTimedOut,
 )
 from leasehold.stores.answers import Ending
+from leasehold.types import AuditPage, BudgetPage, BulkReport
 from tests.backends import new_id
+from tests.contract.lives import end, run, run_external
 from tests.remote.conftest import QUEUES, Handle, claim, settle
 from tests.workers import burst
 
@@ -269,6 +275,189 @@ def test_a_stop_needs_a_scope(api: Handle):
     assert job.refresh().state is State.CANCELLED
 
 
+# -- bulk ----------------------------------------------------------------------------------------------------------
+def test_many_jobs_are_counted_first_and_then_changed(app: Leasehold, api: Handle):
+    jobs = [api.enqueue("add", {"a": n}, group="g", tags=("x",)) for n in range(3)]
+    other = api.enqueue("work", {"target": "t"}, tags=("x",))
+    dry = api.bulk.cancel(kind="add", tag="x", state="queued", dry_run=True)
+    assert (dry.verb, dry.dry_run, dry.matched, dry.changed, dry.next) == ("cancel", True, 3, 0, None)
+    assert dry.sample == tuple(job.id for job in reversed(jobs))
+    assert {job.refresh().state for job in jobs} == {State.QUEUED}
+    done = api.bulk.cancel(group="g", limit=2, reason="enough")
+    assert (done.matched, done.changed, done.sample) == (2, 2, (jobs[2].id, jobs[1].id))
+    rest = api.bulk.cancel(group="g", limit=2, cursor=done.next)
+    assert (rest.matched, rest.changed, rest.next) == (1, 1, None)
+    assert [job.refresh().reason for job in jobs] == [None, "enough", "enough"]
+    assert {job.state for job in jobs} == {State.CANCELLED}
+    assert other.refresh().state is State.QUEUED
+    assert api.bulk.cancel(everything=True).sample == (other.id,)
+
+
+def test_each_bulk_verb_does_what_it_does_to_one_job(app: Leasehold, api: Handle):
+    waiting = api.enqueue("add", {"a": 1})
+    running = api.enqueue("work", {"target": "t"})
+    grant = app.__internals__.store.claim("worker", ["q"], 1)[0]
+    assert api.bulk.pause(queue="default", reason="deploy").changed == 1
+    assert (waiting.refresh().state, waiting.reason) == (State.PAUSED, "deploy")
+    assert api.bulk.interrupt(everything=True, reason="look").changed == 2
+    assert (waiting.refresh().state, waiting.reason) == (State.CANCELLED, "look")
+    assert api.get(running.id).state is State.RUNNING
+    assert api.jobs(state="running").jobs[0].stop_requested == "pause"
+    end(app.__internals__.store, grant, Failure("boom", final=True))
+    assert api.bulk.resolve(lane="t", reason="known").changed == 1
+    assert api.lanes.list() == []
+    assert api.bulk.retry(kind="work").changed == 1
+    (again,) = api.jobs(kind="work", state="queued").jobs
+    assert app.get(again.id).__row__.retry_of == running.id
+    assert api.bulk.resume(kind="work", fresh=True).changed == 1
+    resumed, _, resolved = api.audit(target=running.id, limit=3).entries
+    assert (resumed.detail, resolved.detail) == ({"fresh": True}, {"reason": "known"})
+    held = app.__internals__.named_task("add", {"hold": True}).enqueue(a=1)
+    assert api.bulk.release(kind="add").sample == (held.id,)
+    assert held.refresh().state is State.QUEUED
+
+
+def test_jobs_that_refuse_hold_up_none_of_the_others(app: Leasehold, api: Handle):
+    for n in range(2):
+        api.enqueue("add", {"a": n}, group="g").pause()
+    free = api.enqueue("add", {"a": 2}).pause()
+    app.__internals__.store.stop_group("g", True)
+    report = api.bulk.resume(kind="add")
+    assert (report.matched, report.changed) == (3, 1)
+    (refusal,) = report.refused
+    assert (refusal.error, refusal.state, refusal.jobs, len(refusal.sample)) == ("GroupOnHold", None, 2, 2)
+    assert free.refresh().state is State.QUEUED
+    (refusal,) = api.bulk.pause(state=[State.PAUSED, "cancelled"]).refused
+    assert (refusal.error, refusal.state, refusal.jobs) == ("Refused", "paused", 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({}, "filter"),
+        ({"kind": "add", "limit": 0}, "limit"),
+        ({"kind": "add", "cursor": "nothing"}, "cursor"),
+        ({"state": "lost"}, "state"),
+        ({"kind": "add", "reason": "a\0b"}, "reason"),
+    ],
+)
+def test_a_bulk_verb_that_is_not_meant_is_refused(api: Handle, asked: dict[str, Any], field: str):
+    job = api.enqueue("add", {"a": 1})
+    with pytest.raises(InvalidInput) as caught:
+        api.bulk.cancel(**asked)
+    assert caught.value.field == field
+    assert job.refresh().state is State.QUEUED
+
+
+# -- lists ---------------------------------------------------------------------------------------------------------
+def test_groups_are_listed_a_page_at_a_time_by_state(api: Handle):
+    for name in ("a", "b/c", "d"):
+        api.enqueue("add", {"a": 1}, group=name)
+    api.group("b/c").stop(hold=True, reason="enough", mode="immediate")
+    first = api.groups(limit=2)
+    assert [(one.name, one.live, one.total) for one in first.groups] == [("a", 1, 1), ("b/c", 0, 1)]
+    rest = api.groups(limit=2, cursor=first.next)
+    assert ([one.name for one in rest.groups], rest.next) == (["d"], None)
+    (held,) = api.groups(state="held").groups
+    assert (held.name, held.held, held.reason) == ("b/c", True, "enough")
+    assert held.last_stop is not None
+    assert held.last_stop.mode == "immediate"
+    for wrong in ({"state": "asleep"}, {"cursor": "nonsense"}, {"limit": 0}):
+        with pytest.raises(InvalidInput) as caught:
+            api.groups(**wrong)
+        assert caught.value.field in wrong
+
+
+def test_a_job_that_is_over_its_budget_is_topped_up_and_resumed(app: Leasehold, api: Handle):
+    store = app.__internals__.store
+    grant = run(store, kind="add", policy=Policy(budget={"tokens": 10}, on_breach="pause"), group="g")
+    store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 15)])
+    job, group = api.get(grant.id), api.group("g")
+    assert [(one.unit, one.limit, one.left) for one in group.budget(tokens=100, pages=7)] == [
+        ("pages", 7, 7), ("tokens", 100, 85),
+    ]  # fmt: skip
+    assert [(one.unit, one.limit) for one in group.budget(pages=None)] == [("pages", None), ("tokens", 100)]
+    assert [(one.scope, one.unit, one.spent, one.over) for one in job.budget()] == [
+        ("job", "tokens", 15, True), ("group", "pages", 0, False), ("group", "tokens", 15, False),
+    ]  # fmt: skip
+    assert job.top_up(tokens=50)[0].left == 45
+    assert group.budget()[-1].left == 85
+    for amounts, field in (({}, "top_up"), ({"tokens": -1}, "tokens"), ({"pages": 1}, "pages")):
+        with pytest.raises(InvalidInput) as caught:
+            job.top_up(**amounts)
+        assert caught.value.field == field
+    with pytest.raises(InvalidInput) as caught:
+        group.budget(tokens=0.5)
+    assert caught.value.field == "tokens"
+    end(store, grant, Success("1"))
+    with pytest.raises(Refused):
+        job.top_up(tokens=1)
+
+
+def test_budgets_are_listed_a_page_at_a_time_by_whose_they_are(app: Leasehold, api: Handle):
+    store = app.__internals__.store
+    grant = run(store, kind="add", policy=Policy(budget={"tokens": 10}, on_breach="pause"))
+    store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 15)])
+    api.group("g").budget(tokens=100)
+    first = api.budgets(limit=1)
+    assert [(one.scope, one.name, one.left) for one in first.budgets] == [("group", "g", 100)]
+    (of_job,) = api.budgets(cursor=first.next).budgets
+    assert (of_job.name, of_job.exhausted, of_job.on_breach, of_job.kind) == (grant.id, True, "pause", "add")
+    assert api.budgets(scope="job") == BudgetPage([of_job], None)
+    with pytest.raises(InvalidInput) as caught:
+        api.budgets(scope="queue")
+    assert caught.value.field == "scope"
+
+
+def test_leases_tell_who_holds_what(app: Leasehold, api: Handle):
+    store = app.__internals__.store
+    one, two = run(store, "host:1", kind="add", group="g"), run(store, "host:2", kind="add")
+    first = api.leases(limit=1)
+    (lease,) = first.leases
+    assert (lease.job_id, lease.owner, lease.group_name, lease.attempt) == (one.id, "host:1", "g", 1)
+    assert 0 < lease.expires_in <= 30
+    rest = api.leases(cursor=first.next)
+    assert ([row.job_id for row in rest.leases], rest.next) == ([two.id], None)
+    assert [row.job_id for row in api.leases(owner="host:2").leases] == [two.id]
+
+
+def test_an_orphan_is_listed_and_given_up(app: Leasehold, api: Handle):
+    store = app.__internals__.store
+    adopt = Policy(on_lost="adopt")
+    grant, other = (run_external(store, "host:1", kind="add", policy=adopt) for _ in range(2))
+    job = api.get(grant.id)
+    assert [(one.job_id, one.owner, one.site) for one in api.executions(limit=1)] == [
+        (grant.id, "host:1", "machine-1")
+    ]
+    with pytest.raises(Refused):
+        job.abandon()
+    end(store, grant, Detached("drained"))
+    assert {one.job_id: one.owner for one in api.executions()} == {grant.id: None, other.id: "host:1"}
+    assert job.abandon("burnt down").state is State.QUEUED
+    assert job.history()[-1].event == "abandoned"
+    assert (job.history()[-1].detail or "").endswith("given up: burnt down")
+    assert [one.job_id for one in api.executions()] == [other.id]
+
+
+def test_the_audit_tells_what_was_done_and_refused(api: Handle):
+    job = api.enqueue("add", {"a": 1}).cancel("enough")
+    with pytest.raises(Refused):
+        job.cancel()
+    for limit in range(3):
+        api.slots.set("gpu", limit)
+    refused, done = api.audit(target=job.id).entries
+    assert (refused.verb, refused.outcome, refused.error) == ("job.cancel", "refused", "Refused")
+    assert (done.outcome, done.error, done.detail) == ("done", None, {"reason": "enough"})
+    first = api.audit(verb="slot.set", limit=2)
+    assert [entry.detail for entry in first.entries] == [{"limit": 2}, {"limit": 1}]
+    rest = api.audit(verb="slot.set", limit=2, cursor=first.next)
+    assert ([entry.detail for entry in rest.entries], rest.next) == ([{"limit": 0}], None)
+    assert api.audit(actor="nobody") == AuditPage([], None)
+    with pytest.raises(InvalidInput) as caught:
+        api.audit(cursor="x")
+    assert caught.value.field == "cursor"
+
+
 # -- queues, limits, schedules -------------------------------------------------------------------------------------
 def test_queues_and_kinds_are_paused_with_a_reason(app: Leasehold, api: Handle):
     store = app.__internals__.store
@@ -351,6 +540,81 @@ def test_the_async_verbs_do_the_same(app: Leasehold, api: Handle):
 
     assert asyncio.run(steer()) == [
         "look", "resting", 1, 1, ["paused", "resumed", "cancelled"], ["q"], ["cancelled"], State.CANCELLED,
+    ]  # fmt: skip
+
+
+def test_the_async_lists_tell_the_same(app: Leasehold, api: Handle):
+    store = app.__internals__.store
+    for n in range(2):
+        grant = run_external(store, f"host:{n}", kind="add", group=f"g{n}")
+        store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 15)])
+    api.group("g0").budget(tokens=100)
+    store.stop_group("g1", True)
+    app.slots.set("gpu", 1, actor="ann")
+    lists: list[tuple[Callable[..., Any], Callable[..., Any], str, str, list[dict[str, str]]]] = [
+        (api.groups, api.agroups, "groups", "name", [{"state": "held"}]),
+        (api.budgets, api.abudgets, "budgets", "name", [{"scope": "job"}]),
+        (api.leases, api.aleases, "leases", "job_id", [{"owner": "host:1"}]),
+        (api.audit, api.aaudit, "entries", "seq", [{"actor": "ann"}, {"verb": "slot.set"}, {"target": "g0"}]),
+    ]
+
+    async def look() -> None:
+        for near, far, rows, key, criteria in lists:
+            whole = near()
+            page = near(limit=1)
+            for asked in ({"limit": 1}, {"cursor": page.next}, *criteria):
+                one, two = near(**asked), await far(**asked)
+                told = [[getattr(row, key) for row in getattr(one, rows)] for one in (one, two, whole)]
+                assert (told[0], one.next) == (told[1], two.next), (rows, asked)
+                assert 0 < len(told[1]) < len(told[2]), "what is asked makes a difference"
+        assert await api.aexecutions(1) == api.executions(1) == api.executions()[:1]
+        assert await api.aexecutions() == api.executions() != api.executions(1)
+
+    asyncio.run(look())
+
+
+def test_the_async_verbs_of_budgets_and_orphans_do_the_same(app: Leasehold, api: Handle):
+    store = app.__internals__.store
+    grant = run_external(store, kind="add", policy=Policy(budget={"tokens": 10}, on_lost="adopt"), group="g")
+    job, group = api.get(grant.id), api.group("g")
+
+    async def steer() -> None:
+        assert [one.limit for one in await group.abudget(tokens=100)] == [100]
+        assert await group.abudget() == group.budget()
+        assert [one.limit for one in await job.atop_up(tokens=5)] == [15, 100]
+        assert await job.abudget() == job.budget()
+        end(store, grant, Detached("drained"))
+        assert (await job.aabandon("burnt down")).state is State.QUEUED
+
+    asyncio.run(steer())
+    assert api.audit(limit=1).entries[0].detail == {"reason": "burnt down"}
+
+
+def test_the_async_bulk_verbs_do_the_same(app: Leasehold, api: Handle):
+    job = api.enqueue("add", {"a": 1}, group="g")
+    held = app.__internals__.named_task("add", {"hold": True}).enqueue(a=1)
+
+    async def steer() -> list[BulkReport]:
+        return [
+            await api.bulk.apause(group="g", reason="lunch"),
+            await api.bulk.aresume(state="paused", fresh=True),
+            await api.bulk.ainterrupt(group="g", reason="look"),
+            await api.bulk.aretry(group="g", state="cancelled"),
+            await api.bulk.acancel(group="g", reason="enough"),
+            await api.bulk.aresolve(group="g", state="cancelled", reason="known", limit=1),
+            await api.bulk.arelease(kind="add"),
+        ]
+
+    reports = asyncio.run(steer())
+    assert [(one.verb, one.matched, one.changed) for one in reports] == [
+        ("pause", 1, 1), ("resume", 1, 1), ("interrupt", 1, 1), ("retry", 1, 1), ("cancel", 1, 1),
+        ("resolve", 1, 0), ("release", 1, 1),
+    ]  # fmt: skip
+    assert (reports[0].sample, reports[-1].sample) == ((job.id,), (held.id,))
+    done = [entry for entry in reversed(api.audit(limit=7).entries) if entry.verb != "job.retry"]
+    assert [(entry.verb, entry.detail) for entry in done] == [
+        ("job.pause", {"reason": "lunch"}), ("job.resume", {"fresh": True}), ("job.interrupt", {"reason": "look"}),
+        ("job.cancel", {"reason": "enough"}), ("job.resolve", {"reason": "known"}), ("job.release", {}),
     ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,32 +14,40 @@ import pytest
 import leasehold
 from leasehold import Leasehold, remote, types
 from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.policy import Policy
 from leasehold.domain.views import HistoryEntry, ScheduleRow, Summary, WorkerCard
 from leasehold.errors import (
     AtCapacity,
+    GroupOnHold,
+    InvalidInput,
+    JobError,
     LeaseholdError,
     RemoteError,
     RemoteUnreachable,
     StoreError,
     TenantNotFound,
 )
-from leasehold.remote import Remote
+from leasehold.remote import Remote, bulk_requests, read
 from leasehold.remote.problems import KINDS, error_of
+from leasehold.remote.talk import Answer
 from leasehold.remote.view import View as RemoteView
+from leasehold.surfaces.http.bulk import _refusal
 from leasehold.surfaces.http.problems import _ERRORS, answer_to
-from leasehold.types import Holder
+from leasehold.types import BulkRefusal, BulkReport, Holder
 from leasehold.view import View
 from tests.backends import Backend
+from tests.contract.lives import run_external
 from tests.remote.conftest import settle
 from tests.surfaces.http.conftest import Server
 from tests.workers import burst
 
 TWO_HANDS = [
     (View, RemoteView),
+    (types.Bulk, remote.Bulk),
     (leasehold.Job, remote.Job),
     (leasehold.Group, remote.Group),
     (types.Pausable, remote.Queues),
-    (types.Pausable, remote.Kinds),
+    (types.Kinds, remote.Kinds),
     (types.Lanes, remote.Lanes),
     (types.Slots, remote.Slots),
     (types.Rates, remote.Rates),
@@ -50,24 +58,68 @@ ONLY_REMOTE = {
     "enqueue_many": "in Python it is a verb of a task, and there are none here",
     "workers": "in Python, of the command line alone",
     "Queues.list": "in Python, of the command line alone",
-    "Kinds.list": "in Python the tasks are in hand",
+    "Kinds.alist": "in Python the tasks are in hand, and nobody is asked",
+}
+ONLY_PYTHON = {
+    "View.chain": "made of calls of tasks, and there are none here",
+    "View.dag": "made of calls of tasks, and there are none here",
+    "View.run_now": "runs the task in this process",
+    "View.run_by_id": "runs the task in this process",
+    "View.count": "no route: `GET /metrics` and `queues.list()` tell it",
+    "View.metrics": "no route but `GET /metrics`, which is text for Prometheus",
+    "View.prune": "no route: nothing is deleted over HTTP",
+    "View.sweep": "no route: it is the work of workers",
+    "Job.steps": "no route",
+    "Job.relatives": "no route",
+    "Job.spending": "no route: `budget()` tells the sums",
+    "Schedules.set": "no route: they are made where the tasks are",
+    "Schedules.delete": "no route: they are made where the tasks are",
 }
 
 
 @pytest.mark.parametrize(("python", "far"), TWO_HANDS)
 def test_a_verb_is_called_as_in_python(python: type, far: type):
-    """Who acts is the token's to say, so there is no `actor`."""
-    for name, member in inspect.getmembers(far, inspect.isfunction):
-        plain = name[1:] if name.startswith("a") and hasattr(far, name[1:]) else name
-        if name.startswith("_") or {plain, f"{far.__name__}.{plain}"} & ONLY_REMOTE.keys():
+    """Who acts is the token's to say, so there is no `actor`, but in what is asked of the audit."""
+    for name, member in verbs(far).items():
+        plain = plain_name(name, far)
+        if {plain, f"{far.__name__}.{plain}", f"{far.__name__}.{name}"} & ONLY_REMOTE.keys():
             continue
         ours = inspect.signature(getattr(python, name)).parameters
         theirs = inspect.signature(member).parameters
-        assert [one for one in ours if one != "actor"] == [
+        assert [one for one in ours if one != "actor" or plain == "audit"] == [
             one for one in theirs if one != "idempotency_key"
         ], name
         for one in ours.keys() & theirs.keys():
             assert (ours[one].kind, ours[one].default) == (theirs[one].kind, theirs[one].default), (name, one)
+
+
+def test_every_verb_of_python_is_here_or_says_why_not():
+    """In both colours. A reason that is no longer needed fails too."""
+    missing = {
+        f"{far.__name__}.{plain_name(name, python)}"
+        for python, far in TWO_HANDS
+        for name in verbs(python).keys() - verbs(far).keys()
+    }
+    assert missing == ONLY_PYTHON.keys()
+
+
+def test_every_handle_of_python_is_here(app: Leasehold, remote: Remote):
+    """And its verbs are compared above."""
+    mine = {name: one for name, one in vars(View(app.__internals__)).items() if not name.startswith("_")}
+    assert "bulk" in mine
+    for name, one in mine.items():
+        assert (type(one), type(getattr(remote, name))) in TWO_HANDS, name
+
+
+def verbs(handle: type) -> dict[str, Callable[..., Any]]:
+    return {
+        name: one for name, one in inspect.getmembers(handle, inspect.isfunction) if not name.startswith("_")
+    }
+
+
+def plain_name(name: str, handle: type) -> str:
+    """Of a verb or its async twin."""
+    return name[1:] if name.startswith("a") and hasattr(handle, name[1:]) else name
 
 
 # What is ours alone, and so not told over HTTP.
@@ -97,12 +149,30 @@ def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
     settle(app, Asked("go", "May I?", schema='{"type":"boolean"}'))
     job = app.enqueue("add", {"a": 2}, group="g", tags=("x",))
     settle(app, Success("3"))
+    running = run_external(
+        app.__internals__.store, kind="add", policy=Policy(budget={"tokens": 10}), group="g"
+    )
+    app.group("g").budget(tokens=7, pages=None)
+    app.get(running.id).top_up(tokens=5, actor="ann")
+    app.group("g").stop("work", mode="immediate", actor="ann", reason="enough")
     far = remote.get(job.id)
     assert [one.cause for one in far.explain()] == [one.cause for one in job.explain()]
     for verb in ("attempts", "progress", "log"):
         assert getattr(far, verb)() == getattr(job, verb)(), verb
     assert remote.get(lane.id).attempts() == lane.attempts()
     assert remote.group("g").status() == app.group("g").status()
+    assert remote.groups() == app.groups()
+    assert remote.budgets() == app.budgets()
+    assert remote.get(running.id).budget() == app.get(running.id).budget()
+    assert remote.group("g").budget() == app.group("g").budget()
+    assert remote.executions() == app.executions()
+    assert remote.audit() == app.audit()
+    assert len(remote.audit().entries) >= 5
+    (lease,), (other_lease,) = app.leases().leases, remote.leases().leases
+    assert replace(other_lease, expires_in=lease.expires_in) == lease, "but for the time that has passed"
+    stop: dict[str, Any] = {"kinds": ["add", "work"], "tags": "x", "dry_run": True}
+    assert remote.stop(**stop).scope == app.stop(**stop).scope
+    assert remote.bulk.cancel(everything=True, dry_run=True) == app.bulk.cancel(everything=True, dry_run=True)
     assert remote.slots.list() == app.slots.list()
     assert remote.queues.paused() == app.queues.paused()
     assert remote.queues.list() == app.__internals__.operations.list_queues()
@@ -126,6 +196,67 @@ def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
     )
 
 
+def test_a_refusal_of_many_has_the_name_of_its_error():
+    names = {kind.__name__ for kind in (*every_kind_of(JobError), GroupOnHold)}
+    assert "DuplicateJob" in names
+    for name in names:
+        one = BulkRefusal(name, None, "no", 2, ("a", "b"))
+        report = BulkReport(
+            verb="pause", dry_run=False, matched=2, changed=0, moved_on=0, refused=(one,), sample=("a",), next=None
+        )  # fmt: skip
+        told = {**asdict(report), "refused": [_refusal(one).model_dump()]}
+        assert read.bulk_report(Answer(200, told)) == report
+
+
+def every_kind_of(error: type[LeaseholdError]) -> Iterator[type[LeaseholdError]]:
+    yield error
+    for kind in error.__subclasses__():
+        yield from every_kind_of(kind)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 1000])
+def test_a_bulk_verb_in_pieces_reports_as_one(
+    app: Leasehold, remote: Remote, monkeypatch: pytest.MonkeyPatch, at_once: int
+):
+    monkeypatch.setattr(bulk_requests, "AT_ONCE", at_once)
+    for n in range(6):
+        job = app.enqueue("add", {"a": n}, **({"group": "g"} if n % 2 else {}))
+        if n != 4:
+            job.pause()
+    app.__internals__.store.stop_group("g", True)
+    asked: dict[str, Any] = {"kind": "add", "state": ["paused", "queued"], "limit": 5}
+    for dry in ({"dry_run": True}, {"dry_run": True, "limit": 6}):
+        assert remote.bulk.resume(**asked | dry) == app.bulk.resume(**asked | dry)
+    report = remote.bulk.resume(**asked)
+    assert (report.matched, report.changed, len(report.sample)) == (5, 1, 5)
+    assert [(one.error, one.state, one.jobs, len(one.sample)) for one in report.refused] == [
+        ("GroupOnHold", None, 3, 3),
+        ("Refused", "queued", 1, 1),
+    ]
+    rest = remote.bulk.resume(**asked, cursor=report.next)
+    assert (rest.matched, rest.changed, rest.next) == (1, 1, None)
+
+
+def test_an_empty_text_is_not_taken_for_none(app: Leasehold, remote: Remote):
+    """Over HTTP it would be, and tell of everything. In Python it finds nothing, or is no cursor."""
+    job = app.enqueue("add", {"a": 1})
+    for ask, field in (
+        (lambda: remote.jobs(kind=""), "kind"),
+        (lambda: remote.jobs(before=""), "before"),
+        (lambda: remote.groups(cursor=""), "cursor"),
+        (lambda: remote.budgets(cursor=""), "cursor"),
+        (lambda: remote.leases(owner=""), "owner"),
+        (lambda: remote.leases(cursor=""), "cursor"),
+        (lambda: remote.audit(target=""), "target"),
+        (lambda: remote.audit(cursor=""), "cursor"),
+        (lambda: remote.bulk.cancel(queue=""), "queue"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            ask()
+        assert caught.value.field == field
+    assert job.refresh().state == "queued"
+
+
 def test_a_result_that_is_a_file_is_read_when_it_is_looked_at(
     app: Leasehold, backend: Backend, remote: Remote, tmp_path
 ):
@@ -147,6 +278,14 @@ CAUSES: dict[str, Callable[[Any], object]] = {
     "ScheduleNotFound": lambda api: api.schedules.run("no such"),
     "Refused": lambda api: api.enqueue("add", {"a": 1}, unique="same").release(),
     "InvalidInput of a rate": lambda api: api.rates.set("r", "often"),
+    "InvalidInput of a bulk verb": lambda api: api.bulk.retry(),
+    "InvalidInput of its reason": lambda api: api.bulk.cancel(kind="add", reason="x" * 20_000),
+    "InvalidInput of a list's state": lambda api: api.groups(state="asleep"),
+    "InvalidInput of a list's scope": lambda api: api.budgets(scope="queue"),
+    "InvalidInput of a list's cursor": lambda api: api.leases(cursor="nonsense"),
+    "InvalidInput of a top-up": lambda api: api.enqueue("add", {"a": 1}).top_up(tokens="x"),
+    "InvalidInput of no top-up": lambda api: api.enqueue("add", {"a": 1}).top_up(),
+    "InvalidInput of a group's budget": lambda api: api.group("g").budget(tokens=-1),
     "InvalidInput of a stop": lambda api: api.stop(kinds=["nothing"]),
 }
 
@@ -246,3 +385,7 @@ def test_a_client_is_about_the_jobs_of_the_tenant_that_it_names(
 def test_the_history_names_the_token(server: Server, remote: Remote):
     job = remote.enqueue("add", {"a": 1}).cancel("enough")
     assert job.history()[-1].actor == "http:token 0"
+    remote.group("g").budget(tokens=5)
+    remote.bulk.cancel(kind="add", state="cancelled")
+    done = [(one.verb, one.outcome) for one in remote.audit(actor="http:token 0").entries]
+    assert done == [("job.cancel", "refused"), ("budget.set", "done"), ("job.cancel", "done")]

@@ -17,6 +17,8 @@ except ModuleNotFoundError as _error:  # pragma: no cover
 else:
     del _httpx2
 
+from leasehold.remote.bulk import Bulk
+from leasehold.remote.bulk_requests import BulkOptions
 from leasehold.remote.calls import CallOptions, NewJob
 from leasehold.remote.client import Remote
 from leasehold.remote.closing import ClosingOptions
@@ -31,6 +33,8 @@ from leasehold.remote.values import HistoryEntry, Kind, Page, Question, Schedule
 from leasehold.remote.view import Tenant
 
 __all__ = [
+    "Bulk",
+    "BulkOptions",
     "CallOptions",
     "ClosingOptions",
     "Group",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from typing_extensions import Unpack
 
+from leasehold.domain.budgets import checked_amount, checked_unit
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import Names, checked_name, checked_names
 from leasehold.domain.stop import StopRequest
@@ -15,9 +17,9 @@ from leasehold.remote.job import Job
 from leasehold.remote.line import Line
 from leasehold.remote.lists import listing
 from leasehold.remote.stop import StopManner, stopping
-from leasehold.remote.talk import LONGEST_WAIT, Talk, get, once, part, post
+from leasehold.remote.talk import LONGEST_WAIT, Ask, Talk, get, once, part, post
 from leasehold.remote.values import Page
-from leasehold.types import GroupStatus, State, StopReport
+from leasehold.types import BudgetLine, GroupStatus, State, StopReport
 
 
 class Group:
@@ -73,6 +75,14 @@ class Group:
     async def arelease(self) -> bool:
         return await self._line.arun(once(post(f"{self._path}/release"), read.changed))
 
+    def budget(self, **limits: int | None) -> list[BudgetLine]:
+        """Set what its jobs may spend together, by unit: `group.budget(tokens=1_000_000)`; None lifts a limit. Without
+        limits: only tell how it stands."""
+        return self._line.run(once(self._budgeting(limits), read.budget))
+
+    async def abudget(self, **limits: int | None) -> list[BudgetLine]:
+        return await self._line.arun(once(self._budgeting(limits), read.budget))
+
     def jobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:
         """One page of its jobs, newest first. Ask for the next with `before=page.next`."""
         return self._line.run(listing(_one(state), limit, before, group=self.name))
@@ -103,6 +113,14 @@ class Group:
             if status.changed or not status.live or left <= LONGEST_WAIT:
                 return status
             since, noted = status.version, status.noted if partial else None
+
+    def _budgeting(self, limits: Mapping[str, int | None]) -> Ask:
+        path = f"{self._path}/budget"
+        checked = {
+            checked_unit(unit): None if limit is None else checked_amount(unit, limit)
+            for unit, limit in limits.items()
+        }
+        return Ask("PUT", path, body={"limits": checked}, repeat=True) if checked else get(path)
 
     def _result(self, job_id: str) -> Any:
         return Job(job_id, self._line).result(timeout=0)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from leasehold.domain.budgets import checked_amounts
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.checks.payload import encode
@@ -17,7 +18,7 @@ from leasehold.remote.line import Line
 from leasehold.remote.stream import Following
 from leasehold.remote.talk import LONGEST_WAIT, Answer, Ask, Talk, get, given, once, part, post
 from leasehold.remote.values import HistoryEntry, JobRow, Question
-from leasehold.types import AttemptRecord, Event, Explanation, LogTail, Progress, State
+from leasehold.types import AttemptRecord, BudgetLine, Event, Explanation, LogTail, Progress, State
 
 
 class Job:
@@ -159,6 +160,11 @@ class Job:
         """Pause it if it runs, to be resumed; else cancel it. Decided on the job as it stands."""
         return self._line.run(self._steering("interrupt", given(reason=reason)))
 
+    def abandon(self, reason: str | None = None) -> Job:
+        """Give up its execution, which nobody watches and nobody will find again: the machine is gone. It counts as a
+        failure. If the execution does live, the next attempt runs beside it."""
+        return self._line.run(self._steering("abandon", given(reason=reason)))
+
     def resume(self, *, args: Mapping[str, Any] | None = None, fresh: bool = False) -> Job:
         """Go on with a paused, failed or timed-out job, with other arguments if given. Its stored steps are not run
         again, unless `fresh=True` forgets them and the checkpoint."""
@@ -185,6 +191,9 @@ class Job:
     async def ainterrupt(self, reason: str | None = None) -> Job:
         return await self._line.arun(self._steering("interrupt", given(reason=reason)))
 
+    async def aabandon(self, reason: str | None = None) -> Job:
+        return await self._line.arun(self._steering("abandon", given(reason=reason)))
+
     async def aresume(self, *, args: Mapping[str, Any] | None = None, fresh: bool = False) -> Job:
         return await self._line.arun(self._steering("resume", _resume(args, fresh)))
 
@@ -197,7 +206,7 @@ class Job:
     async def aretry(self) -> Job:
         return await self._line.arun(once(post(self._path("retry")), self._retried))
 
-    # -- questions -------------------------------------------------------------------------------------------------
+    # -- questions and budgets -------------------------------------------------------------------------------------
     def questions(self) -> list[Question]:
         """All it has asked. Secret answers are left out."""
         return self._line.run(once(get(self._path("questions")), read.questions))
@@ -207,11 +216,25 @@ class Job:
         Raises InvalidAnswer when the value does not fit what was asked."""
         return self._line.run(once(answering(self.id, key, value), self._steered))
 
+    def budget(self) -> list[BudgetLine]:
+        """What it and its group may spend, and have spent, by unit."""
+        return self._line.run(once(get(self._path("budget")), read.budget))
+
+    def top_up(self, **amounts: int) -> list[BudgetLine]:
+        """Raise its limits: `job.top_up(tokens=50_000)`. A job that went over its budget can be resumed then."""
+        return self._line.run(once(self._topping_up(amounts), read.budget))
+
     async def aquestions(self) -> list[Question]:
         return await self._line.arun(once(get(self._path("questions")), read.questions))
 
     async def aanswer(self, key: str, value: Any) -> Job:
         return await self._line.arun(once(answering(self.id, key, value), self._steered))
+
+    async def abudget(self) -> list[BudgetLine]:
+        return await self._line.arun(once(get(self._path("budget")), read.budget))
+
+    async def atop_up(self, **amounts: int) -> list[BudgetLine]:
+        return await self._line.arun(once(self._topping_up(amounts), read.budget))
 
     # -- talks -----------------------------------------------------------------------------------------------------
     def _known(self) -> JobRow:
@@ -230,6 +253,9 @@ class Job:
     def _steered(self, answer: Answer) -> Job:
         self._row = read.job(answer)
         return self
+
+    def _topping_up(self, amounts: Mapping[str, int]) -> Ask:
+        return post(self._path("budget/top-up"), {"amounts": checked_amounts(amounts, "top_up")})
 
     def _retried(self, answer: Answer) -> Job:
         row = read.job(answer)

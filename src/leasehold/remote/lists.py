@@ -1,16 +1,65 @@
-"""Pages of jobs."""
+"""Lists, as requests: pages of jobs, groups, budgets, leases and of the audit, and what runs outside of workers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from leasehold.domain.budgets import checked_owner
+from leasehold.domain.checks.texts import checked_criterion
+from leasehold.domain.groups import checked_group_state
+from leasehold.errors import InvalidInput
 from leasehold.remote import read
-from leasehold.remote.talk import Ask, Talk, once
+from leasehold.remote.talk import Talk, get, once
 from leasehold.remote.values import Page
-from leasehold.types import State
+from leasehold.types import (
+    AuditPage,
+    BudgetOwner,
+    BudgetPage,
+    ExecutionRow,
+    GroupPage,
+    GroupState,
+    LeasePage,
+    State,
+)
 
 
 def listing(states: Iterable[State], limit: int, before: str | None, **criteria: str | None) -> Talk[Page]:
     named = [state.value for state in states]
-    params = {"state": named, "limit": limit, "cursor": before, **criteria}
-    return once(Ask("GET", "/v1/jobs", params, repeat=True), read.page)
+    ask = get("/v1/jobs", state=named, limit=limit, cursor=_text(before, "before"), **_texts(criteria))
+    return once(ask, read.page)
+
+
+def groups(state: GroupState | None, limit: int, cursor: str | None) -> Talk[GroupPage]:
+    named = checked_group_state(state)
+    return once(get("/v1/groups", state=named, limit=limit, cursor=_text(cursor, "cursor")), read.groups)
+
+
+def budgets(scope: BudgetOwner | None, limit: int, cursor: str | None) -> Talk[BudgetPage]:
+    named = checked_owner(scope)
+    return once(get("/v1/budgets", scope=named, limit=limit, cursor=_text(cursor, "cursor")), read.budgets)
+
+
+def leases(owner: str | None, limit: int, cursor: str | None) -> Talk[LeasePage]:
+    worker = _text(owner, "owner")
+    return once(get("/v1/leases", worker=worker, limit=limit, cursor=_text(cursor, "cursor")), read.leases)
+
+
+def executions(limit: int) -> Talk[list[ExecutionRow]]:
+    return once(get("/v1/executions", limit=limit), read.executions)
+
+
+def audit(limit: int, cursor: str | None, **criteria: str | None) -> Talk[AuditPage]:
+    ask = get("/v1/audit", limit=limit, cursor=_text(cursor, "cursor"), **_texts(criteria))
+    return once(ask, read.audit)
+
+
+def _texts(criteria: Mapping[str, str | None]) -> dict[str, Any]:
+    return {name: _text(value, name) for name, value in criteria.items()}
+
+
+def _text(value: str | None, field: str) -> str | None:
+    """The server takes an empty one for none: it would tell of everything, or the first page again."""
+    if checked_criterion(value, field) == "":
+        raise InvalidInput(field, "is empty", "give a text, or leave it out")
+    return value

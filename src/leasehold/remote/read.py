@@ -15,11 +15,18 @@ from leasehold.remote.talk import Answer, answer_to
 from leasehold.remote.values import HistoryEntry, JobRow, Kind, Made, Page, Question, ScheduleRow
 from leasehold.types import (
     AttemptRecord,
+    AuditPage,
+    BudgetLine,
+    BudgetPage,
+    BulkReport,
     Event,
+    ExecutionRow,
     Explanation,
+    GroupPage,
     GroupStatus,
     Hold,
     LaneHolder,
+    LeasePage,
     LogTail,
     OpenQuestion,
     PauseRecord,
@@ -40,7 +47,10 @@ _PAUSE, _PAUSES = TypeAdapter(PauseRecord), TypeAdapter(list[PauseRecord])
 _QUEUES, _KINDS, _LANES = TypeAdapter(list[QueueRow]), TypeAdapter(list[Kind]), TypeAdapter(list[LaneHolder])
 _SLOTS, _RATES = TypeAdapter(list[SlotRow]), TypeAdapter(list[RateRow])
 _SCHEDULE, _SCHEDULES = TypeAdapter(ScheduleRow), TypeAdapter(list[ScheduleRow])
-_WORKERS = TypeAdapter(list[WorkerCard])
+_WORKERS, _EXECUTIONS = TypeAdapter(list[WorkerCard]), TypeAdapter(list[ExecutionRow])
+_GROUPS, _LEASES, _AUDIT = TypeAdapter(GroupPage), TypeAdapter(LeasePage), TypeAdapter(AuditPage)
+_BUDGETS, _BUDGET = TypeAdapter(BudgetPage), TypeAdapter(list[BudgetLine])
+_BULK = TypeAdapter(BulkReport)
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -53,8 +63,7 @@ def job_or_none(answer: Answer) -> JobRow | None:
 
 
 def page(answer: Answer) -> Page:
-    found = _each(Answer(answer.status, answer.of("jobs")), _named_job)
-    return Answer(answer.status, {"jobs": found.data, "next": answer.of("next")}).read(_PAGE)
+    return _with_each(answer, "jobs", _named_job).read(_PAGE)
 
 
 def made(answer: Answer) -> Made:
@@ -98,14 +107,18 @@ def open_questions(answer: Answer) -> list[OpenQuestion]:
     return _each(answer, one).read(_OPEN_QUESTIONS)
 
 
-# -- groups and stops ----------------------------------------------------------------------------------------------
+# -- groups, stops and bulk ----------------------------------------------------------------------------------------
+def groups(answer: Answer) -> GroupPage:
+    return _with_each(answer, "groups", _stopped).read(_GROUPS)
+
+
 def status(answer: Answer, result: Callable[[str], Any]) -> GroupStatus:
     """`result` gets one that is kept as a file, when somebody looks at it."""
 
     def reader(job_id: str) -> Callable[[], Any]:
         return lambda: result(job_id)
 
-    found = answer.read(_STATUS)
+    found = _mapped(answer, _stopped).read(_STATUS)
     results = (
         one if one.result_ref is None else FiledResult(one.id, one.kind, one.result_ref, reader(one.id))
         for one in found.results
@@ -114,7 +127,16 @@ def status(answer: Answer, result: Callable[[str], Any]) -> GroupStatus:
 
 
 def stop_report(answer: Answer) -> StopReport:
-    return answer.read(_STOP)
+    return _mapped(answer, _scoped).read(_STOP)
+
+
+def bulk_report(answer: Answer) -> BulkReport:
+    """The code of a refusal is the name of its error, spelt as in problems."""
+
+    def one(row: Row) -> Row:
+        return row | {"error": "".join(map(str.capitalize, str(row.get("code", "")).split("-")))}
+
+    return _with_each(answer, "refused", one).read(_BULK)
 
 
 def changed(answer: Answer) -> bool:
@@ -161,6 +183,14 @@ def rates(answer: Answer) -> list[RateRow]:
     return answer.read(_RATES)
 
 
+def budget(answer: Answer) -> list[BudgetLine]:
+    return answer.read(_BUDGET)
+
+
+def budgets(answer: Answer) -> BudgetPage:
+    return answer.read(_BUDGETS)
+
+
 def schedule(answer: Answer) -> ScheduleRow:
     return _mapped(answer, _schedule).read(_SCHEDULE)
 
@@ -169,8 +199,24 @@ def schedules(answer: Answer) -> list[ScheduleRow]:
     return _each(answer, _schedule).read(_SCHEDULES)
 
 
+# -- workers and operators -----------------------------------------------------------------------------------------
 def workers(answer: Answer) -> list[WorkerCard]:
     return answer.read(_WORKERS)
+
+
+def leases(answer: Answer) -> LeasePage:
+    def one(row: Row) -> Row:
+        return _named(row, worker="owner", group="group_name")
+
+    return _with_each(answer, "leases", one).read(_LEASES)
+
+
+def executions(answer: Answer) -> list[ExecutionRow]:
+    return _each(answer, lambda one: _named(one, worker="owner")).read(_EXECUTIONS)
+
+
+def audit(answer: Answer) -> AuditPage:
+    return answer.read(_AUDIT)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------
@@ -191,6 +237,22 @@ def _schedule(row: Row) -> Row:
     return row | {"args": json.dumps(row.get("args"))}
 
 
+def _stopped(row: Row) -> Row:
+    """A group: with its last stop, if there was one."""
+    stop = row.get("last_stop")
+    return row | {"last_stop": _scoped(stop)} if isinstance(stop, dict) else row
+
+
+def _scoped(row: Row) -> Row:
+    """A stop: the names in its scope are tuples."""
+    scope = row.get("scope")
+    if not isinstance(scope, dict):
+        return row
+    return row | {
+        "scope": {name: tuple(value) if isinstance(value, list) else value for name, value in scope.items()}
+    }
+
+
 def _named(row: Row, **names: str) -> Row:
     """As Python calls them."""
     return {names.get(name, name): value for name, value in row.items()}
@@ -209,3 +271,9 @@ def _each(answer: Answer, change: Callable[[Row], Row]) -> Answer:
     if not isinstance(answer.data, list):
         return answer
     return Answer(answer.status, [change(row) if isinstance(row, dict) else row for row in answer.data])
+
+
+def _with_each(answer: Answer, name: str, change: Callable[[Row], Row]) -> Answer:
+    """Rows that stand in a field of it: a page."""
+    rows = _each(Answer(answer.status, answer.of(name)), change)
+    return Answer(answer.status, answer.data | {name: rows.data})

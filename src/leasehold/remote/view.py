@@ -9,20 +9,32 @@ from typing_extensions import Unpack
 
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.stop import StopRequest
-from leasehold.remote import calls, read
+from leasehold.remote import calls, lists, read
+from leasehold.remote.bulk import Bulk
 from leasehold.remote.calls import CallOptions, NewJob
 from leasehold.remote.group import Group
 from leasehold.remote.job import Job, job_path
 from leasehold.remote.limits import Rates, Slots
 from leasehold.remote.line import Line
-from leasehold.remote.lists import listing
 from leasehold.remote.questions import Questions
 from leasehold.remote.queues import Kinds, Lanes, Queues
 from leasehold.remote.schedules import Schedules
 from leasehold.remote.stop import StopOptions, stopping
 from leasehold.remote.talk import Answer, get, once
 from leasehold.remote.values import Made, Page
-from leasehold.types import Criteria, State, StopReport, WorkerCard
+from leasehold.types import (
+    AuditPage,
+    BudgetOwner,
+    BudgetPage,
+    Criteria,
+    ExecutionRow,
+    GroupPage,
+    GroupState,
+    LeasePage,
+    State,
+    StopReport,
+    WorkerCard,
+)
 
 
 class View:
@@ -30,6 +42,7 @@ class View:
 
     def __init__(self, line: Line) -> None:
         self._line = line
+        self.bulk = Bulk(line)
         self.queues = Queues(line)
         self.kinds = Kinds(line)
         self.lanes = Lanes(line)
@@ -90,7 +103,7 @@ class View:
     ) -> Page:
         """One page of jobs, newest first, of those that match all that is given: `queue`, `kind`, `lane`, `group`,
         `tag`. Ask for the next with `before=page.next`."""
-        return self._line.run(listing(checked_states(state), limit, before, **criteria))
+        return self._line.run(lists.listing(checked_states(state), limit, before, **criteria))
 
     async def ajobs(
         self,
@@ -100,7 +113,7 @@ class View:
         before: str | None = None,
         **criteria: Unpack[Criteria],
     ) -> Page:
-        return await self._line.arun(listing(checked_states(state), limit, before, **criteria))
+        return await self._line.arun(lists.listing(checked_states(state), limit, before, **criteria))
 
     def group(self, name: str) -> Group:
         """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
@@ -116,6 +129,71 @@ class View:
 
     async def astop(self, **asked: Unpack[StopOptions]) -> StopReport:
         return await self._line.arun(stopping(StopRequest(**asked)))
+
+    # -- lists -----------------------------------------------------------------------------------------------------
+    def audit(
+        self,
+        *,
+        actor: str | None = None,
+        verb: str | None = None,
+        target: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """One page of what operators have done, and were refused, newest first: who, what (`verb="queue.pause"`), to
+        what (a job's id, a queue's name), when and how it ended. Ask for the next with `cursor=page.next`."""
+        return self._line.run(lists.audit(limit, cursor, actor=actor, verb=verb, target=target))
+
+    async def aaudit(
+        self,
+        *,
+        actor: str | None = None,
+        verb: str | None = None,
+        target: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        return await self._line.arun(lists.audit(limit, cursor, actor=actor, verb=verb, target=target))
+
+    def groups(
+        self, *, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
+    ) -> GroupPage:
+        """One page of groups by name: state, live and all jobs, last stop. Ask for the next with `cursor=page.next`."""
+        return self._line.run(lists.groups(state, limit, cursor))
+
+    async def agroups(
+        self, *, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
+    ) -> GroupPage:
+        return await self._line.arun(lists.groups(state, limit, cursor))
+
+    def budgets(
+        self, *, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
+    ) -> BudgetPage:
+        """One page of budgets, those of groups first, then those of jobs that have spent something or were topped up:
+        what may be spent and what was, by unit. Ask for the next with `cursor=page.next`."""
+        return self._line.run(lists.budgets(scope, limit, cursor))
+
+    async def abudgets(
+        self, *, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
+    ) -> BudgetPage:
+        return await self._line.arun(lists.budgets(scope, limit, cursor))
+
+    def leases(self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
+        """One page of the jobs that run, in the order in which they came: who holds each, since when, and when that
+        runs out; of one worker, or of all. Ask for the next with `cursor=page.next`."""
+        return self._line.run(lists.leases(owner, limit, cursor))
+
+    async def aleases(
+        self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> LeasePage:
+        return await self._line.arun(lists.leases(owner, limit, cursor))
+
+    def executions(self, limit: int = 500) -> list[ExecutionRow]:
+        """Commands and containers that live, who watches them, and those that nobody does; the oldest first."""
+        return self._line.run(lists.executions(limit))
+
+    async def aexecutions(self, limit: int = 500) -> list[ExecutionRow]:
+        return await self._line.arun(lists.executions(limit))
 
     def workers(self) -> list[WorkerCard]:
         """Who works there, as each worker last said of itself."""

@@ -25,6 +25,11 @@ def test_whoever_acts_over_http_stands_in_the_audit(app: Leasehold, admin: httpx
         ("schedule.pause", "nightly", lambda: admin.post("/v1/schedules/nightly/pause")),
         ("schedule.resume", "nightly", lambda: admin.post("/v1/schedules/nightly/resume")),
         ("schedule.run", "nightly", lambda: admin.post("/v1/schedules/nightly/run")),
+        (
+            "budget.set",
+            "g",
+            lambda: admin.put("/v1/groups/g/budget", json={"limits": {"tokens": 5}}),
+        ),
         ("group.release", "g", lambda: admin.post("/v1/groups/g/release")),
     ]
     app.group("g").stop(hold=True)

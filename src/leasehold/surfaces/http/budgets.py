@@ -50,5 +50,5 @@ def add_to(router: APIRouter) -> None:
     def set_group_budget(name: str, body: asked.GroupLimits, who: Who) -> list[told_many.BudgetLine]:
         """Set these limits; null takes one away, the others stay."""
         who.check_all_queues()
-        lines = who.operations.set_group_budget(name, body.limits)
+        lines = who.operations.set_group_budget(name, body.limits, actor=who.actor)
         return [told_many.BudgetLine.model_validate(line) for line in lines]

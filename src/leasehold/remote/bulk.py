@@ -1,0 +1,69 @@
+"""`api.bulk`: a verb on every job that matches, job by job."""
+
+from __future__ import annotations
+
+from typing_extensions import Unpack
+
+from leasehold.remote.bulk_requests import BulkOptions, steering
+from leasehold.remote.line import Line
+from leasehold.types import BulkReport
+
+
+class Bulk:
+    """`api.bulk.cancel(kind="report", state="queued")`. All that is given must match; without a `state`, those that the
+    verb is meant for. `dry_run=True` only counts; an empty filter needs `everything=True`. It stops after `limit` jobs
+    (10,000), and the report's `next` is the `cursor` to go on with. Jobs that refuse are reported, and hold up none of
+    the others. If the connection is lost, some were steered and the others were not: call it again, but look first
+    with `retry`."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def cancel(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+        """Running ones are asked to stop."""
+        return self._line.run(steering("cancel", reason=reason, **asked))
+
+    async def acancel(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+        return await self._line.arun(steering("cancel", reason=reason, **asked))
+
+    def pause(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+        """Running ones are asked to stop, and can be resumed."""
+        return self._line.run(steering("pause", reason=reason, **asked))
+
+    async def apause(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+        return await self._line.arun(steering("pause", reason=reason, **asked))
+
+    def interrupt(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+        """Pause those that run; cancel those that do not."""
+        return self._line.run(steering("interrupt", reason=reason, **asked))
+
+    async def ainterrupt(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+        return await self._line.arun(steering("interrupt", reason=reason, **asked))
+
+    def resume(self, *, fresh: bool = False, **asked: Unpack[BulkOptions]) -> BulkReport:
+        """Let paused, failed and timed-out ones go on; with `fresh` from the beginning."""
+        return self._line.run(steering("resume", fresh=fresh, **asked))
+
+    async def aresume(self, *, fresh: bool = False, **asked: Unpack[BulkOptions]) -> BulkReport:
+        return await self._line.arun(steering("resume", fresh=fresh, **asked))
+
+    def retry(self, **asked: Unpack[BulkOptions]) -> BulkReport:
+        """A new job like each of them, which stay as they are. Called again, it makes them again."""
+        return self._line.run(steering("retry", **asked))
+
+    async def aretry(self, **asked: Unpack[BulkOptions]) -> BulkReport:
+        return await self._line.arun(steering("retry", **asked))
+
+    def resolve(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+        """Leave failed ones as they are, and let their lanes go on."""
+        return self._line.run(steering("resolve", reason=reason, **asked))
+
+    async def aresolve(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+        return await self._line.arun(steering("resolve", reason=reason, **asked))
+
+    def release(self, **asked: Unpack[BulkOptions]) -> BulkReport:
+        """Lift the hold that they were enqueued with."""
+        return self._line.run(steering("release", **asked))
+
+    async def arelease(self, **asked: Unpack[BulkOptions]) -> BulkReport:
+        return await self._line.arun(steering("release", **asked))
