@@ -28,6 +28,7 @@
     ├── ScheduleNotFound             no schedule has that name
     ├── TenantNotFound               no tenant has that name
     ├── GroupOnHold                  its group takes no jobs until it is released
+    ├── RunnerUnreachable            what a task's jobs run in, such as a Docker engine, does not answer
     ├── WaitTimedOut                 the job did not come to rest in time
     ├── AcquireTimedOut              a slot or a rate was not free in time
     └── StoreError                   the database says no, or the server that stands before it
@@ -341,6 +342,15 @@ class GroupOnHold(LeaseholdError):
         by = f" by {held_by}" if held_by else ""
         why = f" ({reason})" if reason else ""
         super().__init__(f"group {group!r} is on hold{by}{why}; lift it with app.group({group!r}).release()")
+
+
+class RunnerUnreachable(LeaseholdError):
+    """A worker does not start with a task that it could not run."""
+
+    def __init__(self, task: str, cause: str) -> None:
+        self.task = task
+        self.cause = cause
+        super().__init__(f"cannot run {task}: {cause}; start it, or a worker whose app lacks this task")
 
 
 class WaitTimedOut(LeaseholdError, TimeoutError):

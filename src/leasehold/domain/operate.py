@@ -158,7 +158,9 @@ def expire_question(job: Job, key: str, *, now: datetime, still_asks: bool = Fal
 def abandon(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
     """Nobody will ever see the execution again: its machine is gone. Judged as one that has vanished."""
     if not job.orphan:
-        remedy = "only an execution that nobody watches can be given up; cancel the job"
+        remedy = "only an execution that nobody watches can be given up"
+        if job.state is State.RUNNING:
+            remedy += "; cancel the job"
         raise Refused(job.id, "abandon", job.state.value, remedy)
     told = f"its execution at {job.execution_site} was given up" + ("" if reason is None else f": {reason}")
     move = settle(job, Failure(told), job.policy, now=now)

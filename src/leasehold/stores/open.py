@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from urllib.parse import parse_qsl, urlencode
 
-from leasehold.domain.errors import InvalidInput
+from leasehold.domain.errors import DriverMissing, InvalidInput
 from leasehold.stores.base.database import Clock
 from leasehold.stores.base.schema_name import checked_schema
 from leasehold.stores.contract import Store
@@ -43,6 +43,7 @@ def open_store(
             )
         return SqliteStore(path, clock, results=results)
     if separator and scheme in POSTGRES:
+        _need_psycopg()
         from leasehold.stores.postgres.store import PostgresStore
 
         plain, in_url = _without_pooler(f"postgresql://{rest}")
@@ -50,6 +51,14 @@ def open_store(
     # The URL itself stays out of the message: it may hold a password.
     told = f"the scheme {scheme!r} is not known" if separator else "it has no scheme"
     raise InvalidInput("url", told, "use sqlite:///file.db or postgresql://user@host/database")
+
+
+def _need_psycopg() -> None:
+    """Here, before any of the modules that import it."""
+    try:
+        import psycopg  # noqa: F401  # an extra
+    except ImportError as missing:
+        raise DriverMissing("psycopg", "postgres") from missing
 
 
 def _without_pooler(url: str) -> tuple[str, bool]:

@@ -70,6 +70,33 @@ def test_6_when_the_schema_is_not_there_yet(here, postgres_url: str, postgres_sc
     assert "has no Leasehold schema" in answer.err
 
 
+@pytest.mark.parametrize("command", [("jobs",), ("worker", MODULE), ("enqueue", MODULE, "add", '{"a": 1}')])
+def test_6_when_the_driver_is_not_installed(sqlite_cli: Cli, command: tuple[str, ...]):
+    missing = """raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")"""
+    (sqlite_cli.folder / "psycopg.py").write_text(missing)
+    answer = sqlite_cli(*command, LEASEHOLD_URL="postgresql://127.0.0.1/jobs")
+    assert answer.code == Exit.UNREACHABLE
+    assert answer.err == "error: psycopg is not installed; run: pip install 'leasehold[postgres]'\n"
+
+
+CONTAINERS = """
+from leasehold import Leasehold
+app = Leasehold("sqlite:///tools.db")
+@app.container(image="tools:1")
+def convert(path: str) -> list[str]:
+    return ["convert", path]
+"""
+
+
+def test_6_when_a_task_needs_an_engine_that_cannot_be_reached(sqlite_cli: Cli):
+    (sqlite_cli.folder / "tools.py").write_text(CONTAINERS)
+    answer = sqlite_cli("worker", "tools:app", DOCKER_HOST=f"unix://{sqlite_cli.folder}/nobody")
+    assert answer.code == Exit.UNREACHABLE
+    assert "error: cannot run convert: " in answer.err
+    assert "the Docker engine cannot be reached" in answer.err
+    assert "Traceback" not in answer.err
+
+
 def test_75_when_the_worker_gave_up_on_handlers_that_ignore_their_stop(sqlite_cli: Cli):
     assert sqlite_cli("enqueue", MODULE, "stubborn").code == 0
     answer = sqlite_cli("worker", MODULE, "--threads", "1", "--stop-grace", "0.1", "--grace", "1")

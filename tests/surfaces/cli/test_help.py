@@ -34,6 +34,9 @@ def test_every_command_has_help(here):
         answer = here(name, "--help")
         assert answer.code == 0
         assert f"Usage: leasehold {name}" in answer.out
+        described = answer.out.partition("Options:")[2].splitlines()
+        options = [line.split()[0] for line in described if line.startswith("  --")]
+        assert sorted(options) == sorted(set(options)), f"{name} has an option twice"
 
 
 def test_without_a_command_the_help_is_printed_and_the_code_is_usage(here):

@@ -9,16 +9,12 @@ import weakref
 from functools import partial
 from typing import Any
 
-from leasehold.domain.errors import DatabaseUnreachable, DriverMissing
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.string import TextLoader
+
+from leasehold.domain.errors import DatabaseUnreachable
 from leasehold.stores.base.forks import after_fork
-
-try:
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-    from psycopg.types.string import TextLoader
-except ImportError as missing:
-    raise DriverMissing("psycopg", "postgres") from missing
-
 from leasehold.stores.postgres import settings
 from leasehold.stores.postgres.instants import InstantLoader
 from leasehold.stores.postgres.pool import Pool

@@ -13,6 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString, TypeVar
 
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row, tuple_row
+
 from leasehold.domain.errors import (
     DatabaseUnreachable,
     InvalidInput,
@@ -28,13 +32,6 @@ from leasehold.stores.base.statements import read_statements
 from leasehold.stores.contract.patience import longest_read
 from leasehold.stores.contract.wakeups import Hint
 from leasehold.stores.postgres.connections import Connections
-
-# isort: split
-# Second: it says which driver is missing, and how to get it.
-import psycopg
-from psycopg.pq import TransactionStatus
-from psycopg.rows import dict_row, tuple_row
-
 from leasehold.stores.postgres.dialect import as_array, in_dialect, jsonable, qualified
 from leasehold.stores.postgres.pool import PoolError
 from leasehold.stores.postgres.prepared import QuickConnection

@@ -6,7 +6,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold.surfaces.cli import render
@@ -83,7 +82,7 @@ def _tell(job: Summary, as_json: bool) -> None:
     if as_json:
         render.emit(job)
     else:
-        words = (f"{datetime.now().astimezone():%H:%M:%S}", job.id, job.state, job.kind, _what(job))
+        words = (f"{job.updated_at.astimezone():%H:%M:%S}", job.id, job.state, job.kind, _what(job))
         print(render.clean(" ".join(words).rstrip()), flush=True)
 
 

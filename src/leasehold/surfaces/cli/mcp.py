@@ -35,7 +35,10 @@ def mcp(
             show_default=False,
         ),
     ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Whose jobs it is about.", metavar="NAME")] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(help="Whose jobs it is about.", metavar="NAME", envvar="LEASEHOLD_TENANT"),
+    ] = None,
     with_worker: Annotated[
         bool, typer.Option("--with-worker", help="Run jobs in this process, too.")
     ] = False,

@@ -22,6 +22,7 @@ from leasehold.domain.errors import (
     JobNotSucceeded,
     LeaseholdError,
     ResultMissing,
+    RunnerUnreachable,
     ScheduleNotFound,
     StoreError,
     TenantNotFound,
@@ -40,7 +41,7 @@ class Exit(IntEnum):
     """Not in this state, or not now."""
     TIMED_OUT = 5
     UNREACHABLE = 6
-    """The database is out of reach, not fit to be used, or does not give us the rights."""
+    """The database is out of reach, not fit to be used, or does not give us the rights; or a runner is out of reach."""
     GAVE_UP = 75
     """The worker should be replaced: EX_TEMPFAIL."""
     INTERRUPTED = 130
@@ -59,6 +60,7 @@ _CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (
     (AcquireTimedOut, Exit.TIMED_OUT),
     (InvalidInput, Exit.USAGE),
     (StoreError, Exit.UNREACHABLE),
+    (RunnerUnreachable, Exit.UNREACHABLE),
     (LeaseholdError, Exit.JOB_FAILED),
 )
 """The first that fits."""

@@ -14,9 +14,9 @@ from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import choose_tenant, open_app
 
 WITHOUT = frozenset(
-    {"worker", "serve", "demo", "bench", "version", "tenants", "tokens", "db upgrade", "db sql"}
+    {"worker", "serve", "mcp", "demo", "bench", "version", "tenants", "tokens", "db upgrade", "db sql"}
 )
-"""Commands that take no --tenant: they are about all tenants, or about none."""
+"""Commands that take no --tenant, or have their own: they are about all tenants, or about none."""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant.")]
 
