@@ -11,8 +11,8 @@ _HEAD = """# Leasehold
 > renews it while the work runs, so a crash is noticed and nothing runs twice. Jobs can be seen, paused, resumed,
 > cancelled, budgeted and explained from Python, HTTP, MCP and the command line.
 
-- Install: `pip install leasehold`; with PostgreSQL `leasehold[postgres]`, with the HTTP API `leasehold[server]`, with
-  the MCP server `leasehold[mcp]`.
+- Install it from a clone, it is not published yet: `pip install .`; with PostgreSQL `'.[postgres]'`, with the HTTP API
+  `'.[server]'`, with the MCP server `'.[mcp]'`.
 - A task is a function with `@app.task` on an `app = Leasehold()`; `task.enqueue(…)` stores a job; `leasehold worker
   module:app` runs jobs.
 - Import public names from `leasehold`, errors from `leasehold.errors`, values for annotations from `leasehold.types`.

@@ -29,12 +29,7 @@ def page(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
 
 def test_the_code_of_the_page_does_what_the_page_says(page, capsys):
     app = page["app"]
-
-    @app.task
-    async def report() -> str:
-        return "the report"
-
-    report.enqueue()
+    page["report"].enqueue()
     burst(app)
     assert "the report" in capsys.readouterr().out
     listeners = {(row.name, row.event) for row in app.__internals__.store.list_listeners()}
