@@ -17,7 +17,7 @@ import pytest
 
 from leasehold import Context, Leasehold, Retry, State
 from leasehold.domain.stream import LOG_CAP
-from leasehold.errors import InvalidInput, InvalidTask
+from leasehold.errors import InvalidInput, InvalidTask, RunnerUnreachable
 from leasehold.runners.subprocess import SubprocessRunner
 from leasehold.types import Command, Job, NotRun, Worker
 from tests.backends import Backend
@@ -561,6 +561,6 @@ def test_a_worker_that_cannot_open_its_folder_says_so_when_it_starts(app, tmp_pa
     def plain() -> list[str]:
         return ["true"]
 
-    with pytest.raises(NotADirectoryError):
+    with pytest.raises(RunnerUnreachable, match=r"cannot run plain: .*Not a directory"):
         burst(app)
     assert os.listdir(tmp_path)

@@ -350,7 +350,9 @@ class RunnerUnreachable(LeaseholdError):
     def __init__(self, task: str, cause: str) -> None:
         self.task = task
         self.cause = cause
-        super().__init__(f"cannot run {task}: {cause}; start it, or a worker whose app lacks this task")
+        super().__init__(
+            f"cannot run {task}: {cause}; mend that, or start a worker whose app lacks this task"
+        )
 
 
 class WaitTimedOut(LeaseholdError, TimeoutError):

@@ -22,7 +22,7 @@ from leasehold.run.journal import Journal
 from leasehold.run.waits import Waits
 from leasehold.stores.contract import Hint, Store, Wakeups
 from leasehold.tasks.definition import TaskDefinition
-from leasehold.threads import to_thread
+from leasehold.threads import Threads
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.batch_writer import BatchWriter
 from leasehold.worker.deliverer import Deliverer
@@ -56,6 +56,10 @@ logger = logging.getLogger("leasehold.worker")
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 PRESENCE_EVERY = 10.0
+
+
+_threads = Threads(16, "worker")
+"""Apart from those of async twins, which may all wait for a worker to start: `run_now` and `run_by_id` host one."""
 
 
 def tune_process() -> None:
@@ -132,10 +136,10 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         self._finished = asyncio.Event()
-        await to_thread(self._check_results)
-        await to_thread(self._register_retention)
-        await to_thread(self._open_runners)
-        self._wakeups = await to_thread(self._listen)
+        await _threads.call(self._check_results)
+        await _threads.call(self._register_retention)
+        await _threads.call(self._open_runners)
+        self._wakeups = await _threads.call(self._listen)
         resources = None
         if self._lifespan is not None:
             resources = await self._stack.enter_async_context(self._lifespan())
@@ -148,8 +152,8 @@ class Worker:
             self._stack.enter_context(hearing_sigterm(lambda: self._call_on(loop, self._stop_claiming)))
         if self.settings.burst:
             # What is due by now shall be there before it looks for work; and nothing comes by itself while it ends.
-            await to_thread(self._scheduler.once)
-        await to_thread(self.deliverer.register)
+            await _threads.call(self._scheduler.once)
+        await _threads.call(self.deliverer.register)
         for role in self._roles:
             role.start()
         self._coroutines = [
@@ -374,12 +378,12 @@ class Worker:
         await asyncio.gather(*self._coroutines, return_exceptions=True)
         self._wakeups.close()
         # At once: with the database away each of them may hang for a while.
-        await asyncio.gather(*(to_thread(role.stop) for role in self._roles))
+        await asyncio.gather(*(_threads.call(role.stop) for role in self._roles))
         if not self._away:
-            await to_thread(self._sign_off)
+            await _threads.call(self._sign_off)
         self.starter.close()
         await self._executions.close()
-        await to_thread(self._journal.close)
+        await _threads.call(self._journal.close)
         await self._stack.aclose()
         self.attempts.give_up()
         self._executor.shutdown(wait=False, cancel_futures=True)

@@ -14,9 +14,9 @@ from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import choose_tenant, open_app
 
 WITHOUT = frozenset(
-    {"worker", "serve", "mcp", "demo", "bench", "version", "tenants", "tokens", "db upgrade", "db sql"}
+    {"worker", "serve", "demo", "bench", "version", "tenants", "tokens", "db upgrade", "db sql"}
 )
-"""Commands that take no --tenant, or have their own: they are about all tenants, or about none."""
+"""Commands that take no --tenant: they are about all tenants, or about none."""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant.")]
 
@@ -38,7 +38,8 @@ def add_option(command: Any) -> None:
     model.command()(_on_tenant)
     option = next(one for one in get_command(model).params if one.name == "tenant")
     for name, found in _commands(command):
-        if name.split()[0] not in WITHOUT and name not in WITHOUT:
+        has_its_own = any(one.name == option.name for one in found.params)
+        if name.split()[0] not in WITHOUT and name not in WITHOUT and not has_its_own:
             found.params.append(option)
 
 
