@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.errors import InvalidTask
+from leasehold.domain.errors import InvalidTask, RunnerUnreachable
 from leasehold.domain.policy import OnLost
 from leasehold.runners.contract import Collected, Runner
 
@@ -53,6 +53,13 @@ class External:
     @functools.cached_property
     def runner(self) -> Runner[Any]:
         return self.open_runner()
+
+    def check_runner(self, task: str) -> None:
+        """Raises RunnerUnreachable."""
+        try:
+            _ = self.runner.site
+        except OSError as error:
+            raise RunnerUnreachable(task, str(error)) from error
 
     @property
     def grace(self) -> float:

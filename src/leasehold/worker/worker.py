@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from leasehold.domain.errors import InvalidInput, RunnerUnreachable
+from leasehold.domain.errors import InvalidInput
 from leasehold.domain.hooks import WEBHOOK_KIND
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import WorkerCard
@@ -182,10 +182,7 @@ class Worker:
         if self.settings.claims:
             for task in self._tasks.values():
                 if task.external is not None:
-                    try:
-                        _ = task.external.runner.site
-                    except OSError as error:
-                        raise RunnerUnreachable(task.name, str(error)) from error
+                    task.external.check_runner(task.name)
 
     def _wire(self, loop: asyncio.AbstractEventLoop, resources: Any) -> None:
         """Every role is complete when it is made: it gets what it needs from those before it."""
