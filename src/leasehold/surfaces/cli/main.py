@@ -48,7 +48,7 @@ _HELP = """Long background work that survives crashes, in your own database.
 Which store: --url or LEASEHOLD_URL, else the app that LEASEHOLD_APP names, else sqlite:///leasehold.db.
 
 Exit codes: 0 ok · 1 the job failed · 2 usage · 3 not found · 4 refused in this state · 5 timed out waiting ·
-6 database out of reach · 75 the worker gave up, restart it · 130 interrupted.
+6 database or runner out of reach · 75 the worker gave up, restart it · 130 interrupted.
 """
 
 # Plain help: drawing it with rich would double the time it takes.
