@@ -15,12 +15,14 @@ SHUTDOWN = b"E" + (len(_FIELDS) + 4).to_bytes(4, "big") + _FIELDS
 class Proxy:
     """`drop_reply(b"…")` arms it: the next statement that contains these bytes is passed on, its whole reply is
     read, and then both ends are cut. The client cannot tell whether the statement took effect; it did. With
-    `shutdown` the client gets the reply, and in the same breath the news that its session has been ended."""
+    `with_rows` a reply without rows, such as that of a claim that found nothing, goes through and does not count.
+    With `shutdown` the client gets the reply, and in the same breath the news that its session has been ended."""
 
     def __init__(self, port: int) -> None:
         self._target = port
         self._marker: bytes | None = None
         self._shutdown = False
+        self._with_rows = False
         self.dropped = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -28,8 +30,9 @@ class Proxy:
         self._thread.start()
         assert self._ready.wait(10)
 
-    def drop_reply(self, marker: bytes, *, shutdown: bool = False) -> None:
+    def drop_reply(self, marker: bytes, *, with_rows: bool = False, shutdown: bool = False) -> None:
         self.dropped.clear()
+        self._with_rows = with_rows
         self._shutdown = shutdown
         self._marker = marker
 
@@ -62,8 +65,9 @@ class Proxy:
         async def upwards() -> None:
             while data := await client.read(1 << 16):
                 if self._marker is not None and self._marker in data:
-                    self._marker = None
                     armed.set()
+                    if not self._with_rows:
+                        self._marker = None
                 to_server.write(data)
                 await to_server.drain()
 
@@ -77,6 +81,13 @@ class Proxy:
                 # Ready outside of a transaction: by then the statement has committed.
                 reply += data
                 if reply.endswith((IDLE, IN_TRANSACTION)):
+                    if self._with_rows and not _has_rows(reply):
+                        armed.clear()
+                        to_client.write(reply)
+                        await to_client.drain()
+                        reply = b""
+                        continue
+                    self._marker = None
                     if self._shutdown:
                         to_client.write(reply[: -len(IDLE)] + SHUTDOWN)
                         await to_client.drain()
@@ -91,3 +102,12 @@ class Proxy:
                 way.cancel()
             to_client.close()
             to_server.close()
+
+
+def _has_rows(reply: bytes) -> bool:
+    at = 0
+    while at < len(reply):
+        if reply[at : at + 1] == b"D":
+            return True
+        at += 1 + int.from_bytes(reply[at + 1 : at + 5], "big")
+    return False

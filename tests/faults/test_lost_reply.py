@@ -44,12 +44,12 @@ def test_a_job_whose_claim_was_never_answered_is_found_and_run_once(
 ) -> None:
     with contextlib.closing(Fleet(place)) as fleet:
         worker = fleet.start(**through(proxy))
-        proxy.drop_reply(CLAIM)
+        proxy.drop_reply(CLAIM, with_rows=True)
         job = getattr(place.tasks, task).enqueue(0.01)
         assert proxy.dropped.wait(20)
         done = place.wait_for_state(job.id, "succeeded")
         assert (done.attempt, done.crashes) == (1, 0)
-        assert worker.said("were granted while the database could not say so")
+        assert worker.said("were granted, but the database's answer was lost")
         figures = check(place, [job.id], fleet)
         assert (figures.grants, figures.runs, figures.lost) == (1, 1, 0)
 
