@@ -1,0 +1,27 @@
+"""A verb that a form asks for. Its name is the one that the audit has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leasehold.domain.frozen import frozen
+from leasehold.domain.tokens import TokenScope
+from leasehold.surfaces.dashboard.forms import Form
+from leasehold.surfaces.dashboard.visit import Visit
+
+
+@frozen
+class Done:
+    """What a person is told."""
+
+    text: str
+    go: str | None = None
+    """Where to go on; None: to the page that asked."""
+
+
+@frozen
+class Action:
+    name: str
+    scope: TokenScope
+    run: Callable[[Visit, Form], Done]
+    """Raises our errors, which the page shows. It runs in a thread."""

@@ -1,0 +1,53 @@
+"""What a verb has to say, on the page that is shown after it: carried by a cookie that the next page takes away."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from leasehold.domain.frozen import frozen
+
+COOKIE = "leasehold_notice"
+LONGEST = 600
+"""Characters."""
+_SECONDS = 60
+
+
+@frozen
+class Notice:
+    kind: Literal["done", "refused"]
+    text: str
+
+
+def leave(response: Response, request: Request, notice: Notice) -> None:
+    text = notice.text if len(notice.text) <= LONGEST else notice.text[: LONGEST - 1] + "…"
+    told = json.dumps(
+        [notice.kind, text], ensure_ascii=False
+    )  # escapes would make it longer than cookies may be
+    value = base64.urlsafe_b64encode(told.encode("utf-8", "replace")).decode()
+    response.set_cookie(COOKIE, value, max_age=_SECONDS, path=_path(request), httponly=True, samesite="lax")
+
+
+def of(request: Request) -> Notice | None:
+    value = request.cookies.get(COOKIE)
+    if not value:
+        return None
+    try:
+        kind, text = json.loads(base64.urlsafe_b64decode(value))
+    except (ValueError, binascii.Error, TypeError):
+        return None
+    return Notice("done" if kind == "done" else "refused", str(text)[:LONGEST])
+
+
+def clear(response: Response, request: Request) -> None:
+    if COOKIE in request.cookies:
+        response.delete_cookie(COOKIE, path=_path(request), httponly=True, samesite="lax")
+
+
+def _path(request: Request) -> str:
+    return request.scope.get("root_path") or "/"

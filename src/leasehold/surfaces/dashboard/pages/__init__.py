@@ -1,0 +1,53 @@
+"""Every page, and every verb that a form on one of them can ask for."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from leasehold.surfaces.dashboard.action import Action
+from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.pages import (
+    bulk,
+    flow,
+    groups,
+    job,
+    jobs,
+    lanes,
+    limits,
+    now,
+    questions,
+    schedules,
+    system,
+    workers,
+)
+
+_PARTS: tuple[ModuleType, ...] = (
+    now,
+    jobs,
+    job,
+    flow,
+    bulk,
+    workers,
+    limits,
+    schedules,
+    lanes,
+    groups,
+    questions,
+    system,
+)
+
+
+def _pages(part: ModuleType) -> tuple[Page, ...]:
+    found: tuple[Page, ...] = part.PAGES if hasattr(part, "PAGES") else (part.PAGE,)
+    return found
+
+
+def _actions(part: ModuleType) -> tuple[Action, ...]:
+    found: tuple[Action, ...] = getattr(part, "ACTIONS", ())
+    return found
+
+
+ALL: tuple[Page, ...] = tuple(page for part in _PARTS for page in _pages(part))
+_EVERY_ACTION = [action for part in _PARTS for action in _actions(part)]
+ACTIONS: dict[str, Action] = {action.name: action for action in _EVERY_ACTION}
+assert len(ACTIONS) == len(_EVERY_ACTION), "two pages have a verb of the same name"

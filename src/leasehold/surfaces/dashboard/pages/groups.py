@@ -1,0 +1,177 @@
+"""Groups: all of them by name, and one with how far it is, what came out, what it spends, and its stop."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, get_args
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
+from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupResult, GroupState, GroupStatus
+from leasehold.domain.states import State
+from leasehold.domain.stop import StopMode, StopReport, StopRequest, checked_mode
+from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.surfaces.dashboard.forms import Form
+from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.visit import LIVE, Visit
+from leasehold.surfaces.dashboard.words import Badge, clip, plural
+
+ROWS = 50
+MOST_SHOWN = 20
+"""Runs, errors and results of one group that its page shows."""
+MOST_EMITTED = 3
+LONGEST_VALUE = 160
+
+STATES: dict[GroupState, Badge] = {
+    "active": Badge("ok", "active"),
+    "stopped": Badge("cancelled", "stopped", "the next job that comes in reopens it"),
+    "held": Badge("paused", "held", "it takes no jobs until it is released"),
+}
+MODES: dict[StopMode, str] = {
+    "graceful": "What waits is cancelled; what runs may finish, and is not tried again.",
+    "immediate": "What waits is cancelled, and what runs is told to stop now.",
+    "full": "As immediate. A program that asks for it also waits until all have ended; this page does not.",
+}
+
+
+@frozen
+class ShownResult:
+    id: str
+    kind: str
+    text: str
+    in_file: bool
+
+
+def read(visit: Visit) -> dict[str, Any]:
+    visit.who.check_all_queues()
+    name = visit.request.query_params.get("name", "")
+    return (_one(visit, name) if name else _all(visit)) | {"badges": STATES}
+
+
+def _all(visit: Visit) -> dict[str, Any]:
+    query = visit.request.query_params
+    state, cursor = query.get("state") or None, query.get("cursor") or None
+    page = visit.operations.list_groups(state, ROWS, cursor)
+    return {
+        "group": None,
+        "groups": page.groups,
+        "next": page.next,
+        "cursor": cursor,
+        "state": state,
+        "states": get_args(GroupState),
+        "total_cap": GROUP_TOTAL_CAP,
+    }
+
+
+def _one(visit: Visit, name: str) -> dict[str, Any]:
+    operations = visit.operations
+    status = operations.group_status(name, partial=True)
+    states = [state for state in State if any(state in counts for counts in status.counts.values())]
+    asked = _asked_stop(visit, name)
+    return {
+        "group": status,
+        "states": states,
+        "kinds": sorted(status.counts),
+        "totals": {state: sum(counts.get(state, 0) for counts in status.counts.values()) for state in states},
+        "failed": _number_of(status, State.FAILED) + _number_of(status, State.TIMED_OUT),
+        "runs": [
+            (run, [(event, _shown(event.data)) for event in run.emitted[-MOST_EMITTED:]])
+            for run in status.runs[:MOST_SHOWN]
+        ],
+        "errors": status.errors[:MOST_SHOWN],
+        "results": [_result(one) for one in status.results[:MOST_SHOWN]],
+        "budget": operations.group_budget(name),
+        "modes": MODES,
+        "asked": asked,
+        "kinds_asked": json.dumps(visit.request.query_params.getlist("kinds")),
+        "report": None if asked is None else operations.stop(asked),
+        # Somebody reads a report: it must stay as it is. A page that tells of one is as of its moment.
+        "page": PAGE if asked is None else dataclasses.replace(PAGE, live=False),
+    }
+
+
+def _number_of(status: GroupStatus, state: State) -> int:
+    return sum(counts.get(state, 0) for counts in status.counts.values())
+
+
+def _result(one: GroupResult) -> ShownResult:
+    """Files are not read for a list."""
+    if one.result_ref is not None:
+        return ShownResult(one.id, one.kind, "", True)
+    return ShownResult(one.id, one.kind, _shown(one.result), False)
+
+
+def _shown(value: Any) -> str:
+    return clip(json.dumps(value, ensure_ascii=False), LONGEST_VALUE)
+
+
+def _asked_stop(visit: Visit, name: str) -> StopRequest | None:
+    """The stop that the address asks about. Looking is for everybody who could do it."""
+    query = visit.request.query_params
+    if not query.get("dry") or LIVE in query or not visit.may("operate"):
+        return None
+    return StopRequest(
+        group=name,
+        kinds=query.getlist("kinds") or None,
+        mode=checked_mode(query.get("mode") or "graceful"),
+        reason=query.get("reason", "").strip() or None,
+        hold=bool(query.get("hold")),
+        dry_run=True,
+        wait=0,
+    )
+
+
+# -- verbs -------------------------------------------------------------------------------------------------------------
+def _stop(visit: Visit, form: Form) -> Done:
+    visit.who.check_all_queues()
+    kinds = form.json("kinds") if form.maybe("kinds") else None
+    if kinds is not None and not (isinstance(kinds, list) and all(isinstance(one, str) for one in kinds)):
+        raise InvalidInput("kinds", "is not a list of tasks", "go back, and ask again")
+    request = StopRequest(
+        group=form.text("group"),
+        kinds=kinds or None,
+        mode=checked_mode(form.text("mode")),
+        reason=form.maybe("reason"),
+        hold=form.has("hold"),
+        # Who waits for what runs, looks at the page.
+        wait=0,
+        actor=visit.who.actor,
+    )
+    report = visit.operations.stop(request)
+    return Done(_told(report), visit.url("groups", name=request.group))
+
+
+def _told(report: StopReport) -> str:
+    running = sum(report.flagged.values())
+    waiting = report.cancelled - sum(
+        states.get(State.RUNNING, 0) for states in report.cancelled_counts.values()
+    )
+    told = f"{plural(waiting, 'waiting job')} cancelled"
+    if running:
+        word = "may finish" if report.mode == "graceful" else "told to stop"
+        told += f", {plural(running, 'running job')} {word}"
+    return told + ("; the group is held." if report.held else ".")
+
+
+def _release(visit: Visit, form: Form) -> Done:
+    visit.who.check_all_queues()
+    if visit.operations.release_group(form.text("group"), actor=visit.who.actor):
+        return Done("The group takes jobs again.")
+    return Done("The group was not held.")
+
+
+def _set_budget(visit: Visit, form: Form) -> Done:
+    visit.who.check_all_queues()
+    unit = form.text("unit").strip()
+    limit = form.whole("limit") if form.maybe("limit") else None
+    visit.operations.set_group_budget(form.text("group"), {unit: limit}, actor=visit.who.actor)
+    return Done(f"No limit of {unit} any more." if limit is None else f"The limit is {limit:,} {unit} now.")
+
+
+PAGE = Page("groups", "groups", "groups.html", read)
+ACTIONS = (
+    Action("stop", "operate", _stop),
+    Action("group.release", "operate", _release),
+    Action("budget.set", "operate", _set_budget),
+)

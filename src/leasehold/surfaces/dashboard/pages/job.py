@@ -1,0 +1,142 @@
+"""One job: what it is, why it does not run, its timeline, and the verbs that it takes as it stands."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+from leasehold.domain.errors import InvalidInput, LeaseholdError
+from leasehold.domain.states import FINAL, State
+from leasehold.domain.stream import PROGRESS, Event
+from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.surfaces.dashboard.copy_as import copies_of
+from leasehold.surfaces.dashboard.forms import Form
+from leasehold.surfaces.dashboard.json_tree import Node, tree_of, tree_of_text
+from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.steering import VERBS, verbs_of
+from leasehold.surfaces.dashboard.timeline import timeline
+from leasehold.surfaces.dashboard.visit import Visit
+from leasehold.types import Job
+
+MOST_EVENTS = 50
+MOST_RELATIVES = 60
+LONGEST_LOG = 20_000
+LARGEST_RESULT = 1_000_000
+"""Characters of a result that is read for the page."""
+
+
+def read(visit: Visit) -> dict[str, Any]:
+    asked = str(visit.request.path_params["id"])
+    operations = visit.operations
+    job = visit.who.job(operations.find_id(asked))
+    row = job.__row__
+    now = operations.now()
+    attempts, history, steps = job.attempts(), job.history(), job.steps()
+    verbs = verbs_of(row)
+    relatives = operations.relatives(job.id, MOST_RELATIVES + 1)
+    events = _events(visit, job.id)
+    return {
+        "job": row,
+        "verbs": verbs,
+        "editable": any(verb.name == "resume" for verb in verbs) and not row.policy.sensitive,
+        "why": [] if row.state in FINAL else job.explain(),
+        "progress": job.progress(),
+        "timeline": timeline(row.created_at, row.finished_at or now, attempts, steps, history, events),
+        "attempts": attempts,
+        "history": history,
+        "steps": [(step, tree_of(step.result)) for step in steps[-100:]],
+        "args": tree_of_text(row.args),
+        "args_text": json.dumps(json.loads(row.args), indent=2, ensure_ascii=False),
+        "result": _result(visit, job),
+        "log": _log(job, visit.request.query_params.get("attempt")),
+        "log_attempts": [tail.attempt for tail in operations.logs(job.id)],
+        "events": [(event, tree_of(event.data)) for event in events],
+        "budget": operations.budget(job.id),
+        "questions": job.questions(),
+        "relatives": relatives[:MOST_RELATIVES],
+        "more_relatives": len(relatives) > MOST_RELATIVES,
+        "copies": copies_of(row, visit.who.tenant, _server(visit)),
+    }
+
+
+def _result(visit: Visit, job: Job[Any]) -> Node | None:
+    row = job.__row__
+    if row.state is not State.SUCCEEDED:
+        return None
+    try:
+        text = visit.operations.result_text(row)
+    except LeaseholdError as error:
+        return Node("cut", None, str(error))
+    if text is not None and len(text) > LARGEST_RESULT:
+        return Node("cut", None, f"{len(text):,} characters; read it with leasehold result {row.id}")
+    return tree_of_text(text)
+
+
+def _log(job: Job[Any], asked: str | None) -> dict[str, Any]:
+    tail = job.log(int(asked) if asked and asked.isdecimal() and len(asked) < 9 else None)
+    cut = tail.cut + max(0, len(tail.text) - LONGEST_LOG)
+    return {"attempt": tail.attempt, "text": tail.text[-LONGEST_LOG:], "cut": cut}
+
+
+def _events(visit: Visit, job_id: str) -> list[Event]:
+    """The newest. Progress stands elsewhere."""
+    found: list[Event] = []
+    since = 0
+    for _ in range(10):
+        seen = visit.operations.read_stream(job_id, since, 500)
+        found += [event for event in seen.events if event.kind != PROGRESS]
+        if len(seen.events) < 500:
+            break
+        since = seen.events[-1].seq
+    return found[-MOST_EVENTS:]
+
+
+def _server(visit: Visit) -> str:
+    """Where the API is, if it is where `leasehold serve` has it."""
+    url = visit.request.url
+    return f"{url.scheme}://{url.netloc}"
+
+
+def _steer(verb: str, visit: Visit, form: Form) -> Done:
+    job = visit.who.job(form.text("id"))
+    act: Callable[..., Job[Any]] = getattr(job, verb)
+    given: dict[str, Any] = {"actor": visit.who.actor}
+    if verb in ("cancel", "pause", "interrupt", "resolve", "abandon"):
+        given["reason"] = form.maybe("reason")
+    if verb == "resume":
+        given["fresh"] = form.has("fresh")
+        given["args"] = _new_arguments(job, form)
+    after = act(**given)
+    if verb == "retry":
+        return Done("A new job was made; this is it.", visit.job(after.id))
+    return Done(_told(verb, after))
+
+
+def _new_arguments(job: Job[Any], form: Form) -> dict[str, Any] | None:
+    """Only if they were changed: what is hidden cannot be sent back."""
+    if form.maybe("args") is None:
+        return None
+    given = form.json("args")
+    if not isinstance(given, dict):
+        raise InvalidInput("args", "is not an object", 'write names and values: {"day": 1}')
+    if job.__row__.policy.sensitive:
+        raise InvalidInput("args", "has hidden values", "resume it from a program that knows them")
+    return None if given == job.args else given
+
+
+def _told(verb: str, after: Job[Any]) -> str:
+    if after.state is State.RUNNING and verb in ("cancel", "pause", "interrupt"):
+        return f"It was asked to stop ({verb}); its worker hears of it within moments."
+    if verb == "resolve":
+        return "Its lane goes on."
+    if verb == "resume" and after.state is State.RUNNING:
+        return "The pause was taken back."
+    return f"It is {after.state.value.replace('_', ' ')} now."
+
+
+PAGE = Page("jobs/{id}", "jobs", "job.html", read)
+ACTIONS = tuple(
+    Action(f"job.{verb.name}", verb.scope, functools.partial(_steer, verb.name)) for verb in VERBS
+)

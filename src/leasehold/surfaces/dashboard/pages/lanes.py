@@ -1,0 +1,68 @@
+"""Lanes: those that stand still, with what halts them, and those that are busy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leasehold.domain.frozen import frozen
+from leasehold.domain.states import Event, State, allowed
+from leasehold.domain.views import Filter, LaneHolder
+from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.surfaces.dashboard.forms import Form
+from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.visit import Visit
+
+MOST = 500
+"""Lanes that are read at once."""
+ROWS = 100
+COUNTED_LANES, MOST_COUNTED = 20, 50
+"""How many halted lanes are asked for what waits in them, and how far is counted."""
+HALTED = (State.FAILED, State.TIMED_OUT, State.PAUSED)
+
+
+@frozen
+class LaneRow:
+    holder: LaneHolder
+    behind: str | None
+    """How many jobs wait for it; None: not asked."""
+    may_resolve: bool
+    may_cancel: bool
+
+
+def read(visit: Visit) -> dict[str, Any]:
+    visit.who.check_all_queues()
+    found = visit.operations.list_lanes()
+    halted = [one for one in found if one.state in HALTED]
+    busy = [one for one in found if one.state not in HALTED]
+    return {
+        "halted": [
+            _row(one, _behind(visit, one) if number < COUNTED_LANES else None)
+            for number, one in enumerate(halted[:ROWS])
+        ],
+        "busy": [_row(one, None) for one in busy[:ROWS]],
+        "halted_count": len(halted),
+        "busy_count": len(busy),
+        "most": MOST if len(found) >= MOST else None,
+    }
+
+
+def _row(holder: LaneHolder, behind: str | None) -> LaneRow:
+    return LaneRow(holder, behind, allowed(holder.state, Event.RESOLVE), allowed(holder.state, Event.CANCEL))
+
+
+def _behind(visit: Visit, holder: LaneHolder) -> str:
+    waiting = Filter((State.QUEUED,), lane=holder.lane)
+    count = len(visit.operations.list_jobs(waiting, MOST_COUNTED + 1).jobs)
+    return f"{count}" if count <= MOST_COUNTED else f"{MOST_COUNTED}+"
+
+
+def _resume(visit: Visit, form: Form) -> Done:
+    visit.who.check_all_queues()
+    job = visit.operations.resume_lane(form.text("lane"), actor=visit.who.actor)
+    if job is None:
+        return Done("Nothing halts this lane any more.")
+    return Done(f"The lane goes on with the job that halted it, {job.kind}.")
+
+
+PAGE = Page("lanes", "lanes", "lanes.html", read)
+ACTIONS = (Action("lane.resume", "operate", _resume),)

@@ -1,0 +1,108 @@
+"""Now: what runs, what waits, what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from leasehold.domain.failures import Failures
+from leasehold.domain.frozen import frozen
+from leasehold.domain.states import State
+from leasehold.domain.views import COUNT_CAP, Filter, PauseRecord, QueueRow
+from leasehold.surfaces.dashboard.charts import minutes_of, runs_chart, times_chart, times_of
+from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.visit import Visit
+
+MINUTES = 60
+LATELY = 5
+"""Minutes that the figures at the top are about."""
+MOST_FAILURES = 8
+MOST_SLOTS = 12
+MOST_QUEUES = 20
+_SHOWN = (
+    State.RUNNING,
+    State.QUEUED,
+    State.PENDING,
+    State.WAITING,
+    State.PAUSED,
+    State.FAILED,
+    State.TIMED_OUT,
+)
+
+
+@frozen
+class QueueLine:
+    """One task in one queue."""
+
+    queue: str
+    kind: str
+    counts: dict[str, int]
+    workers: int
+    paused: PauseRecord | None
+    oldest: float | None
+    """Seconds; of the queue."""
+
+
+def read(visit: Visit) -> dict[str, Any]:
+    operations, who = visit.operations, visit.who
+    now = operations.now()
+    metrics = operations.metrics()
+    rollups = who.seen(operations.rollups(MINUTES))
+    minutes = minutes_of(rollups, now, MINUTES)
+    lately = [
+        one for one in rollups if one.minute is not None and (now - one.minute).total_seconds() < LATELY * 60
+    ]
+    ready = {age.queue: age.seconds for age in who.seen(metrics.ready)}
+    lines = [_line(row, ready) for row in who.seen(operations.list_queues(metrics.jobs))]
+    counts = _sum(who.seen(metrics.jobs))
+    return {
+        "now": now,
+        "counts": counts,
+        "oldest": max(ready.values(), default=None),
+        "oldest_queue": max(ready, key=lambda queue: ready[queue], default=None),
+        "metrics": metrics,
+        "all_queues": not who.access.queues,
+        "times": times_of(lately),
+        "per_minute": sum(one.runs for one in lately if one.outcome == "succeeded") / LATELY,
+        "lately": LATELY,
+        "minutes": minutes,
+        "runs_chart": runs_chart(minutes),
+        "times_chart": times_chart(minutes),
+        "lines": sorted(lines, key=_busy)[:MOST_QUEUES],
+        "more_lines": max(0, len(lines) - MOST_QUEUES),
+        "shown": [state.value for state in _SHOWN],
+        "slots": metrics.slots[:MOST_SLOTS] if not who.access.queues else [],
+        "failures": _failures(visit),
+        "most_failures": MOST_FAILURES,
+        "cap": COUNT_CAP,
+    }
+
+
+def _sum(counts: Iterable[Any]) -> dict[str, int]:
+    found = {state.value: 0 for state in State}
+    for one in counts:
+        found[one.state.value] = min(COUNT_CAP, found[one.state.value] + one.jobs)
+    return found
+
+
+def _line(row: QueueRow, ready: dict[str, float]) -> QueueLine:
+    counts = {state.value: row.counts.get(state, 0) for state in _SHOWN}
+    paused = row.queue_pause or row.kind_pause
+    return QueueLine(row.queue, row.kind, counts, row.workers, paused, ready.get(row.queue))
+
+
+def _busy(line: QueueLine) -> tuple[int, str, str]:
+    """What has something in it comes first."""
+    return (0 if any(line.counts.values()) else 1, line.queue, line.kind)
+
+
+def _failures(visit: Visit) -> Failures:
+    queues = visit.who.access.queues
+    if not queues:
+        return visit.operations.list_failures(1000)
+    if len(queues) == 1 and not set("*?") & set(queues[0]):
+        return visit.operations.list_failures(1000, Filter(queue=queues[0]))
+    return Failures([], 0, False)
+
+
+PAGE = Page("", "now", "now.html", read)

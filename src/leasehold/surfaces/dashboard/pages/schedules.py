@@ -1,0 +1,159 @@
+"""Schedules: what is due by itself, what is coming up, and one of them closely."""
+
+from __future__ import annotations
+
+import functools
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from leasehold.domain.errors import InvalidInput, ScheduleNotFound
+from leasehold.domain.frozen import frozen
+from leasehold.domain.schedules import Schedule, cron_in_words
+from leasehold.domain.views import ScheduleRow
+from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.surfaces.dashboard.forms import Form
+from leasehold.surfaces.dashboard.json_tree import tree_of_text
+from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.pages.marks import mark
+from leasehold.surfaces.dashboard.visit import Visit
+from leasehold.surfaces.dashboard.words import Badge, span
+
+RUNS = 10
+OF_EACH = 3
+"""Of the runs of all schedules: one that is often due leaves room for others."""
+MISSED = {
+    "one": "one job makes up for all of them",
+    "skip": "they are left out",
+    "all": "each of them gets its job",
+}
+OVERLAP = {
+    "skip": "the tick makes no job",
+    "allow": "the tick makes a second job",
+    "replace": "the job is cancelled, and the tick makes another",
+}
+
+
+@frozen
+class Tick:
+    at: datetime
+    local: str
+    """In the schedule's own zone."""
+    short: str
+
+
+@frozen
+class Line:
+    row: ScheduleRow
+    look: Badge
+    words: str
+    """When, for people."""
+    ticks: tuple[Tick, ...]
+    """The next ones; none while nothing makes them."""
+    trouble: str = ""
+    """Why they cannot be told."""
+
+
+def read(visit: Visit) -> dict[str, Any]:
+    visit.who.check_all_queues()
+    now = visit.operations.now()
+    lines = [line_of(row, now) for row in visit.operations.list_schedules()]
+    lines.sort(key=lambda line: (line.row.paused or line.row.orphaned, line.row.next_at, line.row.name))
+    name = visit.request.query_params.get("name")
+    chosen = next((line for line in lines if line.row.name == name), None)
+    if name and chosen is None:
+        raise ScheduleNotFound(name)
+    coming = sorted(
+        ((tick, line) for line in lines for tick in line.ticks[:OF_EACH]), key=lambda one: one[0].at
+    )
+    return {
+        "now": now,
+        "mark": mark,
+        "lines": lines,
+        "chosen": chosen,
+        "args": tree_of_text(chosen.row.args) if chosen else None,
+        "coming": coming[:RUNS],
+        "of_each": OF_EACH,
+        "paused": sum(line.row.paused for line in lines),
+        "orphaned": sum(line.row.orphaned for line in lines),
+        "missed": MISSED,
+        "overlap": OVERLAP,
+    }
+
+
+def line_of(row: ScheduleRow, now: datetime) -> Line:
+    words = when_in_words(row)
+    if row.orphaned:
+        note = "its code is gone: no live worker declares it, and nobody makes its jobs"
+        return Line(row, Badge("warn", "orphaned", note), words, ())
+    if row.paused:
+        return Line(row, Badge("paused", "paused", "no ticks until it is resumed"), words, ())
+    try:
+        ticks = upcoming(row.every, row.cron, row.tz, row.next_at)
+    except (InvalidInput, StopIteration, OverflowError) as error:
+        return Line(row, Badge("ok", "on"), words, (), str(error) or "its next runs cannot be told")
+    if (now - row.next_at).total_seconds() > 60:
+        return Line(
+            row, Badge("warn", "late", "a tick is due, and nobody has dealt with it yet"), words, ticks
+        )
+    return Line(row, Badge("ok", "on"), words, ticks)
+
+
+@functools.lru_cache(maxsize=2048)
+def upcoming(every: float | None, cron: str | None, tz: str, next_at: datetime) -> tuple[Tick, ...]:
+    """Raises InvalidInput where the zone is not known here. A stream asks for the same ones every second."""
+    schedule = Schedule(name="", kind="", every=every, cron=cron, tz=tz)
+    ticks = schedule.upcoming(next_at, RUNS)
+    zone = ZoneInfo(tz)
+    return tuple(_tick(at, at.astimezone(zone)) for at in ticks)
+
+
+def _tick(at: datetime, local: datetime) -> Tick:
+    return Tick(at, f"{local:%a %Y-%m-%d %H:%M:%S %Z}", f"{local:%a} {local.day} {local:%b, %H:%M %Z}")
+
+
+def when_in_words(row: ScheduleRow) -> str:
+    if row.every is not None:
+        return f"Every {span(row.every)}"
+    return _cron_in_words(row.cron or "")
+
+
+_cron_in_words = functools.lru_cache(maxsize=1024)(cron_in_words)
+
+
+# -- verbs ---------------------------------------------------------------------------------------------------------
+def _pause(visit: Visit, form: Form) -> Done:
+    visit.who.check_all_queues()
+    name = form.text("name")
+    visit.operations.pause_schedule(name, form.maybe("reason"), actor=visit.who.actor)
+    return Done(f"The schedule {name} is paused.")
+
+
+def _resume(visit: Visit, form: Form) -> Done:
+    visit.who.check_all_queues()
+    name = form.text("name")
+    resumed = visit.operations.resume_schedule(name, actor=visit.who.actor)
+    return Done(f"The schedule {name} goes on." if resumed else f"The schedule {name} was not paused.")
+
+
+def _run(visit: Visit, form: Form) -> Done:
+    visit.who.check_all_queues()
+    name = form.text("name")
+    job = visit.who.view.schedules.run(name, actor=visit.who.actor)
+    return Done(f"The job {job.id} was made, besides the ticks of {name}.")
+
+
+def _delete(visit: Visit, form: Form) -> Done:
+    visit.who.check_all_queues()
+    name = form.text("name")
+    visit.operations.delete_schedule(name, actor=visit.who.actor)
+    return Done(f"The schedule {name} is deleted; its jobs stay.", visit.url("schedules"))
+
+
+PAGE = Page("schedules", "schedules", "schedules.html", read)
+ACTIONS: tuple[Action, ...] = (
+    Action("schedule.pause", "operate", _pause),
+    Action("schedule.resume", "operate", _resume),
+    Action("schedule.run", "operate", _run),
+    Action("schedule.delete", "admin", _delete),
+)

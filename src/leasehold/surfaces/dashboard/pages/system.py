@@ -1,0 +1,199 @@
+"""System: is everything well, what runs here and with which settings, and who has done what."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import sqlite3
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any
+
+from leasehold.domain.audit import AuditRow
+from leasehold.domain.checks.ids import checked_id
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
+from leasehold.domain.views import Finding
+from leasehold.operations.patience import reads_within
+from leasehold.surfaces.dashboard.masking import masked_url, shown_environment
+from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.visit import LIVE, Visit
+from leasehold.surfaces.dashboard.words import Badge, clip
+
+ROWS = 30
+MOST_TASKS, MOST_TENANTS = 200, 200
+EXAMINED_WITHIN = 120.0
+"""Seconds: somebody has asked for it, and waits."""
+LONGEST_DETAIL = 200
+AUDIT_FILTERS = ("actor", "verb", "target")
+
+VERDICTS = {"ok": Badge("ok", "ok"), "warn": Badge("warn", "warning"), "bad": Badge("bad", "bad")}
+_PACKAGES = (
+    *("leasehold", "pydantic", "cronsim", "psycopg", "fastapi", "starlette", "uvicorn", "Jinja2"),
+    *("mcp", "httpx2", "opentelemetry-api"),
+)
+_TOLD_OF_TASKS = (
+    *(
+        "lane",
+        "on_failure",
+        "priority",
+        "timeout",
+        "deadline",
+        "start_by",
+        "lease",
+        "unique",
+        "rate",
+        "slots",
+    ),
+    *("budget", "max_running", "queueing", "run_in", "stall_after", "on_lost", "sensitive", "expose"),
+)
+
+
+@frozen
+class ShownTask:
+    name: str
+    queue: str
+    about: str
+    settings: tuple[tuple[str, str], ...]
+    """Those that are not as usual."""
+
+
+@frozen
+class ShownEntry:
+    row: AuditRow
+    job_id: str | None
+    """Of its target, if that is a job."""
+    detail: str
+
+
+def read(visit: Visit) -> dict[str, Any]:
+    operations, access = visit.operations, visit.who.access
+    query = visit.request.query_params
+    everything = access.may("operate") and not access.queues
+    examines = bool(query.get("examine")) and LIVE not in query and everything
+    return {
+        "label": visit.who.view.__internals__.store.label,
+        "schema_version": operations.schema_version(),
+        "findings": _examined(visit) if examines else [*operations.check_health(), operations.check_clock()],
+        "verdicts": VERDICTS,
+        "may_examine": everything,
+        "examined": examines,
+        "tasks": _tasks(visit),
+        "tenants_here": _tenants(visit),
+        "packages": list(_packages()),
+        # Of the machine, which belongs to no tenant and no queue.
+        "settings": _settings(visit) if _sees_machine(visit) else None,
+        "audit": _audit(visit),
+        # What was examined is as of its moment, and too dear to be looked at again and again.
+        "page": dataclasses.replace(PAGE, live=False) if examines else PAGE,
+    }
+
+
+def _examined(visit: Visit) -> list[Finding]:
+    with reads_within(EXAMINED_WITHIN):
+        found = visit.operations.examine()
+    order = ("bad", "warn", "ok")
+    return sorted(found, key=lambda one: order.index(one.verdict))
+
+
+def _sees_machine(visit: Visit) -> bool:
+    access = visit.who.access
+    return access.may("admin") and not access.queues and access.may_use_tenant(None)
+
+
+def _settings(visit: Visit) -> dict[str, list[tuple[str, str]]]:
+    place = visit.who.app.__internals__.place
+    given = [
+        ("database", masked_url(place.url)),
+        ("schema", "" if place.is_sqlite else place.schema),
+        ("listen URL", masked_url(place.listen_url) if place.listen_url else ""),
+        ("pooler", "transaction" if place.pooler else ""),
+        ("results as files", place.results or ""),
+        ("running commands", str(place.runs_folder)),
+    ]
+    return {
+        "app": [(name, value) for name, value in given if value],
+        "environment": shown_environment(os.environ),
+    }
+
+
+def _packages() -> Iterator[tuple[str, str]]:
+    yield "Python", platform.python_version()
+    yield "SQLite", sqlite3.sqlite_version
+    for name in _PACKAGES:
+        try:
+            yield name, metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+
+
+def _tasks(visit: Visit) -> list[ShownTask]:
+    found = []
+    for name, task in sorted(visit.who.view.__internals__.tasks.definitions.items()):
+        if visit.who.access.may_use_queue(task.settings.queue):
+            about = task.card.description.partition("\n")[0]
+            found.append(ShownTask(name, task.settings.queue, about, _unusual(task.settings)))
+    return found[:MOST_TASKS]
+
+
+def _unusual(settings: Any) -> tuple[tuple[str, str], ...]:
+    usual = type(settings)()
+    told = []
+    if settings.retry.max_attempts != usual.retry.max_attempts:
+        told.append(("attempts", str(settings.retry.max_attempts)))
+    for name in _TOLD_OF_TASKS:
+        value = getattr(settings, name)
+        if value != getattr(usual, name):
+            told.append((name, _said(value)))
+    return tuple(told)
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {one}" for key, one in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def _tenants(visit: Visit) -> list[Any]:
+    access = visit.who.access
+    if not access.tenants:
+        return []
+    rows = visit.who.app.__internals__.operations.list_tenants()
+    return [row for row in rows if access.may_use_tenant(row.name)][:MOST_TENANTS]
+
+
+def _audit(visit: Visit) -> dict[str, Any] | None:
+    """None: it is for admins, of all queues. Reading it changes nothing, so the read-only switch leaves it to them."""
+    access, query = visit.who.access, visit.request.query_params
+    if not access.may("admin") or access.queues:
+        return None
+    asked = {name: query.get(name, "").strip() for name in AUDIT_FILTERS}
+    cursor = query.get("cursor") or None
+    wanted = {name: value or None for name, value in asked.items()}
+    page = visit.operations.list_audit(**wanted, limit=ROWS, cursor=cursor)
+    return {
+        "entries": [_entry(row) for row in page.entries],
+        "next": page.next,
+        "cursor": cursor,
+        "asked": asked,
+        "is_for_all": not any(asked.values()),
+    }
+
+
+def _entry(row: AuditRow) -> ShownEntry:
+    detail = json.dumps(row.detail, ensure_ascii=False) if row.detail else ""
+    return ShownEntry(row, _id_of(row.target), clip(detail, LONGEST_DETAIL))
+
+
+def _id_of(target: str | None) -> str | None:
+    try:
+        return None if target is None else checked_id(target)
+    except InvalidInput:
+        return None
+
+
+PAGE = Page("system", "system", "system.html", read)

@@ -1,0 +1,83 @@
+"""Workers: who works here, which leases they hold, and what runs outside of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from leasehold.domain.checks.durations import seconds
+from leasehold.domain.frozen import frozen
+from leasehold.domain.job import DEFAULT_LEASE
+from leasehold.domain.leases import LeaseRow
+from leasehold.domain.views import ExecutionRow, WorkerCard
+from leasehold.surfaces.dashboard.action import Action
+from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.pages.marks import mark
+from leasehold.surfaces.dashboard.visit import Visit
+from leasehold.surfaces.dashboard.words import Badge
+
+ROWS = 50
+MOST_EXECUTIONS = 500
+LATE = 25.0
+"""Seconds. A worker tells of itself every 10; after 45 it is not counted on, and not listed."""
+
+
+@frozen
+class Held:
+    """A lease, and its length as far as it is known."""
+
+    row: LeaseRow
+    length: float
+    missed: bool
+
+
+def read(visit: Visit) -> dict[str, Any]:
+    """Who may know of some queues only sees what is in them; workers are of all queues."""
+    operations = visit.operations
+    owner = visit.request.query_params.get("worker") or None
+    cursor = visit.request.query_params.get("cursor") or None
+    limited = bool(visit.who.access.queues)
+    cards = [] if limited else operations.list_workers()
+    page = operations.list_leases(owner, ROWS, cursor)
+    executions = visit.who.seen(operations.list_executions(MOST_EXECUTIONS))
+    now = operations.now()
+    return {
+        "now": now,
+        "mark": mark,
+        "limited": limited,
+        "workers": [(card, look_of(card, now)) for card in sorted(cards, key=lambda card: card.owner)],
+        "draining": sum(card.draining for card in cards),
+        "used": sum(card.running for card in cards),
+        "places": sum(card.concurrency for card in cards),
+        "sites": {site for card in cards for site in card.sites},
+        "owner": owner,
+        "leases": [_held(visit, row) for row in visit.who.seen(page.leases)],
+        "next": page.next,
+        "cursor": cursor,
+        "executions": _orphans_first(executions),
+        "orphans": sum(row.owner is None for row in executions),
+    }
+
+
+def look_of(card: WorkerCard, now: datetime) -> Badge:
+    if card.seen_at is not None and (now - card.seen_at).total_seconds() > LATE:
+        return Badge("warn", "silent", "it should tell of itself every 10 s; after 45 s it is not counted on")
+    if card.draining:
+        return Badge("stopping", "draining", "it takes no new jobs, and leaves when the last has ended")
+    return Badge("running", "working") if card.running else Badge("ok", "ready")
+
+
+def _held(visit: Visit, row: LeaseRow) -> Held:
+    """A lease is as long as its task says, where that is known here; a call may have said otherwise."""
+    task = visit.who.app.__internals__.tasks.definitions.get(row.kind)
+    length = DEFAULT_LEASE if task is None else seconds(task.settings.lease, "lease")
+    return Held(row, max(length, row.expires_in), row.expires_in < 0)
+
+
+def _orphans_first(rows: list[ExecutionRow]) -> list[ExecutionRow]:
+    return sorted(rows, key=lambda row: row.owner is not None)
+
+
+PAGE = Page("workers", "workers", "workers.html", read)
+ACTIONS: tuple[Action, ...] = ()
+"""Giving up an orphan is a verb of its job."""

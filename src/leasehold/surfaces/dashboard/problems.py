@@ -1,0 +1,52 @@
+"""Our errors → pages. The one table of statuses, and what a person is told."""
+
+from __future__ import annotations
+
+import logging
+
+from leasehold.domain.errors import (
+    GroupOnHold,
+    InvalidInput,
+    JobError,
+    JobNotFound,
+    LeaseholdError,
+    ReadTooSlow,
+    ResultMissing,
+    ScheduleNotFound,
+    StoreError,
+    TenantNotFound,
+)
+from leasehold.surfaces.guard.denied import STATUSES, Denied
+
+logger = logging.getLogger("leasehold.dashboard")
+
+_ERRORS: tuple[tuple[type[LeaseholdError], int], ...] = (
+    (JobNotFound, 404),
+    (ScheduleNotFound, 404),
+    (TenantNotFound, 404),
+    (ResultMissing, 404),
+    (InvalidInput, 422),
+    (JobError, 409),
+    (GroupOnHold, 409),
+    (StoreError, 503),
+    (LeaseholdError, 500),
+)
+"""The first that fits."""
+
+
+def told(error: Exception) -> tuple[int, str]:
+    """The status, and a sentence. What nobody expected is logged, and told without its details."""
+    match error:
+        case Denied():
+            return STATUSES[error.reason], error.detail
+        case ReadTooSlow():
+            logger.warning("%s", error)
+            return 503, f"The database took more than {error.seconds:g} s to read that. Ask for less at once."
+        case StoreError():
+            logger.error("%s: %s", type(error).__name__, error)
+            return 503, "The database is out of reach, or not fit. The server's log tells more."
+        case LeaseholdError():
+            return next(status for kind, status in _ERRORS if isinstance(error, kind)), str(error)
+        case _:
+            logger.error("a page went wrong", exc_info=error)
+            return 500, "Something went wrong here. The server's log tells more."

@@ -1,0 +1,87 @@
+"""Which verbs a job takes as it stands, by the table of the state machine. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leasehold.domain.frozen import frozen
+from leasehold.domain.job import Job
+from leasehold.domain.states import Event, Flag, State, allowed
+from leasehold.domain.tokens import TokenScope
+
+
+@frozen
+class Verb:
+    name: str
+    """As the audit has it, behind `job.`."""
+    word: str
+    sure: str
+    about: str
+    scope: TokenScope = "operate"
+    reason: bool = False
+    look: str = ""
+
+
+def _resumable(job: Job) -> bool:
+    """A running one only takes back the pause that it was asked for."""
+    return job.state is not State.RUNNING or job.stop_requested is Flag.PAUSE
+
+
+_CHECKS: dict[str, Callable[[Job], bool]] = {
+    "resume": _resumable,
+    "release": lambda job: job.held,
+    "resolve": lambda job: job.halts_lane,
+}
+
+_VERBS: tuple[tuple[Event, Verb], ...] = (
+    (Event.RESUME, Verb("resume", "Resume", "Resume it", "It goes on; its stored steps are not run again.")),
+    (Event.RELEASE, Verb("release", "Release", "Release it", "Lifts the hold that it was enqueued with.")),
+    (
+        Event.RESOLVE,
+        Verb(
+            "resolve", "Resolve", "Let the lane go on", "It stays failed, and its lane goes on.", reason=True
+        ),
+    ),
+    (
+        Event.RETRY,
+        Verb(
+            "retry", "Retry as a new job", "Make a new job", "A new job like this one, which stays as it is."
+        ),
+    ),
+    (
+        Event.PAUSE,
+        Verb("pause", "Pause", "Pause it", "It stops as soon as it can, and can be resumed.", reason=True),
+    ),
+    (
+        Event.INTERRUPT,
+        Verb(
+            "interrupt",
+            "Interrupt",
+            "Interrupt it",
+            "Pauses it if it runs, else cancels it.",
+            reason=True,
+            look="danger",
+        ),
+    ),
+    (Event.CANCEL, Verb("cancel", "Cancel", "Cancel it", "It ends for good.", reason=True, look="danger")),
+)
+
+ABANDON = Verb(
+    "abandon",
+    "Give up its execution",
+    "Give it up",
+    "Only if its machine is gone for good: if the execution lives, the next attempt runs beside it.",
+    scope="admin",
+    reason=True,
+    look="danger",
+)
+VERBS: tuple[Verb, ...] = (*(verb for _, verb in _VERBS), ABANDON)
+
+
+def verbs_of(job: Job) -> list[Verb]:
+    found = [
+        verb
+        for event, verb in _VERBS
+        if allowed(job.state, event) and (verb.name not in _CHECKS or _CHECKS[verb.name](job))
+    ]
+    return [*found, ABANDON] if job.orphan and job.execution_name is not None else found

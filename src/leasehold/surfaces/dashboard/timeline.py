@@ -1,0 +1,198 @@
+"""The timeline of a job: one bar for each holder of its lease, gaps, hand-overs, steps. Pure: places in per cent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from leasehold.domain.frozen import frozen
+from leasehold.domain.stream import Event
+from leasehold.domain.views import AttemptRecord, HistoryEntry, StepRecord
+from leasehold.surfaces.dashboard.words import span
+
+ROW, TOP = 34, 22
+"""Pixels: the height of a bar with its label, and of the scale above the first."""
+MOST_BARS = 40
+MOST_TICKS = 200
+_LONG_WAIT = 3
+"""A job that has waited this many times as long as it ran is shown from a little before its first run."""
+
+_LOOKS = {
+    "running": "running",
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "timed_out": "timed_out",
+    "breached": "failed",
+    "lost": "stopping",
+    "crashed": "stopping",
+    "asked": "waiting",
+    "snoozed": "scheduled",
+    "stopped": "paused",
+    "cancelled": "cancelled",
+}
+_UNCLEAN = ("lost", "crashed")
+
+
+@frozen
+class Tick:
+    at: float
+    title: str
+
+
+@frozen
+class Bar:
+    y: int
+    start: float
+    width: float
+    look: str
+    label: str
+    title: str
+    right: bool
+    """Its label ends at its end: it would not fit behind its start."""
+    steps: tuple[Tick, ...]
+
+
+@frozen
+class Gap:
+    """Nobody held the lease."""
+
+    y: int
+    start: float
+    width: float
+    title: str
+
+
+@frozen
+class Handover:
+    """The run went on under another holder."""
+
+    at: float
+    y: int
+    title: str
+
+
+@frozen
+class Timeline:
+    height: int
+    bars: tuple[Bar, ...]
+    gaps: tuple[Gap, ...]
+    handovers: tuple[Handover, ...]
+    marks: tuple[Tick, ...]
+    """What happened besides, on the line below."""
+    scale: tuple[Tick, ...]
+    left_out: int
+    """Older runs that are not drawn."""
+    waited: str
+    """Before its first run, if that is not drawn."""
+
+
+def timeline(
+    created_at: datetime,
+    until: datetime,
+    attempts: Sequence[AttemptRecord],
+    steps: Sequence[StepRecord] = (),
+    history: Sequence[HistoryEntry] = (),
+    events: Sequence[Event] = (),
+) -> Timeline | None:
+    """None: it has not run yet."""
+    shown = list(attempts)[-MOST_BARS:]
+    if not shown:
+        return None
+    first = shown[0].started_at
+    end = max([until, *(one.ended_at or until for one in shown)])
+    ran = max((end - first).total_seconds(), 0.001)
+    start, waited = created_at, ""
+    if (first - created_at).total_seconds() > _LONG_WAIT * ran or len(shown) < len(attempts):
+        start = first - timedelta(seconds=ran * 0.04)
+        waited = span((first - created_at).total_seconds())
+    scale = _Scale(min(start, first), end)
+    bars = [_bar(scale, place, one, steps, until) for place, one in enumerate(shown)]
+    return Timeline(
+        height=TOP + ROW * len(bars) + 18,
+        bars=tuple(bars),
+        gaps=tuple(_gaps(scale, shown)),
+        handovers=tuple(_handovers(scale, shown)),
+        marks=_marks(scale, created_at, history, events),
+        scale=scale.ticks(created_at),
+        left_out=len(attempts) - len(shown),
+        waited=waited,
+    )
+
+
+def _marks(
+    scale: _Scale, created_at: datetime, history: Sequence[HistoryEntry], events: Sequence[Event]
+) -> tuple[Tick, ...]:
+    found = [(one.at, one.event.replace("_", " ")) for one in history]
+    found += [(one.at, f"event {one.kind}") for one in events if one.at is not None]
+    return tuple(
+        Tick(scale.at(at), f"{what}, {span((at - created_at).total_seconds())} after it came")
+        for at, what in sorted(found)[-MOST_TICKS:]
+        if at >= scale.start
+    )
+
+
+class _Scale:
+    def __init__(self, start: datetime, end: datetime) -> None:
+        self.start = start
+        self._length = max((end - start).total_seconds(), 0.001)
+
+    def at(self, then: datetime) -> float:
+        return round(min(100.0, max(0.0, (then - self.start).total_seconds() / self._length * 100)), 3)
+
+    def ticks(self, zero: datetime) -> tuple[Tick, ...]:
+        """At the quarters, told from when the job came."""
+        before = (self.start - zero).total_seconds()
+        return tuple(Tick(25.0 * n, span(before + self._length * n / 4)) for n in range(5))
+
+
+def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepRecord], until: datetime) -> Bar:
+    end = one.ended_at or until
+    start, stop = scale.at(one.started_at), scale.at(end)
+    took = span(max((end - one.started_at).total_seconds(), 0.0))
+    label = f"{one.number} · {one.outcome.replace('_', ' ')} · {took} · {one.owner or 'nobody'}"
+    within = [
+        Tick(scale.at(step.saved_at), f"step {step.name}")
+        for step in steps
+        if step.attempt == one.number and one.started_at <= step.saved_at <= end
+    ]
+    return Bar(
+        y=TOP + ROW * place,
+        start=start,
+        width=max(stop - start, 0.25),
+        look=_LOOKS.get(one.outcome, "queued"),
+        label=label,
+        title=f"Run {one.number}, {one.outcome}, {took}, held by {one.owner or 'nobody'}",
+        right=start > 55,
+        steps=tuple(within[:MOST_TICKS]),
+    )
+
+
+def _gaps(scale: _Scale, shown: Sequence[AttemptRecord]) -> list[Gap]:
+    found = []
+    for place, (one, other) in enumerate(pairwise(shown)):
+        if one.ended_at is None or one.number == other.number or one.outcome not in _UNCLEAN:
+            continue
+        start, stop = scale.at(one.ended_at), scale.at(other.started_at)
+        long = span(max((other.started_at - one.ended_at).total_seconds(), 0.0))
+        found.append(
+            Gap(
+                TOP + ROW * place,
+                start,
+                max(stop - start, 0.2),
+                f"nobody held it for {long} after it was {one.outcome}",
+            )
+        )
+    return found
+
+
+def _handovers(scale: _Scale, shown: Sequence[AttemptRecord]) -> list[Handover]:
+    return [
+        Handover(
+            scale.at(other.started_at),
+            TOP + ROW * place,
+            f"run {other.number} goes on: {one.owner or 'nobody'} handed over to {other.owner or 'nobody'}",
+        )
+        for place, (one, other) in enumerate(pairwise(shown))
+        if one.number == other.number
+    ]
