@@ -1,0 +1,16 @@
+"""What `"leasehold.contrib.django"` in INSTALLED_APPS loads."""
+
+from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
+
+from leasehold.contrib.django.project import PACKAGE, the_project
+
+
+class LeaseholdConfig(AppConfig):  # type: ignore[misc] # Django has no types
+    name = PACKAGE
+    label = "leasehold"
+    verbose_name = "Leasehold"
+
+    def ready(self) -> None:
+        # Made here, not at its first use: a wrong setting is reported when Django starts.
+        autodiscover_modules(*the_project().configuration.tasks)

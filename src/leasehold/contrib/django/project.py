@@ -1,0 +1,69 @@
+"""The one app of a Django project."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import django
+from django.apps import apps
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from leasehold import Leasehold
+from leasehold.contrib.django.connections import tidy, tidy_async
+from leasehold.contrib.django.settings import Configuration, configuration
+from leasehold.types import Run
+
+PACKAGE = "leasehold.contrib.django"
+
+_lock = threading.Lock()
+_project: Project | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    app: Leasehold
+    url: str
+    configuration: Configuration
+
+    @property
+    def is_moved(self) -> bool:
+        """A sandbox of leasehold.testing has put the app on a store of its own."""
+        return self.app.url != self.url
+
+
+def the_project() -> Project:
+    global _project
+    # A worker that was started as `leasehold worker leasehold.contrib.django:app`, or the process of one job. Not while
+    # Django loads its apps: a module of theirs that asks for the app is part of that.
+    if not (apps.ready or apps.loading):
+        django.setup()
+    with _lock:
+        if _project is None:
+            _project = _made()
+        return _project
+
+
+def _made() -> Project:
+    if not any(str(name).startswith(PACKAGE) for name in settings.INSTALLED_APPS):
+        raise ImproperlyConfigured(f"INSTALLED_APPS lacks {PACKAGE!r}")
+    found = configuration()
+    app = Leasehold(**found.app)
+    app.middleware(tidy)
+    app.middleware(tidy_async)
+    app.middleware(leave_no_session)
+    return Project(app, app.url, found)
+
+
+def leave_no_session(run: Run, call_next: Callable[[], Any]) -> Any:
+    """Around a plain task in a test: nothing comes back to its thread, and Django cannot drop a database in which a
+    session is left, whatever CONN_MAX_AGE says."""
+    try:
+        return call_next()
+    finally:
+        if the_project().is_moved:
+            connections.close_all()

@@ -1,0 +1,210 @@
+"""RQ: `from leasehold.contrib.rq import Delivery`. Redis or Valkey brings ids, the database decides who runs them.
+Needs the extra: `pip install 'leasehold[redis]'`.
+
+delivery = Delivery(app, "runs.execute_run", queue="runs")
+
+def execute_run(run_id: str) -> None:       # what `rq worker runs -S rq.serializers.JSONSerializer` calls
+    delivery.execute(run_id)
+
+delivery.publish(simulate.enqueue("mock"))  # where jobs are made
+delivery.run()                              # in one process beside the rq workers
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from leasehold import Job, Leasehold, State
+from leasehold.errors import DriverMissing, InvalidInput, LeaseholdError
+from leasehold.types import Duration, HookEvent, NotRun, Ran, Summary
+
+try:
+    import redis
+    import rq
+    from rq.scheduler import RQScheduler
+    from rq.serializers import JSONSerializer
+except ModuleNotFoundError as error:  # pragma: no cover
+    if error.name not in ("redis", "rq"):
+        raise
+    raise DriverMissing(error.name, "redis") from None
+
+__all__ = ["Delivery"]
+
+logger = logging.getLogger(__name__)
+
+_REDIS_VARIABLE = "REDIS_URL"
+"""Redis or Valkey, for a `leasehold.contrib.rq.Delivery` without a connection; by default `redis://127.0.0.1:6379`."""
+_PAGE = 200
+_NOT_FETCHED = 10.0
+"""Seconds after which a message that was put off counts as lost: nobody moves it to the queue."""
+_FAILURE_KEPT = 24 * 3600
+_TROUBLE = (redis.RedisError, LeaseholdError)
+
+
+class Delivery:
+    """The jobs of some queues of this app, brought by RQ.
+
+    `function` is the dotted name of your function that RQ calls with a job's id; it calls `execute`. `queue` is the
+    queue of RQ. `serves` are Leasehold's queues whose jobs are brought; by default the one of the same name. Let no
+    worker of Leasehold serve them, unless it should take part. `connection` is a client or a URL; left out, it is
+    REDIS_URL, else redis://127.0.0.1:6379. Nothing is connected before it is needed, and a fork may use it.
+
+    A message carries the id and nothing else, so it may be lost, come twice or come late: `run` finds what was lost,
+    and the lease lets one of two run."""
+
+    def __init__(
+        self,
+        app: Leasehold,
+        function: str,
+        *,
+        queue: str = "default",
+        serves: str | Iterable[str] = (),
+        connection: redis.Redis | str | None = None,
+    ) -> None:
+        if "." not in function:
+            raise InvalidInput(
+                "function", f"{function!r} has no module", "give the name to import it by: 'runs.execute_run'"
+            )
+        self._app = app
+        self._function = function
+        self._serves = (serves,) if isinstance(serves, str) else tuple(serves) or (queue,)
+        if connection is None:
+            connection = os.environ.get(_REDIS_VARIABLE) or "redis://127.0.0.1:6379"
+        self._redis = redis.Redis.from_url(connection) if isinstance(connection, str) else connection
+        self._queue = rq.Queue(queue, connection=self._redis, serializer=JSONSerializer)
+        self._scheduler: RQScheduler | None = None
+        self._missing: frozenset[str] = frozenset()
+        """Ids that had no message at the last poll. One that has none at the next either gets one."""
+        app.on("requeued", name=f"leasehold.contrib.rq:{queue}")(self._requeued)
+
+    # -- send ----------------------------------------------------------------------------------------------------------
+    def publish(self, job: Job[Any] | str, *, delay: float = 0.0) -> bool:
+        """Send its id, after the enqueue was committed. False: Redis was not reached. Nothing is lost by that: the job
+        is in the database, and the poll will publish it."""
+        job_id = job if isinstance(job, str) else job.id
+        try:
+            self._send(job_id, delay)
+        except redis.RedisError as trouble:
+            logger.warning("job %s: could not be published (%s); the poll will do it", job_id, trouble)
+            return False
+        return True
+
+    def _send(self, job_id: str, delay: float) -> None:
+        call = {
+            "args": (job_id,),
+            # The id in front tells a poll whose message it is; the rest makes it a message of its own. With one and the
+            # same name, RQ would forget a message that was sent again when the one before it is done.
+            "job_id": f"{job_id}-{secrets.token_hex(6)}",
+            "job_timeout": -1,  # the lease and the task's own time-out say how long
+            "result_ttl": 0,
+            "failure_ttl": _FAILURE_KEPT,
+        }
+        if delay > 0:
+            self._queue.enqueue_in(timedelta(seconds=delay), self._function, **call)
+        else:
+            self._queue.enqueue(self._function, **call)
+
+    def _requeued(self, event: HookEvent) -> None:
+        """A retry, a lost lease, a resume, an answer: the message that brought it is gone."""
+        if event.tenant is None and event.queue in self._serves:
+            due = datetime.fromisoformat(event.data["available_at"])
+            self.publish(event.job_id, delay=(due - _now()).total_seconds())
+
+    # -- receive -------------------------------------------------------------------------------------------------------
+    def execute(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
+        """Run this job here, by `app.run_by_id`; the database has its ending when this returns, so the work horse may
+        leave. If it cannot run now but may later, its id is published again for that time.
+
+        A lease whose owner is dead takes two looks, a third of the lease apart. A work horse lives for one message and
+        remembers none: `run`, in its own process, makes both. Where nothing calls `run`, give a `wait` longer than a
+        third of the lease, and the horse stays for the second look."""
+        answer = self._app.run_by_id(job_id, owner=owner, wait=wait)
+        if isinstance(answer, NotRun) and answer.retry_in is not None:
+            self.publish(job_id, delay=max(answer.retry_in, 1.0))
+        return answer  # what has run and is queued again was published by the hook
+
+    # -- watch over it -------------------------------------------------------------------------------------------------
+    def run(self, *, every: float = 2.0, stop: threading.Event | None = None) -> None:
+        """`poll` again and again, until `stop` is set. One process of a fleet does this; a second one is harmless.
+        While Redis or the database is away it says so and goes on."""
+        stop = stop or threading.Event()
+        try:
+            while not stop.is_set():
+                try:
+                    self.poll()
+                except _TROUBLE as trouble:
+                    logger.warning("the poll of %s has failed: %s", self._queue.name, trouble)
+                stop.wait(every)
+        finally:
+            self.close()
+
+    def poll(self) -> list[str]:
+        """Once: move messages that are due to the queue, take over jobs whose lease was lost, and publish every job
+        that is due and has had no message since the last poll. Gives back the ids that were published."""
+        self._move_due()
+        found = [job.id for job in self._app.sweep(wait=0) if self._is_ours(job.queue, job.state)]
+        with_message = self._messages()
+        missing = frozenset(job.id for job in self._due() if job.id not in with_message)
+        found += sorted((missing & self._missing).difference(found))
+        self._missing = missing.difference(found)
+        for job_id in found:
+            self._send(job_id, 0.0)
+        if found:
+            logger.info("published %d jobs of %s that had no message", len(found), self._queue.name)
+        return found
+
+    def _is_ours(self, queue: str, state: State) -> bool:
+        return queue in self._serves and state is State.QUEUED
+
+    def _messages(self) -> set[str]:
+        """The jobs that RQ has a message for. Not those that a worker has taken: it claims them at once, or is dead."""
+        put_off = self._queue.scheduled_job_registry
+        late = _now().timestamp() - _NOT_FETCHED
+        names = [*self._queue.get_job_ids(), *self._redis.zrangebyscore(put_off.key, late, "+inf")]
+        return {_text(name).rpartition("-")[0] for name in names}
+
+    def _due(self) -> Iterable[Summary]:
+        for queue in self._serves:
+            before: str | None = None
+            while True:
+                page = self._app.jobs(state=State.QUEUED, queue=queue, limit=_PAGE, before=before)
+                yield from (job for job in page.jobs if job.available_at <= _now())
+                if (before := page.next) is None:
+                    break
+
+    def _move_due(self) -> None:
+        """What `rq worker --with-scheduler` does in a process of its own. Of all of them one has the lock."""
+        if self._scheduler is None:
+            self._scheduler = RQScheduler(
+                [self._queue.name],
+                self._redis,
+                logging_level=logging.getLogger("rq.scheduler").level,
+                serializer=JSONSerializer,
+            )
+        if self._scheduler.acquire_locks():  # type: ignore[no-untyped-call]
+            self._scheduler.enqueue_scheduled_jobs()  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Give RQ's lock back and close the connections. They are opened again if it is used again."""
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            try:
+                scheduler.release_locks()  # type: ignore[no-untyped-call]
+            except redis.RedisError as trouble:
+                logger.warning("RQ's lock of %s runs out by itself: %s", self._queue.name, trouble)
+            scheduler.connection.connection_pool.disconnect()
+        self._redis.connection_pool.disconnect()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _text(name: bytes | str) -> str:
+    return name.decode() if isinstance(name, bytes) else name

@@ -1,0 +1,72 @@
+"""An attempt inside what `app.instrument` has put around it: its handler runs in that context."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from leasehold.domain.outcome import Outcome, Success
+from leasehold.domain.tracing import TracedEnding, TracedRun, Tracing, attempt_outcome
+from leasehold.run.attempt import Attempt, Ended
+
+logger = logging.getLogger("leasehold.worker")
+
+
+async def run_traced(tracing: Tracing, run: Attempt, ended: Ended) -> None:
+    """As `run.run(ended)`, for both colours and for what runs outside. What goes wrong with the tracing is logged, and
+    the job does not notice."""
+    outcome: Outcome | None = None
+    raised: list[BaseException] = []
+
+    def hear(_: Attempt, found: Outcome | None) -> None:
+        nonlocal outcome
+        outcome = found
+
+    grant = run.grant
+    span = _Span(
+        tracing.running, TracedRun(grant.id, grant.kind, grant.queue, grant.attempt, trace=grant.trace)
+    )
+    run.on_error = raised.append
+    try:
+        await run.run(hear)
+    finally:
+        # Or the exception, by its frames, would refer to itself.
+        run.on_error = None
+        span.end(_ending(run, outcome, raised))
+        raised.clear()
+    ended(run, outcome)
+
+
+def _ending(run: Attempt, outcome: Outcome | None, raised: list[BaseException]) -> TracedEnding:
+    if run.completed:
+        outcome = Success()  # what came after `ctx.complete` changes nothing
+    word = attempt_outcome(outcome, run.flag)
+    error = getattr(outcome, "error", None)
+    exception = raised[-1] if raised and not run.policy.sensitive else None
+    if word != "failed" or not isinstance(exception, Exception):
+        exception = None
+    return TracedEnding(word, error, exception)
+
+
+class _Span:
+    def __init__(
+        self,
+        running: Callable[[TracedRun], AbstractContextManager[Callable[[TracedEnding], None]]],
+        run: TracedRun,
+    ) -> None:
+        self._tell: Callable[[TracedEnding], None] | None = None
+        try:
+            self._span = running(run)
+            self._tell = self._span.__enter__()
+        except Exception:
+            logger.exception("job %s is not traced", run.job_id)
+
+    def end(self, ending: TracedEnding) -> None:
+        if self._tell is None:
+            return
+        try:
+            self._tell(ending)
+            self._span.__exit__(None, None, None)
+        except Exception:
+            logger.exception("the end of a trace was not told")
