@@ -1,0 +1,1 @@
+"""Whole applications on Leasehold. They use its public names only."""

@@ -1,0 +1,1 @@
+"""Tool runs in Docker: a truthful record of each run, adoption after a crash, or cap and reject."""
