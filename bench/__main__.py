@@ -5,10 +5,24 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from bench import control, executions, flags, idle, lists, pairs, plans, retention, speed, steps, watchers
+from bench import (
+    control,
+    dashboard,
+    executions,
+    flags,
+    idle,
+    lists,
+    pairs,
+    plans,
+    retention,
+    speed,
+    steps,
+    watchers,
+)
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "control": lambda options: control.run(options.rows, options.parts),
+    "dashboard": lambda options: dashboard.run(options.rows),
     "executions": lambda _: executions.run(),
     "flags": lambda _: flags.run(),
     "idle": lambda _: idle.run(),

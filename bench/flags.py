@@ -48,7 +48,7 @@ def run() -> None:
             with Leasehold(url) as app:
                 app.upgrade()
                 heard: Heard = queue.Queue()
-                _register(app, lambda what, job, at, heard=heard: heard.put((what, job, at)))  # type: ignore[misc]
+                _register(app, lambda what, job, at, heard=heard: heard.put((what, job, at)))
                 for where, working in (("the same process", _here), ("another process", _apart)):
                     with working(app, url, heard):
                         for verb in VERBS:

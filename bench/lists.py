@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.progress import Progress
 
@@ -53,7 +54,7 @@ def run(rows: int) -> None:
         for store, make in places.items():
             progress.update(steps, description=store)
             place = make()
-            _fill(place, rows)
+            fill_past_and_present(place, rows)
             _measure(table, store, place)
             place.close()
             progress.advance(steps)
@@ -61,7 +62,7 @@ def run(rows: int) -> None:
     _write(table, version, rows)
 
 
-def _fill(place: Place, rows: int) -> None:
+def fill_past_and_present(place: Place, rows: int) -> None:
     """The past, and some that live: queued, running, in lanes, and due again after a failure."""
     scene = place.scene
     load_history(scene.run, scene.dialect, rows)
@@ -83,7 +84,7 @@ def _fill(place: Place, rows: int) -> None:
 def _measure(table: Table, store: str, place: Place) -> None:
     newest, oldest = place.store.list_jobs(), place.store.list_jobs(Filter(group="group-10"))
 
-    def page(**asked: object) -> Callable[[], Page]:
+    def page(**asked: Any) -> Callable[[], Page]:
         return lambda: place.store.list_jobs(Filter(**asked))
 
     served: dict[str, Callable[[], object]] = {

@@ -10,6 +10,7 @@ from types import EllipsisType
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.client.job import Job
+from leasehold.client.mirrors import Mirrors
 from leasehold.client.register import Register, RegisterExternal, RegisterSchedule
 from leasehold.client.tenants import Tenants
 from leasehold.domain.audit import KEPT_FOR
@@ -17,6 +18,7 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import checked_tenant
 from leasehold.domain.hooks import checked_events
 from leasehold.domain.retention import Keep, ages_of
+from leasehold.domain.tracing import Tracing
 from leasehold.domain.webhooks import checked_webhook, listeners_for
 from leasehold.internals import AnyTask, Internals, Place
 from leasehold.run.context import Context, SyncContext
@@ -36,6 +38,13 @@ from leasehold.worker.hooks import Hook
 from leasehold.worker.settings import WorkerSettings, grace_in_seconds, split_names
 from leasehold.worker.worker import Worker
 
+SCHEMA_VARIABLE = "LEASEHOLD_SCHEMA"
+"""The PostgreSQL schema, for apps and commands that name none; by default `leasehold`."""
+RESULTS_VARIABLE = "LEASEHOLD_RESULTS"
+"""The folder for results that are files, for apps that name none."""
+RUNS_VARIABLE = "LEASEHOLD_RUNS"
+"""The folder for running commands, for apps that name none."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -46,13 +55,8 @@ class Leasehold(View):
         app = Leasehold()                                 # LEASEHOLD_URL, else sqlite:///leasehold.db
         app = Leasehold("postgresql://…", schema="jobs")  # else LEASEHOLD_SCHEMA, else "leasehold"
 
-    Nothing is opened before it is needed. A SQLite file is made and upgraded by itself; a PostgreSQL schema is
-    upgraded when you say so, with `app.upgrade()`. `results` is the folder for results that are files; left out, it is
-    LEASEHOLD_RESULTS, else on SQLite a folder beside the file, and on PostgreSQL there is none. `runs` is the folder
-    for running commands, on a disk of this machine; left out, it is LEASEHOLD_RUNS, else on SQLite a folder beside the
-    file, and on PostgreSQL one in the user's folder for programs' state. `grace` is what runs of
-    `run_now` and `run_by_id` get when the app is closed; left out, it is SHUTDOWN_GRACE_PERIOD_SECONDS of the
-    environment, else 300.
+    Nothing is opened before it is needed. A SQLite file is created and upgraded on first use; a PostgreSQL schema is
+    upgraded when you call `app.upgrade()`. The fields of `internals.Place` say what the arguments mean.
     """
 
     def __init__(
@@ -69,20 +73,27 @@ class Leasehold(View):
     ) -> None:
         place = Place(
             url=resolve_url(url),
-            schema=schema or os.environ.get("LEASEHOLD_SCHEMA") or "leasehold",
+            schema=schema or os.environ.get(SCHEMA_VARIABLE) or "leasehold",
             listen_url=listen_url,
             pooler=pooler,
             clock=clock,
-            results=os.fspath(results) if results else os.environ.get("LEASEHOLD_RESULTS") or None,
-            runs=os.fspath(runs) if runs else os.environ.get("LEASEHOLD_RUNS") or None,
+            results=os.fspath(results) if results else os.environ.get(RESULTS_VARIABLE) or None,
+            runs=os.fspath(runs) if runs else os.environ.get(RUNS_VARIABLE) or None,
         )
         super().__init__(Internals(place, grace_in_seconds(grace)))
+        self.mirrors = Mirrors(self.__internals__.operations, self.__internals__.tasks)
         self.tenants = Tenants(self.__internals__.operations, self.__internals__.shared.stores.forget)
 
     @property
     def url(self) -> str:
         """Of the database that it works on."""
         return self.__internals__.place.url
+
+    def configure(self, url: str | None = None, *, schema: str | None = None) -> None:
+        """Say which database to work on after the app was made: for programs that register tasks when they are imported
+        and learn the URL later, such as a Flask app factory. Call it before the app is used. What is left out stays as
+        it is."""
+        self.__internals__.configure(None if url is None else resolve_url(url), schema)
 
     # -- define ----------------------------------------------------------------------------------------------------
     @overload
@@ -186,9 +197,9 @@ class Leasehold(View):
         stop_grace: Duration = 10.0,
         **settings: Unpack[TaskOptions],
     ) -> RegisterExternal:
-        """Register a function that says what a runner of your own is to run (docs/runners.md shows how to write one).
-        `runner` makes it; it is called once, when a worker first needs it. `to_spec` checks what the function has
-        returned. The rest is as for `app.command`."""
+        """Register a function that says what a runner of your own is to run; `leasehold.runners.contract` says what a
+        runner has to do. `runner` makes it; it is called once, when a worker first needs it. `to_spec` checks what the
+        function has returned. The rest is as for `app.command`."""
         external = External(
             open_runner=runner,
             to_spec=to_spec or (lambda said: said),
@@ -209,7 +220,7 @@ class Leasehold(View):
         at_start: bool = False,
         **when: Unpack[When],
     ) -> RegisterSchedule:
-        """Make a task due by itself: `@app.schedule(every="15m")`, or `cron="0 3 * * *"` with `tz="Europe/Berlin"`. On
+        """Run a task at set times: `@app.schedule(every="15m")`, or `cron="0 3 * * *"` with `tz="Europe/Berlin"`. On
         a function, which becomes a task, or above `@app.task(…)`. `missed` says what becomes of ticks that came while
         no worker ran ("one" job for all of them, "skip", or "all"); `overlap`, what becomes of a tick while the job of
         the one before lives ("skip", "allow", "replace"). With `at_start` there is a tick when the fleet starts. A
@@ -284,6 +295,11 @@ class Leasehold(View):
         handler's. The first one registered is the outermost."""
         self.__internals__.add_middleware(function)
         return function
+
+    def instrument(self, tracing: Tracing | None) -> None:
+        """Call this for every enqueue and every attempt, of tenants too: `leasehold.contrib.opentelemetry` brings one.
+        It takes the place of the one before; None: nobody is told. Workers that are there already go on as they are."""
+        self.__internals__.shared.tracing = tracing
 
     def on(self, *events: str, kinds: Iterable[str] = (), name: str | None = None) -> Callable[[Hook], Hook]:
         """Register a plain function that is called, in a thread, when something of these names has happened to a job:

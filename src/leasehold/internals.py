@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,9 @@ from leasehold.client.run_by_id import Begun, OnAsked, RunById
 from leasehold.domain.by_id import NotRun
 from leasehold.domain.checks.names import EVERY_TENANT
 from leasehold.domain.errors import SchemaOutdated
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import NewJob
+from leasehold.domain.tracing import Tracing
 from leasehold.domain.views import Reaped
 from leasehold.operations.operations import Operations
 from leasehold.run.middleware import Middlewares
@@ -53,6 +55,9 @@ from leasehold.worker.worker import Lifespan, Worker
 if TYPE_CHECKING:
     from leasehold.runners.docker.runner import DockerRunner
 
+STATE_VARIABLE = "XDG_STATE_HOME"
+"""Where programs keep their state: the folder for running commands is in it, on PostgreSQL; by default
+`~/.local/state`."""
 BY_HAND = 0.0
 """Seconds between two sweeps: nobody knows when the next one will come."""
 
@@ -61,19 +66,28 @@ NamedCall = tuple[str, Mapping[str, Any], CallOptions]
 """A task's name, its arguments, and the settings of the call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Place:
     """Where the jobs are, and how to get there."""
 
     url: str
+    """The database: `sqlite:///file.db`, `sqlite:////absolute/file.db` or `postgresql://user@host/database`.
+    Left out: LEASEHOLD_URL, else `sqlite:///leasehold.db`."""
     schema: str
+    """The PostgreSQL schema that holds the tables. Left out: LEASEHOLD_SCHEMA, else "leasehold"."""
     listen_url: str | None
+    """A direct connection for wake-ups, when `url` leads through a pooler. Without one, workers poll once a
+    second."""
     pooler: bool
+    """Whether a transaction-mode pooler is in between; the same as `?pooler=transaction` in the URL."""
     clock: Clock | None
+    """The clock to use instead of the database's; for tests."""
     results: str | None = None
-    """The folder for results that are files, if one was named."""
+    """The folder for results that are files. Left out: LEASEHOLD_RESULTS; else on SQLite a folder beside the
+    database, and on PostgreSQL none."""
     runs: str | None = None
-    """The folder for running commands, if one was named."""
+    """The folder for running commands, on a local disk. Left out: LEASEHOLD_RUNS; else on SQLite a folder
+    beside the database, and on PostgreSQL one in the user's state folder."""
     tenant: str | None = None
     """Whose jobs, of those that the store there knows of; None: its own."""
 
@@ -87,7 +101,7 @@ class Place:
             return Path(self.runs)
         if self.is_sqlite:
             return Path(f"{self.url.removeprefix('sqlite:///')}.runs")
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        state = os.environ.get(STATE_VARIABLE) or Path.home() / ".local" / "state"
         # A folder for each database: a copy of one must not take the other's runs for its own.
         parts = urlsplit(self.url)
         place = f"{parts.hostname}:{parts.port}{parts.path}:{self.schema}"
@@ -101,6 +115,7 @@ class Shared:
         self.tasks = Registry()
         self.hooks = Hooks()
         self.middleware = Middlewares()
+        self.tracing: Tracing | None = None
         self.stores = stores
         self.host = host
         """Of `run_now` and `run_by_id`."""
@@ -117,7 +132,11 @@ class Internals:
 
     def __init__(self, place: Place, grace: float | None, shared: Shared | None = None) -> None:
         self.place = place
+        self._home: Place | None = None
+        """Where it goes back to from the store of a test."""
         self._grace = grace
+        """How long runs of `run_now` and `run_by_id` get to end when the app is closed. None: as long as they need.
+        Left out: SHUTDOWN_GRACE_PERIOD_SECONDS, else 300 seconds."""
         self.lifespan: Lifespan | None = None
         if shared is None:
             stores = OpenStores(self._open, lambda: self.place.is_sqlite)
@@ -133,7 +152,14 @@ class Internals:
         self._sweeping = ForkLock()
         self._reaper: Reaper | None = None
         self._of_tenant: tuple[Directory, Store] | None = None
-        self.enqueue = Enqueue(self.operations, self.find_task, self._run_now, place.tenant, self._enqueue_of)
+        self.enqueue = Enqueue(
+            self.operations,
+            self.find_task,
+            self._run_now,
+            place.tenant,
+            self._enqueue_of,
+            lambda: shared.tracing,
+        )
         self.by_id = RunById(self.operations, self.find_task, self._run_by_id)
 
     # -- tenants ---------------------------------------------------------------------------------------------------
@@ -259,7 +285,7 @@ class Internals:
         return Worker(
             store,
             tasks,
-            settings,
+            replace(settings, tracing=self.shared.tracing),
             lifespan=self.lifespan,
             hooks=self.hooks,
             schedules=lambda: list(self.tasks.schedules.values()),
@@ -326,17 +352,28 @@ class Internals:
         with scratch_place(self.place.url, self.place.pooler) as found:
             yield found
 
+    def configure(self, url: str | None, schema: str | None) -> None:
+        """Work on another store from now on; what is not given stays. While a test has moved us elsewhere: from its end
+        on, so that an app factory which is called there does not lead out of the sandbox."""
+        home = self._home or self.place
+        home = replace(home, url=url or home.url, schema=schema or home.schema)
+        if self._home is not None:
+            self._home = home
+        elif home != self.place:
+            self.close()
+            self.place = home
+
     @contextlib.contextmanager
     def moved_to(self, place: Place) -> Iterator[None]:
         """Work on another store until the block ends. For tests."""
-        before = self.place
+        outer, self._home = self._home, self.place
         self.close()
         self.place = place
         try:
             yield
         finally:
             self.close()
-            self.place = before
+            self.place, self._home = self._home, outer
 
     def close(self) -> None:
         self.shared.host.close()

@@ -38,6 +38,8 @@ from leasehold.run.waits import Waits
 from leasehold.threads import to_thread
 from leasehold.worker.settings import WorkerSettings
 
+__all__ = ["ManualClock", "Sandbox", "sandbox"]
+
 LOOK_EVERY = 0.005
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -49,16 +51,20 @@ class ManualClock:
         self.reset(start)
 
     def reset(self, start: datetime = START) -> None:
+        """Set it back to this time."""
         self._now = start
         self._monotonic = 1000.0
 
     def now(self) -> datetime:
+        """The time that it shows."""
         return self._now
 
     def monotonic(self) -> float:
+        """Seconds since some start; never set back."""
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
+        """Move on by so many seconds."""
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
 

@@ -4,6 +4,7 @@ from leasehold.client.bulk import Bulk
 from leasehold.client.group import Group
 from leasehold.client.job import Job
 from leasehold.client.limits import Rates, Slots
+from leasehold.client.mirrors import Mirrors
 from leasehold.client.questions import Questions
 from leasehold.client.queues import Kinds, Lanes, Pausable
 from leasehold.client.run_by_id import Ran
@@ -35,11 +36,14 @@ from leasehold.domain.kinds import KindCard
 from leasehold.domain.leases import LeasePage, LeaseRow
 from leasehold.domain.limits import Rate, Slot
 from leasehold.domain.metrics import Histogram, LeaseAge, Metrics, ReadyAge, Rollup, SlotUse
+from leasehold.domain.mirror import Mirror, MirrorOptions, MirrorRow
 from leasehold.domain.retention import Keep, PruneCount, PruneReport
+from leasehold.domain.search import Found
 from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
-from leasehold.domain.states import State
+from leasehold.domain.states import Flag, State
 from leasehold.domain.stop import StopManner, StopMode, StopOptions, StopReport
 from leasehold.domain.stream import Event, LogTail, Progress
+from leasehold.domain.tracing import AttemptOutcome, TracedEnding, TracedEnqueue, TracedRun, Tracing
 from leasehold.domain.views import (
     AttemptRecord,
     Criteria,
@@ -82,6 +86,7 @@ from leasehold.worker.worker import Worker
 
 __all__ = [
     "Ask",
+    "AttemptOutcome",
     "AttemptRecord",
     "AuditPage",
     "AuditRow",
@@ -110,7 +115,9 @@ __all__ = [
     "ExecutionRow",
     "Explanation",
     "Fail",
+    "Flag",
     "FollowUp",
+    "Found",
     "Group",
     "GroupError",
     "GroupPage",
@@ -137,6 +144,10 @@ __all__ = [
     "LeaseRow",
     "LogTail",
     "Metrics",
+    "Mirror",
+    "MirrorOptions",
+    "MirrorRow",
+    "Mirrors",
     "Mount",
     "Names",
     "NotRun",
@@ -189,6 +200,10 @@ __all__ = [
     "Tenant",
     "TenantRow",
     "Tenants",
+    "TracedEnding",
+    "TracedEnqueue",
+    "TracedRun",
+    "Tracing",
     "Transaction",
     "When",
     "Worker",

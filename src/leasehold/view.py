@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from leasehold.client.bulk import Bulk
@@ -23,6 +24,7 @@ from leasehold.domain.groups import GroupPage, GroupState
 from leasehold.domain.leases import LeasePage
 from leasehold.domain.metrics import Metrics
 from leasehold.domain.retention import Keep, PruneChoice, PruneReport
+from leasehold.domain.search import Found, Search
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopOptions, StopReport, StopRequest
 from leasehold.domain.views import Criteria, ExecutionRow, Filter, Page, Reaped
@@ -51,7 +53,7 @@ class View:
         self.slots = Slots(operations)
         self.rates = Rates(operations)
         self.questions = Questions(operations, find_task)
-        self.schedules = Schedules(operations, internals.tasks, find_task)
+        self.schedules = Schedules(operations, internals.tasks, find_task, internals.enqueue.traced)
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(
@@ -101,7 +103,7 @@ class View:
 
     # -- look and steer --------------------------------------------------------------------------------------------
     def get(self, job_id: str) -> Job[Any]:
-        """Raises JobNotFound."""
+        """The job with this id. Raises JobNotFound."""
         return self.__internals__.handle(job_id)
 
     async def aget(self, job_id: str) -> Job[Any]:
@@ -130,6 +132,38 @@ class View:
     ) -> Page:
         found = functools.partial(self.jobs, state=state, limit=limit, before=before, **criteria)
         return await to_thread(found)
+
+    def search(
+        self,
+        *,
+        text: str | None = None,
+        state: State | str | Iterable[State | str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        **criteria: Unpack[Criteria],
+    ) -> Found:
+        """One page of jobs, newest first, like `jobs`, that were created in that time and have this text in their
+        arguments (as JSON) or in their error, whatever its case; never in sensitive arguments. A page looks into at
+        most 10,000 jobs and says how many (`looked`); it may be empty and still have a `next`: ask for more with
+        `cursor=found.next`."""
+        search = Search(Filter(checked_states(state), **criteria), text, since, until)
+        return self.__internals__.operations.search_jobs(search, limit, cursor)
+
+    async def asearch(
+        self,
+        *,
+        text: str | None = None,
+        state: State | str | Iterable[State | str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        **criteria: Unpack[Criteria],
+    ) -> Found:
+        asked = Search(Filter(checked_states(state), **criteria), text, since, until)
+        return await to_thread(self.__internals__.operations.search_jobs, asked, limit, cursor)
 
     def group(self, name: str) -> Group:
         """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
@@ -274,6 +308,7 @@ class Tenant(View):
 
     @property
     def name(self) -> str:
+        """The tenant's name."""
         return self.__internals__.tenant or ""
 
     def __repr__(self) -> str:

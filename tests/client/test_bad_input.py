@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -42,7 +43,7 @@ DEEP: object = 0
 for _ in range(70):
     DEEP = [DEEP]
 
-CASES = {
+CASES: dict[str, tuple[Callable[[Leasehold], object], type[InvalidInput], str | None]] = {
     "wrong argument type": (lambda app: app.enqueue("add", {"a": "x"}), InvalidArguments, "a"),
     "missing argument": (lambda app: app.enqueue("add", {}), InvalidArguments, "a"),
     "unknown argument": (lambda app: app.enqueue("add", {"a": 1, "c": 2}), InvalidArguments, "c"),

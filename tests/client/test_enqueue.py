@@ -12,7 +12,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from leasehold import Leasehold, Retry, State
-from leasehold.errors import DuplicateJob, InvalidTask
+from leasehold.errors import DuplicateJob, InvalidInput, InvalidTask
 from leasehold.tasks.options import CallOptions, TaskOptions
 from leasehold.tasks.settings import CallSettings, TaskSettings
 from leasehold.testing import START
@@ -201,7 +201,7 @@ def test_the_async_twins_do_the_same(app):
 )
 def test_a_wrong_setting_is_refused_at_registration_naming_it(settings, field):
     app = Leasehold("sqlite:///never-opened.db")
-    with pytest.raises(ValueError, match="; ") as caught:
+    with pytest.raises(InvalidInput, match="; ") as caught:
 
         @app.task(**settings)
         def work(a: int) -> None: ...
@@ -303,16 +303,17 @@ def test_many_calls_whose_checks_take_long_are_checked_before_they_are_sent(back
     """The server ends a statement that hangs for too long."""
     if backend.name == "postgres":
         from leasehold.stores.postgres import enqueue
+        from leasehold.stores.postgres.database import PostgresSession
 
         monkeypatch.setattr(enqueue, "PATIENCE", 0.0)
-        real = enqueue.PostgresSession.copy
+        real = PostgresSession.copy
         seen = []
 
         def copy(self, statement, texts):
             seen.append(len(checked))
             return real(self, statement, texts)
 
-        monkeypatch.setattr(enqueue.PostgresSession, "copy", copy)
+        monkeypatch.setattr(PostgresSession, "copy", copy)
     checked.clear()
     with Leasehold(backend.url, schema=backend.schema) as app:
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from leasehold import Job, Retry, State, SyncContext
-from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.outcome import Failure, Stopped, Success
 from leasehold.errors import InvalidArguments, JobNotFound, JobNotSucceeded, Refused, WaitTimedOut
 from leasehold.stores.answers import Ending
 from tests.backends import new_id
@@ -72,6 +72,20 @@ def test_the_verbs_move_the_job_and_tell_its_new_state(app, work):
     assert (again.state, again.__row__.retry_of) == (State.QUEUED, job.id)
     assert [entry.event for entry in job.history()] == ["paused", "resumed", "cancelled", "retried"]
     assert job.history()[0].actor == "ann"
+
+
+def test_a_running_job_tells_who_holds_it_until_when_and_what_it_was_asked(app, work):
+    job = work.enqueue("t")
+    assert (job.lease_owner, job.lease_expires_at, job.stop_requested) == (None, None, None)
+    (grant,) = app.__internals__.store.claim("worker", ["q"], 1)
+    assert job.refresh().lease_owner == "worker"
+    assert job.lease_expires_at > job.updated_at
+    assert job.stop_requested is None
+    assert job.pause().stop_requested == "pause"
+    assert job.cancel().stop_requested == "cancel", "the stronger one"
+    app.__internals__.store.settle([Ending(grant.id, grant.token, Stopped())])
+    job.refresh()
+    assert (job.lease_owner, job.lease_expires_at, job.stop_requested) == (None, None, None)
 
 
 def test_a_verb_that_does_not_apply_is_refused_with_the_state(work):

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from leasehold import Context, Leasehold, Retry, State, SyncContext
+from leasehold import Context, Job, Leasehold, Retry, State, SyncContext
 from leasehold.errors import QuestionExpired
 from leasehold.testing import sandbox
 
@@ -66,7 +66,7 @@ def rated_in_thread(ctx: SyncContext) -> None:
 @pytest.mark.timeout(30)
 def test_a_wait_for_a_rate_moves_the_clock_on(tmp_path):
     with sandbox(app, tmp_path) as box:
-        jobs = [rated.enqueue(), rated_in_thread.enqueue()]
+        jobs: list[Job] = [rated.enqueue(), rated_in_thread.enqueue()]
         later = ship.using(delay="1d").enqueue(1)
         began = box.clock.now()
         assert box.drain() == 2

@@ -104,7 +104,8 @@ def open_race(backend: Backend, clock: ManualClock, monkeypatch: pytest.MonkeyPa
         store.cancel(put(store).id)
         for owner in _OWNERS:
             store.adopt(owner, ["nowhere"])
-    race = Race(*stores, referee)
+    one, two, three = stores
+    race = Race(one, two, three, referee)
     try:
         yield race
     finally:

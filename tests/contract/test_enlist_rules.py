@@ -354,7 +354,7 @@ def postgres(_postgres_backend: Backend) -> Backend:
 
 # -- a transaction that stays open -----------------------------------------------------------------------------------
 def test_an_open_transaction_stops_no_group_and_costs_no_lease(postgres):
-    """On PostgreSQL. On SQLite there is one writer, whoever it is: docs/transactions.md says so."""
+    """On PostgreSQL. On SQLite there is one writer, whoever it is: docs/concepts/transactions.md says so."""
     backend = postgres
     release, lease = threading.Event(), 4.0
     with (

@@ -173,11 +173,11 @@ def test_a_listener_for_one_kind_hears_nothing_of_others(store: Store):
     listen(store, "succeeded", "failed", kind="report")
     settle_hot(store, kind="other")
     end(store, run(store, kind="other"), Failure("x", final=True))
-    wanted = [settle_hot(store, kind="report"), run(store, kind="report")]
-    end(store, wanted[1], Failure("x", final=True))
+    succeeded, failed = settle_hot(store, kind="report"), run(store, kind="report")
+    end(store, failed, Failure("x", final=True))
     assert [(one.event.name, one.event.job_id) for one in heard(store)] == [
-        ("succeeded", wanted[0]),
-        ("failed", wanted[1].id),
+        ("succeeded", succeeded),
+        ("failed", failed.id),
     ]
 
 

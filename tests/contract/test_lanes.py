@@ -521,6 +521,7 @@ def window() -> Iterator[Callable[[Backend], Query]]:
         yield open_window
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 36])
 def test_an_unblocked_lane_with_a_due_head_has_a_due_ticket_whatever_happens(
     store, clock, backend, window, seed

@@ -245,6 +245,22 @@ def test_a_rate_lets_jobs_start_evenly(store, clock):
     assert len(claim_ids(store)) == 1
 
 
+@pytest.mark.parametrize("lane", [None, "target"])
+def test_a_job_with_a_rate_alone_is_retried_as_often_as_any(store, clock, lane):
+    """It took a place among those that hold slots, kept it past its run, and its second run stopped every claim."""
+    store.set_rate("api", "600/min", 0.1, 5)
+    job = put(store, rate="api", lane=lane).id
+    for attempt in (1, 2):
+        grant = claim_one(store)
+        assert (grant.id, grant.attempt) == (job, attempt)
+        end(store, grant, Failure("ConnectionError: 503"))
+        clock.advance(3600)
+    grant = claim_one(store)
+    assert grant.attempt == 3
+    end(store, grant, Success(None))
+    assert store.get(job).state is State.SUCCEEDED
+
+
 def test_a_burst_is_used_at_once_and_comes_back_one_by_one(store, clock):
     store.set_rate("api", "60/min", 1.0, 3)
     put_many(store, 20, rate="api")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,12 @@ import pytest
 from leasehold.domain.errors import SchemaOutdated, SchemaTooNew
 from leasehold.domain.job import Job
 from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.stores.base.statements import read_migrations
 from leasehold.stores.open import open_store
 from tests.backends import Backend, put
-from tests.contract.lives import claim_one, end, in_state, run
+from tests.contract.lives import OWNER, claim_one, end, in_state, run
 
 VERSIONS = list(read_migrations("leasehold.stores.sqlite"))
 
@@ -230,6 +233,28 @@ def test_the_public_view_shows_every_job_once(store, clock, backend):
     shown = {str(job_id): state for job_id, state in rows}
     assert len(rows) == len(shown)
     assert shown.items() >= states.items()
+
+
+def test_the_public_view_tells_how_many_attempts_a_job_has_and_when_the_first_began(store, clock, backend):
+    plain = put(store)
+    grant = run(store, policy=Policy(max_attempts=7, backoff=0))
+    first = store.get(grant.id).started_at
+    clock.advance(5)
+    end(store, grant, Failure("boom"))
+    store.claim_by_id(grant.id, OWNER)
+    asked = "SELECT attempt, max_attempts, first_started_at, started_at FROM leasehold.jobs WHERE id = ?"
+    ((attempt, most, began, again),) = backend.query(asked, grant.id)
+    assert (attempt, most) == (2, 7)
+    assert (instant(began), instant(again)) == (first, store.get(grant.id).started_at)
+    assert instant(began) < instant(again)
+    assert backend.query(asked, plain.id) == [(0, Policy().max_attempts, None, None)]
+    spoilt = {"max_attempts": "as often as you like"}
+    backend.query("UPDATE leasehold.job SET policy = ? WHERE id = ?", json.dumps(spoilt), plain.id)
+    assert backend.query(asked, plain.id) == [(0, Policy().max_attempts, None, None)], "the others are shown"
+
+
+def instant(told: datetime | str) -> datetime:
+    return told if isinstance(told, datetime) else datetime.fromisoformat(told)
 
 
 def test_a_file_with_tables_of_the_same_names_keeps_them(tmp_path):

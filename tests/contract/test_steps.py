@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from leasehold.domain.errors import LeaseLost, Refused, TransactionTooLong
+from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Failure, HandedBack, Success
 from leasehold.domain.states import State
 from leasehold.stores.answers import Ending
@@ -162,7 +163,7 @@ def test_a_transaction_under_a_stale_token_is_not_opened(store, clock, effects):
 def test_success_in_a_transaction_is_the_success_of_settle(store, effects, clock):
     """Lane, group, questions, flag: the rows are the same whichever way a job ended well."""
 
-    def live(lane: str) -> tuple:
+    def live(lane: str) -> Grant:
         put(store, lane=lane, group=f"g {lane}")
         put(store, lane=lane)
         grant = claim_one(store)
@@ -258,6 +259,7 @@ def test_a_lease_is_renewed_while_its_transaction_is_open_and_its_end_waits(stor
 # A block that takes too long is over for others at that time, whatever it does.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["idle", "busy"])
 def test_a_transaction_that_takes_too_long_is_undone_while_its_block_still_hangs(
     store, backend, effects, how

@@ -161,7 +161,7 @@ def test_one_that_was_to_be_paused_is_cancelled_when_the_wait_finds_it_at_rest(s
         looks.append(seconds)
         assert end(store, grant, Stopped()).state is State.PAUSED
 
-    monkeypatch.setattr(engine.time, "sleep", end_it)
+    monkeypatch.setattr(engine.time, "sleep", end_it)  # type: ignore[attr-defined]
     report = stop(store, StopScope(group="g"), "graceful", wait=10)
     assert looks
     assert report.still_running == []
@@ -487,7 +487,7 @@ def test_a_large_stop_keeps_every_transaction_short(backend: Backend):
             other.enqueue([new_job()])  # between any two batches there is room for others
             return done
 
-    report = stop(Measured(), StopScope(group="g"))  # type: ignore[arg-type]
+    report = stop(Measured(), StopScope(group="g"))
     assert report.cancelled_counts == {"work": {State.QUEUED: 2000}}
     assert sizes == [500] * 4
     assert sorted(seconds)[len(seconds) // 2] < 10.0, seconds

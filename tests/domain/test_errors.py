@@ -116,5 +116,5 @@ def test_an_exception_comes_out_of_a_pool_of_processes(name, kind, told, pool):
 
 
 def test_holders_travel_with_at_capacity():
-    error = instance_of(AtCapacity)
+    error: Any = instance_of(AtCapacity)
     assert pickle.loads(pickle.dumps(error)).holders == error.holders

@@ -93,7 +93,7 @@ class Place:
         self.tasks.gate(name).touch()
 
     def close_gate(self, name: str) -> None:
-        self.tasks.gate(name).unlink()
+        self.tasks.gate(name).unlink(missing_ok=True)
 
     def unfinished(self) -> int:
         """By the places where they are: the view would be read to its last finished job, at every look."""

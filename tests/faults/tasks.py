@@ -50,6 +50,8 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     async def in_lane(ctx: Context, lane: str, n: int, seconds: float) -> str:
         with log.run(ctx, note=n):
             await asyncio.sleep(seconds)
+            while gate(f"hold-{n}").exists():
+                await asyncio.sleep(LOOK_EVERY)
             if gate(f"fail-{n}").exists():
                 raise Fail(f"job {n} was told to fail")
             return told(ctx)

@@ -38,7 +38,7 @@ def test_running_jobs_finish_within_the_grace_and_jobs_enqueued_meanwhile_stay_q
     for job in running:
         place.wait_for_start(job.id)
     worker.terminate()
-    worker.wait_until_it_says("nothing more is claimed")
+    worker.wait_until_it_says("claiming has stopped")
     meanwhile = [place.tasks.brief.enqueue(0), place.tasks.brief_in_thread.enqueue(0)]
     # Longer than a lease: a worker that drains still holds what it runs.
     asked_at = time.monotonic()
@@ -141,6 +141,38 @@ def test_a_rolling_restart_under_load_costs_no_job_anything(place: Place, fleet:
     assert costs == [(0,)]
     assert fleet.unexpected() == []
     print(f"\n{place.store}: {restarts} restarts, {figures}")
+
+
+@pytest.mark.timeout(60)
+def test_a_program_that_is_a_worker_drains_at_sigterm(place: Place, fleet: Fleet) -> None:
+    """And goes on behind `asyncio.run` then, as it does when its work is done."""
+    job = place.tasks.wait_on_loop.enqueue("go")
+    program = fleet.start(module="tests.faults.program_main", wait=False)
+    place.wait_for_start(job.id)
+    program.terminate()
+    program.wait_until_it_says("claiming has stopped")
+    after = place.tasks.brief.enqueue(0)
+    assert program.alive
+    place.open_gate("go-1")
+    assert program.wait(HASTE) == 0
+    assert program.said("bye")
+    assert (place.row(job.id).state, place.row(job.id).attempt) == ("succeeded", 1)
+    assert (place.row(after.id).state, place.row(after.id).attempt) == ("queued", 0)
+    assert fleet.unexpected() == []
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("lease", [NO_LOSS])
+def test_a_second_sigterm_stops_what_such_a_program_runs(place: Place, fleet: Fleet, lease: float) -> None:
+    job = place.tasks.wait_on_loop.enqueue("never")
+    before = place.row(job.id)
+    program = fleet.start(module="tests.faults.program_main", wait=False)
+    place.wait_for_start(job.id)
+    program.terminate()
+    program.wait_until_it_says("draining: no new jobs; 1 running")
+    program.terminate()
+    assert program.wait(HASTE) == 0
+    assert_unharmed(place.row(job.id), before)
 
 
 @pytest.mark.timeout(60)

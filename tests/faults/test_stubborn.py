@@ -74,7 +74,7 @@ def test_a_worker_whose_places_are_half_taken_by_abandoned_handlers_asks_to_be_r
     place.wait_for_state(first.id, "cancelled")
     assert worker.alive
     place.app.get(second.id).cancel()
-    worker.wait_until_it_says("nothing more is claimed")
+    worker.wait_until_it_says("claiming has stopped")
     place.wait_for_state(second.id, "cancelled")
     after = place.tasks.brief.enqueue(0)
     # A drain like any other: what runs may end, nothing new is begun.

@@ -154,8 +154,8 @@ def test_a_running_job_names_its_holder_and_its_lease(store: Store, clock: Manua
     hold = only(store, job)
     assert hold.cause == "running"
     assert OWNER in hold.detail
-    assert "since 10 s" in hold.detail
-    assert "20 s more" in hold.detail
+    assert "for 10 s" in hold.detail
+    assert "its lease has 20 s left" in hold.detail
 
 
 def test_a_lease_that_has_run_out_says_who_takes_over(store: Store, clock: ManualClock):
@@ -172,7 +172,7 @@ def test_a_stop_that_was_asked_of_a_running_job_is_told(store: Store):
     job = put(store)
     claim(store, job)
     store.cancel(job.id)
-    assert "cancel is asked for" in only(store, job).detail
+    assert "cancel was requested" in only(store, job).detail
 
 
 def test_an_orphan_is_told_from_a_running_job(store: Store):

@@ -174,7 +174,7 @@ def test_kinds_narrow_the_status(app: Leasehold):
     assert app.group("g").status(kinds="verify").counts == {"verify": {State.QUEUED: 1}}
     assert app.group("g").status(kinds=["verify", "work"]).total == 2
     with pytest.raises(InvalidInput, match="since"):
-        app.group("g").status(since="3")  # type: ignore[arg-type]
+        app.group("g").status(since="3")
 
 
 def test_200_waiters_cost_what_one_costs(app: Leasehold, reads: Counter[str]):

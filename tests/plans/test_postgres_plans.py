@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from bench.backgrounds import ALL, BATCH, GATE, KIND, NAMES, NOTHING, OWNER, QUEUE, load_many_gates
+from bench.backgrounds import ALL, BATCH, GATE, KIND, NOTHING, OWNER, QUEUE, load_many_gates
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
 from tests.backends import new_job
+from tests.plans.crowds import BACKGROUNDS, IN_LANES
 from tests.plans.hot import claim_idle, find_work, look, postgres_calls
 from tests.plans.indexes import POSTGRES_INDEXES
 from tests.plans.postgres import LOCK_BY_SEQ, MODES, WAIT_FOR_NOBODY, Mode, Plan, Scene
@@ -34,7 +35,6 @@ DEEPER = 16
 """Pages: a hundred times the rows make an index a level deeper, and a look probes it several times."""
 LONG_AGO = "2000-01-01T00:00:00+00:00"
 
-IN_LANES = "delayed in lanes, a ticket each"
 MISLED = {
     "look": (ALL, "believing that a gate has a row or none, the planner sorts all that a bitmap finds"),
     "look_limited": (ALL, "as look"),
@@ -71,7 +71,7 @@ class Told:
     idle_many: list[Plan]
 
 
-@pytest.mark.parametrize("background", NAMES)
+@pytest.mark.parametrize("background", BACKGROUNDS)
 def test_no_background_leads_a_hot_statement_astray(
     background: str, postgres_url: str, postgres_schema: str, subtests: pytest.Subtests
 ):

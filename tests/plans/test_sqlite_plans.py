@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.backgrounds import ALL, NAMES
+from bench.backgrounds import ALL
+from tests.plans.crowds import BACKGROUNDS
 from tests.plans.hot import find_work, hot_calls
 from tests.plans.indexes import SQLITE_INDEXES
 from tests.plans.sqlite import Plan, Scene
@@ -42,7 +43,7 @@ class Told:
         return self.plain + self.analysed
 
 
-@pytest.mark.parametrize("background", NAMES)
+@pytest.mark.parametrize("background", BACKGROUNDS)
 def test_no_background_leads_a_hot_statement_astray(
     background: str, tmp_path: Path, subtests: pytest.Subtests
 ):

@@ -104,41 +104,39 @@ def _bound(statement: str) -> int:
     return IN_LANES if ", lanes" in statement else ROWS
 
 
-@pytest.mark.parametrize("analysed", [False, True])
-def test_on_postgres(
-    analysed: bool, postgres_url: str, postgres_schema: str, subtests: pytest.Subtests
-) -> None:
+def test_on_postgres(postgres_url: str, postgres_schema: str, subtests: pytest.Subtests) -> None:
     scene = PostgresScene(postgres_url, postgres_schema)
     fill(scene)
-    if analysed:
-        scene.analyse()
-    served = [scene.explain(call, mode) for call in walk(scene.store) for mode in MODES]
-    searched = [scene.explain(call, mode) for call in search(scene.store) for mode in MODES]
+    for analysed in (False, True):
+        if analysed:
+            scene.analyse()
+        served = [scene.explain(call, mode) for call in walk(scene.store) for mode in MODES]
+        searched = [scene.explain(call, mode) for call in search(scene.store) for mode in MODES]
+        with subtests.test("what an index serves reads a page, or what is queued in lanes"):
+            assert [wrong for plan in served for wrong in plan.too_many_rows(_bound(plan.statement))] == []
+        with subtests.test("by the index that it was meant for"):
+            assert {plan.statement for plan in served} >= set(INDEXES)
+            wrong = [
+                f"{plan}: {INDEXES[plan.statement]}"
+                for plan in served
+                if plan.statement in INDEXES
+                and INDEXES[plan.statement] not in {node.index for node in plan.nodes}
+                and plan.is_large(INDEXES[plan.statement])
+            ]
+            assert wrong == []
+        with subtests.test("what none serves ends in time"):
+            assert [wrong for plan in searched for wrong in plan.too_many_rows(WINDOW + 1)] == []
     scene.close()
-    with subtests.test("what an index serves reads a page, or what is queued in lanes"):
-        assert [wrong for plan in served for wrong in plan.too_many_rows(_bound(plan.statement))] == []
-    with subtests.test("by the index that it was meant for"):
-        assert {plan.statement for plan in served} >= set(INDEXES)
-        wrong = [
-            f"{plan}: {INDEXES[plan.statement]}"
-            for plan in served
-            if plan.statement in INDEXES
-            and INDEXES[plan.statement] not in {node.index for node in plan.nodes}
-            and plan.is_large(INDEXES[plan.statement])
-        ]
-        assert wrong == []
-    with subtests.test("what none serves ends in time"):
-        assert [wrong for plan in searched for wrong in plan.too_many_rows(WINDOW + 1)] == []
 
 
-@pytest.mark.parametrize("analysed", [False, True])
-def test_on_sqlite(analysed: bool, tmp_path: Path) -> None:
+def test_on_sqlite(tmp_path: Path) -> None:
     scene = SqliteScene(tmp_path / "walks.db")
     fill(scene)
-    if analysed:
-        scene.analyse()
-    served = [scene.explain(call) for call in walk(scene.store)]
-    searched = [scene.explain(call) for call in search(scene.store)]
+    for analysed in (False, True):
+        if analysed:
+            scene.analyse()
+        served = [scene.explain(call) for call in walk(scene.store)]
+        searched = [scene.explain(call) for call in search(scene.store)]
+        assert {plan.statement: plan.steps for plan in served if plan.steps > STEPS} == {}
+        assert {p.statement: p.steps for p in searched if p.steps > STEPS_A_ROW * WINDOW} == {}
     scene.close()
-    assert {plan.statement: plan.steps for plan in served if plan.steps > STEPS} == {}
-    assert {p.statement: p.steps for p in searched if p.steps > STEPS_A_ROW * WINDOW} == {}

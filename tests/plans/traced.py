@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from leasehold.stores.contract import Store
-
 
 @dataclass(frozen=True)
 class Call:
@@ -24,8 +22,8 @@ class Traced:
     """Listens at the seam between the verbs and the database, while the block lasts. With `undone`, every transaction
     is rolled back when its work is done, so that what is planned afterwards finds the rows where they were."""
 
-    def __init__(self, store: Store, *, undone: bool = False) -> None:
-        self._store: Any = store
+    def __init__(self, store: Any, *, undone: bool = False) -> None:
+        self._store = store
         self._undone = undone
         self._real: Any = self._store._database
         self._known_as = [name for name, value in vars(store).items() if value is self._real]

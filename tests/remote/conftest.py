@@ -15,7 +15,7 @@ from leasehold.http import create_app
 from leasehold.remote import Remote
 from leasehold.stores.answers import Ending
 from tests.backends import Backend
-from tests.surfaces.http.conftest import Server, listening
+from tests.surfaces.serving import Server, listening
 
 Handle = Leasehold | Remote
 QUEUES = ["default", "q", "asking", "flaky"]

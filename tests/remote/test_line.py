@@ -22,7 +22,7 @@ from leasehold.stores.answers import Ending
 from tests.remote.conftest import claim, settle
 from tests.remote.cutter import Cutter
 from tests.surfaces.cli.conftest import eventually
-from tests.surfaces.http.conftest import Server, listening
+from tests.surfaces.serving import Server, listening
 
 SECRET = "lh_must-not-be-told"
 
@@ -255,7 +255,7 @@ def test_many_go_in_pieces_and_it_is_told_how_far_it_went(app: Leasehold, remote
     assert [one.id for one in made[:1000]] == caught.value.ids, "the first piece came again under its key"
     assert (len(made), made[-1].kind, app.group("g").status().total) == (1001, "work", 1000)
     with pytest.raises(InvalidInput, match="cannot be said over HTTP"):
-        remote.enqueue_many([{"kind": "add", "args": {"a": 1}, "retry": 1}])
+        remote.enqueue_many([{"kind": "add", "args": {"a": 1}, "retry": 1}])  # type: ignore[typeddict-unknown-key]
     with pytest.raises(InvalidInput):
         remote.enqueue("add", {"a": 1}, idempotency_key="é")
     assert remote.enqueue_many([]) == []

@@ -67,6 +67,7 @@ ONLY_PYTHON = {
     "View.run_by_id": "runs the task in this process",
     "View.count": "no route: `GET /metrics` and `queues.list()` tell it",
     "View.metrics": "no route but `GET /metrics`, which is text for Prometheus",
+    "View.search": "no route: it looks into the arguments of other callers' jobs",
     "View.prune": "no route: nothing is deleted over HTTP",
     "View.sweep": "no route: it is the work of workers",
     "Job.steps": "no route",
@@ -160,6 +161,9 @@ def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
     for verb in ("attempts", "progress", "log"):
         assert getattr(far, verb)() == getattr(job, verb)(), verb
     assert remote.get(lane.id).attempts() == lane.attempts()
+    app.get(running.id).pause("later")
+    for fact in ("lease_owner", "lease_expires_at", "stop_requested"):
+        assert getattr(remote.get(running.id), fact) == getattr(app.get(running.id), fact) is not None, fact
     assert remote.group("g").status() == app.group("g").status()
     assert remote.groups() == app.groups()
     assert remote.budgets() == app.budgets()
@@ -322,7 +326,7 @@ def test_who_is_refused_for_now_learns_when_to_come_back():
 
 
 def test_an_error_of_a_server_that_tells_less_still_has_its_attributes():
-    error = error_of(409, {"code": "refused", "detail": "no"})
+    error: Any = error_of(409, {"code": "refused", "detail": "no"})
     assert (str(error), error.verb, error.job_id) == ("no", None, None)
     assert isinstance(error_of(429, {"code": "at-capacity"}), AtCapacity)
     assert isinstance(error_of(503, {"code": "database-unavailable", "detail": "away"}), RemoteError)

@@ -201,7 +201,7 @@ def test_a_result_that_cannot_be_stored_ends_the_job_with_the_step_named(app, re
 
 def test_a_result_that_does_not_fit_its_annotation_is_refused_before_it_is_stored(app, backend):
     def number() -> int:
-        return "many"  # type: ignore[return-value]
+        return "many"
 
     @app.task
     def work(ctx: SyncContext) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 import pytest
 
-from leasehold.stores.contract import Store
 from tests.backends import Backend, put
 
 
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 def test_what_was_taken_is_told_though_the_next_source_fails(
-    store: Store, backend: Backend, monkeypatch: pytest.MonkeyPatch
+    store: Any, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ):
     plain = put(store, priority=5)
     in_lane = put(store, lane="l")

@@ -65,7 +65,7 @@ def test_what_was_prepared_and_forgotten_here_is_used_there(backend: Backend) ->
     """As when the driver was kept from throwing it away, after we had heard that it would."""
     store = backend.open()
     store.enqueue([new_job()])
-    store._postgres.single(lambda session: session.connection._quick.clear())
+    store._postgres.single(lambda session: session.connection._quick.clear())  # type: ignore[attr-defined]
     (made,) = store.enqueue([new_job()])
     assert made.created
 
@@ -91,7 +91,7 @@ def test_two_schemas_over_the_same_connections_keep_their_jobs_apart(backend: Ba
     """What is prepared on a connection for one schema must not be run for the other."""
     one, other = backend.open(), None
     try:
-        beside = PostgresDatabase(backend.url, f"{backend.schema}_b", beside=one._postgres)
+        beside = PostgresDatabase(backend.url, f"{backend.schema}_b", beside=vars(one)["_postgres"])
         other = PostgresStore(backend.url, database=beside)
         other.upgrade()
         jobs = {store: [new_job().id for _ in range(8)] for store in (one, other)}

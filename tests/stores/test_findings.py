@@ -24,7 +24,7 @@ def claim(store: Store) -> list[str]:
 def run(store: Store, job_id: str, outcome: object) -> int:
     """Claim the job, end its run, and tell the token."""
     (grant,) = [grant for grant in store.claim("w", ["default"], 100) if grant.id == job_id]
-    store.settle([Ending(job_id, grant.token, outcome)])  # type: ignore[arg-type]
+    store.settle([Ending(job_id, grant.token, outcome)])
     return grant.token
 
 
@@ -97,13 +97,13 @@ def test_the_look_of_a_claim_by_id_says_whether_others_shared_the_process(
     claim(store)
     clock.advance(31)
     denied = store.claim_by_id(job.id, "thief")
-    assert denied.look.alone is False  # type: ignore[union-attr]
+    assert denied.look.alone is False
 
 
 def test_a_replacement_moves_the_groups_version_once(store: Store) -> None:
     put(store, group="g", unique_key="k")
     put(store, group="g", unique_key="k", on_duplicate="replace")
-    assert store.group("g").version == 2  # type: ignore[union-attr]
+    assert store.group("g").version == 2
 
 
 def test_another_jobs_sighting_is_no_first_look(store: Store, clock: ManualClock) -> None:

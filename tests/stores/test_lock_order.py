@@ -226,7 +226,7 @@ def test_a_sweep_of_slots_waits_for_nobody(postgres_url: str, postgres_schema: s
         backend.query("INSERT INTO leasehold.slot_hold VALUES ('browser', ?, ?, 1)", 1_000 + number, number)
 
     def sweep() -> None:
-        store._postgres.single(lambda session: session.run("sweep_holds", name="browser"))
+        store._postgres.single(lambda session: session.run("sweep_holds", name="browser"))  # type: ignore[attr-defined]
 
     caller = threading.Thread(target=sweep)
     with psycopg.connect(postgres_url) as held:

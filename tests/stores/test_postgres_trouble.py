@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import psycopg
 import pytest
@@ -95,7 +96,7 @@ def test_a_session_that_is_lost_in_a_transaction_costs_one_repeat_and_no_error(
     database = PostgresDatabase(scratch[1])
     lost = []
 
-    def work(session: object) -> int:
+    def work(session: Any) -> int:
         pid = session.connection.info.backend_pid
         if not lost:
             lost.append(pid)
@@ -154,7 +155,7 @@ def test_connections_that_may_only_read_are_replaced_as_soon_as_they_need_not_be
         tell(postgres_server, f"ALTER DATABASE {name} RESET default_transaction_read_only")
         assert store.enqueue([new_job()])[0].created
         assert store.claim("worker", ["default"], 1)
-        with store._postgres.lend(5) as (session, _):
+        with store._postgres.lend(5) as (session, _):  # type: ignore[attr-defined]
             session.run("insert_owner", owner="me")
 
 
@@ -177,7 +178,7 @@ def test_settings_of_the_database_that_would_harm_are_overruled(
         assert job.created_at.utcoffset().total_seconds() == 0
         (grant,) = store.claim("worker", ["default"], 1)
         assert grant.id == job.id
-        assert store._postgres.single(
+        assert store._postgres.single(  # type: ignore[attr-defined]
             lambda session: session.connection.execute(f"SHOW {name}".encode()).fetchone()
         ) != (SETTINGS[name],)
 

@@ -98,7 +98,7 @@ def test_a_transaction_of_a_handler_is_not_acknowledged_in_a_file_that_is_gone(
     store: Store, file: Path
 ) -> None:
     def write() -> None:
-        with store._sqlite.lend(30) as (_, connection):
+        with store._sqlite.lend(30) as (_, connection):  # type: ignore[attr-defined]
             connection.execute("CREATE TABLE mine (n)")
             replace(file)
 

@@ -15,6 +15,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -227,7 +228,7 @@ def test_a_child_that_is_forked_inside_a_transaction_refuses_and_the_parent_comm
     before = new_job()
     status = []
 
-    def fork_inside(session: object) -> None:
+    def fork_inside(session: Any) -> None:
         child = os.fork()
         if child == 0:
             return  # and so to the commit

@@ -78,7 +78,7 @@ def test_after_a_stop_with_a_hold_nothing_of_the_group_is_left_to_run(
     seen = first.group_versions(["g"])["g"]
     while first.group_versions(["g"])["g"] < seen + 20 or len(settled) < 10:  # all are at it
         assert not troubles, troubles
-    request = StopRequest(group="g", mode=mode, reason="enough", hold=True)  # type: ignore[arg-type]
+    request = StopRequest(group="g", mode=mode, reason="enough", hold=True)
     report = stop(first, request, {})
     live = [
         state for state in first.group_status("g").counts["work"] if state in (State.QUEUED, State.PENDING)

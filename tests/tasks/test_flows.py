@@ -68,7 +68,7 @@ def test_a_wrong_follow_up_is_refused_where_it_is_asked_for(app: Leasehold):
     async def parent(ctx: Context) -> None:
         for call in (
             lambda: ctx.enqueue(verify, claim_id="x"),
-            lambda: ctx.enqueue(verify),
+            lambda: ctx.enqueue(verify),  # type: ignore[call-arg]
             lambda: ctx.enqueue(verify.using(key="k"), claim_id=1),
             lambda: ctx.enqueue(verify.using(after="x"), claim_id=1),
         ):

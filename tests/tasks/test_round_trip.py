@@ -63,7 +63,7 @@ class Area(BaseModel):
     model_config = ConfigDict(extra="forbid")
     side: int
 
-    @computed_field  # type: ignore[prop-decorator]
+    @computed_field
     @property
     def size(self) -> int:
         return self.side**2
@@ -115,7 +115,7 @@ LOST: dict[str, tuple[Any, Any, str]] = {
     "a secret in a list": (list[SecretStr], [SecretStr("hunter2")], "work.value[0]"),
     "an excluded field": (Note, Note(text="a", draft="b"), "work.value.draft"),
     "a serialization alias": (OneWay, OneWay(text="a"), "work.value.text"),
-    "a validation alias": (OtherWay, OtherWay(body="a"), "work.value.body"),
+    "a validation alias": (OtherWay, OtherWay.model_validate({"body": "a"}), "work.value.body"),
     "a computed field where extras are forbidden": (Area, Area(side=2), "work.value.size"),
     "a serializer that rounds": (Rounded, Rounded(amount=1.4), "work.value.amount"),
     "a field of a subclass": (Page, DeepPage(url="u"), "work.value"),
@@ -158,7 +158,7 @@ KEPT: dict[str, tuple[Any, Any]] = {
 
 
 def task_of(hint: Any):
-    def work(value: hint) -> None: ...  # type: ignore[valid-type]
+    def work(value: hint) -> None: ...
 
     work.__annotations__["value"] = hint
     return Leasehold("sqlite:///never-opened.db").task(work)
@@ -225,7 +225,7 @@ def test_plain_annotations_are_read_once_and_others_twice():
 def test_a_result_that_does_not_fit_its_annotation_fails_the_run_for_good(app):
     @app.task
     def count(what: str) -> int:
-        return {"text": "abc", "nothing": None}[what]  # type: ignore[return-value]
+        return {"text": "abc", "nothing": None}[what]
 
     jobs = [count.enqueue("text"), count.enqueue("nothing")]
     burst(app)
@@ -280,7 +280,7 @@ def test_a_step_whose_result_cannot_come_back_raises_before_it_is_stored(app, ba
 def test_a_result_that_fits_after_coercion_is_stored_as_what_it_becomes(app):
     @app.task
     def find() -> Page:
-        return {"url": "u"}  # type: ignore[return-value]
+        return {"url": "u"}
 
     @app.task
     def alias() -> BothWays:

@@ -250,7 +250,7 @@ def test_other_settings_are_refused_by_name(app):
     def work() -> None: ...
 
     with pytest.raises(InvalidInput) as caught:
-        work.using(queueing=False)  # type: ignore[call-arg]
+        work.using(queueing=False)
     assert caught.value.field == "queueing"
     with pytest.raises(InvalidInput) as caught:
         work.using(heartbeat=20)

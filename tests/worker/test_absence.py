@@ -16,7 +16,7 @@ from tests.workers import until
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(intake.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(intake.time, "monotonic", lambda: now[0])  # type: ignore[attr-defined]
     return now
 
 

@@ -47,7 +47,7 @@ class Handlers:
             finally:
                 self.tell()
 
-        self.tasks = {"on_loop": on_loop, "in_thread": in_thread}
+        self.tasks: dict[str, Any] = {"on_loop": on_loop, "in_thread": in_thread}
 
     def tell(self) -> None:
         self.stopped_at = time.monotonic()

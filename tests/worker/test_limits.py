@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -145,7 +146,7 @@ def test_a_rate_may_be_written_in_several_ways(app, limit):
 
 def backend_query(app: Leasehold, text: str) -> list[tuple]:
     """Through the store's own connection."""
-    store = app.__internals__.store
+    store: Any = app.__internals__.store
     if hasattr(store, "_sqlite"):
         return store._sqlite._file.writer().execute(text.replace("leasehold.", "leasehold_")).fetchall()
     with store._postgres.connections.pool.connection() as connection:

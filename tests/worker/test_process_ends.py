@@ -29,7 +29,7 @@ one_store = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 @pytest.fixture
 def ends(app):
     """Run one such job, and another after it in the same worker; the first, as it has come to rest."""
-    next_one = app.task(name="next_one")(tasks.follow.__wrapped__)
+    next_one = app.task(name="next_one")(tasks.follow.__wrapped__)  # type: ignore[attr-defined]
 
     def run(function, *args, **settings):
         task = app.task(run_in="process", **{"retry": ONCE, **settings})(function)

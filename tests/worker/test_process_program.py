@@ -125,7 +125,7 @@ def test_a_function_that_cannot_be_imported_is_refused_where_it_is_registered(ap
 def hidden() -> None: ...
 
 
-kept, hidden = hidden, 1  # type: ignore[assignment] — another now has its name
+kept, hidden = hidden, 1  # another now has its name
 
 
 def test_a_function_whose_name_is_anothers_is_refused_when_the_worker_starts(app):

@@ -109,7 +109,7 @@ def test_a_child_asks_and_a_later_one_gets_the_answer(app, function):
 
 
 def test_a_child_reads_what_its_parents_have_returned(app):
-    parent = app.task(name="parent")(tasks.follow.__wrapped__).enqueue(3)
+    parent = app.task(name="parent")(tasks.follow.__wrapped__).enqueue(3)  # type: ignore[attr-defined]
     job = in_process(app, tasks.reads_its_parents).using(after=[parent]).enqueue()
     burst(app)
     assert job.result(timeout=0) == [[3], [["parent", "succeeded"]]]

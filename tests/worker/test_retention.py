@@ -68,4 +68,4 @@ def test_a_call_cannot_say_how_long_it_is_kept():
     def work() -> None: ...
 
     with pytest.raises(InvalidInput, match="retention"):
-        work.using(retention="1d")
+        work.using(retention="1d")  # type: ignore[call-arg]

@@ -13,6 +13,7 @@ from leasehold import Context, Fail, Leasehold, Pause, Retry, RetryIn, Snooze, S
 from leasehold.domain.outcome import HandedBack, Success
 from leasehold.errors import InvalidInput
 from leasehold.stores.answers import Ending
+from leasehold.worker.sigterm import hearing_sigterm
 from tests.plans.traced import Traced
 from tests.workers import burst, until
 
@@ -540,6 +541,19 @@ def test_quick_plain_jobs_that_were_claimed_ahead_are_given_back_when_a_slow_one
         go.set()
 
 
+def test_a_worker_that_is_told_to_drain_before_it_has_started_claims_nothing(app):
+    """A SIGTERM that comes while the database is slow to answer."""
+
+    @app.task
+    async def work() -> None: ...
+
+    job = work.enqueue()
+    worker = app.worker()
+    worker.request_drain()
+    asyncio.run(worker.run())
+    assert (job.refresh().state, job.attempt) == (State.QUEUED, 0)
+
+
 def test_the_grace_of_a_worker_comes_from_the_environment_unless_it_is_given(app, monkeypatch):
     @app.task
     async def work() -> None: ...
@@ -554,6 +568,24 @@ def test_the_grace_of_a_worker_comes_from_the_environment_unless_it_is_given(app
     monkeypatch.setenv("SHUTDOWN_GRACE_PERIOD_SECONDS", "soon")
     with pytest.raises(InvalidInput, match="SHUTDOWN_GRACE_PERIOD_SECONDS: 'soon' is not a duration"):
         app.worker()
+
+
+def test_workers_that_end_in_any_order_leave_the_handler_of_sigterm_as_they_have_found_it():
+    """Each put back what it had found: the second one the handler of the first, which was gone."""
+    heard: list[str] = []
+    before = signal.getsignal(signal.SIGTERM)
+    first = hearing_sigterm(lambda: heard.append("first"), lambda: heard.append("first taken"))
+    second = hearing_sigterm(lambda: heard.append("second"), lambda: heard.append("second taken"))
+    first.__enter__()
+    second.__enter__()
+    during = signal.getsignal(signal.SIGTERM)
+    during(signal.SIGTERM, None)
+    assert heard == ["first taken", "second taken"]
+    first.__exit__(None, None, None)
+    during(signal.SIGTERM, None)
+    assert heard[2:] == ["second taken"]
+    second.__exit__(None, None, None)
+    assert signal.getsignal(signal.SIGTERM) is before is signal.SIG_DFL
 
 
 def test_a_worker_leaves_the_handler_of_sigterm_as_it_has_found_it(app, monkeypatch):

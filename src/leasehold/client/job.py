@@ -17,7 +17,7 @@ from leasehold.domain.errors import InvalidInput, JobNotSucceeded, UnreadableRes
 from leasehold.domain.explanation import Explanation
 from leasehold.domain.job import Question
 from leasehold.domain.poll import Poll
-from leasehold.domain.states import State
+from leasehold.domain.states import Flag, State
 from leasehold.domain.stream import Event, LogTail, Progress
 from leasehold.domain.views import AttemptRecord, HistoryEntry, Relative, StepRecord
 from leasehold.operations.operations import Operations
@@ -72,14 +72,17 @@ class Job(Generic[R]):
 
     @property
     def state(self) -> State:
+        """Its state at the last read."""
         return self.__row__.state
 
     @property
     def kind(self) -> str:
+        """The name of its task."""
         return self.__row__.kind
 
     @property
     def queue(self) -> str:
+        """The queue it waits in."""
         return self.__row__.queue
 
     @property
@@ -100,10 +103,12 @@ class Job(Generic[R]):
 
     @property
     def reason(self) -> str | None:
+        """Why it is in its state, where there is a reason."""
         return self.__row__.reason
 
     @property
     def available_at(self) -> datetime:
+        """When it is due, or was."""
         return self.__row__.available_at
 
     @property
@@ -112,7 +117,23 @@ class Job(Generic[R]):
         return self.__row__.updated_at
 
     @property
+    def lease_owner(self) -> str | None:
+        """The worker that runs it. None: it does not run, or its execution has no worker at the moment."""
+        return self.__row__.lease_owner
+
+    @property
+    def lease_expires_at(self) -> datetime | None:
+        """Until when that worker holds it, by the database's clock; renewed while it runs."""
+        return self.__row__.lease_expires_at
+
+    @property
+    def stop_requested(self) -> Flag | None:
+        """What its run was asked to do and has not done yet: `finish`, `pause` or `cancel`."""
+        return self.__row__.stop_requested
+
+    @property
     def args(self) -> dict[str, Any]:
+        """Its arguments."""
         found: dict[str, Any] = json.loads(self.__row__.args)
         return found
 
@@ -169,7 +190,7 @@ class Job(Generic[R]):
 
     # -- watch -----------------------------------------------------------------------------------------------------
     def watch(self, since: int = 0, timeout: Duration | None = None) -> Iterator[Event]:
-        """What the job tells, in order, and its state as it changes, until it has succeeded, failed, timed out or
+        """What the job reports, in order, and its state as it changes, until it has succeeded, failed, timed out or
         been cancelled. Go on after an interruption with `watch(since=event.seq)`: nothing is missed and no stored
         event comes twice. Raises WaitTimedOut when the job has not come to rest within `timeout`."""
         watch = self._watch(since, timeout)
@@ -191,6 +212,7 @@ class Job(Generic[R]):
         return Watch(self.id, self._operations.read_stream, since, longest)
 
     def refresh(self) -> Job[R]:
+        """Read it again."""
         self._row = self._operations.get(self.id)
         return self
 
@@ -237,10 +259,11 @@ class Job(Generic[R]):
 
     # -- verbs -----------------------------------------------------------------------------------------------------
     def cancel(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        """At once, or as soon as the worker that runs it has heard of it."""
+        """Cancel it: at once, or as soon as the worker that runs it gets the request."""
         return self._now(self._operations.cancel(self.id, reason=reason, actor=actor))
 
     def pause(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+        """Stop it so that it can be resumed; a running job is asked to stop."""
         return self._now(self._operations.pause(self.id, reason=reason, actor=actor))
 
     def interrupt(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:

@@ -11,6 +11,8 @@ from leasehold.threads import to_thread
 
 
 class Questions:
+    """`app.questions`: what jobs ask, and the answers."""
+
     def __init__(self, operations: Operations, find_task: FindTask) -> None:
         self._operations = operations
         self._find_task = find_task

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from leasehold.client.job import FindTask, Job
@@ -15,6 +14,7 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import JobNotFound
+from leasehold.domain.frozen import frozen
 from leasehold.domain.poll import Poll
 from leasehold.operations.operations import Operations
 from leasehold.threads import to_thread
@@ -22,7 +22,7 @@ from leasehold.threads import to_thread
 SOONEST, LATEST = 0.02, 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ran:
     """`run_by_id` has run the job, and the database has its ending: see `job.state`. `retry_in`: seconds after which it
     is due again, as after a failure that is retried; None: it is at rest, or waits for somebody's word, so a message
@@ -33,6 +33,7 @@ class Ran:
 
     @property
     def job_id(self) -> str:
+        """The id of the job."""
         return self.job.id
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from leasehold.client.job import FindTask, Job
+from leasehold.domain.job import NewJob
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import ScheduleRow
 from leasehold.operations.operations import Operations
@@ -18,10 +19,17 @@ from leasehold.threads import to_thread
 class Schedules:
     """`app.schedules`. Those in the code are declared with `@app.schedule`; these verbs are for all of them."""
 
-    def __init__(self, operations: Operations, tasks: Registry, find_task: FindTask) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        tasks: Registry,
+        find_task: FindTask,
+        traced: Callable[[NewJob], NewJob],
+    ) -> None:
         self._operations = operations
         self._tasks = tasks
         self._find_task = find_task
+        self._traced = traced
 
     def set(
         self,
@@ -53,7 +61,7 @@ class Schedules:
         """Make a job of it now, besides its ticks, whether or not the last one still lives."""
         row = self._operations.get_schedule(name)
         schedule = Schedule(name=row.name, kind=row.kind, args=row.args)
-        job = tick_job(self._tasks.find(row.kind), schedule, row.now)
+        job = self._traced(tick_job(self._tasks.find(row.kind), schedule, row.now))
         made = self._operations.run_schedule(name, job, actor=actor)
         return Job(made.id, self._operations, self._find_task, created=made.created)
 

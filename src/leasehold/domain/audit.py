@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from leasehold.domain.checks.texts import checked_actor
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 
 KEPT_FOR = "90d"
 """Unless a worker is told otherwise."""
@@ -18,7 +18,7 @@ LARGEST_SEQ = 2**63 - 1
 Outcome = Literal["done", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditEntry:
     """One call of a verb, before it is a row. `detail` must not hold arguments, answers, secrets or tokens."""
 
@@ -32,8 +32,10 @@ class AuditEntry:
     """The class of the error by which it was refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditRow:
+    """One thing that an operator did, or was refused."""
+
     seq: int
     at: datetime
     """By the database's clock."""
@@ -46,8 +48,10 @@ class AuditRow:
     """The class of the error by which it was refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditPage:
+    """One page of the audit log, newest first."""
+
     entries: list[AuditRow]
     """Newest first."""
     next: str | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
@@ -32,6 +33,17 @@ class AlikeJobs(Sequence[NewJob]):
     @abstractmethod
     def encode(self, number: int) -> None:
         """Check and encode the first ones now."""
+
+    @abstractmethod
+    def with_trace(self, trace: str) -> AlikeJobs:
+        """The same jobs, with this as their trace."""
+
+
+def with_trace(jobs: Sequence[NewJob], trace: str) -> Sequence[NewJob]:
+    """What a caller has given as the trace of a job counts for more."""
+    if isinstance(jobs, AlikeJobs):
+        return jobs if jobs.first.trace is not None else jobs.with_trace(trace)
+    return [job if job.trace is not None else replace(job, trace=trace) for job in jobs]
 
 
 def any_grouped(jobs: Sequence[NewJob]) -> bool:

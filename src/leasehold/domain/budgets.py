@@ -6,12 +6,12 @@ Amounts are whole numbers: sums of fractions drift, and a ledger must be exact t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, cast, get_args
 
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.domain.policy import OnBreach, Policy
 
 BudgetScope = Literal["job", "run", "group"]
@@ -22,7 +22,7 @@ LARGEST_AMOUNT = 10**15
 LONGEST_KEY = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spend:
     """An amount on its way into the ledger. The same key and unit again count once."""
 
@@ -31,7 +31,7 @@ class Spend:
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spending:
     """A row of the ledger: what was spent, and under which lease."""
 
@@ -43,7 +43,7 @@ class Spending:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BudgetLine:
     """One unit of a job, of its present run (`budget_for="run"`), or of its group: what may be spent, and what was."""
 
@@ -66,11 +66,12 @@ class BudgetLine:
         return self.limit is not None and self.spent > self.limit
 
     def told(self) -> str:
+        """In words."""
         whose = {"job": "its", "run": "its run's"}.get(self.scope, f"group {self.name!r}'s")
         return f"{self.spent:,} {self.unit} of {whose} {self.limit or 0:,} are spent"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BudgetRow:
     """A line as a list shows it, with whose it is."""
 
@@ -93,14 +94,17 @@ class BudgetRow:
     def of(
         cls, line: BudgetLine, on_breach: OnBreach | None, kind: str | None, queue: str | None
     ) -> BudgetRow:
+        """One line of a job or group, with the name of its owner."""
         return cls(
             *(line.scope, line.name, line.unit, line.limit, line.spent, line.left, line.over),
             *(on_breach, kind, queue),
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BudgetPage:
+    """One page of budgets."""
+
     budgets: list[BudgetRow]
     next: str | None
     """The cursor of the page that follows; None at the end."""

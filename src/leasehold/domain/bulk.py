@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Literal, get_args
 
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.checks.texts import checked_actor, checked_reason
 from leasehold.domain.errors import InvalidInput, JobNotFound, LeaseholdError, Refused
+from leasehold.domain.frozen import frozen
+from leasehold.domain.search import Search
 from leasehold.domain.states import LIVE, State
 from leasehold.domain.views import ALL, Criteria, Filter
 
@@ -45,7 +48,7 @@ class BulkOptions(Criteria, total=False):
     actor: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BulkRefusal:
     """Jobs that were refused alike."""
 
@@ -60,8 +63,10 @@ class BulkRefusal:
     """The ids of the first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BulkReport:
+    """What a bulk verb has done, or with `dry_run` would do."""
+
     verb: BulkVerb
     dry_run: bool
     matched: int
@@ -76,7 +81,7 @@ class BulkReport:
     """Where to go on, as `cursor`, if it has stopped at its limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BulkRequest:
     """As it was asked for; what is wrong with it is refused when it is made."""
 
@@ -91,12 +96,17 @@ class BulkRequest:
     reason: str | None = None
     fresh: bool = False
     """Of `resume` alone."""
+    text: str | None = None
+    """What must stand in arguments or error, as `Search` has it; so it is with the others."""
+    since: datetime | None = None
+    until: datetime | None = None
+    id_prefix: str | None = None
 
     def __post_init__(self) -> None:
         if self.verb not in get_args(BulkVerb):
             known = ", ".join(get_args(BulkVerb))
             raise InvalidInput("verb", f"{self.verb!r} is none for many jobs", f"known: {known}")
-        if self.filter == ALL and not self.everything:
+        if self.filter == ALL and self.search is None and not self.everything:
             raise InvalidInput(
                 "filter", "is empty", "give a queue, kind, lane, group, tag or state, or everything=True"
             )
@@ -117,6 +127,12 @@ class BulkRequest:
     def found_by(self) -> Filter:
         """The filter, with the states that the verb is meant for unless it names some."""
         return replace(self.filter, states=self.filter.states or MEANT_FOR[self.verb])
+
+    @property
+    def search(self) -> Search | None:
+        """None: the filter is all there is."""
+        search = Search(self.found_by, self.text, self.since, self.until, self.id_prefix)
+        return None if search == Search(self.found_by) else search
 
     @property
     def told(self) -> dict[str, object]:

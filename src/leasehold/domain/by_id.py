@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 
@@ -14,7 +14,7 @@ ELSEWHERE = 30.0
 """Seconds, for a task that is not known here: as long as a worker leaves such a job to others."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotRun:
     """`run_by_id` has left the job as it was. `retry_in`: seconds after which it is worth asking again; None: it is at
     rest, waits for somebody's word, or is not there, so a message that brought its id is done with."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from leasehold.domain.frozen import frozen
 
 SHORTEST_HINT = 1.0
 LONGEST_HINT = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holder:
     """A run that takes one of the places. Without owner and end of lease it is an orphan: its execution may live."""
 

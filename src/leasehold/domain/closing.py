@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import TypedDict
 
@@ -10,6 +10,7 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.instants import checked_instant
 from leasehold.domain.checks.texts import checked_actor, checked_reason
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 
 
 class ClosingOptions(TypedDict, total=False):
@@ -21,14 +22,14 @@ class ClosingOptions(TypedDict, total=False):
     actor: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Closing:
     """Given by a length, by an instant, or by neither: until somebody opens it again."""
 
     for_: Duration | None = None
     until: datetime | None = None
     reason: str | None = None
-    """Shown to whoever asks why."""
+    """Shown to anyone who asks why."""
     actor: str | None = None
     length: float | None = field(init=False)
     """`for_` in seconds."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from leasehold.domain import operate
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job, OnParentFailure
 from leasehold.domain.moves import Move
 from leasehold.domain.states import FINAL, State
@@ -22,7 +23,7 @@ ENDED = FINAL | {State.FAILED, State.TIMED_OUT}
 _ROOT_CAUSE = re.compile(r"job [0-9a-f-]{36} \(.+\) ended [a-z_]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndedParent:
     """A parent that has ended: what its children have to know of it."""
 

@@ -60,11 +60,15 @@ if TYPE_CHECKING:
 
 
 class LeaseholdError(Portable, Exception):
-    """The root: `except LeaseholdError` catches everything that Leasehold raises on purpose."""
+    """The root: `except LeaseholdError` catches everything that Leasehold raises on purpose.
+
+    Remedy: Catch one of its kinds."""
 
 
 class InvalidInput(LeaseholdError, ValueError):
-    """A value was refused before anything was stored. `field` names it, `remedy` says what would do."""
+    """A value was refused before anything was stored. `field` names it, `remedy` says what would do.
+
+    Remedy: Change the value as `remedy` says."""
 
     def __init__(self, field: str, problem: str, remedy: str) -> None:
         self.field = field
@@ -74,7 +78,9 @@ class InvalidInput(LeaseholdError, ValueError):
 
 
 class InvalidArguments(InvalidInput):
-    """The arguments do not fit the task's signature. `problems` maps each field to what is wrong with it."""
+    """The arguments do not fit the task's signature. `problems` maps each field to what is wrong with it.
+
+    Remedy: Pass arguments that fit the signature."""
 
     def __init__(self, task: str, problems: Mapping[str, str]) -> None:
         self.task = task
@@ -85,18 +91,25 @@ class InvalidArguments(InvalidInput):
 
 
 class Unstorable(InvalidInput):
-    """The value cannot be kept as JSON with the same meaning on every store."""
+    """The value cannot be kept as JSON with the same meaning on every store: NaN, NUL, a lone surrogate, or too
+    large.
+
+    Remedy: Pass a smaller or plainer value, or a reference to it."""
 
 
 class InvalidSignature(InvalidInput):
-    """What came to a webhook is not from who has its secret, or is too old."""
+    """What came to a webhook was not signed with its secret, or is too old.
+
+    Remedy: Do not trust the request; check the secret and the clock."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(field, problem, "do not trust it")
 
 
 class IdempotencyKeyReused(InvalidInput):
-    """The key came before, within a day, with another request. Nothing was stored."""
+    """The key came before, within a day, with another request. Nothing was stored.
+
+    Remedy: Repeat a request unchanged, or give each one its own key."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -107,7 +120,9 @@ class IdempotencyKeyReused(InvalidInput):
 
 
 class UnknownTask(InvalidInput):
-    """No task of that name is registered on this app."""
+    """No task of that name is registered on this app.
+
+    Remedy: Register it with `@app.task`, or import the module that does."""
 
     def __init__(self, name: str, known: list[str]) -> None:
         self.name = name
@@ -117,7 +132,9 @@ class UnknownTask(InvalidInput):
 
 
 class DuplicateStep(InvalidInput):
-    """Steps are known by their names: under one name there can be one result."""
+    """Steps are known by their names: under one name there can be one result.
+
+    Remedy: Name each step by what it works on."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -127,11 +144,15 @@ class DuplicateStep(InvalidInput):
 
 
 class InvalidTask(InvalidInput):
-    """A task's declaration is wrong: a template names an unknown argument, a heartbeat does not fit its lease."""
+    """A task's declaration is wrong: a template names an unknown argument, a heartbeat does not fit its lease.
+
+    Remedy: Correct the declaration."""
 
 
 class DependencyCycle(InvalidInput):
-    """Jobs that would wait for each other for ever. `cycle` names them in order, the first one again at its end."""
+    """Jobs that would wait for each other for ever. `cycle` names them in order, the first one again at its end.
+
+    Remedy: Take one of them out of the circle."""
 
     def __init__(self, cycle: Sequence[str]) -> None:
         self.cycle = list(cycle)
@@ -140,8 +161,10 @@ class DependencyCycle(InvalidInput):
 
 
 class InvalidAnswer(InvalidInput):
-    """The answer does not fit the question's schema; the question stays open. `path` leads to the part that does not
-    fit, `$` is the whole."""
+    """The answer does not fit the question's schema; the question stays open. `path` leads to the part that does
+    not fit, `$` is the whole.
+
+    Remedy: Look at the question's schema, and answer again."""
 
     def __init__(self, key: str, path: str, problem: str) -> None:
         self.key = key
@@ -154,7 +177,9 @@ class InvalidAnswer(InvalidInput):
 
 
 class JobError(LeaseholdError):
-    """The job says no. `job_id` names it."""
+    """The job says no. `job_id` names it.
+
+    Remedy: Look at the job: `leasehold show ID`."""
 
     def __init__(self, job_id: str, message: str) -> None:
         self.job_id = job_id
@@ -162,12 +187,18 @@ class JobError(LeaseholdError):
 
 
 class JobNotFound(JobError, LookupError):
+    """No job has that id, or it was pruned.
+
+    Remedy: Check the id, the database and the tenant; keep jobs longer with `retention`."""
+
     def __init__(self, job_id: str, why: str = "it may have been pruned") -> None:
         super().__init__(job_id, f"no job has the id {job_id[:100]}; {why}")
 
 
 class Refused(JobError):
-    """The verb does not apply in the job's present state; nothing was changed."""
+    """The verb does not apply in the job's present state; nothing was changed.
+
+    Remedy: Look at `state` and `why`; another verb may apply."""
 
     def __init__(self, job_id: str, verb: str, state: str, why: str = "") -> None:
         self.verb = verb
@@ -177,7 +208,9 @@ class Refused(JobError):
 
 
 class DuplicateJob(JobError):
-    """Another job holds the unique key. `job_id` is the holder's."""
+    """Another job holds the unique key. `job_id` is the holder's.
+
+    Remedy: Use that job, wait for its end, or enqueue with `on_duplicate="return"`."""
 
     def __init__(self, job_id: str, kind: str, unique_key: str) -> None:
         self.kind = kind
@@ -186,7 +219,9 @@ class DuplicateJob(JobError):
 
 
 class LeaseLost(JobError):
-    """The lease named by this token is gone: the write was refused, its successor's counts."""
+    """The lease named by this token is gone: the write was refused, and the next holder's writes count.
+
+    Remedy: Let the handler end; another run has the job."""
 
     def __init__(self, job_id: str, token: int) -> None:
         self.token = token
@@ -194,8 +229,10 @@ class LeaseLost(JobError):
 
 
 class TransactionTooLong(JobError):
-    """Nothing that was written in the transaction is kept. Renewals of the lease wait for it, and on SQLite every
-    other writer, so it must be short."""
+    """A transaction of a handler took too long. Nothing written in it is kept. Renewals of the lease wait for it,
+    and on SQLite every other writer, so it must be short.
+
+    Remedy: Do the slow work before the transaction, and only write in it."""
 
     def __init__(self, job_id: str, seconds: float) -> None:
         self.seconds = seconds
@@ -207,7 +244,9 @@ class TransactionTooLong(JobError):
 
 
 class JobNotSucceeded(JobError):
-    """The result was asked for, and the job ended otherwise."""
+    """The result was asked for, and the job ended otherwise.
+
+    Remedy: Look at `state` and `error`; `job.retry()` makes a new job."""
 
     def __init__(self, job_id: str, state: str, error: str | None) -> None:
         self.state = state
@@ -216,7 +255,9 @@ class JobNotSucceeded(JobError):
 
 
 class UnreadableResult(JobError):
-    """The job has succeeded; the task's return annotation has changed since, and the result does not fit it."""
+    """The job has succeeded; the task's return annotation has changed since, and the result does not fit it.
+
+    Remedy: Let the annotation take both, or read the result with `leasehold show ID --json`."""
 
     def __init__(self, job_id: str, kind: str, problem: str) -> None:
         self.kind = kind
@@ -234,7 +275,9 @@ NO_RESULTS_FOLDER = (
 
 
 class ResultMissing(JobError):
-    """The job has succeeded, and its result was kept as a file that cannot be read. `path` is where it should be."""
+    """The job has succeeded, and its result was kept as a file that cannot be read. `path` is where it should be.
+
+    Remedy: Give every process the same results folder (`LEASEHOLD_RESULTS`), or run the job again."""
 
     def __init__(self, job_id: str, path: str, problem: str, remedy: str) -> None:
         self.path = path
@@ -245,7 +288,9 @@ class ResultMissing(JobError):
 
 
 class StreamFull(JobError):
-    """An async handler has emitted more than the database has taken so far. `waiting` is how many events wait."""
+    """An async handler has emitted more than the database has taken so far. `waiting` is how many events wait.
+
+    Remedy: Call `await ctx.flush()` now and then."""
 
     def __init__(self, job_id: str, waiting: int) -> None:
         self.waiting = waiting
@@ -256,8 +301,10 @@ class StreamFull(JobError):
 
 
 class PartlyStored(LeaseholdError):
-    """A long `enqueue_many` went wrong after some of it was stored. The first `stored` calls are, in their order; `ids`
-    are their jobs. None of the others is, unless the cause is a database that went away and did not say."""
+    """A long `enqueue_many` went wrong after some of it was stored. The first `stored` calls are, in their order;
+    `ids` are their jobs. None of the others is, unless the cause is a database that went away and did not say.
+
+    Remedy: Correct the cause, and enqueue the rest from number `stored` on."""
 
     def __init__(self, stored: int, ids: Sequence[str], cause: str) -> None:
         self.stored = stored
@@ -270,8 +317,10 @@ class PartlyStored(LeaseholdError):
 
 
 class AtCapacity(LeaseholdError):
-    """`run_now` found every place of the task taken; nothing was stored. `holders` says by whom (`job_id`, `owner`,
-    `since`, `lease_until` each), `retry_after` is a hint in seconds."""
+    """`run_now` found every place of the task taken; nothing was stored. `holders` says by whom (`job_id`,
+    `owner`, `since`, `lease_until` each), `retry_after` is a hint in seconds.
+
+    Remedy: Try again after `retry_after` seconds, raise `max_running`, or enqueue the job."""
 
     def __init__(self, kind: str, max_running: int, holders: Sequence[Holder], retry_after: float) -> None:
         self.kind = kind
@@ -287,8 +336,10 @@ class AtCapacity(LeaseholdError):
 
 
 class OverBudget(JobError):
-    """Raised in a handler by the spend that went over a limit; the amount is recorded. A handler that catches it and
-    returns has succeeded; otherwise the job ends as its `on_breach` says, and is not retried."""
+    """Raised in a handler by the spend that went over a limit; the amount is recorded. A handler that catches it
+    and returns has succeeded; otherwise the job ends as its `on_breach` says, and is not retried.
+
+    Remedy: Raise the limit with `job.top_up(…)` or `app.group(name).budget(…)`, then resume the job."""
 
     def __init__(self, job_id: str, scope: str, name: str, unit: str, limit: int, spent: int) -> None:
         self.scope = scope
@@ -305,7 +356,9 @@ class OverBudget(JobError):
 
 
 class QuestionExpired(JobError, TimeoutError):
-    """Raised in a handler by `ctx.ask`: the question's time-out has passed without an answer."""
+    """Raised in a handler by `ctx.ask`: the question's time-out has passed without an answer.
+
+    Remedy: Catch it and go on without the answer, or ask with a longer `timeout`."""
 
     def __init__(self, job_id: str, key: str) -> None:
         self.key = key
@@ -313,7 +366,9 @@ class QuestionExpired(JobError, TimeoutError):
 
 
 class ScheduleNotFound(LeaseholdError, LookupError):
-    """No schedule has that name."""
+    """No schedule has that name.
+
+    Remedy: List them with `app.schedules.list()`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -321,7 +376,9 @@ class ScheduleNotFound(LeaseholdError, LookupError):
 
 
 class TenantNotFound(LeaseholdError, LookupError):
-    """No tenant has that name, or it was dropped."""
+    """No tenant has that name, or it was dropped.
+
+    Remedy: Create it with `app.tenants.create(name)`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -332,8 +389,10 @@ class TenantNotFound(LeaseholdError, LookupError):
 
 
 class GroupOnHold(LeaseholdError):
-    """A stop has put the group on hold: nothing comes into it and nothing in it is set going again. Nothing was
-    changed."""
+    """A stop has put the group on hold: nothing comes into it and nothing in it is started again. Nothing was
+    changed.
+
+    Remedy: Lift the hold with `app.group(name).release()`."""
 
     def __init__(self, group: str, reason: str | None = None, held_by: str | None = None) -> None:
         self.group = group
@@ -345,7 +404,9 @@ class GroupOnHold(LeaseholdError):
 
 
 class RunnerUnreachable(LeaseholdError):
-    """A worker does not start with a task that it could not run."""
+    """A worker does not start with a task that it could not run, such as a container without an engine.
+
+    Remedy: Start what the task needs, or a worker whose app lacks this task."""
 
     def __init__(self, task: str, cause: str) -> None:
         self.task = task
@@ -356,6 +417,10 @@ class RunnerUnreachable(LeaseholdError):
 
 
 class WaitTimedOut(LeaseholdError, TimeoutError):
+    """The job did not come to rest in time. The job itself goes on.
+
+    Remedy: Wait longer, or look later; `leasehold why ID` says what holds it up."""
+
     def __init__(self, job_id: str, seconds: float, state: str) -> None:
         self.job_id = job_id
         self.seconds = seconds
@@ -364,7 +429,9 @@ class WaitTimedOut(LeaseholdError, TimeoutError):
 
 
 class AcquireTimedOut(LeaseholdError, TimeoutError):
-    """A run has waited as long as it wanted to for units of a slot, or a rate. `name` is its name."""
+    """A run has waited as long as it wanted to for units of a slot, or for a rate. `name` is its name.
+
+    Remedy: Wait longer, or raise the limit."""
 
     def __init__(self, name: str, units: int, seconds: float) -> None:
         self.name = name
@@ -376,10 +443,16 @@ class AcquireTimedOut(LeaseholdError, TimeoutError):
 
 
 class StoreError(LeaseholdError):
-    """The database says no, or the server that stands before it."""
+    """The database says no, or the server that stands before it.
+
+    Remedy: Look at the kind of error; `leasehold doctor` checks the database."""
 
 
 class DatabaseUnreachable(StoreError):
+    """The database cannot be reached.
+
+    Remedy: Check that it runs and that the URL is right."""
+
     def __init__(
         self, store: str, cause: str, remedy: str = "check that it runs and that the URL is right"
     ) -> None:
@@ -390,6 +463,10 @@ class DatabaseUnreachable(StoreError):
 
 
 class DriverMissing(StoreError):
+    """A package that this needs is not installed.
+
+    Remedy: Install the extra that the message names, such as `pip install 'leasehold[postgres]'`."""
+
     def __init__(self, driver: str, extra: str) -> None:
         self.driver = driver
         self.extra = extra
@@ -397,6 +474,10 @@ class DriverMissing(StoreError):
 
 
 class DatabaseTooOld(StoreError):
+    """The database, or the SQLite library, is older than Leasehold supports.
+
+    Remedy: Upgrade it."""
+
     def __init__(self, database: str, found: str, needed: str) -> None:
         self.database = database
         self.found = found
@@ -405,7 +486,9 @@ class DatabaseTooOld(StoreError):
 
 
 class DatabaseUnfit(StoreError):
-    """The database can be reached, and would lose or garble what it is given."""
+    """The database can be reached, and would lose or garble what it is given.
+
+    Remedy: Change the setting that the message names."""
 
     def __init__(self, store: str, problem: str, remedy: str) -> None:
         self.store = store
@@ -415,7 +498,9 @@ class DatabaseUnfit(StoreError):
 
 
 class ReadTooSlow(StoreError):
-    """The read was given up: whoever asked for it waits, and others do too."""
+    """A read for somebody who waits took too long, and was given up.
+
+    Remedy: Ask for less at once, or again later."""
 
     def __init__(self, store: str, seconds: float) -> None:
         self.store = store
@@ -426,7 +511,9 @@ class ReadTooSlow(StoreError):
 
 
 class PermissionMissing(StoreError):
-    """The database's role lacks a right. `problem` names the object, in the database's own words."""
+    """The database's role lacks a right. `problem` names the object, in the database's own words.
+
+    Remedy: Let the owner GRANT it: USAGE on the schema, and all on its tables and sequences."""
 
     def __init__(self, store: str, role: str, problem: str) -> None:
         self.store = store
@@ -439,7 +526,9 @@ class PermissionMissing(StoreError):
 
 
 class SchemaIncomplete(StoreError):
-    """Something of the schema went missing while it was in use, or the file is not the one it was."""
+    """Something of the schema went missing while it was in use, or the file is not the one it was.
+
+    Remedy: Run `leasehold db verify`; restore a backup, or run `leasehold db upgrade`."""
 
     def __init__(self, store: str, problem: str) -> None:
         self.store = store
@@ -451,6 +540,10 @@ class SchemaIncomplete(StoreError):
 
 
 class SchemaOutdated(StoreError):
+    """The database has no schema yet, or an older one than this code needs.
+
+    Remedy: Run `leasehold db upgrade`, or `app.upgrade()`, before the workers start."""
+
     def __init__(self, store: str, found: int, needed: int) -> None:
         self.store = store
         self.found = found
@@ -466,6 +559,10 @@ class SchemaOutdated(StoreError):
 
 
 class SchemaTooNew(StoreError):
+    """The schema was written by a newer version of Leasehold.
+
+    Remedy: Upgrade the `leasehold` package."""
+
     def __init__(self, store: str, found: int, known: int) -> None:
         self.store = store
         self.found = found
@@ -476,8 +573,10 @@ class SchemaTooNew(StoreError):
 
 
 class RemoteUnreachable(StoreError):
-    """No answer came from the server of `leasehold.remote`. Whether it has done what it was asked for is not known, but
-    for an enqueue that is repeated with its `idempotency_key`."""
+    """No answer came from the server of `leasehold.remote`. Whether it has done what it was asked for is not
+    known, but for an enqueue that is repeated with its `idempotency_key`.
+
+    Remedy: Check that `leasehold serve` runs and that the URL is right."""
 
     def __init__(self, url: str, cause: str) -> None:
         self.url = url
@@ -488,8 +587,10 @@ class RemoteUnreachable(StoreError):
 
 
 class RemoteError(StoreError):
-    """The server of `leasehold.remote` has refused the request, or could not answer it. `code` is that of the problem
-    (docs/http.md): `unauthenticated`, `scope-missing`, `database-unavailable` …"""
+    """The server of `leasehold.remote` has refused the request, or could not answer it. `code` is that of the
+    problem (docs/guides/http.md): `unauthenticated`, `scope-missing`, `database-unavailable` …
+
+    Remedy: Look at `status`, `code` and `detail`."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         self.status = status

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from leasehold.domain.frozen import frozen
 
 Cause = Literal[
     "resting",
@@ -31,7 +32,7 @@ Cause = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hold:
     """One thing that holds a job. `cause` is for programs, `detail` and `remedy` are for people."""
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.domain.states import LIVE, State
 from leasehold.domain.stop import StopMode
 from leasehold.domain.stream import Event, Progress
@@ -17,7 +18,7 @@ GroupState = Literal["active", "stopped", "held"]
 """`stopped` tells that somebody has stopped it; the next job reopens it. `held` refuses new jobs until released."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupStop:
     """A stop that has met a group, or a part of it: who, when and why."""
 
@@ -29,7 +30,7 @@ class GroupStop:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupRow:
     """What is kept of a group itself."""
 
@@ -45,7 +46,7 @@ class GroupRow:
     """Also one of a part of it, which leaves its state as it was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GroupSummary:
     """A group as a list shows it."""
 
@@ -71,8 +72,10 @@ class GroupSummary:
 GROUP_TOTAL_CAP = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupPage:
+    """One page of groups, by name."""
+
     groups: list[GroupSummary]
     next: str | None
     """The cursor of the page that follows; None at the end."""
@@ -86,9 +89,9 @@ def checked_group_state(state: object) -> GroupState | None:
     return cast(GroupState, state)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupRun:
-    """A job of the group that runs, and what it has told so far."""
+    """A running job of the group, and what it has reported so far."""
 
     id: str
     kind: str
@@ -126,7 +129,7 @@ class FiledResult(GroupResult):
         return f"FiledResult(id={self.id!r}, kind={self.kind!r}, result_ref={self.result_ref!r})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupError:
     """A job of the group that has failed or timed out."""
 
@@ -136,7 +139,7 @@ class GroupError:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GroupStatus:
     """A group at one moment. Give `version` back as `since` to wait for what comes after it."""
 
@@ -166,13 +169,13 @@ class GroupStatus:
     errors: tuple[GroupError, ...]
     """Of those that have failed or timed out, the latest first. They fail nobody else."""
     cap: int
-    """At most so many results and errors are listed; `counts` tells how many there are."""
+    """At most so many results and errors are listed; `counts` has how many there are."""
     questions: int
     """Open ones, that somebody has to answer."""
     runs: tuple[GroupRun, ...] = ()
     """With `partial=True`: those that run, at most `cap`, with their progress and partial results."""
     noted: int = 0
-    """With `partial=True`: moves with what the runs tell. Give it back as `noted` to wait for more."""
+    """With `partial=True`: moves with what the runs report. Give it back as `noted` to wait for more."""
 
     def __str__(self) -> str:
         state = "" if self.state == "active" else f", {self.state}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from leasehold.domain.budgets import BudgetLine
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job
 from leasehold.domain.moves import Move
 from leasehold.domain.outcome import Asked
@@ -45,7 +46,7 @@ MOST_TRIES = 10
 LONGEST_DELAY = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HookEvent:
     """What a hook is called with. `job_id` is empty for what is about a group alone."""
 
@@ -64,7 +65,7 @@ class HookEvent:
     """None: a job of the app's own store."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Happened:
     """On its way into the outbox."""
 
@@ -78,7 +79,7 @@ class Happened:
     data: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listener:
     """One who wants to hear of an event, of jobs of one kind or (empty) of all."""
 
@@ -91,7 +92,7 @@ class Listener:
         return self.event == happened.event and self.kind in ("", happened.kind)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListenerRow:
     """A listener as people see it."""
 
@@ -109,7 +110,7 @@ class ListenerRow:
     last_error: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivery:
     """An event that was taken from the outbox, for one listener."""
 

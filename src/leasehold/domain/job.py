@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from leasehold.domain.frozen import frozen
 from leasehold.domain.limits import DefaultLimit
 from leasehold.domain.policy import DEFAULT_POLICY, Policy
 from leasehold.domain.states import Flag, State
@@ -66,61 +67,92 @@ class NewJob:
     """What its slots and its rate are limited to, if nobody has said so yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Job:
     """The row. The store gives and takes all of it; only `settle` and the operator's verbs make a new one."""
 
     id: str
+    """The job's id, a UUID."""
     seq: int
     kind: str
+    """The name of its task."""
     queue: str
+    """The queue it waits in."""
     gate: int
     limited: bool = False
     """It holds units of slots while it runs."""
     priority: int
+    """From -100 (last) to 100 (first)."""
     state: State
+    """`pending`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed`, `timed_out` or `cancelled`."""
     reason: str | None = None
+    """Why it is in its state, where somebody or something has given a reason."""
     args: str = field(repr=False)
+    """Its arguments, a JSON object. Sensitive ones are in it."""
     policy: Policy = DEFAULT_POLICY
     created_at: datetime
+    """When it was enqueued."""
     available_at: datetime
+    """When it is due, or was."""
     lane: str | None = None
+    """Its lane."""
     lane_at: datetime | None = None
     halts_lane: bool = False
     lease_owner: str | None = None
+    """The worker that runs it."""
     lease_expires_at: datetime | None = None
+    """When the lease of that worker runs out, unless it is renewed."""
     lease_seconds: float = DEFAULT_LEASE
     lease_token: int = 0
     attempt: int = 0
+    """The number of its present or last run; 0: it has not run."""
     failures: int = 0
+    """How many runs have failed."""
     crashes: int = 0
+    """How many leases were lost in a row without progress."""
     stop_requested: Flag | None = None
+    """What a running job is asked to do: `finish`, `pause` or `cancel`."""
     execution_site: str | None = None
+    """Where its command or container runs: host and folder."""
     execution_name: str | None = None
+    """What its command or container is called there."""
     execution_started_at: datetime | None = None
     first_started_at: datetime | None = None
+    """When its first run began."""
     started_at: datetime | None = None
+    """When its present or last run began."""
     finished_at: datetime | None = None
+    """When it came to its end."""
     settled_by: str | None = None
     settled_token: int | None = None
     result: str | None = None
+    """What it returned, as JSON, if that is kept in the row."""
     result_ref: str | None = None
+    """The name of the file that holds its result, if that is kept as a file."""
     error: str | None = None
+    """What went wrong last."""
     unique_key: str | None = None
+    """Its unique key."""
     unique_for: UniqueFor = "live"
     group_name: str | None = None
+    """Its group."""
     tags: tuple[str, ...] = field(default=())
+    """Its tags."""
     held: bool = False
     unmet: int = 0
     """Parents that have not ended yet."""
     special: int = PLAIN
     """What its end has to touch besides its own place. It only rises."""
     deadline_at: datetime | None = None
+    """When its time is over."""
     start_by: datetime | None = None
+    """When it is cancelled unless it has started before."""
     retry_of: str | None = None
+    """The job that this one was made from by a retry."""
     trace: str | None = None
+    """The `traceparent` of its enqueue."""
     updated_at: datetime = field(compare=False)
-    """When it came into its state: not what the job is, so it plays no part in comparisons."""
+    """When it came into its state; it plays no part in comparisons."""
 
     @property
     def awaited(self) -> bool:
@@ -166,7 +198,7 @@ class Grant(NamedTuple):
     """Whose job it is; None: the app's own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Renewal:
     """What a beat learned about one lease that is still held."""
 
@@ -186,7 +218,7 @@ def has_run_out(expires_at: datetime, lease_seconds: float, now: datetime) -> bo
     return left <= 0 or left > lease_seconds + TOLERANCE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sighting:
     """A reaper's first look at a lease whose renewal is overdue. It may be acted on once ttl/3 has passed on the
     looker's own clock, neither token nor expiry has moved, and the lease has run out. A look does the owner no harm."""
@@ -227,7 +259,7 @@ class Sighting:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """What a job asks. `answer` is encoded JSON; a secret one is shown to nobody but the job itself."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from leasehold.domain.frozen import frozen
 
 Expose = Literal[True, False, "task", "call"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class KindCard:
     """A registered task. `arguments` and `result` are JSON Schema; an empty one: anything."""
 

@@ -7,9 +7,9 @@ looking. Only the claim deletes tickets, and only those it has locked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 
@@ -22,7 +22,7 @@ STARTED = datetime(1970, 1, 1, tzinfo=UTC)
 if a job with an earlier place is committed late by a slow producer."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ticket:
     lane: str
     gate: int

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from leasehold.domain.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class LeaseRow:
     """A job that runs, and the worker that holds it."""
 
@@ -24,8 +25,10 @@ class LeaseRow:
     """`finish`, `pause` or `cancel`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeasePage:
+    """One page of leases."""
+
     leases: list[LeaseRow]
     next: str | None
     """The cursor of the page that follows; None at the end."""

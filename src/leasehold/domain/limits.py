@@ -11,13 +11,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from leasehold.domain.checks.durations import seconds
 from leasehold.domain.checks.names import kept_name
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 
 LONGEST_NAME = 200
 MOST_UNITS = 1_000_000
@@ -25,26 +25,31 @@ _UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86_400
 _PER = re.compile(r"\s*(\d+)\s*/\s*([\w.]+)\s*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Slot:
     """What a task needs of a slot, and the limit that the slot gets if nobody has set one yet:
     `slots={"browser": Slot(units=1, limit=4)}`."""
 
     units: int = 1
+    """How many units of the slot the job holds while it runs."""
     limit: int | None = None
+    """How many units the slot has, unless `app.slots.set` has said so before."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rate:
     """The rate key of a task, and the limit that the key gets if nobody has set one yet:
     `rate=Rate("openai", "60/min", burst=1)`."""
 
     key: str
+    """The name of the rate limit; all tasks with the same key share it."""
     limit: str | None = None
+    """How many jobs may start in which time, such as "60/min", unless `app.rates.set` has said so before."""
     burst: int = 1
+    """How many jobs may start at once after a quiet time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DefaultLimit:
     """A row that the first enqueue makes if it is not there: of a slot, or, with `spacing`, of a rate."""
 
@@ -55,7 +60,7 @@ class DefaultLimit:
     burst: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Need:
     """What a job needs besides its turn: units of slots, and a token of a rate."""
 
@@ -66,7 +71,7 @@ class Need:
         return bool(self.slots) or self.rate is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotUse:
     name: str
     limit: int
@@ -78,7 +83,7 @@ class SlotUse:
         return max(0, self.limit - self.used)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RateUse:
     """A rate at one moment."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
+from leasehold.domain.frozen import frozen
 from leasehold.domain.outcome import (
     Asked,
     AttemptTimedOut,
@@ -103,8 +104,10 @@ class Labels:
         return OTHER, OTHER
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Histogram:
+    """Counts of durations, by buckets with fixed bounds."""
+
     buckets: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
     """How many came into each bucket alone; not added up from the left."""
     seconds: float = 0.0
@@ -112,6 +115,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
+        """How many values there are."""
         return sum(self.buckets)
 
     def __add__(self, other: Histogram) -> Histogram:
@@ -119,7 +123,7 @@ class Histogram:
         return Histogram(added, self.seconds + other.seconds)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rollup:
     """Runs of one task in one queue that ended alike."""
 
@@ -236,7 +240,7 @@ class Tally:
 # --- what a reader gets ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadyAge:
     """The oldest job of a queue that is due and that nobody has taken."""
 
@@ -244,7 +248,7 @@ class ReadyAge:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaseAge:
     """Leases of one task in one queue."""
 
@@ -256,14 +260,16 @@ class LeaseAge:
     """Seconds until the first of them runs out. Below 0: nobody has renewed it, or taken it over yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotUse:
+    """How much of a slot is in use."""
+
     name: str
     used: int
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gauges:
     """What a store tells of the moment, beside the number of its jobs."""
 
@@ -273,7 +279,7 @@ class Gauges:
     open_questions: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Metrics:
     """One look at a store."""
 

@@ -6,10 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Literal, get_args
+from dataclasses import asdict, field
+from typing import Literal, NotRequired, TypedDict, get_args
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.domain.states import State
 
 Fact = Literal["requested", "started", "finished", "updated", "result", "result_ref", "exit_code", "error"]
@@ -22,7 +23,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _LONGEST_WORD = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Mirror:
     """Everything in it ends up inside statements, so everything is checked here, and quoted there."""
 
@@ -72,14 +73,29 @@ class Mirror:
         return f"mirror_{plain}_{hashlib.blake2b(both, digest_size=4).hexdigest()}"
 
     def dump(self) -> str:
+        """As JSON."""
         return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
 
     @staticmethod
     def load(text: str) -> Mirror:
+        """From what `dump` has made."""
         return Mirror(**json.loads(text))
 
 
-@dataclass(frozen=True, slots=True)
+class MirrorOptions(TypedDict):
+    """What `app.mirrors.add` takes besides the task."""
+
+    table: str
+    key: str
+    status: str
+    states: Mapping[str, str]
+    argument: NotRequired[str | None]
+    columns: NotRequired[Mapping[Fact, str]]
+    insert: NotRequired[bool]
+    times: NotRequired[Times]
+
+
+@frozen
 class MirrorRow:
     """A mirror that is installed, and what is wrong with it."""
 

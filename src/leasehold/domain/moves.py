@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job
 from leasehold.domain.outcome import Asked
 from leasehold.domain.states import FINAL, HALTED, State
@@ -12,7 +12,7 @@ from leasehold.domain.states import FINAL, HALTED, State
 ERROR_LIMIT = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Move:
     """`job` is the whole row after the move; `event` names it in the history (None: the row itself tells it)."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import NewJob
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Success:
     result: str | None = None
     """Encoded JSON."""
@@ -16,7 +15,7 @@ class Success:
     """Made in the transaction that settles the success, or not at all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """An exception, or an execution that vanished. `final` when no retry may follow."""
 
@@ -24,22 +23,22 @@ class Failure:
     final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttemptTimedOut:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeadlinePassed:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expired:
     """Granted when its time was over, and run by nobody: its deadline has passed, or it was to start sooner."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stopped:
     """The handler was stopped before its end. With `pause` it comes to rest paused, as a drain may ask."""
 
@@ -47,7 +46,7 @@ class Stopped:
     pause: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HandedBack:
     """Given back unharmed: drained before its end, or no handler for its kind here."""
 
@@ -55,14 +54,14 @@ class HandedBack:
     delay: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Detached:
     """An external run whose worker drains: it lives on as an orphan until it is adopted."""
 
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lost:
     """The lease was missed, as the reaper sees it. `alone`: no other job shared the dead process. `progressed`: a step
     or a checkpoint was kept since the last crash."""
@@ -72,7 +71,7 @@ class Lost:
     progressed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Crashed:
     """The child that ran the job died by a signal; its worker lives and says so."""
 
@@ -81,7 +80,7 @@ class Crashed:
     progressed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snoozed:
     """Asked to be run again later, at no cost."""
 
@@ -89,7 +88,7 @@ class Snoozed:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """Parked for an answer, or for several."""
 
@@ -107,7 +106,7 @@ class Asked:
         return self, *self.beside
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Breached:
     """Over budget: never retried."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Literal, get_args
+
+from leasehold.domain.frozen import frozen
 
 OnLost = Literal["retry", "fail", "adopt"]
 OnFailure = Literal["halt", "skip"]
@@ -20,7 +22,7 @@ CRASHES_ALONE = 3
 CRASHES_SHARED = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """What a task says about endings. It travels with the job, so that a reaper that has never heard of the task
     decides as its owner would."""

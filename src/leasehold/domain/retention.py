@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.domain.states import State
 
 ENDED = (State.SUCCEEDED, State.CANCELLED, State.FAILED, State.TIMED_OUT)
@@ -30,7 +31,7 @@ def ages_of(keep: Keep, field: str, otherwise: Ages | None = None) -> dict[State
     return ages
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retention:
     """What one look of a pruner goes by."""
 
@@ -56,7 +57,7 @@ class Retention:
         return min((age for ages in every for age in ages.values() if age is not None), default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PruneChoice:
     """How somebody prunes by hand."""
 
@@ -69,14 +70,16 @@ class PruneChoice:
     """Also groups that have a limit, once they have no job."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PruneCount:
+    """How many jobs of one task and state were pruned."""
+
     kind: str
     state: State
     jobs: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PruneReport:
     """What has gone, or with `dry_run` what would go."""
 

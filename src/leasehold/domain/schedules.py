@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, get_args
 from zoneinfo import ZoneInfo
@@ -13,6 +12,7 @@ from cronsim import CronSim, CronSimError
 from leasehold.domain.checks.durations import Duration, duration_text, seconds
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 
 Missed = Literal["one", "skip", "all"]
 """What becomes of ticks that came while nobody was there to make their jobs: one job for all of them, none, or each."""
@@ -30,20 +30,22 @@ TICK_ARGUMENT = "tick"
 """A task's argument of this name gets the time of the tick."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Schedule:
     """What was asked for: a task, and when."""
 
     name: str
+    """What the schedule is called in lists and verbs; by default, as its task."""
     kind: str
     args: str = "{}"
-    """Encoded JSON object."""
+    """The arguments of its jobs. A task's argument called `tick` gets the time of the tick."""
     every: float | None = None
     cron: str | None = None
     tz: str = "UTC"
     missed: Missed = "one"
     overlap: Overlap = "skip"
     at_start: bool = False
+    """Whether there is also a tick when the first worker starts."""
 
     @property
     def when(self) -> str:
@@ -77,6 +79,14 @@ class Schedule:
                 yield instant
         for tick in CronSim(self.cron or "", instant.astimezone(_zone(self.tz))):
             yield tick.astimezone(UTC)
+
+
+def cron_in_words(cron: str) -> str:
+    """`At 03:00 every day`; empty where nobody can tell."""
+    try:
+        return str(CronSim(cron, datetime(2026, 1, 1, tzinfo=UTC)).explain())
+    except (CronSimError, ValueError, KeyError, IndexError):
+        return ""
 
 
 class Turn(NamedTuple):

@@ -61,8 +61,7 @@ class Event(StrEnum):
 
 
 class Flag(StrEnum):
-    """A stop asked of a running job. The stronger wins; the worker is told to look, or reads it with its next
-    renewal."""
+    """A stop asked of a running job. The stronger wins; a wake-up brings it to the worker, or its next renewal does."""
 
     FINISH = "finish"
     """Let the run end, but do not retry it."""

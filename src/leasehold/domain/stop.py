@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime
 from typing import Literal, NamedTuple, TypedDict, get_args
 
@@ -21,6 +21,7 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import Names, checked_name, checked_names, kept_name
 from leasehold.domain.checks.texts import checked_actor, checked_reason
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.moves import Move
 from leasehold.domain.states import State
@@ -29,7 +30,7 @@ StopMode = Literal["graceful", "immediate", "full"]
 STOPPABLE = (State.PENDING, State.QUEUED, State.RUNNING, State.WAITING, State.PAUSED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StopScope:
     """Which jobs. All that is given must match; of the tags, all of them."""
 
@@ -89,7 +90,7 @@ class StopOptions(StopManner, total=False):
     everything: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StopRequest:
     """One stop, as it was asked for; what is wrong with it is refused when it is made."""
 
@@ -105,7 +106,7 @@ class StopRequest:
     wait: Duration = 30
     """For those that run; not in the mode immediate."""
     dry_run: bool = False
-    """Tell what would happen; change nothing."""
+    """Report what would happen; change nothing."""
     hold: bool = False
     """Refuse new jobs until the group is released."""
     actor: str | None = None
@@ -145,7 +146,7 @@ class StoppedJob(NamedTuple):
     state: State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StopReport:
     """What a stop has done, or with `dry_run` would do."""
 
@@ -154,9 +155,9 @@ class StopReport:
     reason: str | None
     cancelled_counts: Mapping[str, Mapping[State, int]]
     """By kind, and by the state that each job was in. `running` stands here in the modes immediate and full: these were
-    told to stop at once."""
+    asked to stop at once."""
     flagged: Mapping[str, int]
-    """Running jobs by kind that were told to stop, or with graceful to finish without another try."""
+    """Running jobs by kind that were asked to stop, or with graceful to finish without another try."""
     still_running: Sequence[str]
     """Of those, the ones that had not ended when the call returned."""
     unaffected_kinds: Sequence[str]
@@ -167,6 +168,7 @@ class StopReport:
 
     @property
     def cancelled(self) -> int:
+        """How many jobs were cancelled at once."""
         return sum(number for states in self.cancelled_counts.values() for number in states.values())
 
     def __str__(self) -> str:

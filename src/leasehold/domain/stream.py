@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from leasehold.domain.frozen import frozen
 from leasehold.domain.states import State
 
 PROGRESS = "progress"
@@ -22,7 +23,7 @@ LOG_CAP = 65_536
 """Characters of log that are kept of an attempt."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     """One thing that happened to a job, as a watcher sees it. `watch(since=event.seq)` goes on behind it.
 
@@ -38,8 +39,10 @@ class Event:
     """When it was stored, by the database's clock."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
+    """How far a job says it is."""
+
     done: float
     total: float | None
     note: str
@@ -50,7 +53,7 @@ class Progress:
         return f"{how_far}: {self.note}" if self.note else how_far
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogTail:
     """The last lines that an attempt has logged."""
 
@@ -79,7 +82,7 @@ class Note:
     """Characters of log before `text` that were dropped."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunNotes:
     """What the holder of a lease has to tell, in order."""
 
@@ -89,7 +92,7 @@ class RunNotes:
     notes: tuple[Note, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seen:
     """One look at a job: where it stands, and the events stored before that, behind a sequence number."""
 

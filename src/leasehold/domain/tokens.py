@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
@@ -13,6 +12,7 @@ from typing import Literal, get_args
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 
 TokenScope = Literal["read", "enqueue", "operate", "admin"]
 """`read` sees, `enqueue` makes jobs, `operate` steers what is there, `admin` sets limits and schedules too. Each is for
@@ -26,7 +26,7 @@ LONGEST_TOKEN = 200
 _GLOB = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-*?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Access:
     """What a caller may do. `tenants` and `queues` are patterns such as `agents*`; without queues it is all of them,
     without tenants the app's own store alone."""
@@ -54,7 +54,7 @@ class Access:
         return self.tenants[0] if len(self.tenants) == 1 and not set("*?") & set(self.tenants[0]) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Token(Access):
     """As the store knows it."""
 
@@ -63,7 +63,7 @@ class Token(Access):
     revoked_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenRow:
     """As a list shows it. Not `live`: it was revoked, or its time is over."""
 
@@ -71,7 +71,7 @@ class TokenRow:
     live: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NewToken:
     name: str
     hash: str

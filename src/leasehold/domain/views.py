@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
 from leasehold.domain.checks.names import EVERY_TENANT
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import OnParentFailure
 from leasehold.domain.schedules import Missed, Overlap, Source
 from leasehold.domain.states import State
 
 Scope = Literal["queue", "kind"]
-
-
 Verdict = Literal["ok", "warn", "bad"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reaped:
     """A job whose lease was missed, who had it, and what has become of it."""
 
@@ -32,8 +31,10 @@ class Reaped:
     tenant: str | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PauseRecord:
+    """A queue or task that is paused."""
+
     scope: Scope
     name: str
     paused_by: str | None
@@ -42,7 +43,7 @@ class PauseRecord:
     until: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScheduleRow:
     """A schedule as it stands."""
 
@@ -80,7 +81,7 @@ class ScheduleRow:
         return self.source == "code" and self.hosts == 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filter:
     """Which jobs. Empty means all."""
 
@@ -105,7 +106,7 @@ class Criteria(TypedDict, total=False):
     tag: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """A job as a list shows it: without payloads."""
 
@@ -135,15 +136,19 @@ class Summary:
     """When it came into its state."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
+    """One page of jobs, newest first."""
+
     jobs: list[Summary]
     next: str | None
     """The cursor of the page that follows; None at the end."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoryEntry:
+    """One move of a job between states."""
+
     at: datetime
     event: str
     from_state: str
@@ -154,7 +159,7 @@ class HistoryEntry:
     detail: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttemptRecord:
     """One run of a job, under one lease. A run that was adopted by another worker has a record for each holder."""
 
@@ -171,7 +176,7 @@ class AttemptRecord:
     """What went wrong in this run."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepRecord:
     """What a step has returned, as plain JSON, and which attempt has stored it."""
 
@@ -181,7 +186,7 @@ class StepRecord:
     result: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExecutionRow:
     """What a job runs outside of its worker: a command, a container."""
 
@@ -202,9 +207,9 @@ class ExecutionRow:
     """`finish`, `pause` or `cancel`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkerCard:
-    """A worker as it tells of itself. The times are the store's."""
+    """A worker, as it last reported. The times are the store's."""
 
     owner: str
     queues: tuple[str, ...]
@@ -226,7 +231,7 @@ class WorkerCard:
         return tenant in self.tenants if tenant is not None else not self.tenants
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TenantRow:
     """A tenant, as the app's own store knows it."""
 
@@ -239,7 +244,7 @@ class TenantRow:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LaneHolder:
     """The job that runs in a lane, or that it stands still behind."""
 
@@ -252,7 +257,7 @@ class LaneHolder:
     lease_owner: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QueueCount:
     """How many jobs of a task are in one state; only what is not over yet, or wants attention."""
 
@@ -265,7 +270,7 @@ class QueueCount:
 COUNT_CAP = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QueueRow:
     """One task in one queue."""
 
@@ -279,7 +284,7 @@ class QueueRow:
     """Live and halted jobs by state. At COUNT_CAP jobs of one state in all, there may be more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """What the doctor found: `warn` costs something, `bad` breaks a promise."""
 
@@ -292,7 +297,7 @@ class Finding:
 Relation = Literal["waits_for", "awaited_by", "follow_up_of", "follow_up"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Relative:
     """A job that is tied to another, and how."""
 
@@ -306,7 +311,7 @@ class Relative:
     """The one that waits need no longer do so."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParentResult:
     """What a job that has succeeded gave back, for those that waited for it. `result` is encoded JSON."""
 
@@ -317,7 +322,7 @@ class ParentResult:
     """The file that it is in instead."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotHolder:
     """A running job that holds units of a slot. Without an owner it is an orphan."""
 
@@ -327,8 +332,10 @@ class SlotHolder:
     owner: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotRow:
+    """A slot as it stands."""
+
     name: str
     limit: int
     used: int
@@ -336,8 +343,10 @@ class SlotRow:
     """The first of them, oldest run first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RateRow:
+    """A rate limit as it stands."""
+
     key: str
     limit: str
     """As it was given: "60/min"."""
@@ -350,7 +359,7 @@ class RateRow:
     closed_reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotNeed:
     """What a job needs of a slot, beside what is there."""
 
@@ -365,7 +374,7 @@ class SlotNeed:
         return self.limit - self.used < self.need
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateLimits:
     """The limits that jobs behind a gate have to pass."""
 
@@ -373,7 +382,7 @@ class GateLimits:
     rate: RateRow | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenQuestion:
     """A question as the inbox shows it. `schema` is encoded JSON."""
 

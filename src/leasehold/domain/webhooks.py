@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.texts import checked_text
 from leasehold.domain.errors import InvalidInput, InvalidSignature
+from leasehold.domain.frozen import frozen
 from leasehold.domain.hooks import WEBHOOK_KIND, HookEvent, Listener, checked_events
 from leasehold.domain.job import NewJob
 from leasehold.domain.policy import Policy
@@ -35,7 +36,7 @@ ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature
 Source = Literal["code", "set"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Webhook:
     name: str
     url: str

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from leasehold.domain.audit import audit_entry
 from leasehold.domain.checks.ids import checked_id
+from leasehold.domain.checks.names import kept_name
+from leasehold.domain.checks.texts import checked_criterion
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import Job
 from leasehold.domain.sensitive import hidden_job
+from leasehold.domain.views import Filter
 from leasehold.operations.long_names import shortened_in, with_whole
 from leasehold.stores.contract import Store
 
@@ -74,3 +78,12 @@ def known_id(job_id: object) -> str:
         if not isinstance(job_id, str):
             raise
         raise JobNotFound(job_id, "a job's id is a UUID, as enqueue returned it") from None
+
+
+def kept_filter(filter: Filter) -> Filter:
+    """Checked, and with its names as they are kept."""
+    for name in ("queue", "kind", "lane", "group", "tag"):
+        checked_criterion(getattr(filter, name), name)
+    lane = filter.lane and kept_name(filter.lane, "lane")
+    tag = filter.tag and kept_name(filter.tag, "tag")
+    return replace(filter, lane=lane, tag=tag)

@@ -7,10 +7,14 @@ from collections.abc import Callable
 from leasehold.domain.bulk import BulkReport, BulkRequest, BulkTally
 from leasehold.domain.errors import GroupOnHold, JobError, LeaseholdError
 from leasehold.domain.job import Job
+from leasehold.domain.views import Summary
 from leasehold.operations.jobs import JobOperations
+from leasehold.operations.search import SearchOperations
 
 LOOK = 500
 """Jobs of one look."""
+MOST_LOOKED = 50_000
+"""Jobs that one call looks into for a text: then it stops, and tells where to go on."""
 
 Watch = Callable[[str, Job | LeaseholdError], None]
 """Is told of each job by its id what has become of it: the job, or why it refused."""
@@ -20,16 +24,17 @@ def nobody(job_id: str, outcome: Job | LeaseholdError) -> None:
     """Who watches."""
 
 
-class BulkOperations(JobOperations):
+class BulkOperations(JobOperations, SearchOperations):
     def bulk(self, request: BulkRequest, watch: Watch = nobody) -> BulkReport:
         """Newest first, each job by itself: what comes in meanwhile is not met, a job that refuses holds up none of the
         others, and when the database goes away the rest is left as it was. A dry run changes nothing."""
         act: Callable[..., Job] = getattr(self, request.verb)
         tally = BulkTally(request)
-        found_by, cursor = request.found_by, request.cursor
+        cursor, looked = request.cursor, 0
         while True:
-            page = self.list_jobs(found_by, min(LOOK, request.limit - tally.matched), cursor)
-            for job in page.jobs:
+            jobs, cursor, seen = self._find(request, min(LOOK, request.limit - tally.matched), cursor)
+            looked += seen
+            for job in jobs:
                 tally.find(job.id)
                 if request.dry_run:
                     continue
@@ -41,6 +46,16 @@ class BulkOperations(JobOperations):
                 else:
                     tally.changed += 1
                     watch(job.id, changed)
-            cursor = page.next
-            if cursor is None or tally.matched >= request.limit:
+            if cursor is None or tally.matched >= request.limit or looked >= MOST_LOOKED:
                 return tally.report(cursor)
+
+    def _find(
+        self, request: BulkRequest, limit: int, cursor: str | None
+    ) -> tuple[list[Summary], str | None, int]:
+        """Some that it is about, where to go on, and how many were looked into for that."""
+        search = request.search
+        if search is None:
+            page = self.list_jobs(request.found_by, limit, cursor)
+            return page.jobs, page.next, 0
+        found = self.search_jobs(search, limit, cursor)
+        return found.jobs, found.next, found.looked

@@ -22,7 +22,7 @@ LONG_EXPIRED = 120.0
 def examine(store: Store) -> list[Finding]:
     return [
         *store.examine(),
-        _clock(store),
+        check_clock(store),
         _schema(store),
         *_mirrors(store),
         _places(store),
@@ -34,7 +34,7 @@ def examine(store: Store) -> list[Finding]:
     ]
 
 
-def _clock(store: Store) -> Finding:
+def check_clock(store: Store) -> Finding:
     before = time.time()
     then = store.now().timestamp()
     skew = then - (before + time.time()) / 2
@@ -112,7 +112,7 @@ def _leases(store: Store) -> Finding:
         "leases",
         "warn",
         f"{len(expired)} or more ran out long ago, such as that of job {expired[0]}",
-        "no worker lives that could take them over: start one",
+        "no live worker could take them over: start one",
     )
 
 

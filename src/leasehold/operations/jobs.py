@@ -22,7 +22,7 @@ from leasehold.domain.budgets import (
 )
 from leasehold.domain.by_id import ask_again_in
 from leasehold.domain.checks.ids import LOWEST_ID, id_prefix, make_id
-from leasehold.domain.checks.names import checked_name, kept_name
+from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.checks.texts import checked_criterion, checked_reason
 from leasehold.domain.errors import DuplicateJob, InvalidInput, JobNotFound
@@ -41,7 +41,7 @@ from leasehold.domain.views import (
     Relative,
     StepRecord,
 )
-from leasehold.operations.base import StoreDoor, known_id
+from leasehold.operations.base import StoreDoor, kept_filter, known_id
 from leasehold.operations.explain.job import explain
 from leasehold.operations.job_watch import JobWatch
 from leasehold.stores.answers import Enqueued, Once
@@ -307,11 +307,7 @@ class JobOperations(StoreDoor):
 
     # -- many jobs -------------------------------------------------------------------------------------------------
     def list_jobs(self, filter: Filter, limit: int = 50, before: str | None = None) -> Page:
-        for name in ("queue", "kind", "lane", "group", "tag"):
-            checked_criterion(getattr(filter, name), name)
-        lane = filter.lane and kept_name(filter.lane, "lane")
-        tag = filter.tag and kept_name(filter.tag, "tag")
-        page = self._store.list_jobs(replace(filter, lane=lane, tag=tag), limit, before)
+        page = self._store.list_jobs(kept_filter(filter), limit, before)
         return replace(page, jobs=self._all_whole(page.jobs))
 
     def count(self) -> dict[State, int]:

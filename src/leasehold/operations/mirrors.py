@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from leasehold.domain.errors import InvalidInput
 from leasehold.domain.mirror import Mirror, MirrorRow
 from leasehold.operations.base import StoreDoor
 from leasehold.stores.contract import Store
@@ -23,6 +24,13 @@ class MirrorOperations(StoreDoor):
     def remove_mirror(self, mirror: Mirror, *, actor: str | None = None) -> None:
         with self._recorded("mirror.remove", mirror.kind, actor, table=mirror.table) as store:
             store.remove_mirror(mirror)
+
+    def find_mirror(self, task: str, table: str) -> Mirror:
+        """Raises InvalidInput."""
+        for row in self._store.list_mirrors():
+            if (row.mirror.kind, row.mirror.table) == (task, table):
+                return row.mirror
+        raise InvalidInput("task", f"{task!r} has no mirror in {table!r}", "see leasehold db mirrors")
 
     def list_mirrors(self) -> list[MirrorRow]:
         return self._store.list_mirrors()

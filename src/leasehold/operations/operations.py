@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from leasehold.domain.audit import AuditPage
 from leasehold.domain.checks.names import checked_name, kept_name
@@ -12,7 +13,9 @@ from leasehold.domain.job import NewJob
 from leasehold.domain.leases import LeasePage
 from leasehold.domain.views import ExecutionRow, Finding, WorkerCard
 from leasehold.operations.bulk import BulkOperations
-from leasehold.operations.doctor import examine
+from leasehold.operations.doctor import check_clock, examine
+from leasehold.operations.failures import FailureOperations
+from leasehold.operations.flow import FlowOperations
 from leasehold.operations.groups import GroupOperations
 from leasehold.operations.health import check_health
 from leasehold.operations.hooks import HookOperations
@@ -29,6 +32,8 @@ from leasehold.stores.contract import Store
 
 class Operations(
     BulkOperations,
+    FailureOperations,
+    FlowOperations,
     GroupOperations,
     ScopeOperations,
     LimitOperations,
@@ -54,6 +59,10 @@ class Operations(
             store.note_run(name, made.id)
         return made
 
+    def now(self) -> datetime:
+        """By the store's own clock."""
+        return self._store.now()
+
     # -- workers and the database ------------------------------------------------------------------------------------
     def list_leases(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
         """Who runs what, since when, and for how long it is believed."""
@@ -69,6 +78,14 @@ class Operations(
     def check_health(self) -> list[Finding]:
         """What a probe wants to know. Raises nothing that the database says."""
         return check_health(self._find_store)
+
+    def check_clock(self) -> Finding:
+        """How far this machine's clock is from the database's."""
+        return check_clock(self._store)
+
+    def schema_version(self) -> int:
+        """Of the tables, as the last migration has left them."""
+        return self._store.schema_version()
 
     def examine(self) -> list[Finding]:
         """Everything the doctor looks at."""

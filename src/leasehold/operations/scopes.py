@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from leasehold.domain.checks.names import checked_name, kept_name
 from leasehold.domain.closing import Closing
 from leasehold.domain.job import Job
 from leasehold.domain.views import (
     LaneHolder,
     PauseRecord,
+    QueueCount,
     QueueRow,
     Scope,
 )
@@ -43,6 +46,7 @@ class ScopeOperations(StoreDoor):
         """Lanes that are held or stand still, and by which job."""
         return self._all_whole(self._store.list_lanes())
 
-    def list_queues(self) -> list[QueueRow]:
-        """Every queue and task that is known, with its live workers, its pause and what is in it."""
-        return list_queues(self._store)
+    def list_queues(self, jobs: Iterable[QueueCount] | None = None) -> list[QueueRow]:
+        """Every queue and task that is known, with its live workers, its pause and what is in it: by `jobs`, if those
+        were counted already (`metrics().jobs`)."""
+        return list_queues(self._store, jobs)

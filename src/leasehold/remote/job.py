@@ -45,14 +45,17 @@ class Job:
     # -- facts -----------------------------------------------------------------------------------------------------
     @property
     def state(self) -> State:
+        """Its state at the last read."""
         return self._known().state
 
     @property
     def kind(self) -> str:
+        """The name of its task."""
         return self._known().kind
 
     @property
     def queue(self) -> str:
+        """The queue it waits in."""
         return self._known().queue
 
     @property
@@ -67,16 +70,33 @@ class Job:
 
     @property
     def reason(self) -> str | None:
+        """Why it is in its state, where there is a reason."""
         return self._known().reason
 
     @property
     def available_at(self) -> datetime:
+        """When it is due, or was."""
         return self._known().available_at
 
     @property
     def updated_at(self) -> datetime:
         """When it came into its state, by the database's clock."""
         return self._known().updated_at
+
+    @property
+    def lease_owner(self) -> str | None:
+        """The worker that runs it. None: it does not run, or its execution has no worker at the moment."""
+        return self._known().lease_owner
+
+    @property
+    def lease_expires_at(self) -> datetime | None:
+        """Until when that worker holds it, by the database's clock; renewed while it runs."""
+        return self._known().lease_expires_at
+
+    @property
+    def stop_requested(self) -> str | None:
+        """What its run was asked to do and has not done yet: `finish`, `pause` or `cancel`."""
+        return self._known().stop_requested
 
     @property
     def args(self) -> dict[str, Any]:
@@ -120,7 +140,7 @@ class Job:
 
     # -- watch -----------------------------------------------------------------------------------------------------
     def watch(self, since: int = 0, timeout: Duration | None = None) -> Iterator[Event]:
-        """What the job tells, in order, and its state as it changes, until it has succeeded, failed, timed out or
+        """What the job reports, in order, and its state as it changes, until it has succeeded, failed, timed out or
         been cancelled. A lost connection is made again, and nothing is missed or told twice. Go on after an
         interruption of your own with `watch(since=event.seq)`. Raises WaitTimedOut when the job has not come to rest
         within `timeout`."""
@@ -131,6 +151,7 @@ class Job:
             yield event
 
     def refresh(self) -> Job:
+        """Read it again."""
         self._line.run(self._reading())
         return self
 
@@ -150,10 +171,12 @@ class Job:
 
     # -- verbs -----------------------------------------------------------------------------------------------------
     def cancel(self, reason: str | None = None) -> Job:
-        """At once, or as soon as the worker that runs it has heard of it. Its history names the token that asked."""
+        """Cancel it: at once, or as soon as the worker that runs it gets the request. Its history names the
+        token that asked."""
         return self._line.run(self._steering("cancel", given(reason=reason)))
 
     def pause(self, reason: str | None = None) -> Job:
+        """Stop it so that it can be resumed; a running job is asked to stop."""
         return self._line.run(self._steering("pause", given(reason=reason)))
 
     def interrupt(self, reason: str | None = None) -> Job:

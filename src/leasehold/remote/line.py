@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx2
 
 from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.frozen import frozen
 from leasehold.errors import InvalidInput, LeaseholdError, RemoteUnreachable
 from leasehold.remote.stream import Following
 from leasehold.remote.talk import Answer, Ask, Talk, answer_to
@@ -75,7 +75,7 @@ class Connections:
         return {"base_url": self.url, "headers": self._headers, "verify": self._tls or True}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """What every handle asks: one server, about the jobs of one tenant."""
 

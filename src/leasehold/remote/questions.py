@@ -12,6 +12,8 @@ from leasehold.types import OpenQuestion
 
 
 class Questions:
+    """`api.questions`: what jobs ask, and the answers."""
+
     def __init__(self, line: Line) -> None:
         self._line = line
 

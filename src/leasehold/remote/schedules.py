@@ -10,6 +10,8 @@ from leasehold.remote.values import ScheduleRow
 
 
 class Schedules:
+    """`api.schedules`."""
+
     def __init__(self, line: Line) -> None:
         self._line = line
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
+from leasehold.domain.frozen import frozen
 from leasehold.errors import RemoteError
 from leasehold.remote.problems import error_of
 
@@ -20,7 +21,7 @@ LONGEST_WAIT = 60.0
 """Seconds that one request may wait for something to happen: the server takes no more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ask:
     method: Literal["GET", "POST", "PUT"]
     path: str
@@ -42,7 +43,7 @@ class Ask:
         return None if self.body is None else json.dumps(self.body, allow_nan=False).encode()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     status: int
     data: Any

@@ -3,14 +3,14 @@ keeps to itself."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from leasehold.domain.frozen import frozen
 from leasehold.types import Progress, State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Summary:
     """A job as a list shows it: without payloads."""
 
@@ -38,14 +38,16 @@ class Summary:
     """When it came into its state."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
+    """One page of jobs, newest first."""
+
     jobs: list[Summary]
     next: str | None
     """The cursor of the page that follows; None at the end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class JobRow(Summary):
     """Everything that is told of one job."""
 
@@ -53,8 +55,10 @@ class JobRow(Summary):
     progress: Progress | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoryEntry:
+    """One move of a job between states."""
+
     at: datetime
     event: str
     from_state: str
@@ -64,7 +68,7 @@ class HistoryEntry:
     detail: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Question:
     """What a job asks. `schema` and `answer` are encoded JSON; a secret answer is shown to nobody but the job."""
 
@@ -79,7 +83,7 @@ class Question:
     expires_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScheduleRow:
     """A schedule as it stands. `args` is encoded JSON."""
 
@@ -104,7 +108,7 @@ class ScheduleRow:
     """It came from code that no live worker has any more: nobody makes its jobs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """A task that the server knows."""
 
@@ -115,7 +119,7 @@ class Kind:
     """JSON Schema of its arguments."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Made:
     """A job that was stored, or the one that was there already."""
 

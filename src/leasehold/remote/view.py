@@ -215,6 +215,7 @@ class Tenant(View):
 
     @property
     def name(self) -> str:
+        """The tenant's name."""
         return self._line.tenant or ""
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +17,7 @@ from leasehold.domain.checks.json_schema import check_schema
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.payload import check_text, encode
 from leasehold.domain.errors import InvalidInput, QuestionExpired
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Question
 from leasehold.domain.outcome import Asked
 from leasehold.domain.signals import Park
@@ -24,7 +25,7 @@ from leasehold.run.journal import Journal
 from leasehold.run.state import RunState
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ask:
     """One of several questions for `ctx.ask_all`; what it says is what `ctx.ask` takes."""
 

@@ -66,6 +66,8 @@ class Attempt(HandlerState):
     """What travels with the job; most carry nothing."""
     stall_told = 0.0
     """On the monotonic clock: the last sign of life before the silence that was told."""
+    on_error: Callable[[BaseException], None] | None = None
+    """Who wants to see what its handler raised: tracing."""
 
     def __init__(
         self,
@@ -114,6 +116,8 @@ class Attempt(HandlerState):
                 success = await self.file(success)
             outcome = success
         except BaseException as error:
+            if self.on_error is not None:
+                self.on_error(error)
             outcome = self.without_secrets(self.judge_error(error))
         if self.steps is not None:
             await self.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -18,6 +18,7 @@ from leasehold.run.parents import parents_of, results_of
 from leasehold.run.spending import RunSpending
 from leasehold.run.step import Durability, Step
 from leasehold.run.stream import Telling, TellingInThread, TellingOnLoop
+from leasehold.run.track import track, track_async
 from leasehold.tasks.call import Bindable, J
 from leasehold.tasks.settings import Retry
 from leasehold.tasks.signature import AsyncHandlerContext, SyncHandlerContext
@@ -42,14 +43,17 @@ class RunFacts(Telling):
 
     @property
     def job_id(self) -> str:
+        """The job's id."""
         return self._run.grant.id
 
     @property
     def kind(self) -> str:
+        """The name of the task."""
         return self._run.grant.kind
 
     @property
     def queue(self) -> str:
+        """The job's queue."""
         return self._run.grant.queue
 
     @property
@@ -65,10 +69,12 @@ class RunFacts(Telling):
 
     @property
     def lane(self) -> str | None:
+        """The job's lane, as it is kept."""
         return self._run.grant.lane
 
     @property
     def group(self) -> str | None:
+        """The job's group."""
         return self._run.grant.group_name
 
     @property
@@ -78,10 +84,11 @@ class RunFacts(Telling):
 
     @property
     def stop_requested(self) -> bool:
-        """The run shall end: cancelled, paused, drained, timed out, or its lease is lost."""
+        """Whether the run should end: it was cancelled, paused, drained or timed out, or its lease is lost."""
         return self._run.stop_requested
 
     def raise_if_stopped(self) -> None:
+        """Raise `StopRequested` if the job was asked to stop."""
         self._run.raise_if_stopped()
 
     @property
@@ -115,6 +122,23 @@ class RunFacts(Telling):
 
 class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
     """The context of an async handler."""
+
+    @overload
+    def track(
+        self, items: AsyncIterable[T], *, total: float | None = None, description: str = "", start: int = 0
+    ) -> AsyncIterator[T]: ...
+
+    @overload
+    def track(
+        self, items: Iterable[T], *, total: float | None = None, description: str = "", start: int = 0
+    ) -> Iterator[T]: ...
+
+    def track(self, items: Any, *, total: float | None = None, description: str = "", start: int = 0) -> Any:
+        """Loop over items and report progress: `for page in ctx.track(pages, description="pages")`, or `async for` if
+        they come from an async iterator. The total is `len(items)` unless given; without either, the count alone is
+        reported. A stop ends the loop before the next item. `start` is how many items earlier runs have done."""
+        loop = track_async if isinstance(items, AsyncIterable) else track
+        return loop(self, items, total, description, start)
 
     def enqueue(self, task: Bindable[P, J], /, *args: P.args, **kwargs: P.kwargs) -> FollowUp[J]:
         """Ask for a follow-up. It is stored with this job's success, in one transaction, and not at all if the job
@@ -244,6 +268,12 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
 
 class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
     """The context of a plain handler, which runs in a thread."""
+
+    def track(
+        self, items: Iterable[T], *, total: float | None = None, description: str = "", start: int = 0
+    ) -> Iterator[T]:
+        """As `Context.track`, for plain loops."""
+        return track(self, items, total, description, start)
 
     def step(
         self,

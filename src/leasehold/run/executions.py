@@ -82,7 +82,7 @@ class Executions:
         try:
             await self.call(lambda: run.runner.remove(run.execution))
         except Exception as error:
-            logger.warning("what %s has left could not be removed: %s", run.execution, error)
+            logger.warning("the leftovers of %s could not be removed: %s", run.execution, error)
 
     async def _look(self) -> None:
         trouble = False

@@ -51,7 +51,7 @@ class FollowUp(Generic[J]):
                 raise InvalidInput(
                     "key", "names a follow-up that is stored at once", "use it together with now=True"
                 )
-            self._job = plan.new_job(**family)
+            self._job = plan.producer.traced(plan.new_job(**family))
         self._producer = plan.producer.of_tenant(parent.tenant)
 
     def __repr__(self) -> str:
@@ -69,6 +69,7 @@ class FollowUp(Generic[J]):
 
     @property
     def kind(self) -> str:
+        """The name of its task."""
         return self._job.kind
 
     @property

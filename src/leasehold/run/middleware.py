@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Grant
 from leasehold.run.state import current_run
 from leasehold.tasks.definition import TaskDefinition
@@ -16,7 +16,7 @@ from leasehold.tasks.definition import TaskDefinition
 M = TypeVar("M", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """One run, as middleware sees it."""
 

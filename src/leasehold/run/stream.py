@@ -36,7 +36,7 @@ class Telling:
         self._run.tell(PROGRESS, encode(data, "progress"))
 
     def emit(self, kind: str, data: Any = None, key: str | None = None) -> None:
-        """A partial result, for whoever watches the job; stored within half a second, in order. With `key` it
+        """Send a partial result to everyone who watches the job; stored within half a second, in order. With `key` it
         is stored once per job, however often it is emitted, also after a crash and a retry."""
         name = _text(kind, "kind", LONGEST_KIND)
         if name in RESERVED:
@@ -59,7 +59,7 @@ class TellingOnLoop(Telling):
     """An async handler must not block its loop: when too much waits, `emit` raises StreamFull."""
 
     async def flush(self) -> None:
-        """Wait until everything told so far is stored. Raises LeaseLost if it never will be."""
+        """Wait until everything reported so far is stored. Raises LeaseLost if it never will be."""
         writer, stream = self._run.writer, self._run.stream
         if writer is not None and stream is not None:
             upto = stream.place
@@ -71,7 +71,7 @@ class TellingInThread(Telling):
     """A plain handler has a thread of its own: when too much waits, `emit` waits too."""
 
     def flush(self) -> None:
-        """Wait until everything told so far is stored. Raises LeaseLost if it never will be."""
+        """Wait until everything reported so far is stored. Raises LeaseLost if it never will be."""
         writer, stream = self._run.writer, self._run.stream
         if writer is not None and stream is not None:
             upto = stream.place

@@ -8,12 +8,13 @@ must pass. Why it is made like this: docs/decisions/0038-a-run-has-a-name-and-st
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from leasehold.domain.errors import LeaseholdError
+from leasehold.domain.frozen import frozen
 
 Spec = TypeVar("Spec", contravariant=True)
 Stream = Literal["stdout", "stderr"]
@@ -36,7 +37,7 @@ class Phase(Enum):
     """It was started, nothing of it is alive, and nobody has recorded how it ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class State:
     phase: Phase
     code: int | None = None
@@ -54,7 +55,7 @@ class Start(Enum):
     """A newer token or a tombstone holds the name. Nothing will start by this token."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """What a run has written to stdout or stderr."""
 
@@ -66,8 +67,10 @@ class Output:
     """Whether the tail is, or may be, less than all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Collected:
+    """What a command or container has left when it ended."""
+
     code: int
     stdout: Output
     stderr: Output

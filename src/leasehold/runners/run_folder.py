@@ -16,6 +16,13 @@ from leasehold.domain.errors import InvalidInput
 RESULT_LIMIT = 16 * 1024 * 1024
 """Bytes. A longer result is refused: it would go into a row."""
 
+RESULT_VARIABLE = "LEASEHOLD_RESULT"
+"""The file that a command or container may write its result to, as JSON."""
+INPUTS_VARIABLE = "LEASEHOLD_INPUTS"
+"""The folder with the input files of a container."""
+OUTPUTS_VARIABLE = "LEASEHOLD_OUTPUTS"
+"""The folder that a container leaves its output files in."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 

@@ -18,10 +18,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.runners.contract import (
     Collected,
     NothingToCollect,
@@ -34,6 +35,7 @@ from leasehold.runners.contract import (
 )
 from leasehold.runners.run_folder import (
     RESULT_LIMIT,
+    RESULT_VARIABLE,
     check_result,
     delete_all_but_the_tombstone,
     highest_token,
@@ -48,6 +50,9 @@ SHIM = Path(__file__).with_name("shim.py")
 TAIL = 64 * 1024
 """Bytes of stdout and of stderr that `collect` brings back."""
 START_PATIENCE = 30.0
+LIBRARIES_VARIABLE = "LD_LIBRARY_PATH"
+"""Passed on to the Python that watches a command, which may need it to start; the command itself gets it only by
+`pass_env`."""
 NOT_STARTED = 75
 """How a shim leaves that may not start."""
 
@@ -56,7 +61,7 @@ STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """What to run. There is no shell: `argv` goes to the program as it stands.
 
@@ -65,12 +70,15 @@ class Command:
     """
 
     argv: Sequence[str]
+    """The program and its arguments. There is no shell."""
     env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the program gets. They are not written to disk."""
     pass_env: Sequence[str] = ("PATH", "HOME", "LANG", "TZ")
+    """Names of the worker's own variables that the program gets too."""
     cwd: str | None = None
-    """None: an empty folder of its own, deleted with the run."""
+    """The working directory. None: an empty folder, deleted with the run."""
     output_limit: int = 8 * 1024 * 1024
-    """Bytes of stdout, and as many of stderr, that are kept on the disk. The first are dropped, never the last."""
+    """Bytes of stdout, and as many of stderr, that are kept on disk. The oldest are dropped, never the newest."""
 
     @classmethod
     def of(cls, said: object) -> Command:
@@ -202,7 +210,7 @@ def _launch(run: Path, token: int, spec: Command) -> bool:
     passed = {name: os.environ[name] for name in spec.pass_env if name in os.environ}
     told = {
         "argv": list(spec.argv),
-        "env": passed | dict(spec.env) | {"LEASEHOLD_RESULT": str(run / "result")},
+        "env": passed | dict(spec.env) | {RESULT_VARIABLE: str(run / "result")},
         "cwd": spec.cwd,
         "output_limit": spec.output_limit,
     }
@@ -211,7 +219,7 @@ def _launch(run: Path, token: int, spec: Command) -> bool:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-X", "utf8", str(SHIM), str(run), str(token)],
         input=json.dumps(told).encode(),
-        env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+        env={name: os.environ[name] for name in (LIBRARIES_VARIABLE,) if name in os.environ},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple
 
 from leasehold.domain.capacity import Holder
+from leasehold.domain.failures import FailedJob
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job, Sighting
 from leasehold.domain.outcome import Outcome
 from leasehold.domain.states import State
@@ -42,7 +44,7 @@ class Ending(NamedTuple):
     """As the grant told it; the store finds out what has become of it since."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settled:
     accepted: list[str]
     fenced: list[str]
@@ -57,7 +59,7 @@ class Settled:
     """Those whose end was not a plain success, as they are now."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told:
     """Leases (id, token) of which nothing was written."""
 
@@ -66,7 +68,7 @@ class Told:
     """Still held, but somebody has their rows locked."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Denied:
     """A claim by id that was not granted. With `look`, the lease has run out: come back with it after ttl/3."""
 
@@ -79,7 +81,7 @@ class Denied:
     word."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Full:
     """Every place of the task is taken, and by whom, the oldest first."""
 
@@ -88,7 +90,7 @@ class Full:
     """Seconds; a hint."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stoppable:
     """One look for a stop: the jobs in its scope, newest first."""
 
@@ -97,7 +99,15 @@ class Stoppable:
     """Where the next look starts; None at the end."""
 
 
-@dataclass(frozen=True, slots=True)
+class Failed(NamedTuple):
+    """One look for failures, newest first."""
+
+    jobs: list[FailedJob]
+    next: str | None
+    """Where the next look starts; None at the end."""
+
+
+@frozen
 class Pruned:
     deleted: int
     """Jobs; of a dry run, those that would go."""
@@ -109,7 +119,7 @@ class Pruned:
     """That went with the last of their jobs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Acquired:
     """An answer to a run that asked for a slot or a rate."""
 

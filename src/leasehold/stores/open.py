@@ -13,11 +13,13 @@ from leasehold.stores.contract import Store
 POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 """The last is how SQLAlchemy names this driver."""
 DEFAULT_URL = "sqlite:///leasehold.db"
+URL_VARIABLE = "LEASEHOLD_URL"
+"""The database, for apps and commands that name none: `sqlite:///file.db` or `postgresql://user@host/database`."""
 
 
 def resolve_url(url: str | None) -> str:
     """The given URL, else LEASEHOLD_URL, else a file in the working folder."""
-    return url or os.environ.get("LEASEHOLD_URL") or DEFAULT_URL
+    return url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
 
 def open_store(

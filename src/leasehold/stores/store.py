@@ -18,6 +18,7 @@ from leasehold.stores.verbs.recover import RecoverVerbs
 from leasehold.stores.verbs.renew import RenewVerbs
 from leasehold.stores.verbs.run_now import RunNowVerbs
 from leasehold.stores.verbs.schedules import ScheduleVerbs
+from leasehold.stores.verbs.search import SearchVerbs
 from leasehold.stores.verbs.settle import SettleVerbs
 from leasehold.stores.verbs.steps import StepVerbs
 from leasehold.stores.verbs.stop import StopVerbs
@@ -43,6 +44,7 @@ class JobStore(
     StopVerbs,
     GroupVerbs,
     InspectVerbs,
+    SearchVerbs,
     LongNameVerbs,
     BudgetVerbs,
     PruneVerbs,

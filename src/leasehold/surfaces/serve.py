@@ -7,14 +7,16 @@ import contextlib
 import logging
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import uvicorn
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from leasehold.app import Leasehold
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
+from leasehold.surfaces.dashboard.mount import create_dashboard
 from leasehold.surfaces.guard.places import is_loopback
 from leasehold.surfaces.guard.request_rates import USUAL_RATE
 from leasehold.surfaces.http.api import create_app
@@ -26,13 +28,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leasehold.http")
 
 LAST_ANSWERS = 5
-"""Seconds that open requests get when the server stops; long polls and streams come back elsewhere."""
+"""Seconds, usually: long polls and streams come back elsewhere."""
 
 
 MCP_PATH = "/mcp"
+DASHBOARD_PATH = "/dashboard"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ServeSettings:
     host: str = "127.0.0.1"
     port: int = 8700
@@ -43,6 +46,12 @@ class ServeSettings:
     rate_limit: float = USUAL_RATE
     mcp: bool = False
     """Speak MCP at /mcp too."""
+    dashboard: bool = True
+    """Show the dashboard at /dashboard/ too."""
+    read_only: bool = False
+    """Nobody may change anything by the dashboard."""
+    last_answers: int = LAST_ANSWERS
+    """Seconds that open requests get when the server stops."""
 
     @property
     def tokens(self) -> bool:
@@ -83,15 +92,14 @@ async def serve(app: Leasehold, settings: ServeSettings, worker: Worker | None =
         rate_limit=settings.rate_limit,
         needs_worker=worker is not None,
     )
-    listening: ASGIApp = api
+    doors = _Doors(api, dashboard=_dashboard(app, settings) if settings.dashboard else None)
     async with contextlib.AsyncExitStack() as stack:
         if settings.mcp:
-            mcp = _mcp_app(app, settings)
+            doors.mcp = mcp = _mcp_app(app, settings)
             await stack.enter_async_context(mcp.running())
-            listening = _Both(api, mcp)
         if worker is not None:
             await stack.enter_async_context(worker)
-        await _Server(_config(listening, settings), worker).serve()
+        await _Server(_config(doors, settings), worker).serve()
 
 
 def _config(listening: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
@@ -103,7 +111,7 @@ def _config(listening: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,  # nobody is believed about where a request comes from
-        timeout_graceful_shutdown=LAST_ANSWERS,
+        timeout_graceful_shutdown=settings.last_answers,
     )
 
 
@@ -120,16 +128,37 @@ def _mcp_app(app: Leasehold, settings: ServeSettings) -> McpApp:
     )
 
 
-class _Both:
-    """The API, and MCP below its path."""
+def _dashboard(app: Leasehold, settings: ServeSettings) -> ASGIApp:
+    return create_dashboard(
+        app,
+        tokens=settings.tokens,
+        hosts=settings.own_hosts,
+        origins=settings.origins,
+        rate_limit=settings.rate_limit,
+        read_only=settings.read_only,
+    )
 
-    def __init__(self, api: ASGIApp, mcp: ASGIApp) -> None:
+
+class _Doors:
+    """The API, and below their paths the dashboard and MCP."""
+
+    def __init__(self, api: ASGIApp, *, dashboard: ASGIApp | None = None, mcp: ASGIApp | None = None) -> None:
         self._api = api
-        self._mcp = mcp
+        self._dashboard = dashboard
+        self.mcp = mcp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wanted = scope["type"] == "http" and scope["path"].rstrip("/") == MCP_PATH
-        await (self._mcp if wanted else self._api)(scope, receive, send)
+        path = scope["path"] if scope["type"] == "http" else ""
+        if self.mcp is not None and path.rstrip("/") == MCP_PATH:
+            await self.mcp(scope, receive, send)
+        elif self._dashboard is not None and f"{path}/".startswith(f"{DASHBOARD_PATH}/"):
+            inner = {**scope, "root_path": scope.get("root_path", "") + DASHBOARD_PATH}
+            await self._dashboard(inner, receive, send)
+        elif self._dashboard is not None and path == "/" and scope["method"] in ("GET", "HEAD"):
+            # Relative: whatever stands before us may have put us below a path of its own.
+            await RedirectResponse(f".{DASHBOARD_PATH}/")(scope, receive, send)
+        else:
+            await self._api(scope, receive, send)
 
 
 class _Server(uvicorn.Server):

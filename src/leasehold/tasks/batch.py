@@ -37,6 +37,9 @@ class Batch(AlikeJobs):
         """Check and encode the first ones now."""
         self._args_of(0, number)
 
+    def with_trace(self, trace: str) -> Batch:
+        return Batch({**self._common, "trace": trace}, self.ids, self._calls, self._encode)
+
     def _args_of(self, start: int, stop: int) -> list[str]:
         known = len(self._args)
         self._args += [self._encode(call) for call in self._calls[known:stop]]

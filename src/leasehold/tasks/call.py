@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import NewJob
 from leasehold.tasks.blueprint import Blueprint, HasId
 from leasehold.tasks.definition import TaskDefinition
@@ -45,6 +46,10 @@ class Producer(Protocol[J_co]):
 
     async def astore_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]: ...
 
+    def traced(self, job: NewJob) -> NewJob:
+        """One that another transaction will store, with the trace that it is asked for in, if there is one."""
+        ...
+
     def run_now(self, job: NewJob, max_running: int) -> J_co:
         """Start it in this process, unless so many run already."""
         ...
@@ -53,10 +58,12 @@ class Producer(Protocol[J_co]):
 class Bindable(Protocol[P, J]):
     """A task, or a task with its arguments."""
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[J]: ...
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[J]:
+        """The call with these arguments, to be made later."""
+        ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan(Generic[J]):
     """What stands behind a call: all that is needed to make its job, and to store it."""
 
@@ -93,6 +100,7 @@ class Call(Generic[J]):
 
     @property
     def name(self) -> str:
+        """The name of its task."""
         return self.__plan__.definition.name
 
     def bind(self) -> Call[J]:

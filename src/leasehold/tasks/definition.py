@@ -59,6 +59,7 @@ class TaskDefinition:
         self.layers: Sequence[Callable[..., Any]] = ()
         """The middleware around it, where it runs in a process of its own."""
         self.name = checked_name(name or function.__name__, "task")
+        """What the task is called in the database, and so everywhere. None: as the function is called."""
         is_async = inspect.iscoroutinefunction(function)
         self.in_process = is_in_process(settings, function, is_async)
         self.is_async = external is not None or (is_async and not self.in_process)
@@ -133,6 +134,20 @@ class TaskDefinition:
                 "name one that every call gives",
             )
         return self._key_of(argument)
+
+    def mirrored_argument(self, argument: str | None) -> str | None:
+        """The stored name of the argument that a mirror finds its row by; None: the unique key. Raises InvalidInput."""
+        if not self.settings.mirror:
+            raise InvalidInput(
+                "task", f"{self.name!r} does not say mirror=True", "add it: @app.task(mirror=True)"
+            )
+        if argument is None:
+            return None
+        if argument in self.settings.sensitive:
+            raise InvalidInput(
+                "argument", f"{argument!r} is sensitive, and would stand in your table", "use another"
+            )
+        return self.stored_name(argument)
 
     def _key_of(self, argument: str) -> str:
         schema: Any = self._arguments.json_schema(mode="serialization")

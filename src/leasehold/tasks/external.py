@@ -21,17 +21,19 @@ ResultFrom = Literal["file", "last_line"]
 @dataclass(frozen=True, kw_only=True)
 class External:
     open_runner: Callable[[], Runner[Any]]
-    """Asked when it is first needed: a producer has no use for a Docker engine."""
+    """Makes the runner. It is called when a worker first needs one: a producer has no use for a Docker engine."""
     to_spec: Callable[[Any], Any]
-    """What the task's function has returned, as its runner takes it. Raises InvalidInput."""
+    """Turns what the function returned into what the runner takes. Raises InvalidInput."""
     exit_codes: Mapping[int, ExitMeaning] = field(default_factory=dict)
-    """What an exit code means. Not said, 0 is a success, and any other is a failure that may be retried."""
+    """What exit codes mean: "success", "retry" or "fail". By default 0 is a success, and any other a failure
+    that may be retried."""
     result_from: ResultFrom = "file"
-    """The JSON that it writes to the file LEASEHOLD_RESULT, or the last line of its output."""
+    """Where the result comes from: the JSON in the file LEASEHOLD_RESULT, or the last line of the output."""
     collect: Callable[[Collected], Any] | None = None
-    """Makes the result of what a success has left, files among it. In a thread, before any of it is deleted."""
+    """Makes the result from what a successful run has left, files included. A plain function; it runs in a
+    thread, before any of it is deleted."""
     stop_grace: Duration = 10.0
-    """What it gets between the request to end and the kill."""
+    """How long it gets between SIGTERM and SIGKILL."""
 
     def __post_init__(self) -> None:
         codes = dict[Any, Any](self.exit_codes)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Generic
 
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import DependencyCycle, InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import NewJob, OnParentFailure
 from leasehold.tasks.blueprint import After, checked_parents
 from leasehold.tasks.call import Bindable, J, Producer
@@ -38,7 +39,7 @@ class Chain(Generic[J]):
         return await to_thread(self.enqueue)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Node:
     job: NewJob
     within: tuple[str, ...]

@@ -80,4 +80,4 @@ class CallOptions(_Options, total=False):
     trace: str | None
     tx: Any
     tenant: str | None
-    """Whose job it will be; None: the app's own."""
+    """The tenant that gets the job. None: the app's own store."""

@@ -25,10 +25,17 @@ class When(TypedDict, total=False):
     `app.schedules.set`."""
 
     every: Duration | None
+    """The time between two ticks, such as "15m"; at least one second."""
     cron: str | None
+    """A cron expression, such as `"0 3 * * *"`, instead of `every`."""
     tz: str
+    """The time zone of `cron`, such as "Europe/Berlin"."""
     missed: Missed
+    """What becomes of ticks that came while no worker ran: "one" job for all of them, "skip" them, or a job for
+    "all" of them."""
     overlap: Overlap
+    """What a tick does while the job of the tick before still lives: "skip" it, "allow" both, or "replace" the
+    old one."""
 
 
 def schedule_for(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import datetime
 from types import EllipsisType
 from typing import Any, get_args
@@ -15,6 +15,7 @@ from leasehold.domain.checks.numbers import Priority, priority_number
 from leasehold.domain.checks.sizes import Size
 from leasehold.domain.checks.templates import check_template
 from leasehold.domain.errors import InvalidInput, InvalidTask, leaves
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import DEFAULT_LEASE, OnDuplicate, OnParentFailure, UniqueFor
 from leasehold.domain.kinds import Expose
 from leasehold.domain.limits import Rate, Slot, checked_slots, default_rate, rate_template
@@ -38,7 +39,7 @@ MOST_TRIES = 1_000_000_000
 _NO_QUEUE = "is for jobs that go back to a queue, and queueing is off"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Retry:
     """When a failed attempt is tried again: up to `max_attempts` runs that fail, waiting `backoff` seconds, doubled
     each time up to `max_delay`. `backoff=0` retries at once. `on` limits retries to these exceptions, `never`
@@ -46,15 +47,22 @@ class Retry:
     Both are the task's alone: a class cannot travel with a job."""
 
     max_attempts: int = 3
+    """How many failed attempts the job has before it fails for good."""
     backoff: Duration = 2.0
+    """The wait before the first retry; it doubles with each further one, and half of it is random. 0 retries at
+    once."""
     max_delay: Duration = 300.0
+    """The longest wait between two attempts."""
     max_crashes: int | None = None
+    """How many lost leases or crashed processes in a row, without progress, fail the job. None: 3 if it ran
+    alone in its process, else 10."""
     on: tuple[type[BaseException], ...] | None = None
-    """None: every `Exception`; for a single call, as its task says."""
+    """The exceptions that are retried. None: every `Exception`; on a single call, as its task says."""
     never: tuple[type[BaseException], ...] | None = None
-    """None: none; for a single call, as its task says."""
+    """The exceptions that are never retried. None: none; on a single call, as its task says."""
 
     def covers(self, error: BaseException) -> bool:
+        """Whether an attempt that raised this is tried again."""
         on = (Exception,) if self.on is None else self.on
         never = self.never or ()
         if not isinstance(error, BaseExceptionGroup):
@@ -65,67 +73,88 @@ class Retry:
         return isinstance(error, on) or all(isinstance(leaf, on) for leaf in found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TaskSettings:
     """What a task, or one call of it, may say. The names are the keywords of `@app.task` and `.using()`."""
 
     queue: str = "default"
+    """The queue that its jobs wait in."""
     priority: Priority = 0
+    """From -100 (last) to 100 (first); "high" is 10, "medium" 0 and "low" -10. Jobs with the same priority run
+    in order of their due time."""
     lane: str | None = None
+    """A template of arguments, such as "{user_id}": jobs in the same lane run one at a time and in order."""
     on_failure: OnFailure = "halt"
+    """What a failed job does to its lane: "halt" stops the lane until somebody steps in, "skip" lets it go on."""
     retry: Retry = field(default_factory=Retry)
+    """When a failed attempt is tried again."""
     timeout: Duration | None = None
-    """Of one attempt."""
+    """How long one attempt may take. None: as long as it likes."""
     deadline: Duration | None = None
-    """Of the whole job."""
+    """How long the whole job may take from its enqueue on, with all waits and retries."""
     start_by: Duration | None = None
-    """Cancelled if it has not started by then."""
+    """The job is cancelled if it has not started this long after its enqueue."""
     lease: Duration = DEFAULT_LEASE
+    """How long a worker's claim on the job lasts without a renewal; after a crash another worker takes over
+    when it runs out."""
     heartbeat: Duration | None = None
+    """How often the worker renews the lease, at most a third of it. None: a third of it."""
     on_lost: OnLost = "retry"
+    """What happens when the lease is lost: "retry" queues the job again, "fail" fails it, "adopt" is what
+    commands and containers do."""
     count_lost: bool = False
+    """Whether a lost lease counts as a failed attempt. If not, only `Retry.max_crashes` limits it."""
     on_drain: OnDrain = "requeue"
+    """What happens to a job that still runs when its worker's grace is over: "requeue" or "pause"."""
     stall_after: Duration | None = None
-    """Told as stalled when nothing is heard of it for this long."""
+    """The job is reported as stalled when it shows no sign of life (progress, steps, log lines) for this long."""
     budget: Mapping[str, int] | None = None
-    """What the job may spend, by unit; whole numbers."""
+    """What the job may spend, in whole numbers by unit: `{"usd_cents": 50}`."""
     on_breach: OnBreach = "fail"
-    """Over its budget, or its group's: fail, pause, or go on; `ctx.left` tells what is left."""
+    """What happens when it spends more than its budget, or its group's: "fail", "pause", or "allow", which only
+    shows it in `ctx.left`."""
     budget_for: BudgetFor = "job"
-    """Whether `budget` is for all runs of a job together, or for each run by itself."""
+    """Whether `budget` is for all runs of a job together ("job") or for each run ("run")."""
     on_stall: OnStall = "report"
-    """And then: nothing more, paused, or stopped as a failure that may be retried."""
+    """What happens to a stalled job besides the report: nothing, "pause", or "stop", a failure that may be
+    retried."""
     unique: str | None = None
+    """A template of arguments: there is only one job with the same text."""
     unique_for: UniqueFor = "live"
+    """How long the key is taken: while the job lives ("live"), or as long as its row is kept ("ever")."""
     on_duplicate: OnDuplicate = "return"
+    """What an enqueue does when the key is taken: "return" gives back the job that has it, "replace" cancels
+    that job if it never started, "raise" raises `DuplicateJob`."""
     tags: tuple[str, ...] = ()
-    """Templates as `lane` is: `("user:{user_id}",)`."""
+    """Labels to find jobs by; templates of arguments, as for `lane`: `("user:{user_id}",)`."""
     slots: Mapping[str, int | Slot] | None = None
-    """Units that it holds while it runs, by slot; the names are templates as `lane` is."""
+    """Units that the job holds while it runs, by slot; the names are templates, as for `lane`."""
     rate: str | Rate | None = None
-    """How often such jobs start; a template as `lane` is."""
+    """The rate limit that its starts count against; a template, as for `lane`."""
     max_running: int | None = None
-    """How many may run at once for `app.run_now` to start another."""
+    """How many of its jobs may run at once for `app.run_now` to start another."""
     queueing: bool = True
-    """False: it is never enqueued, only run at once; so it runs once, and an interrupted run fails."""
+    """False: its jobs are never queued, only started at once by `app.run_now`; they run once, and an
+    interrupted run fails."""
     sensitive: tuple[str, ...] = ()
-    """Arguments that are stored and given to the handler, and shown to nobody else."""
+    """Arguments that only the handler sees; they are stored, and hidden in every list, page and API."""
     mirror: bool = False
-    """Its jobs are seen by the triggers of `leasehold db mirror`, which keep a table of your own in step with them."""
+    """Whether the triggers of `leasehold db mirror` see its jobs, and keep a table of your own in step with them."""
     expose: Expose = False
-    """Offered to MCP clients as a tool of its own: a task for those that know tasks, else a call that waits. `"task"`:
-    only a task. `"call"`: always a call, for what is quick."""
+    """Whether MCP clients get it as a tool: a task for clients that know tasks, else a call that waits. "task":
+    only a task. "call": always a call, for quick work."""
     retention: Keep | EllipsisType = ...
-    """How long its jobs are kept when they have ended; None: for ever. Left out, as the pruning worker says. By state:
-    `{"succeeded": "1d", "failed": "30d"}`."""
+    """How long its jobs are kept after they end; None: for ever. Left out, the worker's `retention` decides. Or
+    by state: `{"succeeded": "1d", "failed": "30d"}`."""
     result: KeepResult = "row"
-    """Where its result is kept. What is too large for a row becomes a file by itself."""
+    """Where its result is kept: in the "row", or in a "file". A result that is too large for a row always
+    becomes a file."""
     run_in: RunIn | None = None
-    """None: an async function on the loop, a plain one in a thread."""
+    """Where its code runs. None: an async function on the event loop, a plain function in a thread."""
     memory: Size | None = None
-    """What its process may take."""
+    """How much memory its process may use; needs `run_in="process"`."""
     cpu_time: Duration | None = None
-    """What its process may compute."""
+    """How much CPU time its process may use; needs `run_in="process"`."""
 
     def checked(self, task: str, arguments: set[str]) -> TaskSettings:
         """The same settings, or an error that names the one that is wrong."""
@@ -271,25 +300,31 @@ class TaskSettings:
         return replace(self, **changes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CallSettings:
     """What only a single call may say, beside the task's own settings."""
 
     delay: Duration = 0
+    """Start no sooner than this long from now."""
     at: datetime | None = None
+    """Start no sooner than this time, which needs a time zone. Wins over `delay`."""
     hold: bool = False
+    """Store the job as pending, and start it only after `job.release()`."""
     group: str | None = None
+    """The group that the job belongs to, to be watched, stopped and budgeted with the others in it."""
     trace: str | None = None
+    """The `traceparent` of the caller, for links between traces; `app.instrument` sets it for you."""
     after: tuple[str, ...] = ()
-    """Ids of jobs that must end before this one may run."""
+    """Jobs that must end before this one may run: jobs, follow-ups or ids."""
     on_parent_failure: OnParentFailure = "cancel"
-    """What it does when one of them ends without success."""
+    """What the job does when one of those ends without success: "cancel" or "run"."""
     now: bool = False
-    """As a follow-up: stored at once, not with the success."""
+    """For a follow-up: store it at once, not with the success of its parent."""
     key: str | None = None
-    """Names such a follow-up, so that a second run of its parent meets it."""
+    """For a follow-up with `now=True`: its name, so that a second run of the parent finds it instead of making
+    another."""
     tx: Any = None
-    """A connection of the caller's: the job is stored with the commit of its open transaction."""
+    """A connection of yours with an open transaction: the job is stored when that commits."""
 
     def refuse_tx(self, what: str, remedy: str) -> None:
         """Where there is no enqueue that could join a transaction."""

@@ -58,6 +58,7 @@ class Task(Generic[F, P, C, J]):
 
     @property
     def name(self) -> str:
+        """What the task is called in the database."""
         return self._definition.name
 
     def __refuse_using__(self, what: str) -> None:

@@ -110,7 +110,7 @@ class Deliverer:
             try:
                 self._round()
             except Exception as error:
-                logger.warning("the last events were left to others: %s", error)
+                logger.warning("left the last events to other workers: %s", error)
 
     @property
     def _serves(self) -> bool:

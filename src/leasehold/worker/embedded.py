@@ -17,10 +17,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from leasehold.domain.by_id import NotRun
 from leasehold.domain.errors import AtCapacity, DatabaseUnreachable, InvalidInput, JobNotFound
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Grant, NewJob, Sighting
 from leasehold.run.attempt import Attempt
 from leasehold.stores.answers import Denied, Enqueued, Full
@@ -51,7 +52,7 @@ def embedded_settings(grace: float | None, owner: str | None) -> WorkerSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Begun:
     """A run that was started by its job's id."""
 

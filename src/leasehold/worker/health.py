@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
+from leasehold.domain.frozen import frozen
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.intake import Intake
 from leasehold.worker.settings import WorkerSettings
@@ -14,7 +14,7 @@ STUCK_AFTER = 15.0
 """Seconds without a claim, although there is place for one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Health:
     """`ok` only if claims go round and the database takes what it is given."""
 

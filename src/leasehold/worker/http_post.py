@@ -72,5 +72,7 @@ def _connected(host: str, port: int, allow_private: bool, seconds: float) -> soc
 
 
 def _cut_off(connection: http.client.HTTPConnection) -> None:
-    with contextlib.suppress(OSError):
-        connection.sock.shutdown(socket.SHUT_RDWR)
+    sock: socket.socket | None = connection.sock  # None: it has ended in the same moment
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)

@@ -378,7 +378,7 @@ class Intake:
         # Nobody knows how much of their time has gone; extended, they are as good as new.
         leases = {grant.id: grant.token for grant in forgotten.values()}
         renewed = [renewal.id for renewal in self._store.renew(leases) if renewal.extended]
-        logger.info("%d lease(s) were granted while the database could not say so", len(renewed))
+        logger.info("%d lease(s) were granted, but the database's answer was lost", len(renewed))
         return [forgotten[job_id] for job_id in renewed]
 
     async def _sit_out(self, error: Exception) -> None:

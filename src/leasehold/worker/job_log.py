@@ -1,7 +1,7 @@
 """What a worker says about its jobs, at the logger `leasehold.jobs`: a line for a start, an end, a retry, a loss.
 
-Each carries job, kind, attempt and queue as fields. Where nobody hears a level nothing is put together for it: a worker
-ends thousands of jobs a second.
+Each carries job, kind, attempt, queue and, unless it was lost, lease as fields. Where nobody hears a level nothing is
+put together for it: a worker ends thousands of jobs a second.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _SAID = {State.FAILED: "failed", State.TIMED_OUT: "timed out"}
 
 
 def fields_of(job: Grant | Reaped) -> dict[str, Any]:
-    return {"job": job.id, "kind": job.kind, "attempt": job.attempt, "queue": job.queue}
+    told = {"job": job.id, "kind": job.kind, "attempt": job.attempt, "queue": job.queue}
+    if isinstance(job, Grant):
+        told["lease"] = job.token
+    return told
 
 
 def say(level: int, job: Grant | Reaped, text: str, *values: object) -> None:

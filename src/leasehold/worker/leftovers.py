@@ -40,7 +40,7 @@ class Leftovers:
             try:
                 self._look(runner)
             except OSError as error:
-                logger.warning("what executions have left cannot be looked at: %s", error)
+                logger.warning("cannot look for leftovers of executions: %s", error)
         self._rounds += 1
         return EVERY
 
@@ -50,7 +50,7 @@ class Leftovers:
                 # Alive or not: the job has gone on without it.
                 runner.stop(name, 0.0)
                 if runner.remove(name):
-                    logger.info("removed what %s had left", name)
+                    logger.info("removed the leftovers of %s", name)
         if self._rounds % TOMBSTONES_EVERY == 0:
             runner.sweep(TOMBSTONES_FOR)
 

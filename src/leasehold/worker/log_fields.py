@@ -1,4 +1,4 @@
-"""Records that a handler makes with the standard `logging` say whose they are: job, kind, attempt, queue."""
+"""Records that a handler makes with the standard `logging` say whose they are: job, kind, attempt, queue, lease."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class RunRecord(logging.LogRecord):
             told.setdefault("kind", grant.kind)
             told.setdefault("attempt", grant.attempt)
             told.setdefault("queue", grant.queue)
+            told.setdefault("lease", grant.token)
         return super().getMessage()
 
 

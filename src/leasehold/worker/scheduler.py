@@ -101,7 +101,7 @@ class Scheduler:
             elif found.change == "new":
                 logger.info("schedule %s is new: %s", found.name, schedule.when)
             if found.starts:
-                logger.info("schedule %s: a tick now, for the fleet starts", found.name)
+                logger.info("schedule %s: one run now, because the fleet has just started", found.name)
         self._registered = frozenset(schedule.name for schedule in declared)
 
     def _serves(self, row: ScheduleRow) -> bool:
@@ -140,13 +140,13 @@ class Scheduler:
             self._store.wake()
             logger.debug("schedule %s: made job %s", row.name, ", ".join(fired.jobs))
         if fired.replaced is not None:
-            logger.info("schedule %s: job %s gives way to the next", row.name, fired.replaced)
+            logger.info("schedule %s: job %s is stopped for the next one", row.name, fired.replaced)
         if fired.overlapped:
-            logger.info("schedule %s: no job, for %s of the tick before still lives", row.name, row.last_job)
-        if passed:
-            logger.warning(
-                "schedule %s: %d tick(s) or more were missed and not made up for", row.name, passed
+            logger.info(
+                "schedule %s: no job, because %s of the previous tick has not ended", row.name, row.last_job
             )
+        if passed:
+            logger.warning("schedule %s: %d tick(s) or more were missed and skipped", row.name, passed)
 
 
 def _change(schedule: Schedule, before: str) -> str:

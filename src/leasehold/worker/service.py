@@ -6,12 +6,21 @@ import logging
 import random
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from leasehold.domain.errors import StoreError
 
 logger = logging.getLogger("leasehold.worker")
 
 SLOWEST = 30.0
+
+
+class Role(Protocol):
+    """What lives beside the loop as long as the worker does."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class Service:

@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import EllipsisType
 
@@ -14,9 +14,13 @@ from leasehold.domain.audit import KEPT_FOR
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import EVERY_TENANT, checked_tenant
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.domain.retention import Ages, ages_of
+from leasehold.domain.tracing import Tracing
 
 GRACE_VARIABLE = "SHUTDOWN_GRACE_PERIOD_SECONDS"
+"""How long running jobs get to end when a worker drains or an app is closed, for those that set no `grace`; `none`
+waits for them, and 300 seconds is the default."""
 DEFAULT_GRACE = 300.0
 
 
@@ -35,43 +39,54 @@ def new_owner() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkerSettings:
     queues: tuple[str, ...] = ("default",)
+    """The queues to serve, as names or as text with commas."""
     strict: bool = False
-    """Serve the queues in the order given instead of in turn."""
+    """Serve the queues in the order given, instead of in turn."""
     concurrency: int = 20
-    """Async jobs at once."""
+    """How many async jobs run at once."""
     threads: int = 8
-    """Plain functions at once."""
+    """How many plain functions run at once."""
     executions: int = 50
-    """Commands and containers at once. To watch one takes neither a thread nor a place on the loop."""
+    """How many commands and containers run at once. Watching one takes neither a thread nor a place on the
+    event loop."""
     grace: float | None = DEFAULT_GRACE
-    """Seconds that running jobs get when the worker drains; None: until they end."""
+    """How long running jobs get to end when the worker drains. None: as long as they need. Left out:
+    SHUTDOWN_GRACE_PERIOD_SECONDS, else 300 seconds."""
     stop_grace: float = 10.0
-    """Seconds a handler gets to obey a stop before it is abandoned."""
+    """Seconds that a handler gets to obey a stop before the worker abandons it."""
     poll: float = 1.0
+    """Seconds between two looks for work when no wake-up comes."""
     sweep: float = 5.0
+    """Seconds between two looks for lost leases and jobs whose time is over."""
     retention: Ages = field(default_factory=lambda: ages_of("7d", "retention"))
-    """Age in seconds at which finished jobs are pruned, by state; None: never. What a task says itself comes first."""
+    """How old finished jobs are when they are pruned, for all states or by state; None: never. A task's own
+    `retention` comes first."""
     audit_retention: float | None = seconds(KEPT_FOR, "audit_retention")
-    """Age in seconds at which what the audit tells is pruned; None: never."""
+    """How old entries of the audit log are when they are pruned; None: never."""
     prunes: bool = True
-    """Whether it prunes at all."""
+    """Whether this worker prunes at all."""
     listen_url: str | None = None
+    """A direct connection for wake-ups, when the app's URL leads through a pooler. None: the app's `listen_url`."""
     drain_on_sigterm: bool = True
-    """Inside another program: claim nothing more once that program is told to end."""
+    """Inside another program: claim nothing more after that program gets SIGTERM. As the program, with `run()`: drain,
+    unless the program handles SIGTERM."""
     burst: bool = False
     """End when there is nothing left to do."""
     capture_logs: bool = True
-    """What handlers log with `logging` is kept in their jobs' log tails too."""
+    """Whether what handlers log with `logging` is also kept in their jobs' log tails."""
     claims: bool = True
-    """False: it takes nothing from queues, and runs what it is handed."""
+    """False: it takes nothing from queues, and runs only what the program hands to it."""
     tenants: tuple[str, ...] = ()
-    """Whose jobs, instead of the app's own; "all" for everybody's, the app's own included."""
+    """The tenants to serve instead of the app's own store; "all": every tenant, and the app's own."""
     health_file: str | Path | None = None
-    """Touched while the worker is well, and removed while it is not."""
+    """A file that is touched while the worker is well, and removed while it is not."""
+    tracing: Tracing | None = None
+    """What gets a call for every attempt. None: what `app.instrument` has set."""
     owner: str = field(default_factory=new_owner)
+    """The name that stands on its leases; no other worker may have it. By default host, process and a random part."""
 
     def __post_init__(self) -> None:
         for name, least in (("concurrency", 0), ("threads", 0), ("executions", 0)):

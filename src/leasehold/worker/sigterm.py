@@ -1,4 +1,4 @@
-"""SIGTERM in a program that is not the worker's own, such as a web server: heard as well, never taken over."""
+"""SIGTERM: in a program that is not the worker's own, such as a web server, it is heard as well, never taken over."""
 
 from __future__ import annotations
 
@@ -7,27 +7,46 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
+
+
+class _Hearers:
+    """The handler that workers of this process share. They may end in any order: the last one puts back what was
+    there before, where one each would put back the handler of a worker that is gone."""
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+        self.members: list[tuple[Callable[[], object], Callable[[], object] | None]] = []
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        handled = callable(self.before)
+        for hear, take in list(self.members):
+            (hear if handled or take is None else take)()
+        if handled:
+            self.before(number, frame)
 
 
 @contextlib.contextmanager
-def hearing_sigterm(call: Callable[[], object]) -> Iterator[None]:
-    """Until the block ends, SIGTERM calls this first, and then whoever has handled it until now.
+def hearing_sigterm(hear: Callable[[], object], take: Callable[[], object] | None = None) -> Iterator[None]:
+    """Until the block ends, SIGTERM calls `hear`, and then whoever has handled it until now.
 
-    Where nobody handles it the signal ends the process, and that stays so. Only the main thread may set handlers, so
-    elsewhere nothing is heard. A handler that is set later takes the place of this one: then it is theirs alone.
+    Where nobody handles it, it calls `take` instead; without one, the signal ends the process as it would have. Only
+    the main thread may set handlers, so elsewhere nothing is heard. A handler that is set later takes the place of this
+    one: then it is theirs alone.
     """
-    before = signal.getsignal(signal.SIGTERM)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
+    now: Any = signal.getsignal(signal.SIGTERM)
+    taken = take is not None and now is signal.SIG_DFL
+    if threading.current_thread() is not threading.main_thread() or not (taken or callable(now)):
         yield
         return
-
-    def both(number: int, frame: FrameType | None) -> None:
-        call()
-        before(number, frame)
-
-    signal.signal(signal.SIGTERM, both)
+    hearers: _Hearers = now if isinstance(now, _Hearers) else _Hearers(now)
+    hearers.members.append((hear, take))
+    if hearers is not now:
+        signal.signal(signal.SIGTERM, hearers)
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGTERM) is both:
-            signal.signal(signal.SIGTERM, before)
+        hearers.members.remove((hear, take))
+        found: Any = signal.getsignal(signal.SIGTERM)
+        if not hearers.members and found is hearers:
+            signal.signal(signal.SIGTERM, hearers.before)

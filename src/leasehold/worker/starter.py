@@ -7,16 +7,18 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Detached, HandedBack, Outcome, Success
+from leasehold.domain.tracing import Tracing
 from leasehold.run.attempt import Attempt, Ended, run_here
 from leasehold.run.executions import Executions
 from leasehold.run.external import ExternalAttempt
 from leasehold.run.journal import Journal
 from leasehold.run.state import current_run
+from leasehold.run.tracing import run_traced
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.job_log import tell_starts, tell_success
@@ -57,6 +59,7 @@ class Starter:
         processes: Processes,
         resources: Any,
         on_freed: Callable[[], None],
+        tracing: Tracing | None = None,
     ) -> None:
         self._tasks = tasks
         self._thread_count = threads
@@ -70,6 +73,7 @@ class Starter:
         self._processes = processes
         self._resources = resources
         self._on_freed = on_freed
+        self._tracing = tracing
         self._loop = asyncio.get_running_loop()
         self._threads = HandlerThreads(threads)
         self.on_loop = 0
@@ -146,10 +150,10 @@ class Starter:
     def _begin(self, run: Attempt) -> None:
         definition = run.definition
         if definition.is_async and definition.external is None:
-            start_task(self._loop, run, self._left_loop)
+            start_task(self._loop, run, self._steps(run, self._left_loop))
         elif isinstance(run, ExternalAttempt):
             self._attempts.end_of(run).add_done_callback(lambda _: self._executions.settled(run))
-            start_task(self._loop, run, self._left_outside)
+            start_task(self._loop, run, self._steps(run, self._left_outside))
         else:
             self._queued[run] = None
             self._threads.submit(lambda: self._run_in_thread(run))
@@ -157,8 +161,11 @@ class Starter:
     def _run_in_thread(self, run: Attempt) -> None:
         if self._queued.pop(run, run) is run:
             return  # taken back: it had waited too long for a thread
-        run_here(run.run(self._left_thread))
+        run_here(self._steps(run, self._left_thread))
         current_run.set(None)  # the thread outlives the run and must not keep it
+
+    def _steps(self, run: Attempt, ended: Ended) -> Coroutine[Any, Any, None]:
+        return run.run(ended) if self._tracing is None else run_traced(self._tracing, run, ended)
 
     @property
     def thread_room(self) -> int:
@@ -245,13 +252,13 @@ class Starter:
 
 if sys.version_info >= (3, 12):
 
-    def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, ended: Ended) -> None:
+    def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, steps: Coroutine[Any, Any, None]) -> None:
         """It begins at once; one that never has to wait is done when this returns, without a turn of the loop."""
-        task = asyncio.Task(run.run(ended), loop=loop, name=run.grant.id, eager_start=True)
+        task = asyncio.Task(steps, loop=loop, name=run.grant.id, eager_start=True)
         if not task.done():
             run.task = task
 else:
 
-    def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, ended: Ended) -> None:
+    def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, steps: Coroutine[Any, Any, None]) -> None:
         # Not by the loop's factory: what stands there is for the tasks of handlers (`run/exits.py`).
-        run.task = asyncio.Task(run.run(ended), loop=loop, name=run.grant.id)
+        run.task = asyncio.Task(steps, loop=loop, name=run.grant.id)

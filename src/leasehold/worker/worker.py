@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.hooks import WEBHOOK_KIND
@@ -38,10 +36,11 @@ from leasehold.worker.log_fields import LogFields
 from leasehold.worker.meter import Meter
 from leasehold.worker.pools import HandlerThreads, StoreThreads
 from leasehold.worker.process.attempt import Processes
+from leasehold.worker.program import tune_process
 from leasehold.worker.pruner import Pruner
 from leasehold.worker.reaper import Reaper
 from leasehold.worker.scheduler import Scheduler
-from leasehold.worker.service import Service
+from leasehold.worker.service import Role, Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 from leasehold.worker.sigterm import hearing_sigterm
@@ -60,23 +59,6 @@ PRESENCE_EVERY = 10.0
 
 _threads = Threads(16, "worker")
 """Apart from those of async twins, which may all wait for a worker to start: `run_now` and `run_by_id` host one."""
-
-
-def tune_process() -> None:
-    """For a process that is the worker's alone. A job makes a dozen short-lived objects and no cycles: by Python's
-    default the collector would look at all live ones again and again for that, a sixth of the time of a cheap job. And
-    a thread that has the database's answer would wait 5 ms for the loop to let it go on, as long as a claim takes."""
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 100)
-    sys.setswitchinterval(0.0005)
-
-
-class Role(Protocol):
-    """What lives beside the loop as long as the worker does."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 class Worker:
@@ -115,7 +97,9 @@ class Worker:
         self._waits = waits
         self._version = version
         self._stack = AsyncExitStack()
+        self._is_program = False
         self._drain_asked = False
+        self._lives = False
         self._away = False
         """The database did not take the last results: nobody is asked to sign us off."""
         self.gave_up = False
@@ -125,13 +109,15 @@ class Worker:
     # -- life ------------------------------------------------------------------------------------------------------
     async def run(self) -> None:
         """Work until `request_drain`, or in a burst until nothing is left. As the program: this process is the
-        worker's, and so are its garbage collection and its threads' turns."""
+        worker's, and so are its garbage collection and its threads' turns, and SIGTERM where nobody handles it: the
+        first one drains, the second one stops what runs at once."""
         tune_process()
+        self._is_program = True
         async with self:
             await self.finished()
 
     async def finished(self) -> None:
-        """Wait until it claims nothing more: it was told to drain, or, in a burst, nothing is left."""
+        """Wait until it claims nothing more: it was asked to drain, or, in a burst, nothing is left."""
         await self._finished.wait()
 
     async def __aenter__(self) -> Self:
@@ -149,7 +135,12 @@ class Worker:
         exits.start()
         self._stack.callback(exits.stop)
         if self.settings.drain_on_sigterm:
-            self._stack.enter_context(hearing_sigterm(lambda: self._call_on(loop, self._stop_claiming)))
+            self._stack.enter_context(
+                hearing_sigterm(
+                    lambda: self._call_on(loop, self._stop_claiming),
+                    (lambda: self._call_on(loop, self.request_drain)) if self._is_program else None,
+                )
+            )
         if self.settings.burst:
             # What is due by now shall be there before it looks for work; and nothing comes by itself while it ends.
             await _threads.call(self._scheduler.once)
@@ -164,6 +155,9 @@ class Worker:
         serves = ", ".join(self.settings.queues) or "what it is handed"
         whose = f" of {', '.join(self.settings.tenants)}" if self.settings.tenants else ""
         logger.info("worker %s serves %s%s", self.settings.owner, serves, whose)
+        self._lives = True
+        if self._drain_asked:  # while it started
+            self._begin_drain()
         return self
 
     def _check_results(self) -> None:
@@ -225,6 +219,7 @@ class Worker:
             processes=self._processes,
             resources=resources,
             on_freed=freed,
+            tracing=settings.tracing,
         )
         self._intake = Intake(
             store,
@@ -270,11 +265,14 @@ class Worker:
 
     def request_drain(self) -> None:
         """No new claims; running jobs get their grace. Asked again: they are stopped at once."""
-        if self._drain_asked:
+        again, self._drain_asked = self._drain_asked, True
+        if again and self._lives:
             self._drain.hurry()
-        else:
-            logger.info("draining: no new jobs; %d running", len(self.attempts.unfinished()))
-        self._drain_asked = True
+        elif self._lives:
+            self._begin_drain()
+
+    def _begin_drain(self) -> None:
+        logger.info("draining: no new jobs; %d running", len(self.attempts.unfinished()))
         self._scheduler.retire()
         self._intake.drain()
         self._finished.set()
@@ -292,6 +290,7 @@ class Worker:
         return self._intake.sites_of(kind)
 
     def health(self) -> Health:
+        """Whether it is well, and what is wrong if not."""
         return judge(
             self._intake, self.attempts, self.settler, self.settings, finished=self._finished.is_set()
         )
@@ -301,7 +300,7 @@ class Worker:
         await self._intake.run()
         if self._intake.draining:
             # A claim that was under way may still have brought jobs; they are handed back.
-            logger.info("nothing more is claimed")
+            logger.info("claiming has stopped")
         self._finished.set()
 
     def _abandoned(self) -> None:
@@ -343,7 +342,7 @@ class Worker:
         """Say who we are, for `why`; and look whether the claim loop still goes round."""
         health = self.health()
         if not health.ok:
-            logger.error("not well: %s", "; ".join(health.problems))
+            logger.error("unhealthy: %s", "; ".join(health.problems))
         self._store.beat_worker(
             WorkerCard(
                 owner=self.settings.owner,
@@ -370,6 +369,7 @@ class Worker:
             self.gave_up = self._away = True
 
     async def _close(self) -> None:
+        self._lives = self._drain_asked = False
         for coroutine in self._coroutines:
             coroutine.cancel()
         await asyncio.gather(*self._coroutines, return_exceptions=True)

@@ -6,6 +6,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from leasehold.surfaces.cli.main import COMMANDS, command
+
 HEAVY = ("psycopg", "psycopg_pool", "fastapi", "starlette", "uvicorn", "mcp", "rich")
 
 PROGRAM = """
@@ -22,6 +26,12 @@ def test_help_imports_nothing_heavy():
     assert "Exit codes: 0 ok" in done.stdout
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert [name for name in HEAVY if name in loaded] == []
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_what_a_module_adds_is_what_the_table_of_commands_says(module):
+    for name in COMMANDS[module]:
+        assert sorted(command(name).commands) == sorted(COMMANDS[module])
 
 
 def test_every_command_has_help(here):
@@ -47,7 +57,7 @@ def test_without_a_command_the_help_is_printed_and_the_code_is_usage(here):
 
 def test_completion_can_be_shown_for_a_shell(sqlite_cli):
     answer = sqlite_cli("", _LEASEHOLD_COMPLETE="complete_bash", COMP_WORDS="leasehold de", COMP_CWORD="1")
-    assert answer.out.split() == ["demo"]
+    assert answer.out.split() == ["dev", "demo"]
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(sqlite_cli):

@@ -118,7 +118,7 @@ def test_what_plain_sql_cannot_keep_is_refused_by_name(cli, module):
 
 
 def test_its_role_needs_no_more_than_the_page_says(cli, module, postgres_url, postgres_schema):
-    """docs/transactions.md: INSERT on gate, job and ready, SELECT on job."""
+    """docs/concepts/transactions.md: INSERT on gate, job and ready, SELECT on job."""
     import psycopg
 
     place = {"LEASEHOLD_URL": postgres_url, "LEASEHOLD_SCHEMA": postgres_schema}

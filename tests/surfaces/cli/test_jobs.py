@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timedelta
 
 from leasehold import SyncContext
 from leasehold.domain.outcome import Failure
 from leasehold.stores.answers import Ending
+from leasehold.surfaces.cli import render
 
 
 def fail(app, job, error: str = "boom") -> None:
@@ -35,6 +37,51 @@ def test_jobs_are_filtered_by_every_option(app, here):
     both = here("jobs", "--state", "failed", "--state", "queued", "--json").lines
     assert {job["state"] for job in both} == {"failed", "queued"}
     assert here("jobs", "--state", "nonsense").code == 2
+
+
+def test_jobs_are_found_by_a_text_and_by_the_time_of_their_creation(app, here, monkeypatch):
+    made = [app.enqueue("in_lane", {"lane": f"ACME {n}"}).id for n in range(3)]
+    app.enqueue("in_lane", {"lane": "other"})
+    notes = []
+    monkeypatch.setattr(render, "note", notes.append)
+    found = here("jobs", "--text", "acme", "--since", "2h", "--limit", "2", "--json").lines
+    assert [job["id"] for job in found] == made[:0:-1]
+    here("jobs", "--text", "acme", "--limit", "2")
+    assert notes == [f"looked into 3 jobs; to go on: --before {made[1]}"]
+    rest = here("jobs", "--text", "acme", "--before", made[1], "--json").lines
+    assert [job["id"] for job in rest] == made[:1]
+    tomorrow = datetime.now() + timedelta(days=1)  # noqa: DTZ005 - as people give it
+    for option, value, number in (
+        ("--since", "2h", 4), ("--until", "2h", 0), ("--since", "2020-01-01", 4), ("--until", "2020-01-01", 0),
+        ("--since", tomorrow.isoformat(), 0), ("--until", tomorrow.isoformat(), 4),
+        ("--until", f"{tomorrow.date()}T08:00-12:00", 4), ("--since", "7200", 4),
+    ):  # fmt: skip
+        assert len(here("jobs", option, value, "--json").lines) == number, (option, value)
+    for wrong in ("soon", "-2h", "2020-13-01", ""):
+        answer = here("jobs", "--since", wrong)
+        assert (answer.code, "since" in answer.err) == (2, True), wrong
+
+
+def test_failures_are_a_line_for_all_that_say_the_same(app, here, monkeypatch):
+    for number in range(3):
+        fail(app, app.enqueue("work"), f"timeout after {number} s")
+    last = app.enqueue("in_lane", {"lane": "t1"}, queue="q1")
+    fail(app, last, "KeyError: 'x'")
+    head, first, second = here("failures").out.splitlines()
+    assert head.split() == ["jobs", "task", "last", "id", "error"]
+    assert (first.split()[:2], first.endswith("timeout after <number> s")) == (["3", "work"], True)
+    assert last.id in second
+    rows = here("failures", "--json").lines
+    assert [(row["kind"], row["count"], row["fingerprint"]) for row in rows] == [
+        ("work", 3, "timeout after <number> s"),
+        ("in_lane", 1, "KeyError: <text>"),
+    ]
+    assert [row["sample_id"] for row in here("failures", "--queue", "q1", "--json").lines] == [last.id]
+    notes = []
+    monkeypatch.setattr(render, "note", notes.append)
+    here("failures", "--limit", "2")
+    assert notes == ["these are the newest 2 failed jobs; --limit looks at more"]
+    assert here("failures", "--limit", "0").code == 2
 
 
 def test_a_list_is_plain_columns_when_nobody_looks(app, here):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.surfaces.cli.main import _command
+from leasehold.surfaces.cli.main import command as all_commands
 from leasehold.surfaces.cli.tenants import WITHOUT, _commands
 
 
@@ -31,6 +31,6 @@ def test_a_tenant_that_is_not_there_is_exit_code_3(here, app):
 
 
 def test_every_command_takes_a_tenant_or_is_listed_as_one_that_does_not():
-    for name, command in _commands(_command()):
+    for name, command in _commands(all_commands()):
         has = any("--tenant" in parameter.opts for parameter in command.params)
         assert has == (name.split()[0] not in WITHOUT and name not in WITHOUT), name

@@ -93,5 +93,5 @@ def test_a_thread_that_hangs_does_not_keep_the_worker_from_ending(sqlite_cli: Cl
     with an_app(sqlite_cli) as app:
         code, err = stop(worker)
         assert code == 0
-        assert "leaving without it" in err
+        assert "exiting without it" in err
         assert app.get(job).state == "queued"

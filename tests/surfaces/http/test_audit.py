@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 
 from leasehold import Leasehold
-from tests.surfaces.http.conftest import Server
+from tests.surfaces.serving import Server
 
 
 def test_whoever_acts_over_http_stands_in_the_audit(app: Leasehold, admin: httpx2.Client):

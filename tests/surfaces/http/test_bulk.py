@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 
 from leasehold import Leasehold
-from tests.surfaces.http.conftest import Server
+from tests.surfaces.serving import Server
 
 
 def test_many_jobs_are_counted_first_and_then_changed(app: Leasehold, admin: httpx2.Client):

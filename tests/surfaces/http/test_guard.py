@@ -18,7 +18,7 @@ from leasehold import Leasehold
 from leasehold.domain.tokens import SCOPES
 from leasehold.http import create_app, router
 from leasehold.surfaces.http.route import LARGEST_BODY, guarded_by, scope_of
-from tests.surfaces.http.conftest import PATIENCE, Server
+from tests.surfaces.serving import PATIENCE, Server
 
 OPEN = {"/livez", "/readyz"}
 """The only ones that anybody may call."""

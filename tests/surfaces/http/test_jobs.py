@@ -12,7 +12,7 @@ import pytest
 from leasehold import Leasehold
 from leasehold.domain.outcome import Failure, Success
 from leasehold.stores.answers import Ending
-from tests.surfaces.http.conftest import Server
+from tests.surfaces.serving import Server
 
 
 def settle(app: Leasehold, *outcomes) -> None:

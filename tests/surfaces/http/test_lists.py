@@ -9,7 +9,7 @@ from leasehold.domain.budgets import Spend
 from leasehold.domain.outcome import Detached, Success
 from leasehold.domain.policy import Policy
 from tests.contract.lives import end, run, run_external
-from tests.surfaces.http.conftest import Server
+from tests.surfaces.serving import Server
 
 ADOPT = Policy(on_lost="adopt")
 
@@ -122,3 +122,10 @@ def test_a_token_of_some_queues_sees_what_is_in_them(app: Leasehold, server: Ser
         assert answer.json()["code"] == "queue-limited", path
     assert client.post(f"/v1/jobs/{others.id}/budget/top-up", json={"amounts": {"x": 1}}).status_code == 404
     assert client.post(f"/v1/jobs/{others.id}/abandon").status_code == 404
+
+
+def test_a_parameter_with_one_value_is_given_once(admin: httpx2.Client):
+    answer = admin.get("/v1/groups/g?since=[]&since=3")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/since")
+    assert admin.get("/v1/groups/g?kinds=a&kinds=b&since=3").status_code == 200
+    assert admin.get("/v1/jobs?state=queued&state=failed").status_code == 200

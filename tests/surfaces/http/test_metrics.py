@@ -10,8 +10,8 @@ from leasehold import Leasehold
 from leasehold.domain.outcome import Success
 from leasehold.http import create_app, router
 from tests.backends import new_job
-from tests.surfaces.http.conftest import Server
 from tests.surfaces.http.test_jobs import settle
+from tests.surfaces.serving import Server
 from tests.surfaces.test_prometheus import EVIL, NAMED, read
 from tests.workers import burst
 
@@ -56,4 +56,4 @@ def test_without_tokens_it_is_open(app: Leasehold, listen: Callable[[FastAPI], S
 
 
 def test_a_router_in_another_app_leaves_its_own_metrics_alone(app: Leasehold):
-    assert "/metrics" not in {route.path for route in router(app).routes}
+    assert "/metrics" not in {getattr(route, "path", None) for route in router(app).routes}

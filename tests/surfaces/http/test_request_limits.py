@@ -18,7 +18,7 @@ from leasehold.surfaces.guard.denied import Denied
 from leasehold.surfaces.guard.request_rates import RequestRates, address_class
 from leasehold.surfaces.http.route import DEEPEST_BODY, is_deeper
 from tests.backends import Backend, new_job
-from tests.surfaces.http.conftest import Server
+from tests.surfaces.serving import Server
 
 MINE, OTHER = "Bearer lh_mine", "Bearer lh_other"
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.backends import Backend
 from tests.measured import Page
-from tests.surfaces.http.conftest import Server
+from tests.surfaces.serving import Server
 
 ROOT = Path(__file__).parents[3]
 

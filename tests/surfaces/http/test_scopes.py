@@ -12,8 +12,8 @@ from leasehold.domain.outcome import Asked, Failure, Success
 from leasehold.domain.views import WorkerCard
 from leasehold.http import create_app
 from tests.backends import Backend
-from tests.surfaces.http.conftest import Server
 from tests.surfaces.http.test_jobs import settle
+from tests.surfaces.serving import Server
 
 
 def test_a_group_is_followed_and_stopped(app: Leasehold, admin: httpx2.Client):

@@ -16,7 +16,7 @@ from leasehold.surfaces.serve import ServeSettings
 from tests.backends import Backend
 from tests.surfaces.cli.conftest import Answer, Cli, eventually, here, read_until, stop, tasks  # noqa: F401 - fixtures
 from tests.surfaces.cli.conftest import app as commanded_app  # noqa: F401 - a fixture
-from tests.surfaces.http.conftest import PATIENCE
+from tests.surfaces.serving import PATIENCE
 
 KILLED = """
 import os, signal

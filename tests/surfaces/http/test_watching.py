@@ -16,8 +16,8 @@ from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.stores.answers import Ending
 from tests.surfaces.cli.conftest import eventually
-from tests.surfaces.http.conftest import PATIENCE, Server
 from tests.surfaces.http.test_jobs import settle
+from tests.surfaces.serving import PATIENCE, Server
 
 
 def waiters(app: Leasehold) -> int:

@@ -22,7 +22,6 @@ Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
 class TaskParams(RequestParams):
-    model_config = ConfigDict(populate_by_name=True)
     task_id: str = Field(alias="taskId")
 
 
@@ -96,16 +95,16 @@ class Following(ClientExtension):
 
 
 async def get_task(session: Any, task_id: str) -> dict[str, Any]:
-    found = await session.send_request(GetTask(params=TaskParams(task_id=task_id)), Open)
+    found = await session.send_request(GetTask(params=TaskParams(taskId=task_id)), Open)
     return found.model_dump(by_alias=True)
 
 
 async def cancel_task(session: Any, task_id: str) -> None:
-    await session.send_request(CancelTask(params=TaskParams(task_id=task_id)), Open)
+    await session.send_request(CancelTask(params=TaskParams(taskId=task_id)), Open)
 
 
 async def update_task(session: Any, task_id: str, replies: dict[str, Any]) -> None:
-    params = UpdateParams(task_id=task_id, input_responses=replies)
+    params = UpdateParams(taskId=task_id, inputResponses=replies)
     await session.send_request(UpdateTask(params=params), Open)
 
 

@@ -13,8 +13,8 @@ from starlette.routing import Mount
 from leasehold import Leasehold
 from leasehold.mcp import McpApp
 from tests.backends import Backend
-from tests.surfaces.http.conftest import Server, listening
 from tests.surfaces.mcp.mcp_tasks import make_app
+from tests.surfaces.serving import Server, listening
 
 
 @pytest.fixture

@@ -92,24 +92,24 @@ def _group(store: Store, job: Job) -> list[Hold]:
 
 
 def _running(store: Store, job: Job, now: datetime) -> list[Hold]:
-    asked = f"; {job.stop_requested.value} is asked for" if job.stop_requested else ""
+    asked = f"; {job.stop_requested.value} was requested" if job.stop_requested else ""
     if job.lease_owner is None or job.lease_expires_at is None:
         return _orphan(store, job, asked)
     progress = store.progress(job.id)
     if progress is not None:
         asked = f"; last progress {span(now - progress.at)} ago ({first_line(str(progress))}){asked}"
     left = job.lease_expires_at - now
-    since = "" if job.started_at is None else f" since {span(now - job.started_at)}"
-    where = f"it runs on {job.lease_owner}{since}"
+    for_ = "" if job.started_at is None else f" for {span(now - job.started_at)}"
+    where = f"it has been running on {job.lease_owner}{for_}"
     if left.total_seconds() < 0:
         return [
             Hold(
                 "running",
                 f"{where}, but the lease ran out {span(-left)} ago{asked}",
-                "a live worker takes it over after two looks; start one if there is none",
+                "a live worker takes it over; start one if there is none",
             )
         ]
-    return [Hold("running", f"{where}; the lease holds {span(left)} more{asked}")]
+    return [Hold("running", f"{where}; its lease has {span(left)} left{asked}")]
 
 
 def _orphan(store: Store, job: Job, asked: str) -> list[Hold]:
@@ -127,7 +127,7 @@ def _orphan(store: Store, job: Job, asked: str) -> list[Hold]:
 
 
 def _pending(store: Store, job: Job) -> list[Hold]:
-    held = [Hold("pending", "it is held since it was enqueued", "release it")] if job.held else []
+    held = [Hold("pending", "it has been on hold since it was enqueued", "release it")] if job.held else []
     if not job.unmet:
         return held
     unmet = [
@@ -136,7 +136,7 @@ def _pending(store: Store, job: Job) -> list[Hold]:
     waits = [_parent(one) for one in unmet]
     if job.unmet > len(waits):
         others = f"{job.unmet - len(waits)} more job(s)" if waits else f"{job.unmet} other job(s)"
-        waits.append(Hold("parent", f"it waits for {others} to end", "see to those jobs"))
+        waits.append(Hold("parent", f"it waits for {others} to end", "look at those jobs"))
     return [*held, *waits]
 
 
@@ -219,7 +219,7 @@ def _blocked(lane: str, blocker: Job) -> Hold:
     }.get(blocker.state, f"resume {blocker.id}, or resolve it to let the lane go on without it")
     word = blocker.state.value.replace("_", " ")
     reason = why(blocker.error or blocker.reason)
-    return Hold("lane_blocked", f"lane {lane!r} stands still behind {told}, {word}{reason}", remedy)
+    return Hold("lane_blocked", f"lane {lane!r} is blocked by {told}, {word}{reason}", remedy)
 
 
 def _workers(job: Job, cards: list[WorkerCard]) -> list[Hold]:

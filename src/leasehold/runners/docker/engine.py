@@ -11,13 +11,15 @@ import os
 import socket
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlencode
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
+HOST_VARIABLE = "DOCKER_HOST"
+"""The socket of the Docker engine, for runners that name none; by default `unix:///var/run/docker.sock`."""
 NEWEST = (1, 47)
 """The newest version of the interface that is asked for: a newer one may mean something else."""
 PATIENCE = 60.0
@@ -34,7 +36,7 @@ class EngineError(OSError):
         super().__init__(f"the Docker engine answered {status}: {message}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     status: int
     body: bytes
@@ -53,7 +55,7 @@ class Reply:
 
 class Engine:
     def __init__(self, host: str | None = None) -> None:
-        self.host = host or os.environ.get("DOCKER_HOST") or DEFAULT_HOST
+        self.host = host or os.environ.get(HOST_VARIABLE) or DEFAULT_HOST
         if not self.host.startswith("unix://"):
             raise InvalidInput(
                 "host",

@@ -18,15 +18,15 @@ import contextlib
 import os
 import secrets
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
+from leasehold.domain.frozen import frozen
 from leasehold.runners.run_folder import highest_token, sync_folder
 
 MARK = ".started"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Marks:
     exists: bool
     is_stopped: bool

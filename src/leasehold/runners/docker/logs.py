@@ -12,10 +12,10 @@ import json
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from leasehold.domain.frozen import frozen
 from leasehold.runners.contract import Output, Stream
 from leasehold.runners.docker.engine import Engine
 
@@ -35,7 +35,7 @@ OVERHEAD = 70
 _STREAMS: Mapping[int, Stream] = {1: "stdout", 2: "stderr"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     stream: Stream
     at: int
@@ -43,7 +43,7 @@ class Message:
     text: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Anchor:
     """What the stream has up to this moment, and the first `nth` messages of the moment, end at this offset."""
 

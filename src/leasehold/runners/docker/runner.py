@@ -14,12 +14,12 @@ import secrets
 import signal
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from leasehold.domain.checks.sizes import size_text
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 from leasehold.runners.contract import (
     CannotStart,
     Collected,
@@ -56,7 +56,7 @@ _LIVE = ("running", "paused", "restarting")
 _GOING = ("removing", "dead")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Container:
     id: str
     entry: str
@@ -347,6 +347,7 @@ class DockerRunner(Runner[ContainerSpec]):
         return reply.status != 409
 
     def container_name(self, name: str) -> str:
+        """What the engine calls the container of this run."""
         return f"leasehold-{name}-{self._folder_id}"
 
     def _run(self, name: str) -> Path:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from leasehold.domain.checks.sizes import Size, size
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
+from leasehold.runners.run_folder import INPUTS_VARIABLE, OUTPUTS_VARIABLE, RESULT_VARIABLE
 
 HOME = "/leasehold"
 """Where a container finds its inputs and leaves its result and outputs."""
@@ -25,16 +27,19 @@ _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mount:
-    """A folder or file of the host. Only below a folder that the runner was told to allow (`mounts_allowed`)."""
+    """A folder or file of the host. Only below a folder that the runner allows (`mounts_allowed`)."""
 
     source: Path
+    """The path on the host."""
     target: str
+    """The path in the container."""
     read_only: bool = True
+    """Whether the container may only read it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ContainerSpec:
     """What to run in a container. There is no shell: `argv` goes to the image's entry point, or to `entrypoint`.
 
@@ -43,40 +48,44 @@ class ContainerSpec:
     """
 
     image: str
+    """The image, as `name:tag`."""
     argv: Sequence[str] = ()
-    """Empty: the image's own command."""
+    """The arguments. Empty: the image's own command."""
     entrypoint: Sequence[str] | None = None
-    """None: the image's own."""
+    """The program. None: the image's own entry point."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Whoever may talk to the engine can read these, also afterwards."""
+    """Variables that the container gets. Anyone with access to the engine can read them, even afterwards."""
     pass_env: Sequence[str] = ()
-    """Names of the worker's variables that the container gets too. It gets no others."""
+    """Names of the worker's own variables that the container gets too."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the container."""
     memory: Size | None = None
-    """Bytes, or text such as "512MB". There is no swap beside it."""
+    """The memory limit in bytes, or as text such as "512MB". There is no swap beside it."""
     cpus: float | None = None
+    """How many CPUs it may use."""
     pids: int | None = None
     """How many processes and threads it may have."""
     network: str = "none"
-    """One that the runner allows (`networks_allowed`): "none" and "bridge", if it was not told otherwise."""
+    """A network that the runner allows (`networks_allowed`); by default those are "none" and "bridge"."""
     read_only: bool = False
-    """The image's files cannot be changed. /tmp is in memory, and /leasehold can be written to."""
+    """Whether the image's files are read-only. /tmp is then in memory, and /leasehold can be written to."""
     user: str | None = None
-    """"user", "1000" or "1000:1000". None: the image's own. What root writes only root can delete: a worker that is
-    not root names its own number here."""
+    """"user", "1000" or "1000:1000". None: the image's own. Only root can delete what root writes: a worker
+    that is not root gives its own number here."""
     cwd: str | None = None
-    """None: the image's own."""
+    """The working directory. None: the image's own."""
     init: bool = True
-    """A small init process passes on signals: without it a program that does not ask for SIGTERM never sees it, and is
-    killed at the end of its grace. False for images that bring one of their own, and insist on being the first."""
+    """Whether a small init process passes signals on. Without it, a program that does not handle SIGTERM never
+    sees it and is killed when its grace is over. False for images with an init of their own."""
     inputs: Mapping[str, str | bytes | Path] = field(default_factory=dict)
-    """Files by name: their text, their bytes, or a path to copy from."""
+    """Input files by name: their text, their bytes, or a path to copy from."""
     outputs: Sequence[str] = ()
-    """Names of files that are collected, if they are there."""
+    """Names of files that are collected if they are there."""
     mounts: Sequence[Mount] = ()
+    """Folders and files of the host."""
     output_limit: int = 8 * 1024 * 1024
-    """Bytes of the log of stdout and stderr that the engine keeps, with some 70 bytes for each line of it. The first
-    are dropped, never the last."""
+    """Bytes of the engine's log of stdout and stderr that are kept, with about 70 bytes for each line. The
+    oldest are dropped, never the newest."""
 
     def __post_init__(self) -> None:
         if not self.image or any(letter.isspace() for letter in self.image):
@@ -143,7 +152,7 @@ def container_spec(said: object, image: str | None) -> ContainerSpec:
     return ContainerSpec(image=image, argv=list(said))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Allowed:
     """What a runner lets specs ask for beyond the harmless."""
 
@@ -173,9 +182,9 @@ def engine_body(spec: ContainerSpec, labels: Mapping[str, str], home: Path) -> d
     otherwise does not matter."""
     passed = {name: os.environ[name] for name in spec.pass_env if name in os.environ}
     ours = {
-        "LEASEHOLD_RESULT": f"{HOME}/result",
-        "LEASEHOLD_INPUTS": f"{HOME}/inputs",
-        "LEASEHOLD_OUTPUTS": f"{HOME}/outputs",
+        RESULT_VARIABLE: f"{HOME}/result",
+        INPUTS_VARIABLE: f"{HOME}/inputs",
+        OUTPUTS_VARIABLE: f"{HOME}/outputs",
     }
     memory = None if spec.memory is None else size(spec.memory, "memory")
     mounts = [_bind(home, HOME, read_only=False)]

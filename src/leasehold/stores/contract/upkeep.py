@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from leasehold.domain.flow import Tie
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.leases import LeasePage
 from leasehold.domain.retention import Ages, Retention
+from leasehold.domain.search import Found, Search
 from leasehold.domain.states import State
 from leasehold.domain.views import (
     ALL,
@@ -27,6 +29,7 @@ from leasehold.domain.views import (
     WorkerCard,
 )
 from leasehold.stores.answers import (
+    Failed,
     Pruned,
 )
 from leasehold.stores.contract.wakeups import Wakeups
@@ -45,6 +48,15 @@ class Inspect(Protocol):
 
     def list_jobs(self, filter: Filter = ALL, limit: int = 50, before: str | None = None) -> Page:
         """Newest first; `before` is the last page's `next`."""
+        ...
+
+    def search_jobs(self, search: Search, limit: int = 50, before: str | None = None) -> Found:
+        """Newest first. A text is looked for in at most 10,000 of the jobs that the rest of the search finds, and never
+        in sensitive arguments. `before` is the last page's `next`."""
+        ...
+
+    def find_failures(self, filter: Filter, limit: int = 1000, before: str | None = None) -> Failed:
+        """Failed and timed-out jobs, newest first, with the beginning of their errors. The filter names the states."""
         ...
 
     def find_ids(self, prefix: str, limit: int = 6) -> list[str]:
@@ -84,6 +96,11 @@ class Inspect(Protocol):
 
     def count_relatives(self, job_id: str) -> dict[Relation, int]:
         """How many relatives of each kind it has."""
+        ...
+
+    def ties(self, ids: Sequence[str], limit: int = 1000) -> list[Tie]:
+        """Who waits for whom and who has asked for whom, of all ties that one of these jobs has: `limit` of each kind
+        to jobs that come before them, and as many to jobs that come after."""
         ...
 
     def parent_results(self, job_id: str) -> list[ParentResult]:
@@ -263,6 +280,10 @@ class Schema(Protocol):
 
     def check_schema(self) -> None:
         """Raises SchemaOutdated or SchemaTooNew."""
+        ...
+
+    def schema_version(self) -> int:
+        """The number of the last migration; 0: there is no schema yet."""
         ...
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from leasehold.domain.frozen import frozen
 from leasehold.stores.base.database import Row
 
 Answer = tuple[Sequence[str], Sequence[tuple[Any, ...]]]
@@ -19,7 +19,7 @@ Style = Literal["named", "dollars"]
 """How the driver wants parameters: by name (`%(name)s` or `:name`, as the database has it), or as `$1`, `$2` …"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Borrowed:
     """A connection of the user's. Nothing here commits, rolls back or closes it."""
 

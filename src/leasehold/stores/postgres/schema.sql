@@ -993,6 +993,10 @@ CREATE VIEW leasehold.jobs AS
     result_ref,
     error,
     attempt,
+        CASE
+            WHEN ((policy ->> 'max_attempts'::text) ~ '^[0-9]{1,9}$'::text) THEN ((policy ->> 'max_attempts'::text))::integer
+            ELSE 3
+        END AS max_attempts,
     failures,
     crashes,
     stop_requested,
@@ -1002,6 +1006,7 @@ CREATE VIEW leasehold.jobs AS
     execution_name,
     created_at,
     available_at,
+    first_started_at,
     started_at,
     finished_at,
     updated_at,

@@ -211,7 +211,10 @@ class PostgresStore(PostgresEnlisting):
         self._postgres.transact(self._postgres.drop_schema)
 
     def check_schema(self) -> None:
-        check_version(self.label, self._postgres.schema_version(), len(_MIGRATIONS))
+        check_version(self.label, self.schema_version(), len(_MIGRATIONS))
+
+    def schema_version(self) -> int:
+        return self._postgres.schema_version()
 
     def upgrade_sql(self, after: int = 0) -> str:
         parts = [

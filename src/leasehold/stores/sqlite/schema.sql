@@ -308,10 +308,12 @@ WHERE p.state = 4;
 
 CREATE VIEW leasehold_jobs AS
 SELECT id, kind, queue, state, reason, priority, lane, group_name, tags, unique_key, args, result, result_ref, error,
-    attempt, failures, crashes, stop_requested, lease_owner, execution_site, execution_name, retry_of, trace,
+    attempt, CASE WHEN json_valid(policy) AND json_type(policy, '$.max_attempts') = 'integer' THEN json_extract(policy, '$.max_attempts') ELSE 3 END AS max_attempts,
+    failures, crashes, stop_requested, lease_owner, execution_site, execution_name, retry_of, trace,
     strftime('%Y-%m-%dT%H:%M:%S', lease_expires_at / 1000000, 'unixepoch') || printf('.%06dZ', lease_expires_at % 1000000) AS lease_expires_at,
     strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000, 'unixepoch') || printf('.%06dZ', created_at % 1000000) AS created_at,
     strftime('%Y-%m-%dT%H:%M:%S', available_at / 1000000, 'unixepoch') || printf('.%06dZ', available_at % 1000000) AS available_at,
+    strftime('%Y-%m-%dT%H:%M:%S', first_started_at / 1000000, 'unixepoch') || printf('.%06dZ', first_started_at % 1000000) AS first_started_at,
     strftime('%Y-%m-%dT%H:%M:%S', started_at / 1000000, 'unixepoch') || printf('.%06dZ', started_at % 1000000) AS started_at,
     strftime('%Y-%m-%dT%H:%M:%S', finished_at / 1000000, 'unixepoch') || printf('.%06dZ', finished_at % 1000000) AS finished_at,
     strftime('%Y-%m-%dT%H:%M:%S', updated_at / 1000000, 'unixepoch') || printf('.%06dZ', updated_at % 1000000) AS updated_at,

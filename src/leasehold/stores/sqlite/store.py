@@ -155,7 +155,10 @@ class SqliteStore(SqliteEnlisting):
         """Whoever made the file removes it."""
 
     def check_schema(self) -> None:
-        check_version(self.label, self._sqlite.schema_version(), len(_MIGRATIONS))
+        check_version(self.label, self.schema_version(), len(_MIGRATIONS))
+
+    def schema_version(self) -> int:
+        return self._sqlite.schema_version()
 
     def upgrade_sql(self, after: int = 0) -> str:
         now = "CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)"

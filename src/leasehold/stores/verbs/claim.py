@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple
 
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Grant
 from leasehold.domain.lanes import ANY_GATE
 
@@ -39,7 +40,7 @@ class LookedAt(NamedTuple):
     first: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     gates: list[int]
     """Open ones without limits, with work or without."""

@@ -10,6 +10,8 @@ from typing import Any
 from leasehold.domain.checks.ids import checked_id, range_of, shortened
 from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.errors import JobNotFound
+from leasehold.domain.failures import first_line
+from leasehold.domain.flow import FlowEdge, FlowNode, Tie
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.domain.views import (
@@ -27,7 +29,7 @@ from leasehold.domain.views import (
 from leasehold.stores.base.attempts import records_of
 from leasehold.stores.base.database import Row, Session
 from leasehold.stores.base.rows import job_from_row, tags_of
-from leasehold.stores.verbs.walks import JOBS, MEMBERS, TAGGED, Walk, Walked, Way
+from leasehold.stores.verbs.walks import IDS, JOBS, MEMBERS, TAGGED, TOP, Walk, Walked, Way
 from leasehold.stores.verbs.writing import Verbs
 
 WINDOW = 20_000
@@ -48,7 +50,7 @@ class InspectVerbs(Verbs):
         check_page(limit)
         after = None if before is None else checked_id(before, "before")
         rows, more = self._database.read(lambda session: _list(session, filter, limit + 1, after))
-        jobs = [_summary(row) for row in rows[:limit]]
+        jobs = [summary_of(row) for row in rows[:limit]]
         return Page(jobs, jobs[-1].id if len(rows) > limit else more)
 
     def find_ids(self, prefix: str, limit: int = 6) -> list[str]:
@@ -117,28 +119,51 @@ class InspectVerbs(Verbs):
         rows = self._database.read(lambda session: session.tuples("count_relatives", id=job_id))
         return {relation: int(count) for relation, count in rows if count}
 
+    def ties(self, ids: Sequence[str], limit: int = 1000) -> list[Tie]:
+        rows = self._database.read(lambda session: session.rows("list_ties", ids=list(ids), limit=limit))
+        return [_tie(row) for row in rows]
+
     def parent_results(self, job_id: str) -> list[ParentResult]:
         rows = self._database.read(lambda session: session.rows("read_parent_results", id=job_id))
         return [ParentResult(**row) for row in rows]
 
 
+def _tie(row: Row) -> Tie:
+    edge = FlowEdge(row["parent_id"], row["child_id"], row["relation"], row["met"])
+    error = row["error"]
+    return Tie(
+        edge, FlowNode(row["id"], row["kind"], State(row["state"]), first_line(error) if error else None)
+    )
+
+
 def _list(session: Session, filter: Filter, limit: int, before: str | None) -> Walked:
+    walk, ways = walk_of(session, filter, WINDOW)
+    return walk.go("list_jobs", ways, "list_jobs.page", limit, before)
+
+
+def walk_of(
+    session: Session, filter: Filter, size: int, floor: int = 0, top: int = TOP, **more: Any
+) -> tuple[Walk, list[Way]]:
+    """How jobs are found by a filter, and by `more` that every one must meet (None: is not asked)."""
     given = {
         "queue": filter.queue,
         "kinds": None if filter.kind is None else [filter.kind],
         "lane": filter.lane,
         "group": filter.group,
         "tags": None if filter.tag is None else [filter.tag],
+        **more,
     }
     asked: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    walk = Walk(session, asked, WINDOW)
+    walk = Walk(session, asked, size, floor, top)
     ways = _ways(walk, filter)
-    if filter.states and ways[0] in (MEMBERS, TAGGED):
+    if filter.states and ways[0] in (MEMBERS, TAGGED, IDS):
         walk = replace(walk, asked={**asked, "states": [state.value for state in filter.states]})
-    return walk.go("list_jobs", ways, "list_jobs.page", limit, before)
+    return walk, ways
 
 
 def _ways(walk: Walk, filter: Filter) -> list[Way]:
+    if "ids" in walk.asked and walk.few_ids():
+        return [IDS]
     if filter.group is not None:
         return [MEMBERS]
     if filter.tag is not None and walk.few_tagged():
@@ -146,7 +171,7 @@ def _ways(walk: Walk, filter: Filter) -> list[Way]:
     return walk.ways_to(filter.states) if filter.states else [JOBS]
 
 
-def _summary(row: dict[str, Any]) -> Summary:
+def summary_of(row: Row) -> Summary:
     return Summary(
         **{
             **row,

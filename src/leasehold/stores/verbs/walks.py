@@ -7,9 +7,9 @@ many rows and no more, and says where to go on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from leasehold.domain.frozen import frozen
 from leasehold.domain.states import State
 from leasehold.stores.base.database import Row, Session
 
@@ -23,7 +23,7 @@ FETCHED = 2500
 """Rows that a walk looks at when it has to fetch the job of each: that costs several times as much as the row."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Way:
     """One way to find jobs."""
 
@@ -47,6 +47,7 @@ IN_LANE = Way("in_lane", frozenset({"lane"}), ordered=False)
 LANE_HOLDERS = Way("lane_holders", frozenset({"lane"}), ordered=False)
 MEMBERS = Way("members", frozenset({"group"}))
 TAGGED = Way("tagged", brings_job=True, ordered=False)
+IDS = Way("ids", frozenset({"ids"}), brings_job=True, ordered=False)
 
 BY_STATE: dict[State, tuple[Way, ...]] = {
     State.QUEUED: (QUEUED, LANES),
@@ -60,7 +61,7 @@ BY_STATE: dict[State, tuple[Way, ...]] = {
     State.TIMED_OUT: (Way("timed_out"),),
 }
 
-_IN_THE_JOB = frozenset({"queue", "kinds", "lane", "group", "tags"})
+_IN_THE_JOB = frozenset({"queue", "kinds", "lane", "group", "tags", "ids", "created_since", "created_until"})
 
 
 class Walked(NamedTuple):
@@ -69,13 +70,17 @@ class Walked(NamedTuple):
     """The id of the job to go on from, if the walk had to stop before the end."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Walk:
     session: Session
     asked: Mapping[str, Any]
-    """What every job must meet: `queue`, `kinds`, `lane`, `group`, `tags`, `states`, `live`."""
+    """What every job must meet: `queue`, `kinds`, `lane`, `group`, `tags`, `states`, `live`; `ids` (the lowest and the
+    highest), `created_since`, `created_until`."""
     size: int
     """How many rows each way may read."""
+    floor: int = 0
+    top: int = TOP
+    """It goes through numbers from `floor` on and below `top`."""
 
     def ways_to(self, states: Sequence[State]) -> list[Way]:
         ways = [way for state in dict.fromkeys(states) for way in BY_STATE[state]]
@@ -95,9 +100,17 @@ class Walk:
         """Whether all that has the (first) tag can be read and sorted."""
         return self._few("walk.tag")
 
-    def go(self, head: str, ways: Sequence[Way], tail: str, limit: int, before: str | None) -> Walked:
-        """One page. What it tells of a job is of the moment in which the job was found."""
-        below = TOP if before is None else self.session.rows("find_cursor", before=before)[0]["below"]
+    def few_ids(self) -> bool:
+        """The same of those whose ids are in the range."""
+        return self._few("walk.id_range")
+
+    def go(
+        self, head: str, ways: Sequence[Way], tail: str, limit: int, before: str | None, **values: Any
+    ) -> Walked:
+        """One page. What it tells of a job is of the moment in which the job was found. `values` are for the head."""
+        below = self.top
+        if before is not None:
+            below = min(below, self.session.rows("find_cursor", before=before)[0]["below"])
         branches = [[f"walk.{way.name}", *self._conditions(way), "walk.cut"] for way in ways]
         parts = [head, *_either(branches), tail]
         found: list[Row] = []
@@ -109,8 +122,8 @@ class Walk:
         while True:
             step = min(step, left)
             since, more = self._window(ways, below, step)
-            values = self._values() | {"below": below, "since": since, "limit": limit - len(found)}
-            found += self.session.listing(parts, **values)
+            bounds = {"below": below, "since": since, "limit": limit - len(found)}
+            found += self.session.listing(parts, **self._values() | bounds | values)
             left -= step
             if more is None or not left or len(found) == limit:
                 return Walked(found, more)
@@ -136,11 +149,11 @@ class Walk:
         """Where all ways stop, because one of them has read so much by then."""
         picky = [way for way in ways if way.ordered and (way.always or self.asked.keys() - way.serves)]
         if not picky:
-            return 0, None
+            return self.floor, None
         branches = [[f"walk.{way.name}", "walk.past"] for way in picky]
-        values = self._values() | {"below": below, "since": 0, "size": size - 1}
+        values = self._values() | {"below": below, "since": self.floor, "size": size - 1}
         (row,) = self.session.listing(["walk.window", *_either(branches), "walk.window_end"], **values)
-        return (0, None) if row["number"] is None else (row["number"], row["id"])
+        return (self.floor, None) if row["number"] is None else (row["number"], row["id"])
 
     def _few(self, *parts: str) -> bool:
         values = self._values() | {"below": TOP, "since": 0, "size": self.size}
@@ -148,8 +161,12 @@ class Walk:
         return bool(rows[0]["jobs"] < self.size)
 
     def _values(self) -> dict[str, Any]:
-        tags = self.asked.get("tags")
-        return {**self.asked, **({"tag": tags[0], "tag_count": len(set(tags))} if tags else {})}
+        tags, ids = self.asked.get("tags"), self.asked.get("ids")
+        return {
+            **self.asked,
+            **({"tag": tags[0], "tag_count": len(set(tags))} if tags else {}),
+            **({"low": ids[0], "high": ids[1]} if ids else {}),
+        }
 
 
 def _either(branches: Sequence[Sequence[str]]) -> list[str]:

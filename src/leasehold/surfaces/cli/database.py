@@ -68,7 +68,7 @@ def sql(
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
 ) -> None:
-    """Print the migrations as a script, for whoever may run DDL. The schema need not be there yet."""
+    """Print the migrations as a script, for someone who may run DDL. The schema need not be there yet."""
     with open_app(url, schema).__internals__.unchecked() as operations:
         print(operations.upgrade_sql(after))
 

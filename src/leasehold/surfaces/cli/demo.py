@@ -5,25 +5,42 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from leasehold.domain.errors import InvalidInput
+from leasehold.surfaces.cli.listening import Port
 from leasehold.surfaces.cli.problems import Exit
 
 if TYPE_CHECKING:
     from leasehold.surfaces.cli.demo_stage import Stage
 
 
+MAKE_VARIABLE = "MAKELEVEL"
+"""Set by make: `leasehold demo` then says how to go on with make."""
+
+
 def add_to(cli: typer.Typer) -> None:
     cli.command()(demo)
 
 
-def demo() -> int:
+def demo(
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Instead: living work to look at in a browser, until Ctrl-C.")
+    ] = False,
+    port: Port = None,
+) -> int:
     """See it work in half a minute: retries, a lane that halts, a worker killed. Needs nothing, leaves nothing."""
     import signal
     import tempfile
 
+    if dashboard:
+        from leasehold.surfaces.cli.demo_dashboard import show_dashboard
+
+        return show_dashboard(port)
+    if port is not None:
+        raise InvalidInput("--port", "is the dashboard's", "say --dashboard, too")
     # A stop from outside takes the same way out as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="leasehold-demo-") as folder:
@@ -124,4 +141,12 @@ def _verdict(broken: list[str]) -> int:
         print(f"\nThe demo did not go as told: {len(broken)} claim(s) did not come true.")
         return Exit.JOB_FAILED
     print("\nThat was all of it: one file and two processes, both gone again. Next: leasehold --help")
+    print(f"In a browser: {_how_to_look()}")
     return Exit.OK
+
+
+def _how_to_look() -> str:
+    """As it was called: by make, which installs what is missing, or by hand."""
+    if os.environ.get(MAKE_VARIABLE):
+        return "make demo ARGS=--dashboard"
+    return "leasehold demo --dashboard (it needs: pip install 'leasehold[server]')"

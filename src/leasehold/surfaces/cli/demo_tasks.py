@@ -12,6 +12,7 @@ from leasehold.domain.signals import Fail
 from leasehold.types import Context
 
 FOLDER = "LEASEHOLD_DEMO_FOLDER"
+"""Set by `leasehold demo` for the processes that it starts; not for users."""
 LEASE = 5.0
 """Seconds. Short, so that nobody waits long for a dead worker's job; 30 is the default."""
 

@@ -40,7 +40,7 @@ def list_runs(
             "at": lambda row: row.site,
         },
         as_json=as_json,
-        empty="nothing runs outside of the workers",
+        empty="no commands or containers are running",
     )
 
 

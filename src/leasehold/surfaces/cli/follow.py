@@ -14,6 +14,7 @@ from leasehold.surfaces.cli.tables import draw
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from leasehold.domain.search import Found
     from leasehold.domain.views import Page, Summary
 
 EVERY = 1.0
@@ -55,7 +56,7 @@ def _what(job: Summary) -> str:
     return render.cut(job.error or job.reason, 60)
 
 
-def follow_jobs(look: Callable[[], Page], ids: render.Shorten, as_json: bool) -> NoReturn:
+def follow_jobs(look: Callable[[], Page | Found], ids: render.Shorten, as_json: bool) -> NoReturn:
     """Until Ctrl-C."""
     if sys.stdout.isatty() and not as_json:
         with live() as show:

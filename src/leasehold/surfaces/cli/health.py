@@ -20,7 +20,7 @@ def health(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> int:
-    """Say whether the database answers, its schema fits, and a worker lives. Exit code 1: something is not well."""
+    """Check that the database answers, its schema fits, and a worker lives. Exit code 1: something is not well."""
     try:
         with open_app(url, schema) as app:
             findings = app.__internals__.operations.check_health()

@@ -49,7 +49,7 @@ def list_hooks(
             "given up": _given_up,
         },
         as_json=as_json,
-        empty="nobody listens; register a function with @app.on, or add a webhook",
+        empty="no listeners; register a function with @app.on, or add a webhook",
     )
 
 
@@ -112,7 +112,9 @@ def add_webhook(
     ] = None,
     secret: Annotated[
         str | None,
-        typer.Option(envvar="LEASEHOLD_WEBHOOK_SECRET", help="Left out, one is made.", metavar="TEXT"),
+        typer.Option(
+            envvar="LEASEHOLD_WEBHOOK_SECRET", help="Signs the events; left out, one is made.", metavar="TEXT"
+        ),
     ] = None,
     allow_private: Annotated[
         bool, typer.Option(help="It may lie in a private network, and use http.")
@@ -157,7 +159,7 @@ def try_webhook(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Let a worker post an event called `test`. The answer is the delivery's job: leasehold show tells how it went."""
+    """Let a worker post an event called `test`. Prints the id of the delivery's job: leasehold show has its outcome."""
     with open_app(url, schema) as app:
         job = app.__internals__.operations.try_webhook(name, actor=options.acting(actor))
     _told({"id": job.id}, job.id, as_json)

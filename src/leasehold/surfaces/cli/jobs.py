@@ -14,12 +14,14 @@ from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.budgets import show_lines
 from leasehold.surfaces.cli.follow import columns_of, follow_jobs
 from leasehold.surfaces.cli.load import open_app
+from leasehold.surfaces.cli.times import between_times
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from leasehold.domain.job import Job
-    from leasehold.domain.views import AttemptRecord, Criteria, HistoryEntry, Page, Relation, Relative
+    from leasehold.domain.search import Found
+    from leasehold.domain.views import AttemptRecord, Criteria, HistoryEntry, Relation, Relative
     from leasehold.operations.operations import Operations
 
 LONGEST_VALUE = 2000
@@ -49,6 +51,15 @@ def list_jobs(
     lane: options.Lane = None,
     group: options.Group = None,
     tag: options.Tag = None,
+    text: Annotated[
+        str | None, typer.Option(help="With this in the arguments or the error.", metavar="TEXT")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Created since: 2h (ago), or a time.", metavar="TIME")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Created before: 2h (ago), or a time.", metavar="TIME")
+    ] = None,
     limit: Annotated[int, typer.Option(help="At most this many, up to 500.")] = 50,
     before: Annotated[str | None, typer.Option(help="Older than this job.", metavar="ID")] = None,
     follow: options.Follow = False,
@@ -61,9 +72,12 @@ def list_jobs(
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
         cursor = None if before is None else operations.find_id(before)
+        between = between_times(since, until, operations.now)
 
-        def look() -> Page:
-            return app.jobs(state=tuple(state or ()), limit=limit, before=cursor, **criteria)
+        def look() -> Found:
+            return app.search(
+                text=text, state=tuple(state or ()), limit=limit, cursor=cursor, **between, **criteria
+            )
 
         if follow:
             follow_jobs(look, operations.short_ids, as_json)
@@ -76,7 +90,8 @@ def list_jobs(
             ids=operations.short_ids,
         )
     if page.next is not None and not as_json:
-        render.note(f"there are more: --before {page.next}")
+        told = "there are more" if text is None else f"looked into {page.looked:,} jobs; to go on"
+        render.note(f"{told}: --before {page.next}")
 
 
 def show(
@@ -286,8 +301,9 @@ def _told(job: Job, missing: str | None) -> dict[str, object]:
 def _lease(job: Job) -> str | None:
     if job.lease_owner is None:
         return None
-    runs_out = render.ago(job.lease_expires_at)
-    return f"{job.lease_owner}, token {job.lease_token}, runs out {runs_out}"
+    told = render.ago(job.lease_expires_at)
+    verb = "ran out" if told.endswith("ago") else "runs out"
+    return f"{job.lease_owner}, token {job.lease_token}, {verb} {told}"
 
 
 def _when(when: datetime | None) -> str | None:

@@ -163,9 +163,9 @@ def set_rate(
 def close_rate(
     key: Key,
     for_: Annotated[
-        str | None, typer.Option("--for", help="Open by itself after this long.", metavar="DURATION")
+        str | None, typer.Option("--for", help="Open on its own after this long.", metavar="DURATION")
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="Shown to whoever asks why.", metavar="TEXT")] = None,
+    reason: Annotated[str | None, typer.Option(help="Shown to anyone who asks why.", metavar="TEXT")] = None,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,

@@ -55,7 +55,7 @@ def list_groups(
                 "last stop": _last_stop,
             },
             as_json=as_json,
-            empty="no such groups",
+            empty="no matching groups",
         )
     pages.tell()
 
@@ -95,7 +95,7 @@ def list_budgets(
                 "on breach": lambda row: row.on_breach,
             },
             as_json=as_json,
-            empty="nobody has a limit, and nobody has spent anything",
+            empty="no budgets are set and nothing was spent",
         )
     pages.tell()
 
@@ -130,7 +130,7 @@ def list_leases(
                 "expires": _expiry,
             },
             as_json=as_json,
-            empty="nothing runs",
+            empty="nothing is running",
             ids=app.__internals__.operations.short_ids,
         )
     pages.tell()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from leasehold.app import Leasehold
 
 APP_VARIABLE = "LEASEHOLD_APP"
+"""The app, as `module:app`, for commands that need its tasks, or a database when no URL is given."""
 _tenant: ContextVar[str | None] = ContextVar("leasehold_tenant", default=None)
 _OURS = str(Path(__file__).parents[2]) + os.sep
 _REMEDY = "give MODULE:APP, such as mypackage.tasks:app"

@@ -12,7 +12,7 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.cli.render import clean, safe_json
 
 _LEVELS = ("debug", "info", "warning", "error")
-_FIELDS = ("job", "kind", "attempt", "queue")
+_FIELDS = ("job", "kind", "attempt", "queue", "lease")
 
 
 def set_up_logging(level: str, as_json: bool) -> None:
@@ -41,6 +41,8 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
+    """With the job that it is about or from, and the span that it was said in, if there is one."""
+
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
@@ -49,6 +51,18 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
         }
         line |= {name: vars(record)[name] for name in _FIELDS if name in vars(record)}
+        line |= _span()
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return safe_json(json.dumps(line, ensure_ascii=False, default=str))
+
+
+def _span() -> dict[str, str]:
+    """Of OpenTelemetry, where somebody uses it: nothing is imported for this."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return {}
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
+        return {}
+    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}

@@ -3,45 +3,51 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import typer
 from typer.main import get_command
 
 from leasehold.domain.errors import LeaseholdError
-from leasehold.surfaces.cli import (
-    audit,
-    bench,
-    budgets,
-    database,
-    demo,
-    doctor,
-    executions,
-    health,
-    hooks,
-    jobs,
-    limits,
-    lists,
-    mcp,
-    metrics,
-    questions,
-    queues,
-    render,
-    run_by_id,
-    schedules,
-    serve,
-    steer,
-    stop,
-    sweep,
-    tenants,
-    tokens,
-    work,
-)
+from leasehold.surfaces.cli import render, tenants
 from leasehold.surfaces.cli.load import forget_tenant
 from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
+
+COMMANDS = {
+    "work": ("worker", "enqueue", "run-now"),
+    "serve": ("serve",),
+    "dev": ("dev",),
+    "mcp": ("mcp",),
+    "run_by_id": ("run-by-id",),
+    "demo": ("demo",),
+    "jobs": ("jobs", "show", "result", "why"),
+    "failures": ("failures",),
+    "steer": ("cancel", "pause", "interrupt", "resume", "retry", "resolve", "release"),
+    "stop": ("stop", "group"),
+    "questions": ("questions", "answer"),
+    "budgets": ("top-up",),
+    "lists": ("groups", "budgets", "leases"),
+    "queues": ("workers", "queues", "kinds", "lanes"),
+    "limits": ("slots", "rates"),
+    "schedules": ("schedules",),
+    "hooks": ("hooks", "webhooks"),
+    "tenants": ("tenants",),
+    "tokens": ("tokens",),
+    "audit": ("audit",),
+    "database": ("prune", "db"),
+    "sweep": ("sweep",),
+    "doctor": ("doctor",),
+    "executions": ("runs", "abandon"),
+    "health": ("health",),
+    "metrics": ("metrics",),
+    "bench": ("bench",),
+    "version": ("version",),
+}
+"""The modules in this folder that add commands, in the order of the help, and the commands that each of them adds."""
 
 _HELP = """Long background work that survives crashes, in your own database.
 
@@ -51,64 +57,35 @@ Exit codes: 0 ok · 1 the job failed · 2 usage · 3 not found · 4 refused in t
 6 database or runner out of reach · 75 the worker gave up, restart it · 130 interrupted.
 """
 
-# Plain help: drawing it with rich would double the time it takes.
-cli = typer.Typer(
-    name="leasehold",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for module in (
-    work,
-    serve,
-    mcp,
-    run_by_id,
-    demo,
-    jobs,
-    steer,
-    stop,
-    questions,
-    budgets,
-    lists,
-    queues,
-    limits,
-    schedules,
-    hooks,
-    tenants,
-    tokens,
-    audit,
-    database,
-    sweep,
-    doctor,
-    executions,
-    health,
-    metrics,
-    bench,
-):
-    module.add_to(cli)
+
+def tree(called: str | None = None) -> typer.Typer:
+    """All commands; or, for one that is called, its module's alone: most commands take less time than building all."""
+    # Plain help: drawing it with rich would double the time it takes.
+    cli = typer.Typer(
+        name="leasehold",
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    cli.callback(invoke_without_command=True, help=_HELP)(_top)
+    for module in [name for name, added in COMMANDS.items() if called in added] or COMMANDS:
+        importlib.import_module(f"{__package__}.{module}").add_to(cli)
+    return cli
 
 
-@cli.callback(invoke_without_command=True, help=_HELP)
-def top(context: typer.Context) -> int:
+def _top(context: typer.Context) -> int:
     if context.invoked_subcommand is None:
         print(context.get_help())
         return Exit.USAGE
     return Exit.OK
 
 
-@cli.command()
-def version() -> None:
-    """Print the version."""
-    from importlib.metadata import version
-
-    print(version("leasehold"))
-
-
 @functools.cache
-def _command() -> Callable[..., Any]:
-    command = get_command(cli)
-    tenants.add_option(command)
-    return command
+def command(called: str | None = None) -> Any:
+    """`tree`, ready to be called with arguments."""
+    made = get_command(tree(called))
+    tenants.add_option(made)
+    return made
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -117,7 +94,8 @@ def run(arguments: Sequence[str]) -> int:
     forget_tenant()
     try:
         # A command may return its code; nothing means 0.
-        code = _command()(args=list(arguments), prog_name="leasehold", standalone_mode=False)
+        called = command(arguments[0] if arguments else None)
+        code = called(args=list(arguments), prog_name="leasehold", standalone_mode=False)
         sys.stdout.flush()
         return int(code or Exit.OK)
     except LeaseholdError as error:

@@ -37,7 +37,11 @@ def mcp(
     ] = None,
     tenant: Annotated[
         str | None,
-        typer.Option(help="Whose jobs it is about.", metavar="NAME", envvar="LEASEHOLD_TENANT"),
+        typer.Option(
+            help="The tenant whose jobs it is about, instead of the app's own.",
+            metavar="NAME",
+            envvar="LEASEHOLD_TENANT",
+        ),
     ] = None,
     with_worker: Annotated[
         bool, typer.Option("--with-worker", help="Run jobs in this process, too.")

@@ -56,11 +56,8 @@ def mirror(
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
         if drop:
-            known = [row.mirror for row in operations.list_mirrors()]
-            found = [one for one in known if (one.kind, one.table) == (task, table)]
-            if not found:
-                raise InvalidInput("task", f"{task!r} has no mirror in {table!r}", "see leasehold db mirrors")
-            wanted, run, text = found[0], operations.remove_mirror, operations.unmirror_sql
+            wanted = operations.find_mirror(task, table)
+            run, text = operations.remove_mirror, operations.unmirror_sql
         else:
             given = dict(
                 zip(
@@ -101,14 +98,8 @@ def _argument(app: Leasehold, task: str, match: str) -> str | None:
     where, colon, name = match.partition(":")
     if where != "argument" or not colon:
         raise InvalidInput("match", f"{match!r} is not known", "use argument:NAME or unique_key")
-    if not app.__internals__.tasks.definitions:
-        return name
-    definition = app.__internals__.tasks.find(task)
-    if not definition.settings.mirror:
-        raise InvalidInput("task", f"{task!r} does not say mirror=True", "add it: @app.task(mirror=True)")
-    if name in definition.settings.sensitive:
-        raise InvalidInput("match", f"{name!r} is sensitive, and would stand in your table", "use another")
-    return definition.stored_name(name)
+    tasks = app.__internals__.tasks
+    return tasks.find(task).mirrored_argument(name) if tasks.definitions else name
 
 
 def list_mirrors(

@@ -31,7 +31,7 @@ Actor = Annotated[
         "--actor",
         envvar="LEASEHOLD_ACTOR",
         metavar="NAME",
-        help="Who does it, for history and audit; else user@host.",
+        help="Who does it, for history and audit; by default user@host.",
     ),
 ]
 

@@ -33,18 +33,23 @@ from leasehold.surfaces.cli.render import clean
 
 class Exit(IntEnum):
     OK = 0
+    """It worked."""
     JOB_FAILED = 1
-    """The job that was waited for ended without success; or what was checked is not well."""
+    """The job that the command waited for ended without success, or a check found something wrong."""
     USAGE = 2
+    """The command line, or a value in it, is not valid."""
     NOT_FOUND = 3
+    """There is no such job, schedule, tenant or result."""
     REFUSED = 4
-    """Not in this state, or not now."""
+    """Not possible in the job's present state, or not now."""
     TIMED_OUT = 5
+    """The command waited, and the time was over first."""
     UNREACHABLE = 6
-    """The database is out of reach, not fit to be used, or does not give us the rights; or a runner is out of reach."""
+    """The database cannot be reached or used, or denies a permission; or a runner cannot be reached."""
     GAVE_UP = 75
-    """The worker should be replaced: EX_TEMPFAIL."""
+    """The worker gave up and should be restarted (EX_TEMPFAIL)."""
     INTERRUPTED = 130
+    """Interrupted with Ctrl-C."""
 
 
 _CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (

@@ -15,9 +15,9 @@ from leasehold.surfaces.cli.problems import Exit, complain
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 For = Annotated[
-    str | None, typer.Option("--for", help="Resume by itself after this long.", metavar="DURATION")
+    str | None, typer.Option("--for", help="Resume on its own after this long.", metavar="DURATION")
 ]
-Reason = Annotated[str | None, typer.Option(help="Shown to whoever asks why.", metavar="TEXT")]
+Reason = Annotated[str | None, typer.Option(help="Shown to anyone who asks why.", metavar="TEXT")]
 
 
 def add_to(cli: typer.Typer) -> None:
@@ -167,7 +167,7 @@ def list_workers(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Live workers, as each last told of itself."""
+    """Live workers, as each last reported."""
     with open_app(url, schema) as app:
         cards = app.__internals__.operations.list_workers()
     render.show(
@@ -183,5 +183,5 @@ def list_workers(
             "state": lambda card: "draining" if card.draining else "ok",
         },
         as_json=as_json,
-        empty="no worker lives",
+        empty="no live workers",
     )

@@ -24,7 +24,9 @@ App = Annotated[
 
 
 def add_to(cli: typer.Typer) -> None:
-    schedules = typer.Typer(name="schedules", help="Schedules: what is due by itself.", rich_markup_mode=None)
+    schedules = typer.Typer(
+        name="schedules", help="Schedules: tasks that run at set times.", rich_markup_mode=None
+    )
     schedules.callback(invoke_without_command=True)(show_schedules)
     for name, command in (
         ("list", list_schedules),
@@ -154,7 +156,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 def pause_schedule(
     name: Name,
-    reason: Annotated[str | None, typer.Option(help="Shown to whoever asks why.", metavar="TEXT")] = None,
+    reason: Annotated[str | None, typer.Option(help="Shown to anyone who asks why.", metavar="TEXT")] = None,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,

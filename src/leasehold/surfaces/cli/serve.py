@@ -1,4 +1,4 @@
-"""`serve`: the HTTP API, and a worker beside it if wanted."""
+"""`serve`: the HTTP API and the dashboard, and a worker beside them if wanted."""
 
 from __future__ import annotations
 
@@ -50,12 +50,19 @@ def serve(
         bool, typer.Option("--with-worker", help="Run jobs in this process, too.")
     ] = False,
     with_mcp: Annotated[bool, typer.Option("--mcp", help="Speak MCP at /mcp, too.")] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard/--no-dashboard", help="Show the dashboard at /dashboard/, too.")
+    ] = True,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="The dashboard shows everything and changes nothing.")
+    ] = False,
     queues: Annotated[str, typer.Option(help="Of that worker.", metavar="A,B")] = "default",
     concurrency: Annotated[int, typer.Option(help="Of that worker.", metavar="NUMBER")] = 20,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object a line.")] = False,
 ) -> int:
-    """Serve the HTTP API until SIGTERM or Ctrl-C. On loopback no token is needed; elsewhere every request needs one."""
+    """Serve the HTTP API and the dashboard until SIGTERM or Ctrl-C. On loopback no token is needed; elsewhere every
+    request needs one."""
     import asyncio
     import logging
 
@@ -66,7 +73,7 @@ def serve(
         from leasehold.surfaces.serve import ServeSettings
         from leasehold.surfaces.serve import serve as listen
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "uvicorn"):
+        if error.name not in ("fastapi", "uvicorn", "jinja2"):
             raise
         raise DriverMissing(error.name, "server") from None
 
@@ -79,6 +86,8 @@ def serve(
         origins=tuple(allow_origin or ()),
         rate_limit=rate_limit,
         mcp=with_mcp,
+        dashboard=dashboard,
+        read_only=read_only,
     )
     if with_mcp:
         check_mcp()

@@ -58,7 +58,7 @@ def stop(
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Kept with every job.")] = None,
     wait: Wait = "30s",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would happen; change nothing.")
+        bool, typer.Option("--dry-run", help="Report what would happen; change nothing.")
     ] = False,
     hold: Annotated[
         bool, typer.Option("--hold", help="Refuse new jobs in the group until `group NAME --release`.")

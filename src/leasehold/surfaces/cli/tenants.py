@@ -14,7 +14,7 @@ from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import choose_tenant, open_app
 
 WITHOUT = frozenset(
-    {"worker", "serve", "demo", "bench", "version", "tenants", "tokens", "db upgrade", "db sql"}
+    {"worker", "serve", "dev", "demo", "bench", "version", "tenants", "tokens", "db upgrade", "db sql"}
 )
 """Commands that take no --tenant: they are about all tenants, or about none."""
 
@@ -50,7 +50,7 @@ def _on_tenant(
             "--tenant",
             envvar="LEASEHOLD_TENANT",
             metavar="NAME",
-            help="Of this tenant, instead of the app's own.",
+            help="The tenant whose jobs it is about, instead of the app's own.",
             expose_value=False,
             callback=lambda value: choose_tenant(value),
         ),

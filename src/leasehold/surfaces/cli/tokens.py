@@ -11,7 +11,9 @@ from leasehold.domain.tokens import SCOPES, TokenRow
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; the history tells who acted by it.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The name in the history for what is done with it.")
+]
 
 
 def add_to(cli: typer.Typer) -> None:

@@ -126,7 +126,7 @@ def _leave_in_time(code: int) -> None:
     import threading
 
     def leave() -> None:
-        logging.getLogger("leasehold.worker").warning("a thread hangs: leaving without it")
+        logging.getLogger("leasehold.worker").warning("a thread hangs; exiting without it")
         sys.stdout.flush()
         os._exit(code)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
 
 from leasehold.app import Leasehold
 from leasehold.domain.errors import JobNotFound, TenantNotFound
+from leasehold.domain.frozen import frozen
 from leasehold.domain.tokens import SCOPES, Access, TokenScope
 from leasehold.operations.operations import Operations
 from leasehold.surfaces.guard.denied import Denied
@@ -18,7 +20,15 @@ LOCAL = Access(name="local", scopes=SCOPES, tenants=("*",))
 """Whoever is on this machine, where no token is asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+class _InQueue(Protocol):
+    @property
+    def queue(self) -> str | None: ...
+
+
+Row = TypeVar("Row", bound=_InQueue)
+
+
+@frozen
 class Caller:
     """Who asks, and about whose jobs."""
 
@@ -46,6 +56,12 @@ class Caller:
         if not self.access.may_use_queue(job.queue):
             raise JobNotFound(job_id)
         return job
+
+    def seen(self, rows: Iterable[Row]) -> list[Row]:
+        """Those of the queues that the caller may know of. What is of no queue is of all of them."""
+        if not self.access.queues:
+            return list(rows)
+        return [row for row in rows if row.queue is not None and self.access.may_use_queue(row.queue)]
 
     def check_scope(self, scope: TokenScope) -> None:
         if not self.access.may(scope):

@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from leasehold.domain.errors import UnknownTask
+from leasehold.domain.frozen import frozen
 from leasehold.domain.kinds import KindCard
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.types import CallOptions, Job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AskedCall:
     """What is None is as the task says. Nothing here lifts a limit."""
 

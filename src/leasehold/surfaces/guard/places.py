@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from leasehold.domain.frozen import frozen
 from leasehold.surfaces.guard.denied import Denied
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -26,7 +26,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Places:
     hosts: frozenset[str]
     """Names by which we are reached, without ports; with `*` any will do, which is for who checks it elsewhere."""

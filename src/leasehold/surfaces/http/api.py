@@ -54,8 +54,8 @@ def router(
 ) -> APIRouter:
     """The API as a router for your own FastAPI app: `api.include_router(router(app, hosts=["api.example.org"]))`.
 
-    Callers need tokens (`leasehold tokens create`); with `tokens=False` whoever reaches it may do everything, so put
-    your own guard before it. `hosts` are the names by which the server is reached, besides those of this machine; a
+    Callers need tokens (`leasehold tokens create`); with `tokens=False` anyone who reaches it may do everything, so
+    put your own guard before it. `hosts` are the names by which the server is reached, besides those of this machine; a
     request that names another one is refused, as is one that a page of another site sends, unless it is in `origins`.
 
     `rate_limit` is how many requests a second each token may send to this process, and each address without one; twice
@@ -96,6 +96,7 @@ def create_app(
 
     @api.router.get("/openapi.json", dependencies=needs("read"), include_in_schema=False)
     def openapi() -> dict[str, Any]:
+        """The schema of this API, as OpenAPI."""
         return _described(api.router)
 
     async def refuse(request: Request, error: Exception) -> Response:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from leasehold.domain.budgets import BudgetOwner
 from leasehold.surfaces.http import asked, told_many
-from leasehold.surfaces.http.paging import add_link, seen_by
+from leasehold.surfaces.http.paging import add_link
 from leasehold.surfaces.http.route import Who, needs
 
 
@@ -25,7 +25,7 @@ def add_to(router: APIRouter) -> None:
         """What may be spent and what was: of groups by name, then of jobs that have spent something."""
         page = who.operations.list_budgets(scope or None, limit, cursor or None)
         add_link(request, response, page.next)
-        rows = [told_many.BudgetRow.model_validate(row) for row in seen_by(who, page.budgets)]
+        rows = [told_many.BudgetRow.model_validate(row) for row in who.seen(page.budgets)]
         return told_many.BudgetPage(budgets=rows, next=page.next)
 
     @router.get("/v1/jobs/{id}/budget", dependencies=needs("read"), tags=["budgets"])

@@ -15,7 +15,7 @@ from leasehold.surfaces.http.route import Who, needs
 def add_to(router: APIRouter) -> None:
     @router.post("/v1/jobs/bulk", dependencies=needs("operate"), tags=["jobs"])
     def bulk(body: asked.Bulk, who: Who) -> told_many.BulkReport:
-        """Steer every job that matches all that is given, newest first, each by itself; a dry run unless `dry_run` is
+        """Steer every job that matches all filters, newest first, one by one; a dry run unless `dry_run` is
         false. Jobs that refuse are reported, and hold up none of the others."""
         if body.queue is None:
             who.check_all_queues()

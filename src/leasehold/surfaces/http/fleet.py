@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from leasehold.app import Leasehold
 from leasehold.surfaces.http import asked, told, told_many
-from leasehold.surfaces.http.paging import add_link, seen_by
+from leasehold.surfaces.http.paging import add_link
 from leasehold.surfaces.http.route import OPEN, Who, needs
 
 
@@ -29,13 +29,13 @@ def add_to(router: APIRouter) -> None:
         """Who runs what, in the order in which the jobs came: since when, and when the lease runs out."""
         page = who.operations.list_leases(worker or None, limit, cursor or None)
         add_link(request, response, page.next)
-        rows = [told_many.Lease.model_validate(row) for row in seen_by(who, page.leases)]
+        rows = [told_many.Lease.model_validate(row) for row in who.seen(page.leases)]
         return told_many.LeasePage(leases=rows, next=page.next)
 
     @router.get("/v1/executions", dependencies=needs("read"), tags=["workers"])
     def list_executions(who: Who, limit: asked.Limit = 500) -> list[told_many.Execution]:
         """Commands and containers that live, the oldest first, with who watches them."""
-        rows = seen_by(who, who.operations.list_executions(limit))
+        rows = who.seen(who.operations.list_executions(limit))
         return [told_many.Execution.model_validate(row) for row in rows]
 
 

@@ -12,7 +12,7 @@ from leasehold.domain.views import Filter, Page
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.guard.calls import AskedCall, enqueue_for, enqueue_once_for
 from leasehold.surfaces.http import asked, told
-from leasehold.surfaces.http.paging import add_link, seen_by
+from leasehold.surfaces.http.paging import add_link
 from leasehold.surfaces.http.route import Who, needs
 from leasehold.types import Job as Handle
 
@@ -78,7 +78,7 @@ def add_to(router: APIRouter) -> None:
         filter = Filter(tuple(state), queue or None, kind or None, lane or None, group or None, tag or None)
         page = who.operations.list_jobs(filter, limit, cursor or None)
         add_link(request, response, page.next)
-        return told.JobPage.model_validate(Page(seen_by(who, page.jobs), page.next))
+        return told.JobPage.model_validate(Page(who.seen(page.jobs), page.next))
 
     @router.get("/v1/jobs/{id}/explain", dependencies=needs("read"), tags=["jobs"])
     def explain_job(id: str, who: Who) -> list[told.Hold]:
@@ -97,7 +97,7 @@ def add_to(router: APIRouter) -> None:
 
     @router.get("/v1/jobs/{id}/events", dependencies=needs("read"), tags=["jobs"])
     def list_events(id: str, who: Who, since: asked.Since = 0, limit: asked.Limit = 500) -> told.Events:
-        """What it has told, in order, behind a number: progress and partial results."""
+        """What it has reported after a sequence number, in order: progress and partial results."""
         return told.Events.model_validate(who.operations.read_stream(who.job(id).id, since, limit))
 
     @router.get("/v1/jobs/{id}/log", dependencies=needs("read"), tags=["jobs"])
@@ -121,7 +121,7 @@ def _add_verbs(router: APIRouter) -> None:
         path = f"/v1/jobs/{{id}}/{name}"
         router.post(path, dependencies=needs("operate"), tags=["jobs"], name=f"{name}_job")(steer)
 
-    verb("cancel", Handle.cancel, "At once, or as soon as its worker has heard of it.")
+    verb("cancel", Handle.cancel, "Cancel it: at once, or as soon as its worker gets the request.")
     verb("pause", Handle.pause, "Interrupt it, to be resumed.")
     verb("interrupt", Handle.interrupt, "Pause it if it runs, else cancel it.")
     verb("resolve", Handle.resolve, "Leave a failed job as it is, and let its lane go on.")

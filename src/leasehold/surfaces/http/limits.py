@@ -45,5 +45,6 @@ def add_to(router: APIRouter) -> None:
 
     @router.post("/v1/rates/{key:path}/open", dependencies=needs("operate"), tags=["limits"])
     def open_rate(key: str, who: Who) -> told.Changed:
+        """Start jobs of this key again."""
         who.check_all_queues()
         return told.Changed(changed=who.operations.open_rate(key, actor=who.actor))

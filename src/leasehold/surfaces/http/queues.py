@@ -21,7 +21,7 @@ def add_to(router: APIRouter) -> None:
 
     @router.get("/v1/pauses", dependencies=needs("read"), tags=["queues"])
     def list_pauses(who: Who) -> list[told.PauseOf]:
-        """The queues and tasks that are paused now, also those of which there is no job."""
+        """The queues and tasks that are paused now, including those without jobs."""
         return [
             told.PauseOf.model_validate(row)
             for row in who.operations.list_pauses()
@@ -36,6 +36,7 @@ def add_to(router: APIRouter) -> None:
 
     @router.post("/v1/queues/{name}/resume", dependencies=needs("operate"), tags=["queues"])
     def resume_queue(name: str, who: Who) -> told.Changed:
+        """Start jobs of this queue again."""
         who.check_queue(name)
         return told.Changed(changed=who.operations.resume_scope("queue", name, actor=who.actor))
 
@@ -52,6 +53,7 @@ def add_to(router: APIRouter) -> None:
 
     @router.post("/v1/kinds/{name}/resume", dependencies=needs("operate"), tags=["queues"])
     def resume_kind(name: str, who: Who) -> told.Changed:
+        """Start jobs of this task again."""
         who.check_all_queues()
         return told.Changed(changed=who.operations.resume_scope("kind", name, actor=who.actor))
 

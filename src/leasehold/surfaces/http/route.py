@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_origin
 
 from fastapi import Depends, Request, Security
+from fastapi.exceptions import RequestValidationError
 from fastapi.params import Depends as DependsParameter
 from fastapi.params import Security as SecurityParameter
 from fastapi.routing import APIRoute
@@ -16,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message
 
+from leasehold.domain.frozen import frozen
 from leasehold.domain.tokens import TokenScope
 from leasehold.operations.patience import reads_within
 from leasehold.surfaces.guard.callers import FORWARDED, TENANT_HEADER, Caller, Callers
@@ -50,7 +52,7 @@ OPEN: list[DependsParameter] = [cast(DependsParameter, Depends(_to_anybody))]
 """`dependencies=` of a route that tells nothing about jobs: whoever names the right host may call it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Guard:
     places: Places
     callers: Callers
@@ -75,6 +77,7 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
         def get_route_handler(self) -> Handler:
             handle = super().get_route_handler()
             scope = scope_of(self.path, self.dependencies)
+            single = _single(self)
 
             async def guarded(request: Request) -> Response:
                 try:
@@ -82,6 +85,7 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
                     guard.places.check(headers.getlist("host"), headers.getlist("origin"))
                     with reads_within(guard.longest_read):
                         await _admit(guard, request, scope)
+                        _check_once(request, single)
                         body = _Body(request)
                         if body.too_large:
                             raise _too_large()
@@ -101,6 +105,24 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
             return guarded
 
     return GuardedRoute
+
+
+def _single(route: APIRoute) -> frozenset[str]:
+    """Parameters of the query that have one value."""
+    parameters = route.dependant.query_params
+    return frozenset(one.alias for one in parameters if get_origin(one.field_info.annotation) is not list)
+
+
+def _check_once(request: Request, single: frozenset[str]) -> None:
+    """FastAPI would take the last of several, and not look at the others."""
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    repeated = [name for name, times in given.items() if times > 1 and name in single]
+    if repeated:
+        faults = [
+            {"loc": ("query", name), "msg": "is given more than once", "type": "repeated"}
+            for name in repeated
+        ]
+        raise RequestValidationError(faults)
 
 
 async def _admit(guard: Guard, request: Request, scope: TokenScope | None) -> None:

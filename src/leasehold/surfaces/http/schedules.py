@@ -18,6 +18,7 @@ def add_to(router: APIRouter) -> None:
 
     @router.get(f"/v1/schedules/{{name:{NAME}}}", dependencies=needs("read"), tags=["schedules"])
     def get_schedule(name: str, who: Who) -> told.Schedule:
+        """One schedule."""
         who.check_all_queues()
         return told.Schedule.model_validate(who.operations.get_schedule(name))
 
@@ -30,6 +31,7 @@ def add_to(router: APIRouter) -> None:
 
     @router.post("/v1/schedules/{name:path}/resume", dependencies=needs("operate"), tags=["schedules"])
     def resume_schedule(name: str, who: Who) -> told.Changed:
+        """Ticks again, from now on."""
         who.check_all_queues()
         return told.Changed(changed=who.operations.resume_schedule(name, actor=who.actor))
 

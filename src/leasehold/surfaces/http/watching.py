@@ -94,7 +94,7 @@ def add_to(router: APIRouter) -> None:
             float, Query(ge=0, le=asked.LONGEST_WAIT, description="End it after so many seconds; 0: do not.")
         ] = 0,
     ) -> AsyncIterable[ServerSentEvent]:
-        """Server-sent events: what the job tells, in order, and its state as it changes, until it has ended."""
+        """Server-sent events: what the job reports, in order, and its state as it changes, until it has ended."""
         watch = Watch(id, who.operations.read_stream, int(last_event_id or 0), None)
         until = time.monotonic() + wait if wait else math.inf
         while True:

@@ -55,6 +55,7 @@ class McpApp:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
+        """It answers while this context is open."""
         async with self._manager.run():
             yield
 

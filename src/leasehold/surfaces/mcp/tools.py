@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from mcp_types import Tool as Listed
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
+from leasehold.domain.frozen import frozen
 from leasehold.domain.stop import StopRequest
 from leasehold.domain.tokens import TokenScope
 from leasehold.domain.views import Filter
@@ -28,7 +28,7 @@ STOPS = ToolAnnotations(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Tool:
     name: str
     title: str

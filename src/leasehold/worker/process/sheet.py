@@ -6,7 +6,6 @@ import importlib
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -14,13 +13,14 @@ from pydantic import TypeAdapter
 from leasehold.domain.checks.durations import seconds
 from leasehold.domain.checks.sizes import size
 from leasehold.domain.errors import InvalidTask
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Grant
 from leasehold.run.middleware import Middlewares
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import Retry, TaskSettings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reference:
     """Something at the top of a module."""
 
@@ -38,7 +38,7 @@ class Reference:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TaskSheet:
     """The part that all jobs of a task have in common."""
 
@@ -55,7 +55,7 @@ class TaskSheet:
     capture_logs: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobSheet:
     task: TaskSheet
     grant: Grant

@@ -814,6 +814,7 @@ WHERE p.state = 4;
 -- For people and their tools: one row a job with the familiar columns. Read it, never write.
 CREATE VIEW leasehold.jobs AS
 SELECT id, kind, queue, state, reason, priority, lane, group_name, tags, unique_key, args, result, result_ref, error,
-    attempt, failures, crashes, stop_requested, lease_owner, lease_expires_at, execution_site, execution_name,
-    created_at, available_at, started_at, finished_at, updated_at, deadline_at, start_by, retry_of, trace
+    attempt, CASE WHEN policy ->> 'max_attempts' ~ '^[0-9]{1,9}$' THEN (policy ->> 'max_attempts')::integer ELSE 3 END AS max_attempts,
+    failures, crashes, stop_requested, lease_owner, lease_expires_at, execution_site, execution_name,
+    created_at, available_at, first_started_at, started_at, finished_at, updated_at, deadline_at, start_by, retry_of, trace
 FROM leasehold.job_row;

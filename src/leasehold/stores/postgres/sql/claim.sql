@@ -159,7 +159,9 @@ share AS MATERIALIZED (
 -- include: take_from_groups
 ,
 -- include: hold_taken
-, used AS (INSERT INTO leasehold.lease_slot (job, gate) SELECT seq, gate FROM taken WHERE :limited::boolean)
+, used AS ( -- one with a rate alone holds nothing that its end would give back
+    INSERT INTO leasehold.lease_slot (job, gate) SELECT t.seq, t.gate FROM taken AS t WHERE :limited::boolean
+      AND EXISTS (SELECT 1 FROM leasehold.gate AS g WHERE g.id = t.gate AND g.slots IS NOT NULL))
 -- include: grants
 ;
 
@@ -251,7 +253,9 @@ taken AS (
 , holds AS ( -- the key refuses a second job of the lane, and the claim is repeated
     INSERT INTO leasehold.lane_hold (lane, job)
     SELECT lane, seq FROM taken WHERE lane_at <> to_timestamp(0) ORDER BY lane),
-used AS (INSERT INTO leasehold.lease_slot (job, gate) SELECT seq, gate FROM taken WHERE :limited::boolean),
+used AS ( -- one with a rate alone holds nothing that its end would give back
+    INSERT INTO leasehold.lease_slot (job, gate) SELECT t.seq, t.gate FROM taken AS t WHERE :limited::boolean
+      AND EXISTS (SELECT 1 FROM leasehold.gate AS g WHERE g.id = t.gate AND g.slots IS NOT NULL)),
 filed AS (
     INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
     SELECT gate, priority, available_at, lane FROM lanes

@@ -105,3 +105,30 @@ SELECT 'waits_for' AS relation, count(*) AS jobs FROM leasehold.dependency WHERE
 UNION ALL SELECT 'awaited_by', count(*) FROM leasehold.dependency WHERE parent_id = :id
 UNION ALL SELECT 'follow_up_of', count(*) FROM leasehold.follow_up WHERE child_id = :id
 UNION ALL SELECT 'follow_up', count(*) FROM leasehold.follow_up WHERE parent_id = :id;
+
+-- name: list_ties
+-- Who waits for whom and who has asked for whom, of all ties that one of these jobs has, with the job at the other end.
+-- Of each kind of ties so many and no more.
+SELECT r.relation, r.parent_id, r.child_id, r.met, j.id, j.kind,
+-- include: state_of_j
+AS state, left(CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END, 1000) AS error FROM (
+    (SELECT 'waits_for' AS relation, d.parent_id, d.child_id, d.met, d.parent_id AS id
+     FROM unnest(:ids::uuid[]) AS g(id), LATERAL (
+        SELECT x.* FROM leasehold.dependency AS x WHERE x.child_id = g.id LIMIT :limit) AS d LIMIT :limit)
+    UNION ALL
+    (SELECT 'waits_for', d.parent_id, d.child_id, d.met, d.child_id
+     FROM unnest(:ids::uuid[]) AS g(id), LATERAL (
+        SELECT x.* FROM leasehold.dependency AS x WHERE x.parent_id = g.id LIMIT :limit) AS d LIMIT :limit)
+    UNION ALL
+    (SELECT 'follow_up', d.parent_id, d.child_id, NULL, d.parent_id
+     FROM unnest(:ids::uuid[]) AS g(id), LATERAL (
+        SELECT x.* FROM leasehold.follow_up AS x WHERE x.child_id = g.id LIMIT :limit) AS d LIMIT :limit)
+    UNION ALL
+    (SELECT 'follow_up', d.parent_id, d.child_id, NULL, d.child_id
+     FROM unnest(:ids::uuid[]) AS g(id), LATERAL (
+        SELECT x.* FROM leasehold.follow_up AS x
+        WHERE x.parent_id = g.id ORDER BY x.child_id LIMIT :limit) AS d LIMIT :limit)) AS r,
+    LATERAL (SELECT q.seq, q.id, q.kind, q.lane FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j
+LEFT JOIN LATERAL (SELECT x.state, x.error FROM leasehold.outcome AS x WHERE x.job = j.seq LIMIT 1) AS o ON true
+LEFT JOIN LATERAL (SELECT x.error FROM leasehold.trouble AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
+ORDER BY j.seq, r.relation, r.parent_id, r.child_id;

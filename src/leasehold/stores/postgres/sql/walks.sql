@@ -29,7 +29,7 @@ SELECT coalesce((SELECT seq FROM leasehold.job WHERE id = :before),
 -- way to find them; conditions named walk.where_… follow as asked, then walk.cut. `j` is the job, where the way brings
 -- it or walk.with_job does.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name FROM leasehold.job AS a
+    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM leasehold.job AS a
     WHERE a.seq < :below AND a.seq >= :since) AS j
 
 -- name: walk.queued
@@ -113,8 +113,8 @@ SELECT number FROM (SELECT s.number FROM (
 -- name: walk.tagged
 -- All that has the tag: in the order of ids, not of seq.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name FROM leasehold.tag AS t, LATERAL (
-        SELECT b.seq, b.id, b.queue, b.kind, b.lane, b.group_name FROM leasehold.job AS b
+    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM leasehold.tag AS t, LATERAL (
+        SELECT b.seq, b.id, b.queue, b.kind, b.lane, b.group_name, b.created_at FROM leasehold.job AS b
         WHERE b.id = t.job_id LIMIT 1) AS a
     WHERE t.name = :tag AND a.seq < :below AND a.seq >= :since) AS j
 
@@ -122,9 +122,22 @@ SELECT number FROM (SELECT j.number FROM (
 -- For its size only.
 SELECT number FROM (SELECT 1 AS number FROM leasehold.tag AS t WHERE t.name = :tag
 
+-- name: walk.ids
+-- All whose ids are in the range: in the order of ids, not of seq.
+SELECT number FROM (SELECT j.number FROM (
+    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM (
+        SELECT b.seq, b.id, b.queue, b.kind, b.lane, b.group_name, b.created_at FROM leasehold.job AS b
+        WHERE b.id BETWEEN :low::uuid AND :high::uuid OFFSET 0) AS a
+    WHERE a.seq < :below AND a.seq >= :since) AS j
+
+-- name: walk.id_range
+-- For its size only.
+SELECT number FROM (SELECT 1 AS number FROM leasehold.job AS a WHERE a.id BETWEEN :low::uuid AND :high::uuid
+
 -- name: walk.with_job
 , LATERAL (
-    SELECT a.id, a.queue, a.kind, a.lane, a.group_name FROM leasehold.job AS a WHERE a.seq = s.number LIMIT 1) AS j
+    SELECT a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM leasehold.job AS a
+    WHERE a.seq = s.number LIMIT 1) AS j
 
 -- name: walk.where
  WHERE true
@@ -146,6 +159,15 @@ SELECT number FROM (SELECT 1 AS number FROM leasehold.tag AS t WHERE t.name = :t
 
 -- name: walk.where_tags
  AND (SELECT count(*) FROM leasehold.tag AS w WHERE w.job_id = j.id AND w.name = ANY(:tags::text[])) = :tag_count
+
+-- name: walk.where_ids
+ AND j.id BETWEEN :low::uuid AND :high::uuid
+
+-- name: walk.where_created_since
+ AND j.created_at >= :created_since::timestamptz
+
+-- name: walk.where_created_until
+ AND j.created_at < :created_until::timestamptz
 
 -- name: walk.where_live
  AND (SELECT 1 FROM leasehold.outcome AS p WHERE p.job = number) IS NULL

@@ -88,8 +88,10 @@ DELETE FROM leasehold_lane_place WHERE (lane, lane_at, seq) IN (
     FROM json_each(:heads));
 
 -- name: use_slots
+-- Of those whose gate has slots: one with a rate alone holds nothing that its end would give back.
 INSERT INTO leasehold_lease_slot (job, gate)
-SELECT j.seq, j.gate FROM json_each(:seqs) AS r CROSS JOIN leasehold_job AS j ON j.seq = r.value;
+SELECT j.seq, j.gate FROM json_each(:seqs) AS r CROSS JOIN leasehold_job AS j ON j.seq = r.value
+CROSS JOIN leasehold_gate AS g ON g.id = j.gate AND g.slots IS NOT NULL;
 
 -- name: read_grants
 -- What the worker needs of each. Only a job that has run before can have counters. A job that was to start sooner and

@@ -90,3 +90,28 @@ SELECT 'waits_for' AS relation, count(*) AS jobs FROM leasehold_dependency WHERE
 UNION ALL SELECT 'awaited_by', count(*) FROM leasehold_dependency WHERE parent_id = :id
 UNION ALL SELECT 'follow_up_of', count(*) FROM leasehold_follow_up WHERE child_id = :id
 UNION ALL SELECT 'follow_up', count(*) FROM leasehold_follow_up WHERE parent_id = :id;
+
+-- name: list_ties
+-- Who waits for whom and who has asked for whom, of all ties that one of these jobs has, with the job at the other end.
+-- Of each kind of ties so many and no more.
+SELECT r.relation, r.parent_id, r.child_id, r.met, j.id, j.kind,
+-- include: state_of_j
+AS state, substr(CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END, 1, 1000) AS error FROM (
+    SELECT * FROM (
+        SELECT 'waits_for' AS relation, d.parent_id, d.child_id, d.met, d.parent_id AS id
+        FROM json_each(:ids) AS g CROSS JOIN leasehold_dependency AS d ON d.child_id = g.value LIMIT :limit)
+    UNION ALL
+    SELECT * FROM (
+        SELECT 'waits_for', d.parent_id, d.child_id, d.met, d.child_id
+        FROM json_each(:ids) AS g CROSS JOIN leasehold_dependency AS d ON d.parent_id = g.value LIMIT :limit)
+    UNION ALL
+    SELECT * FROM (
+        SELECT 'follow_up', d.parent_id, d.child_id, NULL, d.parent_id
+        FROM json_each(:ids) AS g CROSS JOIN leasehold_follow_up AS d ON d.child_id = g.value LIMIT :limit)
+    UNION ALL
+    SELECT * FROM (
+        SELECT 'follow_up', d.parent_id, d.child_id, NULL, d.child_id
+        FROM json_each(:ids) AS g CROSS JOIN leasehold_follow_up AS d ON d.parent_id = g.value LIMIT :limit)) AS r
+CROSS JOIN leasehold_job AS j ON j.id = r.id
+LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+ORDER BY j.seq, r.relation, r.parent_id, r.child_id;

@@ -29,7 +29,7 @@ SELECT coalesce((SELECT seq FROM leasehold_job WHERE id = :before),
 -- way to find them; conditions named walk.where_… follow as asked, then walk.cut. `j` is the job, where the way brings
 -- it or walk.with_job does.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name FROM leasehold_job AS a
+    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM leasehold_job AS a
     WHERE a.seq < :below AND a.seq >= :since) AS j
 
 -- name: walk.queued
@@ -120,13 +120,23 @@ SELECT number FROM (SELECT s.number FROM (
 -- name: walk.tagged
 -- All that has the tag: in the order of ids, not of seq.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name
+    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at
     FROM leasehold_tag AS t CROSS JOIN leasehold_job AS a ON a.id = t.job_id
     WHERE t.name = :tag AND a.seq < :below AND a.seq >= :since) AS j
 
 -- name: walk.tag
 -- For its size only.
 SELECT number FROM (SELECT 1 AS number FROM leasehold_tag AS t WHERE t.name = :tag
+
+-- name: walk.ids
+-- All whose ids are in the range: in the order of ids, not of seq, which the signs keep SQLite from using.
+SELECT number FROM (SELECT j.number FROM (
+    SELECT +a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM leasehold_job AS a
+    WHERE a.id BETWEEN :low AND :high AND +a.seq < :below AND +a.seq >= :since) AS j
+
+-- name: walk.id_range
+-- For its size only.
+SELECT number FROM (SELECT 1 AS number FROM leasehold_job AS a WHERE a.id BETWEEN :low AND :high
 
 -- name: walk.with_job
  CROSS JOIN leasehold_job AS j ON j.seq = s.number
@@ -152,6 +162,15 @@ SELECT number FROM (SELECT 1 AS number FROM leasehold_tag AS t WHERE t.name = :t
 -- name: walk.where_tags
  AND (SELECT count(*) FROM leasehold_tag AS w INDEXED BY leasehold_tag_job
       WHERE w.job_id = j.id AND w.name IN (SELECT value FROM json_each(:tags))) = :tag_count
+
+-- name: walk.where_ids
+ AND j.id BETWEEN :low AND :high
+
+-- name: walk.where_created_since
+ AND j.created_at >= :created_since
+
+-- name: walk.where_created_until
+ AND j.created_at < :created_until
 
 -- name: walk.where_live
  AND (SELECT 1 FROM leasehold_outcome AS p WHERE p.job = number) IS NULL

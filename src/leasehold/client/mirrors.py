@@ -1,0 +1,60 @@
+"""`app.mirrors`: tables of your own that are kept in step with the jobs of a task."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from leasehold.domain.mirror import Mirror, MirrorOptions, MirrorRow
+from leasehold.operations.operations import Operations
+from leasehold.tasks.registry import Registry
+from leasehold.tasks.task import Task
+from leasehold.threads import to_thread
+
+AnyTask = Task[..., ..., Any, Any]
+
+
+class Mirrors:
+    """`app.mirrors`. Triggers in the database write your row in the transaction that moves the job."""
+
+    def __init__(self, operations: Operations, tasks: Registry) -> None:
+        self._operations = operations
+        self._tasks = tasks
+
+    def add(
+        self, task: AnyTask | str, *, actor: str | None = None, **settings: Unpack[MirrorOptions]
+    ) -> None:
+        """Keep a table in step with the jobs of this task, which says `mirror=True`. `key` is the column that finds the
+        row, `argument` the argument with its value (left out: the job's unique key), `status` the column for the state,
+        `states` your word for every state. `columns` names a column for each fact you want: `requested`, `started`
+        (first), `finished`, `updated`, `result`, `result_ref`, `exit_code`, `error`. With `insert` a missing row is
+        made. `times` is "iso" or "unix", for SQLite. Call it at each start, before the first job: a mirror that is
+        there already is made anew. The table must exist."""
+        name = task if isinstance(task, str) else task.name
+        definition = self._tasks.find(name)
+        given = dict(settings)
+        argument = definition.mirrored_argument(settings.get("argument"))
+        given["states"] = {str(state): word for state, word in settings["states"].items()}
+        self._operations.add_mirror(
+            Mirror(**{**given, "kind": name, "argument": argument}),  # type: ignore[arg-type]
+            actor=actor,
+        )
+
+    async def aadd(
+        self, task: AnyTask | str, *, actor: str | None = None, **settings: Unpack[MirrorOptions]
+    ) -> None:
+        await to_thread(lambda: self.add(task, actor=actor, **settings))
+
+    def remove(self, task: AnyTask | str, table: str, *, actor: str | None = None) -> None:
+        """Take a mirror away; your rows stay. Raises InvalidInput if there is none."""
+        name = task if isinstance(task, str) else task.name
+        self._operations.remove_mirror(self._operations.find_mirror(name, table), actor=actor)
+
+    async def aremove(self, task: AnyTask | str, table: str, *, actor: str | None = None) -> None:
+        await to_thread(self.remove, task, table, actor=actor)
+
+    async def alist(self) -> list[MirrorRow]:
+        return await to_thread(self.list)
+
+    def list(self) -> list[MirrorRow]:
+        """Those that are installed, each with what is wrong with it: a trigger or a column that is gone."""
+        return self._operations.list_mirrors()

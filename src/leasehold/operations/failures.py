@@ -1,0 +1,41 @@
+"""Failures: what went wrong lately, a line for all that went wrong in the same way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from leasehold.domain.checks.numbers import check_page
+from leasehold.domain.failures import (
+    FAILED_STATES,
+    MOST_FAILURES,
+    MOST_GROUPS,
+    FailedJob,
+    Failures,
+    grouped,
+)
+from leasehold.domain.views import ALL, Filter
+from leasehold.operations.base import StoreDoor, kept_filter
+
+LOOKS = 10
+"""At most: a filter that no index serves finds few jobs a look."""
+
+
+class FailureOperations(StoreDoor):
+    def list_failures(self, limit: int = 1000, filter: Filter = ALL) -> Failures:
+        """The newest failed and timed-out jobs, in the order in which they came, by task and by what their errors have
+        in common. Of the filter's states only these two count."""
+        check_page(limit, MOST_FAILURES)
+        states = tuple(state for state in FAILED_STATES if not filter.states or state in filter.states)
+        if not states:
+            return Failures([], 0, False)
+        kept = replace(kept_filter(filter), states=states)
+        jobs: list[FailedJob] = []
+        before: str | None = None
+        for _ in range(LOOKS):
+            found, before = self._store.find_failures(kept, limit - len(jobs), before)
+            jobs += found
+            if before is None or len(jobs) == limit:
+                break
+        groups = grouped(jobs)
+        left_out = max(0, len(groups) - MOST_GROUPS)
+        return Failures(groups[:MOST_GROUPS], len(jobs), before is not None, left_out)

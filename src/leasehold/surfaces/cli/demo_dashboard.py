@@ -1,0 +1,171 @@
+"""`leasehold demo --dashboard`: a server, two workers and a producer on a temporary database, until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leasehold.surfaces.cli.listening import HOST, check_server, choose_port, dashboard_url
+from leasehold.surfaces.cli.problems import Exit
+
+if TYPE_CHECKING:
+    from leasehold.app import Leasehold
+
+TASKS = "leasehold.surfaces.cli.demo_dashboard_tasks:app"
+PATIENCE = 60.0
+"""Seconds until the server must answer."""
+TICK = 0.1
+FIRST_KILL, KILL_EVERY = 20.0, 60.0
+LAST_WORDS = 8.0
+BEAT = 0.5
+"""Seconds between two looks of the producer."""
+
+
+class Crew:
+    """The processes. What they say goes to files, which are shown if one of them dies of itself."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._folder = folder
+        self._serve = ["serve", TASKS, "--port", str(port)]
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> int:
+        from leasehold.surfaces.cli.demo_dashboard_tasks import PARENT, QUEUES
+
+        work = ["worker", TASKS, "--queues", ",".join(QUEUES), "--tenants", "all"]
+        quick = ["--concurrency", "10", "--sweep", "0.5", "--grace", "1", "--stop-grace", "1"]
+        command = self._serve if name == "server" else [*work, *quick]
+        with self._log_of(name).open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [sys.executable, "-m", "leasehold", *command, "--log-level", "warning"],
+                env={**os.environ, PARENT: str(os.getpid())},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C is ours to hear; the others are told by us.
+                start_new_session=True,
+            )
+        return self._running[name].pid
+
+    def kill(self, name: str) -> int:
+        """SIGKILL: no last words, no clean-up."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+        return process.pid
+
+    def fallen(self) -> str | None:
+        """Who has died of itself, and its last lines."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                last = self._log_of(name).read_text(errors="replace").splitlines()[-15:]
+                return "\n".join([f"the {name} has ended with exit code {process.returncode}:", *last])
+        return None
+
+    def dismiss(self) -> None:
+        for process in self._running.values():
+            process.terminate()
+        deadline = time.monotonic() + LAST_WORDS
+        for process in self._running.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, deadline - time.monotonic()))
+            process.kill()
+            process.wait()
+
+    def _log_of(self, name: str) -> Path:
+        return self._folder / f"{name.replace(' ', '-')}.log"
+
+
+def show_dashboard(port: int | None) -> int:
+    import tempfile
+
+    check_server()
+    chosen = choose_port(port)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="leasehold-demo-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        os.environ["LEASEHOLD_URL"] = f"sqlite:///{folder}/demo.db"
+        from leasehold.surfaces.cli.demo_dashboard_tasks import app
+
+        crew = Crew(folder, chosen)
+        with app:
+            try:
+                return _play(crew, chosen)
+            except KeyboardInterrupt:
+                return Exit.OK
+            finally:
+                _tidy_up(app, crew)
+
+
+def _play(crew: Crew, port: int) -> int:
+    from leasehold.surfaces.cli.demo_producer import Producer
+
+    producer = Producer()
+    producer.set_the_stage()
+    for name in ("server", "worker 1", "worker 2"):
+        crew.start(name)
+    if not _answers(crew, port):
+        return _broken(crew)
+    _say(f"\nThe dashboard, with made-up work on it: {dashboard_url(port)}")
+    _say(
+        "One of the two workers is killed every minute, and its jobs are taken over. Ctrl-C ends everything.\n"
+    )
+    kill_at = time.monotonic() + FIRST_KILL
+    while crew.fallen() is None:
+        producer.go_on()
+        if time.monotonic() > kill_at:
+            kill_at = time.monotonic() + KILL_EVERY
+            killed, new = crew.kill("worker 2"), crew.start("worker 2")
+            _say(f"{time.strftime('%H:%M:%S')}  worker {killed} was killed; {new} has come in its place")
+        time.sleep(BEAT)
+    return _broken(crew)
+
+
+def _answers(crew: Crew, port: int) -> bool:
+    import urllib.request
+
+    deadline = time.monotonic() + PATIENCE
+    while crew.fallen() is None and time.monotonic() < deadline:
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"http://{HOST}:{port}/livez", timeout=5),
+        ):
+            return True
+        time.sleep(TICK)
+    return False
+
+
+def _broken(crew: Crew) -> int:
+    print(crew.fallen() or "the server does not answer", file=sys.stderr)
+    return Exit.JOB_FAILED
+
+
+def _tidy_up(app: Leasehold, crew: Crew) -> None:
+    """Whatever happened: no process stays, and no second Ctrl-C cuts the tidying short."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _say("ending …")
+    try:
+        _end_commands(app, crew)
+    finally:
+        crew.dismiss()
+
+
+def _end_commands(app: Leasehold, crew: Crew) -> None:
+    """They outlive their workers, so they are told while there is one to tell them."""
+    app.queues.pause("media", reason="the demo ends", actor="demo")
+    app.bulk.cancel(kind="render_video", reason="the demo ends", actor="demo")
+    deadline = time.monotonic() + LAST_WORDS
+    while app.executions() and crew.fallen() is None and time.monotonic() < deadline:
+        time.sleep(TICK)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

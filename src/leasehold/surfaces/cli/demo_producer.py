@@ -1,0 +1,142 @@
+"""What keeps `leasehold demo --dashboard` alive: a couple of jobs a second, and now and then an operator."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from leasehold.domain.errors import LeaseholdError
+from leasehold.surfaces.cli import demo_dashboard_tasks as tasks
+from leasehold.surfaces.cli.demo_dashboard_tasks import app
+from leasehold.types import State
+
+MOST_LIVE = 150
+"""Beyond so many waiting jobs there are no new ones."""
+KEPT_FOR = "10m"
+PRUNE_EVERY = 60.0
+OPERATE_EVERY = 7.0
+SITES = ("example.org", "example.com", "docs.example.net", "shop.example.com")
+QUESTIONS = ("Who keeps the lease?", "What does a crash cost?", "Which queue is slow?", "Is it done yet?")
+PEOPLE = ("ann@example.org", "bob@example.org", "eve@example.org", "zoë@example.org")
+FIRST_GROUP = 42
+GROUP_EVERY = 120.0
+"""Seconds until the next group begins. What belongs to one that lives is not pruned."""
+
+
+class Producer:
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._groups = itertools.count(FIRST_GROUP)
+        self._group = ""
+        self._group_until = 0.0
+        self._operations = itertools.cycle((self._an_account, self._a_cancel, self._a_lane, self._a_flow))
+        self._prune_at = time.monotonic() + PRUNE_EVERY
+        self._operate_at = time.monotonic() + 1
+        self._mixture: list[tuple[int, Callable[[int], object]]] = [
+            (5, lambda n: tasks.fetch_page.enqueue(random.choice(SITES), f"/page/{n}")),
+            (2, lambda n: tasks.crawl.enqueue(random.choice(SITES), random.randint(5, 15))),
+            (2, lambda n: tasks.research.using(group=self._group).enqueue(random.choice(QUESTIONS))),
+            (2, lambda n: tasks.charge_card.enqueue(n, random.randint(100, 90_000))),
+            (1, lambda n: tasks.export_table.enqueue(f"orders_{n}")),
+            (
+                1,
+                lambda n: tasks.remind.using(delay=f"{random.randint(1, 20)}m").enqueue(
+                    random.choice(PEOPLE)
+                ),
+            ),
+            (1, lambda n: tasks.render_video.enqueue(f"trailer-{n}")),
+            (1, lambda n: tasks.fetch_page.using(tenant=tasks.TENANT).enqueue("acme.example", f"/{n}")),
+        ]
+
+    def set_the_stage(self) -> None:
+        """What is there from the first moment on: something for every page."""
+        app.tenants.create(tasks.TENANT, actor="demo")
+        app.slots.set("gpu", 2, actor="demo")
+        app.rates.set("partner-api", "30/min", actor="demo")
+        app.rates.close("partner-api", for_="30m", reason="answered 429", actor="ann")
+        app.queues.pause("mail", reason="the provider is down", actor="ann")
+        tasks.send_newsletter.enqueue_many([{"to": to} for to in PEOPLE])
+        tasks.remind.using(hold=True).enqueue("held@example.org")
+        tasks.remind.using(delay="2h", priority="low").enqueue("later@example.org")
+        tasks.crawl.enqueue(SITES[0], 40)
+        self._a_group()
+        self._questions()
+        self._a_flow()
+        self._an_account()
+        for _ in range(3):
+            self.one_more()
+
+    def go_on(self) -> None:
+        """Once every half second or so."""
+        now = time.monotonic()
+        waiting = app.count()
+        if waiting[State.QUEUED] + waiting[State.RUNNING] < MOST_LIVE:
+            self.one_more()
+        if now > self._group_until:
+            self._a_group()
+        if now > self._operate_at:
+            self._operate_at = now + OPERATE_EVERY
+            next(self._operations)()
+            self._questions()
+        if now > self._prune_at:
+            self._prune_at = now + PRUNE_EVERY
+            app.prune(KEPT_FOR, budgets=True, actor="demo")
+            app.tenant(tasks.TENANT).prune(KEPT_FOR, actor="demo")
+
+    def one_more(self) -> None:
+        weights = [weight for weight, _ in self._mixture]
+        ((_, enqueue),) = random.choices(self._mixture, weights)
+        enqueue(next(self._numbers))
+
+    def _a_group(self) -> None:
+        self._group_until = time.monotonic() + GROUP_EVERY
+        self._group = f"research-{next(self._groups)}"
+        app.group(self._group).budget(tokens=1_000_000, actor="demo")
+
+    def _questions(self) -> None:
+        """Two of them wait for whoever looks; an answered one is followed by the next."""
+        open_or_coming = app.jobs(state=("queued", "running", "waiting"), kind="refund", limit=5).jobs
+        if not open_or_coming:
+            tasks.refund.enqueue(random.choice(PEOPLE), random.randint(5, 500))
+        if not app.jobs(state=("queued", "running", "waiting"), kind="log_in", limit=5).jobs:
+            tasks.log_in.enqueue(random.choice(SITES))
+
+    def _a_flow(self) -> None:
+        """A DAG, and a chain."""
+        flow = app.dag()
+        for source in ("archive", "forum", "paper"):
+            flow.add(source, tasks.read_source.using(group=self._group).bind(source))
+        flow.add("summary", tasks.summarize.using(group=self._group), after=["archive", "forum", "paper"])
+        flow.enqueue()
+        today = datetime.now(UTC).strftime("%Y-%m-%d")
+        app.chain(tasks.load_orders.bind(today), tasks.post_totals).enqueue()
+
+    def _an_account(self) -> None:
+        for account in (1, 2, 3):
+            if len(app.jobs(state="queued", kind="sync_account", limit=20).jobs) < 12:
+                for part in ("profile", "invoices", "messages"):
+                    tasks.sync_account.enqueue(account, part)
+
+    def _a_cancel(self) -> None:
+        """Somebody changes their mind: about a delayed job, and about one that is paused over its budget."""
+        for job in app.jobs(state="queued", kind="remind", limit=1).jobs:
+            self._cancel(job.id, "called them instead", "bob")
+        for job in app.jobs(state="paused", kind="research", limit=50).jobs[3:]:
+            self._cancel(job.id, "too dear", "ann")
+
+    def _cancel(self, job_id: str, reason: str, actor: str) -> None:
+        with contextlib.suppress(LeaseholdError):  # it may have moved on meanwhile
+            app.get(job_id).cancel(reason, actor=actor)
+
+    def _a_lane(self) -> None:
+        """Somebody sees to the job that halts a lane. The lane goes on, to the next one of its kind."""
+        for lane in app.lanes.list():
+            job = app.get(lane.id)
+            if job.state == "failed":
+                with contextlib.suppress(LeaseholdError):
+                    job.resolve("entered by hand", actor="bob")
+                return

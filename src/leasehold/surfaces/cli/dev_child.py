@@ -1,0 +1,205 @@
+"""The half of `leasehold dev` that has the app in it: server and worker. It ends with the half that watches files."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from leasehold.domain.errors import InvalidInput, LeaseholdError
+from leasehold.domain.frozen import frozen
+from leasehold.surfaces.cli.listening import HOST
+from leasehold.surfaces.cli.load import load_app
+from leasehold.surfaces.cli.problems import Exit, complain, tell
+
+if TYPE_CHECKING:
+    from leasehold.app import Leasehold
+    from leasehold.types import Worker
+
+GRACE = 5.0
+"""Seconds for running jobs when the code has changed; then they are handed back."""
+STOP_GRACE = 2.0
+LAST_ANSWERS = 1
+"""Seconds for open requests: pages that watch ask again by themselves."""
+LAST_WORDS = 1.0
+"""Seconds for threads that hang, once all is done."""
+LOOK_EVERY = 1.0
+
+Message = dict[str, Any]
+Tell = Callable[[Message], None]
+
+
+@frozen(kw_only=True)
+class DevSettings:
+    app: str
+    port: int
+    queues: str | None
+    """None: those of the app's tasks."""
+    concurrency: int
+    mcp: bool
+    log_level: str
+
+    def as_text(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def run(settings: DevSettings, told: Tell) -> int:
+    """Server and worker until SIGTERM or Ctrl-C."""
+    import asyncio
+    import logging
+
+    from leasehold.surfaces.cli.logs import set_up_logging
+
+    set_up_logging(settings.log_level, as_json=False)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # it comes and goes with every change
+    with load_app(settings.app) as app:
+        queues = settings.queues or ",".join(sorted({card.queue for card in app.kinds.list()})) or "default"
+        worker = app.worker(
+            queues=queues,
+            concurrency=settings.concurrency,
+            grace=GRACE,
+            stop_grace=STOP_GRACE,
+            drain_on_sigterm=False,
+        )
+        ready = {"ready": True, "store": app.__internals__.store.label, "queues": worker.settings.queues}
+        asyncio.run(_serve(app, settings, worker, lambda: told(ready)))
+    return Exit.GAVE_UP if worker.gave_up else Exit.OK
+
+
+async def _serve(app: Leasehold, settings: DevSettings, worker: Worker, ready: Callable[[], None]) -> None:
+    import asyncio
+
+    from leasehold.surfaces import serve as serving
+
+    listening = asyncio.create_task(_when_it_listens(settings.port, ready))
+    try:
+        given = serving.ServeSettings(
+            host=HOST, port=settings.port, mcp=settings.mcp, last_answers=LAST_ANSWERS
+        )
+        await serving.serve(app, given, worker)
+    finally:
+        listening.cancel()
+    # A thread of a handler may hang, and asyncio would wait for it.
+    _leave_after(LAST_WORDS, Exit.GAVE_UP if worker.gave_up else Exit.OK)
+
+
+async def _when_it_listens(port: int, ready: Callable[[], None]) -> None:
+    import asyncio
+
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(HOST, port)
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            ready()
+            return
+
+
+def _leave_after(seconds: float, code: int) -> None:
+    def leave() -> None:
+        sys.stdout.flush()
+        os._exit(code)
+
+    timer = threading.Timer(seconds, leave)
+    timer.daemon = True
+    timer.start()
+
+
+class Line:
+    """To the half that watches. When that is gone, however it went, we go too."""
+
+    def __init__(self, end: socket.socket, folder: Path) -> None:
+        end.set_inheritable(False)
+        self._end = end
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._told: set[str] = set()
+        threading.Thread(target=self._listen, name="leasehold dev", daemon=True).start()
+
+    def tell(self, message: Message) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            self._end.sendall(json.dumps(message).encode() + b"\n")
+
+    def tell_files(self, *more: str) -> None:
+        """Handlers may import something later."""
+        from leasehold.surfaces.cli.dev_files import loaded_below
+
+        new = {*loaded_below(self._folder), *more} - self._told
+        if new:
+            self._told |= new
+            self.tell({"files": sorted(new)})
+
+    def _listen(self) -> None:
+        self._end.settimeout(LOOK_EVERY)
+        while True:
+            try:
+                if not self._end.recv(1):
+                    break
+            except TimeoutError:
+                self.tell_files()
+            except OSError:
+                break
+        _leave_after(GRACE + STOP_GRACE + LAST_ANSWERS + LAST_WORDS, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main(arguments: list[str]) -> int:
+    settings = DevSettings(**json.loads(arguments[0]))
+    folder = Path.cwd()
+    line = Line(socket.socket(fileno=int(arguments[1])), folder)
+    # Two saves within a second look alike to Python's cache of compiled files, if they are of one size.
+    sys.dont_write_bytecode = True
+    try:
+        load_app(settings.app)
+    except InvalidInput as error:
+        _tell_broken(error, line)
+        return Exit.USAGE
+    line.tell_files()
+    try:
+        return run(settings, line.tell)
+    except LeaseholdError as error:
+        return tell(error, as_json=False)
+
+
+def _tell_broken(error: InvalidInput, line: Line) -> None:
+    """Where in the user's code, and told before we leave: the files that came so far are watched."""
+    import traceback
+
+    cause = error.__cause__
+    if cause is None:
+        complain(str(error))
+    else:
+        files = [frame.filename for frame in traceback.extract_tb(cause.__traceback__)]
+        line.tell_files(*(file for file in files if os.path.isfile(file)))
+        told = traceback.format_exception(type(cause), cause, _from_the_app_on(cause.__traceback__))
+        sys.stderr.write("".join(told))
+    line.tell({"broken": True, "raised": cause is not None})
+
+
+def _from_the_app_on(trace: TracebackType | None) -> TracebackType | None:
+    """Without the frames of the import itself."""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file not in (load_app.__code__.co_filename, importlib.__file__) and not file.startswith("<frozen"):
+            break
+        trace = trace.tb_next
+    return trace
+
+
+if __name__ == "__main__":
+    from leasehold.surfaces.cli.render import survive_any_terminal
+
+    survive_any_terminal()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""What commands share that listen on this machine for the person who types them: the extra, the port, the address."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+from typing import Annotated
+
+import typer
+
+from leasehold.domain.errors import DriverMissing, InvalidInput
+
+HOST = "127.0.0.1"
+USUAL = 8700
+TRIES = 100
+
+Port = Annotated[
+    int | None,
+    typer.Option(
+        help=f"Default: {USUAL}, or the next that is free. 0: any that is free.",
+        metavar="NUMBER",
+        min=0,
+        max=65535,
+        show_default=False,
+    ),
+]
+
+
+def choose_port(given: int | None) -> int:
+    """The given one, or a complaint if it is taken. Not given: the usual one, or with a word the next that is free."""
+    if given is not None:
+        return _probe(given)
+    for port in range(USUAL, USUAL + TRIES):
+        try:
+            found = _probe(port)
+        except InvalidInput:
+            continue
+        if found != USUAL:
+            print(f"port {USUAL} is taken by another program: using {found}", file=sys.stderr)
+        return found
+    raise InvalidInput("--port", f"{USUAL} to {USUAL + TRIES - 1} are all taken", "name one that is free")
+
+
+def _probe(port: int) -> int:
+    """Nobody else listens there; somebody may the moment after."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            why = (
+                "is taken by another program"
+                if error.errno == errno.EADDRINUSE
+                else f"cannot be used ({error})"
+            )
+            raise InvalidInput("--port", f"{port} {why}", "give another one, or none") from None
+        return int(probe.getsockname()[1])
+
+
+def dashboard_url(port: int) -> str:
+    return f"http://{HOST}:{port}/dashboard/"
+
+
+def check_server() -> None:
+    """Raises DriverMissing where the extra is not installed."""
+    import importlib.util
+
+    for name in ("fastapi", "uvicorn", "jinja2"):
+        if importlib.util.find_spec(name) is None:
+            raise DriverMissing(name, "server")
