@@ -1,4 +1,5 @@
-"""Writes what is generated: the state diagram and table in ARCHITECTURE.md, the present schemas, llms.txt.
+"""Writes what is generated: the state diagram and table in ARCHITECTURE.md, the picture of the states, the present
+schemas, the reference, llms.txt, the site's navigation.
 
 python -m tools.generate           write them
 python -m tools.generate --check   fail if one is not current
@@ -18,29 +19,53 @@ from leasehold.stores.base.statements import read_migrations
 from leasehold.stores.open import open_store
 from tests.servers import PostgresServer
 from tools.llms import llms_text
+from tools.nav import with_nav
+from tools.reference import reference_pages
+from tools.state_picture import states_svg
 
 ROOT = Path(__file__).resolve().parent.parent
 STORES = ROOT / "src" / "leasehold" / "stores"
 
 
 def main(arguments: list[str]) -> int:
-    wanted = {
-        ROOT / "ARCHITECTURE.md": architecture((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")),
-        STORES / "sqlite" / "schema.sql": sqlite_schema(),
-        STORES / "postgres" / "schema.sql": postgres_schema(),
-        ROOT / "llms.txt": llms_text(ROOT),
-    }
-    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
+    check = "--check" in arguments
+    # The second is made of the pages that the first has written.
+    stale = [*refresh(from_source(), check), *refresh(from_pages(), check)]
     names = ", ".join(str(path.relative_to(ROOT)) for path in stale)
-    if "--check" in arguments:
+    if check:
         print(
             f"not current: {names}; run: python -m tools.generate" if stale else "generated files are current"
         )
         return 1 if stale else 0
-    for path in stale:
-        path.write_text(wanted[path], encoding="utf-8")
     print(f"written: {names}" if stale else "nothing to write")
     return 0
+
+
+def from_source() -> dict[Path, str]:
+    postgres, docs = postgres_schema(), ROOT / "docs"
+    return {
+        ROOT / "ARCHITECTURE.md": architecture((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")),
+        STORES / "sqlite" / "schema.sql": sqlite_schema(),
+        STORES / "postgres" / "schema.sql": postgres,
+        docs / "images" / "states.svg": states_svg(),
+        **{docs / "reference" / name: text for name, text in reference_pages(postgres).items()},
+    }
+
+
+def from_pages() -> dict[Path, str]:
+    return {
+        ROOT / "llms.txt": llms_text(ROOT),
+        ROOT / "mkdocs.yml": with_nav((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), ROOT / "docs"),
+    }
+
+
+def refresh(wanted: dict[Path, str], check: bool) -> list[Path]:
+    """Those that are not current; written, unless this is a check."""
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
+    for path in [] if check else stale:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(wanted[path], encoding="utf-8")
+    return stale
 
 
 def architecture(text: str) -> str:
@@ -113,7 +138,7 @@ def postgres_schema() -> str:
         store = open_store(url)
         store.upgrade()
         store.close()
-        dump = [server.binaries / "pg_dump", "--schema-only", "--no-owner", "--schema=leasehold", url]
+        dump = [str(server.binaries / "pg_dump"), "--schema-only", "--no-owner", "--schema=leasehold", url]
         text = subprocess.run(dump, check=True, capture_output=True, text=True).stdout
     # Settings of the session, and comments that name the server's version.
     kept = [

@@ -21,37 +21,47 @@ _HEAD = """# Leasehold
 """
 _TOLD = {
     "quickstart": "Install it, write a task, run it, and see what happens when its worker is killed",
-    "concepts": "Job, worker, lease, queue, lane, group: what each word means",
-    "observe": "What a worker logs, and how to attach tracing and error reports",
+    "overview": "Job, worker, lease, queue, lane, group: what each word means",
+    "logs": "What a worker logs, and how to attach tracing and error reports",
     "operations": "Databases, upgrades, workers, pruning, the audit, and what to do when something is stuck",
     "questions": "A job asks a person, and waits without a worker",
     "run-now": "Start work at once, or be told that there is no room",
     "testing": "A worker and a clock for your own tests",
 }
 """Of pages whose first sentence does not say what they are about."""
-_FIRST = ("quickstart", "concepts", "lease")
+_SECTIONS = {"Start": ".", "Guides": "guides", "Concepts": "concepts", "Reference": "reference"}
+_LEFT_OUT = ("mission.md",)
+_FIRST = ("index", "quickstart", "tutorial", "overview", "lease")
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 
 def llms_text(root: Path) -> str:
-    pages = sorted((root / "docs").glob("*.md"), key=lambda page: (_place(page.stem), page.stem))
-    lines = [_line(page) for page in pages]
+    docs = root / "docs"
+    parts = [part for title, folder in _SECTIONS.items() for part in _section(docs, title, docs / folder)]
     more = ["- [Architecture](ARCHITECTURE.md): how the code is laid out", "- [Changelog](CHANGELOG.md)"]
-    return _HEAD + "\n".join(["## Documentation", "", *lines, "", "## Optional", "", *more]) + "\n"
+    return _HEAD + "\n".join([*parts, "## Optional", "", *more]) + "\n"
+
+
+def _section(docs: Path, title: str, folder: Path) -> list[str]:
+    pages = [page for page in folder.glob("*.md") if page.name not in _LEFT_OUT]
+    pages.sort(key=lambda page: (_place(page.stem), page.stem))
+    return [f"## {title}", "", *(_line(docs, page) for page in pages), ""] if pages else []
 
 
 def _place(name: str) -> int:
     return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
-def _line(page: Path) -> str:
-    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+def _line(docs: Path, page: Path) -> str:
+    text = _COMMENT.sub("", _FENCE.sub("", page.read_text(encoding="utf-8"))).lstrip()
     title = text.partition("\n")[0].removeprefix("# ")
+    link = f"[{title}](docs/{page.relative_to(docs).as_posix()})"
     if page.stem in _TOLD:
-        return f"- [{title}](docs/{page.name}): {_TOLD[page.stem]}"
+        return f"- {link}: {_TOLD[page.stem]}"
     paragraphs = [part.strip() for part in text.split("\n\n")[1:]]
-    first = next(part for part in paragraphs if part and part[0] not in "#|<")
+    first = next(part for part in paragraphs if part and part[0] not in "#|<!")
     sentence = re.split(r"(?<=[.:?])\s", " ".join(first.split()))[0]
     told = _LINK.sub(r"\1", sentence).replace("*", "").rstrip(".:")
-    return f"- [{title}](docs/{page.name}): {told}"
+    return f"- {link}: {told}"

@@ -1,4 +1,4 @@
-"""The commands of docs/http.md, as they stand there, against a server."""
+"""The requests of docs/guides/http.md, as they stand there, against a server on each store."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi import FastAPI
 
 from tests.backends import Backend
 from tests.docs.pages import blocks, write_files
 
-PATIENCE = 60
+PATIENCE = 120
 
 
-def test_the_commands_of_the_page_do_what_the_page_says(backend: Backend, tmp_path: Path):
+def test_the_requests_of_the_page_do_what_the_page_says(backend: Backend, tmp_path: Path):
     if shutil.which("curl") is None:
         pytest.skip("there is no curl on this machine")
-    assert write_files("http.md", tmp_path) == ["tasks.py"]
+    assert write_files("guides/http.md", tmp_path) == ["tasks.py"]
     environment = {**os.environ, "LEASEHOLD_URL": backend.url, "LEASEHOLD_SCHEMA": backend.schema}
     server = subprocess.Popen(
         [sys.executable, "-m", "leasehold", "serve", "tasks:app", "--with-worker", "--port", "0"],
@@ -36,10 +34,11 @@ def test_the_commands_of_the_page_do_what_the_page_says(backend: Backend, tmp_pa
         found = next(
             match for line in server.stderr if (match := re.search(r"listening on (http://\S+)", line))
         )
-        script = "\n".join(blocks("http.md", "sh")).replace("http://127.0.0.1:8700", found[1])
+        # The last one is about a second server, with tokens.
+        script = "\n".join(block for block in blocks("guides/http.md", "sh") if "8701" not in block)
         ran = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
-            env=environment,
+            env={**environment, "API": found[1]},
             capture_output=True,
             text=True,
             timeout=PATIENCE,
@@ -56,16 +55,3 @@ def test_the_commands_of_the_page_do_what_the_page_says(backend: Backend, tmp_pa
     finally:
         server.kill()
         server.communicate()
-
-
-def test_the_router_goes_into_the_readers_own_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    write_files("http.md", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "tasks", raising=False)
-    names: dict[str, Any] = {}
-    (code,) = [block for block in blocks("http.md", "python") if not block.startswith("# ")]
-    exec(compile(code, "http.md", "exec", dont_inherit=True), names)
-    monkeypatch.delitem(sys.modules, "tasks", raising=False)
-    assert isinstance(names["api"], FastAPI)
-    assert "/jobs/v1/jobs" in names["api"].openapi()["paths"]

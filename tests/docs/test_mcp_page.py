@@ -1,4 +1,4 @@
-"""The file and the configuration of docs/mcp.md, as they stand there, driven by a client."""
+"""The file and the configuration of docs/guides/mcp.md, as they stand there, driven by a client."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
-from fastapi import FastAPI
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -23,8 +21,8 @@ from tests.surfaces.mcp.clients import Following
 def test_a_client_with_the_configuration_of_the_page_runs_what_the_page_says(
     backend: Backend, tmp_path: Path
 ):
-    assert write_files("mcp.md", tmp_path) == ["tasks.py"]
-    (server,) = [json.loads(block)["mcpServers"]["leasehold"] for block in blocks("mcp.md", "json")]
+    assert write_files("guides/mcp.md", tmp_path) == ["tasks.py"]
+    (server,) = [json.loads(block)["mcpServers"]["leasehold"] for block in blocks("guides/mcp.md", "json")]
     assert server["command"] == "leasehold"
     own = {"LEASEHOLD_URL": backend.url, "LEASEHOLD_SCHEMA": backend.schema, "PYTHONPATH": str(tmp_path)}
     parameters = StdioServerParameters(
@@ -44,25 +42,13 @@ def test_a_client_with_the_configuration_of_the_page_runs_what_the_page_says(
     asyncio.run(run())
 
 
-def test_the_server_goes_into_the_readers_own_app(tmp_path: Path, monkeypatch: Any):
-    write_files("mcp.md", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "tasks", raising=False)
-    names: dict[str, Any] = {}
-    (code,) = [block for block in blocks("mcp.md", "python") if not block.startswith("# ")]
-    exec(compile(code, "mcp.md", "exec", dont_inherit=True), names)
-    monkeypatch.delitem(sys.modules, "tasks", raising=False)
-    assert isinstance(names["api"], FastAPI)
-
-
-def test_the_page_tells_of_every_tool_and_its_scope():
-    text = (DOCS / "mcp.md").read_text(encoding="utf-8")
+def test_the_page_lists_every_tool_and_its_scope():
+    text = (DOCS / "guides/mcp.md").read_text(encoding="utf-8")
     _, _, section = text.partition("## Tools\n")
     table = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([\w, ]+) \|", section.partition("##")[0], re.MULTILINE)
-    told = {
+    listed = {
         name.strip("`"): scope
         for names, scopes in table
         for name, scope in zip(names.split(", "), scopes.split(", "), strict=True)
     }
-    assert told == {tool.name: tool.scope for tool in TOOLS.values()}
+    assert listed == {tool.name: tool.scope for tool in TOOLS.values()}

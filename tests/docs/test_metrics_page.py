@@ -1,4 +1,4 @@
-"""docs/metrics.md names every metric, outcome and bound that there is, and no other."""
+"""docs/guides/metrics.md names every metric, outcome and bound that there is, and no other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leasehold.domain.metrics import KEPT_MINUTES, MOST_PAIRS, SPARE, Metrics, R
 from leasehold.surfaces.prometheus import text_of
 from tests.docs.pages import DOCS
 
-PAGE = (DOCS / "metrics.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "guides/metrics.md").read_text(encoding="utf-8")
 
 
 def test_every_metric_is_named_and_no_other():

@@ -1,8 +1,7 @@
-"""The example of docs/mirror.md, as it stands there, on both stores."""
+"""The command of docs/concepts/mirror.md, as it stands there, on both stores."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import Any
 
@@ -14,19 +13,24 @@ from tests.docs.pages import blocks
 from tests.workers import burst
 
 
-def test_the_example_of_the_page_does_what_the_page_says(backend: Backend, monkeypatch: pytest.MonkeyPatch):
+def test_the_command_of_the_page_does_what_the_page_says(backend: Backend, monkeypatch: pytest.MonkeyPatch):
     sqlite = backend.name == "sqlite"
-    table, tables = "tool_runs" if sqlite else f"{backend.schema}.tool_runs", blocks("mirror.md", "sql")
+    table, tables = (
+        "tool_runs" if sqlite else f"{backend.schema}.tool_runs",
+        blocks("concepts/mirror.md", "sql"),
+    )
     prefix = "" if sqlite else f'SET search_path = "{backend.schema}"; '
     backend.query(prefix + tables[0 if sqlite else 1])
     names: dict[str, Any] = {}
-    code = blocks("mirror.md", "python")[0].replace(
+    code = blocks("concepts/mirror.md", "python")[0].replace(
         '"sqlite:///shop.db"', f"{backend.url!r}, schema={backend.schema!r}"
     )
-    exec(compile(code, "mirror.md", "exec", dont_inherit=True), names)
-    (console,) = blocks("mirror.md", "console")
-    command, enqueue, _ = (
-        shlex.split(line, comments=True) for line in console.replace("\\\n", " ").split("$ leasehold ")[1:]
+    exec(compile(code, "concepts/mirror.md", "exec", dont_inherit=True), names)
+    (console,) = blocks("concepts/mirror.md", "console")
+    command = next(
+        shlex.split(line)
+        for line in console.replace("\\\n", " ").split("$ leasehold ")
+        if line.startswith("db mirror ")
     )
     command[command.index("tool_runs")] = table
     monkeypatch.setenv("LEASEHOLD_URL", backend.url)
@@ -34,8 +38,7 @@ def test_the_example_of_the_page_does_what_the_page_says(backend: Backend, monke
     with names["app"] as app:
         assert run(command) == 0
         try:
-            assert enqueue[:2] == ["enqueue", "run_tool"]
-            app.enqueue("run_tool", json.loads(enqueue[2]))
+            names["run_tool"].enqueue(1, "make")
             where = "tool_runs" if sqlite else f'"{backend.schema}".tool_runs'
             assert backend.query(f"SELECT run_id, status FROM {where}") == [(1, "waiting")]
             burst(app)

@@ -1,4 +1,4 @@
-"""docs/observe.md: its file, run as it says, prints what it says."""
+"""docs/guides/logs.md: its file, run as it says, prints what it says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.docs.pages import blocks, write_files
 
 @pytest.mark.timeout(90)
 def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
-    assert write_files("observe.md", tmp_path) == ["shop.py"]
+    assert write_files("guides/logs.md", tmp_path) == ["shop.py"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("LEASEHOLD_")}
     told = subprocess.run(
         [sys.executable, "shop.py"],
@@ -25,7 +25,7 @@ def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
         timeout=60,
         check=True,
     )
-    (printed,) = blocks("observe.md", "text")
+    (printed,) = blocks("guides/logs.md", "text")
     # Two threads print: a line of one may come between a line of the other and its end.
     assert [line for line in printed.splitlines() if line not in told.stdout] == []
     assert len(told.stdout.strip()) == len(printed.strip())

@@ -1,4 +1,4 @@
-"""The code of docs/remote.md, as it stands there, against a server."""
+"""The code of docs/guides/remote.md, as it stands there, against a server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 100
 
 
 def test_the_code_of_the_page_does_what_the_page_says(backend: Backend, tmp_path: Path):
-    assert write_files("remote.md", tmp_path) == ["tasks.py"]
+    assert write_files("guides/remote.md", tmp_path) == ["tasks.py"]
     environment = {**os.environ, "LEASEHOLD_URL": backend.url, "LEASEHOLD_SCHEMA": backend.schema}
     server = subprocess.Popen(
         [sys.executable, "-m", "leasehold", "serve", "tasks:app", "--with-worker", "--port", "0"],
@@ -29,7 +29,9 @@ def test_the_code_of_the_page_does_what_the_page_says(backend: Backend, tmp_path
         found = next(
             match for line in server.stderr if (match := re.search(r"listening on (http://\S+)", line))
         )
-        code = "\n".join(block for block in blocks("remote.md", "python") if not block.startswith("# "))
+        code = "\n".join(
+            block for block in blocks("guides/remote.md", "python") if not block.startswith("# ")
+        )
         ran = subprocess.run(
             [sys.executable, "-c", code.replace("http://127.0.0.1:8700", found[1])],
             cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""docs/tenants.md: its program prints what the page says, and its worker serves the tenants."""
+"""docs/concepts/tenants.md on PostgreSQL, where a tenant is a schema; test_every_page.py walks it on SQLite."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from tests.backends import Backend
 from tests.docs.pages import blocks, write_files
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 def test_the_page_walked_word_by_word(backend: Backend, tmp_path: Path) -> None:
-    assert write_files("tenants.md", tmp_path) == ["tasks.py", "customers.py"]
+    assert write_files("concepts/tenants.md", tmp_path) == ["tasks.py", "customers.py"]
     tasks, place = tmp_path / "tasks.py", f"{backend.url!r}, schema={backend.schema!r}"
     tasks.write_text(
         tasks.read_text(encoding="utf-8").replace('"sqlite:///tasks.db"', place), encoding="utf-8"
     )
     environment = {key: value for key, value in os.environ.items() if not key.startswith("LEASEHOLD_")}
-    console = blocks("tenants.md", "console")[0]
-    export, *commands = re.findall(r"^\$ (.*?)\s*(?:#.*)?$", console, re.MULTILINE)
+    program, serving = blocks("concepts/tenants.md", "console")
+    printed = "".join(f"{line}\n" for line in program.splitlines()[1:])
+    export, create, worker, _, everybody = re.findall(r"^\$ (.*?)\s*&?\s*(?:#.*)?$", serving, re.MULTILINE)
     name, _, value = export.removeprefix("export ").partition("=")
     environment[name] = value
 
@@ -38,10 +40,9 @@ def test_the_page_walked_word_by_word(backend: Backend, tmp_path: Path) -> None:
         return run("-m", "leasehold", *line.split()[1:])
 
     try:
-        assert run("customers.py") == blocks("tenants.md", "text")[0]
-        create, worker, everybody = commands
+        assert run("customers.py") == printed
         leasehold(create)
-        leasehold(f"{worker} --burst")
+        leasehold(worker)
         assert leasehold("leasehold jobs --tenant acme").count("succeeded") == 3
         leasehold(f"{everybody} --burst")
         assert leasehold("leasehold jobs --json").strip() == "[]"

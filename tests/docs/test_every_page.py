@@ -1,0 +1,106 @@
+"""Every block of every page runs, or says why it does not (tests/docs/walk.py)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, PageError, pages, read_page
+
+LONG = 560
+"""Seconds for a page; each of its commands has less."""
+PORTS = re.compile(r"localhost:\d|127\.0\.0\.1:\d|leasehold (serve|dev)\b")
+
+
+def walk(page: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.docs.walk", str(page)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONG)
+
+
+def _case(page: Path) -> object:
+    """Pages that listen where they say must not meet."""
+    group = "ports" if PORTS.search(page.read_text(encoding="utf-8")) else page.stem
+    return pytest.param(page, id=page.relative_to(ROOT).as_posix(), marks=pytest.mark.xdist_group(group))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [_case(page) for page in pages()])
+def test_every_block_of_a_page_runs(page: Path) -> None:
+    done = walk(page)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("```python\nraise KeyError('gone')\n```\n", "KeyError: 'gone'"),
+        ("```python\nassert 1 == 2\n```\n", "in line 1 of the page, python"),
+        ("```console\nfalse\n```\n", "false: exit code 1"),
+        ("```console\n$ echo one\ntwo\n```\n", "it was not printed"),
+        ("```sh\ntrue\nfalse\ntrue\n```\n", "exit code 1"),
+        ("```python\nprint(1)\n```\n<!-- output -->\n```text\n2\n```\n", "it was not printed"),
+        ("```python\nprint(1)\nprint(2)\n```\n<!-- output -->\n```text\n1\n```\n", "printed 2 lines"),
+        ("```json\n{\n```\n", "JSONDecodeError"),
+        ("<!-- not run: no -->\n```python\nx\n```\n", "why is it not run"),
+        ("<!-- output -->\n", "belongs to no block"),
+        ("```console\nleasehold worker nothing:app\n```\n", "exit code"),
+    ],
+)
+def test_a_walk_fails_where_a_reader_would(text: str, why: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    done = walk(page)
+    assert done.returncode
+    assert why in done.stderr
+
+
+def test_a_walk_goes_through_files_commands_and_what_they_print(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        """# A page
+<!-- setup
+THERE = "x1"
+-->
+```python
+# lib.py
+def twice(x):
+    return 2 * x
+```
+```python
+import asyncio
+await asyncio.sleep(0)
+print(twice(4))
+```
+<!-- output -->
+```text
+8
+```
+```console
+$ python -c 'import lib; print(lib.twice(21), "THERE")'   # by its name
+42 …1
+export COLOUR=red
+$ echo $COLOUR
+red
+```
+<!-- not run: it would never end -->
+```console
+sleep 1000
+```
+""".replace("export", "$ export"),
+        encoding="utf-8",
+    )
+    done = walk(page)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(": 4 blocks ran\n")
+
+
+def test_a_comment_that_stands_alone_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- not run: there is nothing to run -->\n<!-- output -->\n", encoding="utf-8")
+    with pytest.raises(PageError, match="belongs to no block"):
+        read_page(page)

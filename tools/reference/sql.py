@@ -1,0 +1,79 @@
+"""sql.md: the view that people may read, with the type of each column on both databases."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+from leasehold.domain.job import Job
+from leasehold.stores.base.statements import read_migrations
+from leasehold.tasks.settings import Retry
+from tools.reference.source import annotations_of, field_docs, table
+
+HEAD = """# SQL
+
+One view is there to be read: `jobs`, a row for each job. It is `leasehold_jobs` on SQLite and `leasehold.jobs` on
+PostgreSQL, where `leasehold` is the schema. The tables behind it change without notice: read the view alone, and
+write to nothing. To enqueue from SQL, see [transactions](../concepts/transactions.md).
+
+<!-- setup
+from leasehold import Leasehold
+app = Leasehold("sqlite:///leasehold.db")
+app.count()
+app.close()
+-->
+
+```python
+import sqlite3
+
+database = sqlite3.connect("file:leasehold.db?mode=ro", uri=True)
+counted = database.execute("SELECT kind, state, count(*) FROM leasehold_jobs GROUP BY kind, state")
+for kind, state, jobs in counted:
+    print(kind, state, jobs)
+database.close()
+```
+
+## The view `jobs`
+
+On SQLite, times are text in UTC such as `2026-01-31T12:00:00.000000Z`, and JSON is text. A column is NULL where there
+is nothing to say.
+"""
+PLACES = ("job", "trouble", "ready")
+"""The tables whose columns the view shows under their own names."""
+
+
+def sql_page(postgres_schema: str) -> str:
+    docs = field_docs(Job) | {"max_attempts": field_docs(Retry)["max_attempts"]}
+    types = annotations_of(Job) | {"max_attempts": "`int`"}
+    rows = []
+    for name in columns():
+        sqlite = "integer" if types[name] == "`int`" else "text"
+        postgres = "timestamptz" if "datetime" in types[name] else _on_postgres(postgres_schema, name)
+        rows.append([f"`{name}`", sqlite, postgres, docs[name]])
+    return "\n".join([HEAD, *table(["Column", "SQLite", "PostgreSQL", "Meaning"], rows)]) + "\n"
+
+
+def columns() -> list[str]:
+    """Of the view, in SQLite's order; tests/docs/test_reference.py sees that PostgreSQL has the same."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        for text in read_migrations("leasehold.stores.sqlite").values():
+            connection.executescript(text)
+        return [
+            name for (name,) in connection.execute("SELECT name FROM pragma_table_info('leasehold_jobs')")
+        ]
+    finally:
+        connection.close()
+
+
+def _on_postgres(schema: str, column: str) -> str:
+    """From the column that the view takes it from; else from the cast that makes it."""
+    for place in PLACES:
+        body = re.search(rf"CREATE TABLE leasehold\.{place} \((.*?)\n\);", schema, re.DOTALL)
+        assert body is not None, place
+        if found := re.search(rf"^    {column} ([a-z ]+?)(?: DEFAULT| NOT NULL|,|$)", body[1], re.MULTILINE):
+            return found[1]
+    casts = re.findall(rf"::([a-z ]+)[^:]*? AS {column}\b", schema)
+    if not casts:
+        raise LookupError(f"no type of jobs.{column} in the PostgreSQL schema")
+    return casts[0].strip()
