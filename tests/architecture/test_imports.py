@@ -26,6 +26,7 @@ from tests.architecture.sources import (
 # "leasehold" alone stands for the public names, `from leasehold import …`.
 CONTRACT = ("stores.contract", "stores.answers")
 ROOMS = ("tasks", "run", "worker", "operations", "client")
+DOORS = ("errors", "types")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "domain": ("domain",),
     "threads": (),
@@ -55,6 +56,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "webhooks": ("domain",),
     "http": ("surfaces.http", "domain"),
     "mcp": ("surfaces.mcp", "domain"),
+    "dashboard": ("surfaces.dashboard", "domain"),
     "types": (*ROOMS, "view", "runners", "domain"),
     "testing": (
         "app",
@@ -66,7 +68,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "domain",
     ),  # a worker whose runs wait on its clock
     "pytest_plugin": ("testing", "app"),
-    "contrib": ("leasehold",),
+    "contrib": ("leasehold", *DOORS),
     "__init__": ("app", "errors", "types"),
     "__main__": ("surfaces.cli",),
 }
@@ -105,8 +107,11 @@ PUBLIC_MODULES = (
     "leasehold.errors",
     "leasehold.types",
     "leasehold.testing",
+    "leasehold.dashboard",
     "leasehold.http",
+    "leasehold.mcp",
     "leasehold.remote",
+    "leasehold.runners",
     "leasehold.webhooks",
     "leasehold.contrib",
 )
@@ -201,7 +206,8 @@ def private_uses(folder: Path, package: Path) -> Iterator[str]:
                 continue
             if own and is_below(statement.module, ".".join(module.name.split(".")[:3])):
                 continue
-            if not own and any(is_below(statement.module, name) for name in PUBLIC_MODULES):
+            doors = [f"leasehold.{door}" for door in DOORS] if own else PUBLIC_MODULES
+            if any(is_below(statement.module, name) for name in doors):
                 continue
             place = where(path, statement.line, folder.parent)
             if statement.module != "leasehold" or not statement.names:
@@ -213,13 +219,9 @@ def private_uses(folder: Path, package: Path) -> Iterator[str]:
 
 def public_names(package: Path) -> set[str]:
     for node in parse(package / "__init__.py").body:
-        targets = (
-            node.targets
-            if isinstance(node, ast.Assign)
-            else [node.target]
-            if isinstance(node, ast.AnnAssign)
-            else []
-        )
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
             return set(ast.literal_eval(node.value))
     raise AssertionError("leasehold/__init__.py has no literal __all__")
@@ -267,6 +269,7 @@ BREAKS = {
     "a surface imports its sibling": ("surfaces/cli/main.py", "from ..http import problems"),
     "a surface that listens imports the command line": ("surfaces/http/problems.py", "from ..cli import main"),
     "contrib imports the app module": ("contrib/rq.py", "from ..app import Leasehold"),
+    "contrib imports the domain": ("contrib/rq.py", "from leasehold.domain.job import Grant"),
     "the remote client imports the app": ("remote/client.py", "from ..app import Leasehold"),
     "a part nobody has spoken of": ("helpers.py", ""),
 }  # fmt: skip
@@ -281,7 +284,7 @@ KEEPS = {
     "a surface knows the door": ("surfaces/cli/main.py", "from ...operations import operations\nfrom ...app import X"),
     "a surface knows itself": ("surfaces/cli/main.py", "from . import render\nfrom leasehold.surfaces.cli import x"),
     "serve knows the surfaces": ("surfaces/serve.py", "from .http import problems\nfrom ..app import Leasehold"),
-    "contrib uses public names": ("contrib/rq.py", "from leasehold import Leasehold"),
+    "contrib uses public names": ("contrib/rq.py", "from leasehold import Leasehold\nfrom ..types import Run"),
 }  # fmt: skip
 
 
@@ -331,6 +334,24 @@ def test_a_private_use_in_an_example_is_noticed(source: str, problems: int, tmp_
     example.parent.mkdir(parents=True)
     example.write_text(source)
     assert len(list(private_uses(tmp_path / "examples", package))) == problems
+
+
+@pytest.mark.parametrize(
+    ("source", "problems"),
+    [
+        (
+            "from leasehold import Leasehold\nfrom leasehold.types import Run\nfrom leasehold.errors import Refused",
+            0,
+        ),
+        ("from leasehold import Leasehold, secret", 1),
+        ("from leasehold.testing import drain", 1),
+        ("from leasehold.domain.job import Grant", 1),
+        ("from leasehold.contrib.other import x", 1),
+    ],
+)
+def test_a_private_use_in_contrib_is_noticed(source: str, problems: int, tmp_path: Path):
+    package = a_package(tmp_path, "contrib/rq.py", source)
+    assert len(list(private_uses(package / "contrib", package))) == problems
 
 
 def a_package(folder: Path, path: str, source: str) -> Path:

@@ -8,8 +8,8 @@ import sys
 
 # Drivers, web and tool servers, and the command line's own libraries.
 NOT_AT_IMPORT = (
-    "aiodocker", "fastapi", "httpx2", "mcp", "psycopg", "psycopg_pool", "redis", "rich", "starlette", "typer",
-    "uvicorn",
+    "aiodocker", "fastapi", "httpx2", "mcp", "opentelemetry", "psycopg", "psycopg_pool", "redis", "rich", "starlette",
+    "typer", "uvicorn",
 )  # fmt: skip
 
 PROGRAM = """
