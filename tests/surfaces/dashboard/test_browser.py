@@ -264,7 +264,7 @@ def test_everything_can_be_done_by_the_keyboard(app: Leasehold, admin_screen: Sc
     page = admin_screen.open("/")
     keys = page.keyboard
     keys.press("Tab")
-    expect(page.locator(":focus")).to_have_text("Skip to the content")
+    expect(page.locator(":focus")).to_have_text("Skip to content")
     keys.press("Enter")
     page.wait_for_url("**/#main")
     keys.press("g")

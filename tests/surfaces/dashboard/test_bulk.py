@@ -15,7 +15,7 @@ def finished(viewer: Viewer, path: str) -> str:
     deadline = time.monotonic() + 60
     while True:
         page = viewer.page(path)
-        if "under way" not in page:
+        if "in progress" not in page:
             return page
         assert time.monotonic() < deadline, page
         time.sleep(0.02)
@@ -44,7 +44,7 @@ def test_what_destroys_is_typed_first(app: Leasehold, operator: Viewer):
     assert counts(app) == {"queued": 4}
     answer = operator.do("bulk.start", **fields, typed="3", reason="clean up")
     page = finished(operator, answer.headers["location"])
-    assert "3 jobs changed of 3 expected" in page
+    assert "Changed 3 of 3 jobs" in page
     assert ">done</span>" in page
     assert {job.refresh().state for job in jobs} == {"cancelled"}
     assert (other.refresh().state, jobs[0].history()[-1].detail) == ("queued", "clean up")
@@ -63,7 +63,7 @@ def test_text_and_time_count_for_the_verb_as_they_do_for_the_list(app: Leasehold
     assert one.refresh().state == "paused"
     assert {job.refresh().state for job in others} == {"queued"}
     assert "Pause 1 job" in operator.page("/bulk", verb="pause", q=others[0].id)
-    assert "No job matches" in operator.page("/bulk", verb="pause", until="1h")
+    assert "No matching jobs" in operator.page("/bulk", verb="pause", until="1h")
 
 
 def test_jobs_that_refuse_are_reported_and_hold_up_none_of_the_others(app: Leasehold, operator: Viewer):
@@ -71,7 +71,7 @@ def test_jobs_that_refuse_are_reported_and_hold_up_none_of_the_others(app: Lease
     waits = app.enqueue("add", {"a": 2}, after=[fine])
     answer = operator.do("bulk.start", verb="release", criteria="state=pending", matched="2")
     page = html.unescape(finished(operator, answer.headers["location"]))
-    assert "1 job changed of 2 expected" in page
+    assert "Changed 1 of 2 jobs" in page
     assert "Refused" in page
     assert waits.id in page
     assert (fine.refresh().state, waits.refresh().state) == ("queued", "pending")

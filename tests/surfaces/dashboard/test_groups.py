@@ -54,16 +54,16 @@ def test_one_group_tells_how_far_it_is(app: Leasehold, viewer: Viewer):
     app.group("task/42").stop(["greet"], mode="immediate", reason="no greetings", actor="ann")
     text = viewer.page("/groups", name="task/42")
     told = seen(text)
-    assert "1 of 5 jobs succeeded 2 to go" in told
+    assert "1 of 5 jobs succeeded 2 unfinished" in told
     assert '{"sum": 7}' in told
     assert "out of paper" in told
     assert "0 of 500" in told
     assert "immediate" in told
-    assert "by ann , of greet alone: no greetings" in told
+    assert "by ann , only greet : no greetings" in told
     assert "/jobs?group=task%2F42&amp;kind=add&amp;state=failed" in text
     assert "Running 1 job" in told
     assert "/do/" not in text.partition("<main")[2]
-    assert "nobody has used this group yet" in viewer.page("/groups", name="nothing")
+    assert "no job has used this group yet" in viewer.page("/groups", name="nothing")
 
 
 def test_a_stop_is_shown_before_it_is_done(app: Leasehold, operator: Viewer, viewer: Viewer):
@@ -71,12 +71,12 @@ def test_a_stop_is_shown_before_it_is_done(app: Leasehold, operator: Viewer, vie
     other = app.enqueue("fail", {}, group="g")
     asked = {"name": "g", "dry": "1", "mode": "immediate", "kinds": "add", "reason": "<enough>"}
     text = operator.page("/groups", **asked)
-    assert "What a stop would do" in text
+    assert "Preview of the stop" in text
     assert "3 queued" in seen(text)
     assert 'id="live"' not in text, "a report stays as it is"
     assert all(app.get(job.id).state == "queued" for job in jobs)
     assert app.audit(verb="stop").entries == []
-    assert "What a stop would do" not in viewer.page("/groups", **asked)
+    assert "Preview of the stop" not in viewer.page("/groups", **asked)
     form = text.partition('action="/do/stop"')[2].partition("</form>")[0]
     fields = dict(re.findall(r'name="([^"]+)" value="([^"]*)"', form))
     fields = {name: html.unescape(value) for name, value in fields.items()}
@@ -107,7 +107,9 @@ def test_a_group_is_released_and_its_budget_set(app: Leasehold, operator: Viewer
     app.group("g").stop(hold=True)
     assert 'action="/do/group.release"' in operator.page("/groups")
     back = "/groups?name=g"
-    assert operator.told(operator.do("group.release", group="g", back=back)) == "The group takes jobs again."
+    assert (
+        operator.told(operator.do("group.release", group="g", back=back)) == "The group accepts jobs again."
+    )
     assert last_audit(app) == ("group.release", "g", "dashboard:token 0")
     assert operator.told(operator.do("group.release", group="g")) == "The group was not held."
     set_ = operator.do("budget.set", group="g", unit="tokens", limit="1,200", back=back)

@@ -79,7 +79,7 @@ def test_a_verb_is_written_down_with_who_asked_and_why(app: Leasehold, operator:
     back = f"/jobs/{job.id}?attempt=1"
     answer = operator.do("job.cancel", id=job.id, reason="not needed", back=back)
     assert answer.headers["location"] == back
-    assert operator.told(answer) == "It is cancelled now."
+    assert operator.told(answer) == "The job is cancelled now."
     entry = job.history()[-1]
     assert entry.actor is not None
     assert entry.actor.startswith("dashboard:token")
@@ -121,7 +121,7 @@ def test_it_tells_why_a_job_does_not_run(app: Leasehold, viewer: Viewer):
     job = app.enqueue("add", {"a": 1})
     app.queues.pause("default", reason="deploy at noon")
     page = html.unescape(viewer.page(f"/jobs/{job.id}"))
-    assert "Why it is not running" in page
+    assert "Why it isn’t running" in page
     assert "deploy at noon" in page
     assert all(hold.detail in page for hold in job.explain())
 

@@ -48,15 +48,15 @@ def test_a_lane_is_resumed_resolved_and_its_job_cancelled(app: Leasehold, operat
     for verb in ("lane.resume", "job.resolve", "job.cancel"):
         assert f'action="/do/{verb}"' in text
     told = operator.told(operator.do("lane.resume", lane="one", back="/lanes"))
-    assert told == "The lane goes on with the job that halted it, greet."
+    assert told == "The lane continues with the job that halted it, greet."
     assert last_audit(app) == ("lane.resume", "one", "dashboard:token 0")
     assert app.get(resumed).state == "queued"
-    assert operator.told(operator.do("lane.resume", lane="one")) == "Nothing halts this lane any more."
+    assert operator.told(operator.do("lane.resume", lane="one")) == "This lane is no longer halted."
     operator.do("job.resolve", id=resolved, reason="known", back="/lanes")
     operator.do("job.cancel", id=cancelled, reason="enough", back="/lanes")
     assert (app.get(resolved).state, app.get(cancelled).state) == ("failed", "cancelled")
     assert app.get(resolved).history()[-1].detail == "known"
-    assert "No lane stands still." in operator.page("/lanes")
+    assert "No lane is halted." in operator.page("/lanes")
 
 
 def test_who_may_only_look_has_no_buttons(app: Leasehold, viewer: Viewer, dashboard: Dashboard):

@@ -100,7 +100,7 @@ def test_queues_and_tasks_are_paused_and_resumed(
     assert f"/do/{scope}.resume" in text
     assert f"/do/{scope}.resume" not in viewer.page("/limits")
     assert viewer.do(f"{scope}.resume", name=name).status_code == 403
-    assert "goes on" in operator.told(operator.do(f"{scope}.resume", name=name))
+    assert "is resumed" in operator.told(operator.do(f"{scope}.resume", name=name))
     assert "was not paused" in operator.told(operator.do(f"{scope}.resume", name=name))
     assert "is not a duration" in operator.told(operator.do(f"{scope}.pause", name=name, **{"for": "soon"}))
 

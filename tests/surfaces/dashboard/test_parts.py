@@ -145,3 +145,12 @@ def test_minutes_without_runs_are_there_too():
     ]
     chart = json.loads(charts.runs_chart(minutes))
     assert [len(line) for line in chart["data"]] == [5, 5, 5, 5]
+
+
+@pytest.mark.parametrize(("first", "drawn"), [(None, 4), (0, 10), (4, 7), (8, 4)])
+def test_a_chart_begins_just_before_the_first_run_but_is_never_too_short(first: int | None, drawn: int):
+    minutes = [
+        charts.Minute(NOW + timedelta(minutes=n), int(n == first), 0, 0, None, None) for n in range(10)
+    ]
+    shown = charts.since_the_first_run(minutes, 4)
+    assert list(shown) == minutes[-drawn:]

@@ -42,13 +42,13 @@ def test_the_oldest_question_comes_first(app: Leasehold, viewer: Viewer):
     second = ask(app, "second", "And then?", timeout=3600)
     text = viewer.page("/questions")
     assert text.index(first) < text.index(second)
-    for part in ("Shall I\nbegin?", "task/42", "greet", "agents", "its time ends", "Your role may look"):
+    for part in ("Shall I\nbegin?", "task/42", "greet", "agents", "expires", "Your role is read-only"):
         assert part in text
     assert "/do/" not in text.partition("<main")[2]
     only = viewer.page("/questions", group="task/42")
     assert first in only
     assert second not in only
-    assert "No open question matches" in viewer.page("/questions", kind="add")
+    assert "No matching questions" in viewer.page("/questions", kind="add")
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_an_answer_is_the_value_that_the_form_means(
     app: Leasehold, operator: Viewer, schema: Any, given: dict[str, str], value: Any
 ):
     job_id = ask(app, schema=schema)
-    assert answer(operator, job_id, **given) == "Answered. The job greet goes on."
+    assert answer(operator, job_id, **given) == "Answered. The job greet continues."
     (question,) = app.get(job_id).questions()
     assert json.loads(question.answer) == value
     entry = app.audit(limit=1).entries[0]
     assert (entry.verb, entry.target, entry.actor) == ("question.answer", job_id, "dashboard:token 0")
-    assert "Nobody asks anything" in operator.page("/questions")
+    assert "No open questions" in operator.page("/questions")
 
 
 def test_a_wrong_answer_is_refused_with_its_field(app: Leasehold, operator: Viewer):
@@ -93,8 +93,8 @@ def test_a_wrong_answer_is_refused_with_its_field(app: Leasehold, operator: View
 def test_a_paused_job_keeps_the_answer(app: Leasehold, operator: Viewer):
     job_id = ask(app, schema={"type": "boolean"})
     app.get(job_id).pause()
-    assert "it has the answer when it is resumed" in operator.page("/questions")
-    assert "is paused, and has the answer" in answer(operator, job_id, a="0")
+    assert "It gets the answer when it is resumed" in operator.page("/questions")
+    assert "is paused and gets the answer" in answer(operator, job_id, a="0")
 
 
 def test_a_secret_answer_is_nowhere(app: Leasehold, operator: Viewer, admin: Viewer, backend: Backend):
@@ -106,7 +106,7 @@ def test_a_secret_answer_is_nowhere(app: Leasehold, operator: Viewer, admin: Vie
     assert SECRET not in str(refused.headers) + refused.text
     assert "is longer than 9" in operator.told(refused)
     done = operator.do("question.answer", **fields_of(text, job_id), a=SECRET[:7])
-    assert operator.told(done) == "Answered. The job greet goes on."
+    assert operator.told(done) == "Answered. The job greet continues."
     pages = [operator.page(path) for path in ("/questions", f"/jobs/{job_id}")] + [admin.page("/system")]
     assert not any(SECRET[:7] in page for page in pages)
 
@@ -127,5 +127,5 @@ def test_words_of_others_are_escaped(app: Leasehold, operator: Viewer):
     text = operator.page("/questions")
     assert "<script>alert" not in text
     assert text.count("&lt;script&gt;alert") >= 5
-    assert "goes on" in answer(operator, job_id, a="0")
+    assert "continues" in answer(operator, job_id, a="0")
     assert json.loads(app.get(job_id).questions()[0].answer) == HOSTILE

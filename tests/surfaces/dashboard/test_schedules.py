@@ -23,7 +23,7 @@ def last_audit(app: Leasehold) -> tuple[str, str | None, str | None]:
 
 
 def test_the_list_tells_when_each_is_due(app: Leasehold, viewer: Viewer):
-    assert "There are none" in viewer.page("/schedules")
+    assert "No schedules" in viewer.page("/schedules")
     hour = (datetime.now(ZoneInfo("Europe/Berlin")).hour + 12) % 24  # never the next to come
     app.schedules.set("nightly", "add", {"a": 1}, cron=f"0 {hour} * * *", tz="Europe/Berlin")
     app.schedules.set("often", "fail", every="90s")
@@ -61,9 +61,9 @@ def test_it_is_paused_and_resumed(app: Leasehold, viewer: Viewer, operator: View
     assert "paused</span>" in text
     assert "holiday" in text
     assert "dashboard:token 1" in text
-    assert "None while it is paused" in text
+    assert "None while paused" in text
     assert "/do/schedule.pause" not in text
-    assert operator.told(operator.do("schedule.resume", name="nightly")) == "The schedule nightly goes on."
+    assert operator.told(operator.do("schedule.resume", name="nightly")) == "The schedule nightly is resumed."
     assert app.schedules.get("nightly").paused is False
     assert "no schedule" in operator.told(operator.do("schedule.pause", name="nobody")).lower()
 
@@ -94,13 +94,13 @@ def test_an_orphan_is_marked_and_deleted_by_an_admin_alone(
     store.leave_schedules("host:1")
     text = admin.page("/schedules", name="old")
     assert "orphaned</span>" in text
-    assert "no live worker declares it" in text
+    assert "no live worker has this schedule in its code" in text
     assert "/do/schedule.delete" in text
     for one in (viewer, operator):
         assert "/do/schedule.delete" not in one.page("/schedules", name="old")
         assert one.do("schedule.delete", name="old").status_code == 403
     told = admin.told(admin.do("schedule.delete", name="old", back="/schedules?name=old"))
-    assert told == "The schedule old is deleted; its jobs stay."
+    assert told == "The schedule old is deleted. Its jobs stay."
     assert last_audit(app) == ("schedule.delete", "old", "dashboard:token 2")
     assert app.schedules.list() == []
 

@@ -33,12 +33,12 @@ def test_health_version_and_tasks_are_shown(app: Leasehold, viewer: Viewer, back
 
 
 def test_everything_is_examined_only_when_asked(operator: Viewer, viewer: Viewer, dashboard: Dashboard):
-    assert "Examine everything" in operator.page("/system")
+    assert "Run all checks" in operator.page("/system")
     text = operator.page("/system", examine="1")
     assert "every job is in one place" in text
     assert 'id="live"' not in text
     for one in (viewer, dashboard.viewer("operate", "read", queues=["agents"])):
-        assert "Examine everything" not in one.page("/system")
+        assert "Run all checks" not in one.page("/system")
         assert "every job is in one place" not in one.page("/system", examine="1")
 
 
@@ -65,7 +65,7 @@ def test_the_audit_is_for_admins(
     assert ">gpu<" not in only
     for one in (operator, dashboard.viewer("admin", queues=["agents"])):
         hidden = one.page("/system", verb="slot.set")
-        assert "Only who has the scope admin" in hidden
+        assert "You need a token with the admin scope" in hidden
         assert ">gpu<" not in hidden
     looking = listen(create_dashboard(app, rate_limit=0, read_only=True)).viewer("admin")
     assert ">gpu<" in looking.page("/system")

@@ -19,15 +19,15 @@ HOSTILE = "<script>alert(1)</script>\u202e\"'/&"
 
 def test_it_tells_who_works_and_who_is_about_to_leave(app: Leasehold, viewer: Viewer):
     store = app.__internals__.store
-    assert "Nobody works here" in viewer.page("/workers")
+    assert "No live workers" in viewer.page("/workers")
     store.beat_worker(
         WorkerCard("host:1", ("default", "agents"), ("add",), concurrency=8, running=3, version="1.2")
     )
     store.beat_worker(WorkerCard("host:2", ("default",), ("add",), concurrency=2, draining=True))
     text = viewer.page("/workers")
-    assert "<b>2</b><span>workers" in text
-    assert "<b>1</b><span>draining" in text
-    assert "<b>3 <small>of 10</small></b><span>places in use" in text
+    assert "<span>Workers</span><b>2</b>" in text
+    assert "<span>Draining</span><b>1</b>" in text
+    assert "<span>Capacity in use</span><b>3</b><small>of 10</small>" in text
     assert "3 of 8" in text
     assert "agents" in text
     assert "1.2" in text
@@ -51,7 +51,7 @@ def test_leases_are_shown_a_page_at_a_time_and_by_worker(app: Leasehold, viewer:
     others = [run(store, "host:2", kind="fail") for _ in range(51)]
     text = viewer.page("/workers")
     assert f"/jobs/{mine.id}" in text
-    assert 'aria-label="Lease left"' in text
+    assert 'aria-label="Time left on the lease"' in text
     assert f"/jobs/{others[-1].id}" not in text
     following = html.unescape(text.partition('rel="next"')[0].rpartition('href="')[2].partition('"')[0])
     rest = viewer.client.get(following).text
@@ -68,9 +68,9 @@ def test_a_stop_that_was_asked_for_is_shown(app: Leasehold, viewer: Viewer):
     assert "cancel</span>" in viewer.page("/workers").partition("Leases")[2]
 
 
-def test_a_missed_lease_is_marked(app: Leasehold, viewer: Viewer):
+def test_an_expired_lease_is_marked(app: Leasehold, viewer: Viewer):
     run(app.__internals__.store, "host:1", kind="add", lease_seconds=0.001)
-    assert "missed</span>" in viewer.page("/workers")
+    assert "expired</span>" in viewer.page("/workers")
 
 
 def test_an_orphan_stands_first_and_is_given_up_by_an_admin_alone(
@@ -82,7 +82,7 @@ def test_an_orphan_stands_first_and_is_given_up_by_an_admin_alone(
     end(store, orphan, Detached("drained"))
     text = admin.page("/workers")
     assert text.index(f"execution-{orphan.id}") < text.index(f"execution-{watched.id}")
-    assert "no live worker is at its site" in text
+    assert "no live worker at its site" in text
     assert text.count("/do/job.abandon") == 1, "what is watched cannot be given up"
     store.beat_worker(WorkerCard("host:3", ("default",), ("add",), sites=("machine-1",)))
     assert "will adopt it" in admin.page("/workers")
@@ -90,7 +90,7 @@ def test_an_orphan_stands_first_and_is_given_up_by_an_admin_alone(
         assert "/do/job.abandon" not in one.page("/workers")
         assert one.do("job.abandon", id=orphan.id).status_code == 403
     told = admin.told(admin.do("job.abandon", id=orphan.id, reason="burnt down", back="/workers"))
-    assert told == "It is queued now."
+    assert told == "The job is queued now."
     entry = app.get(orphan.id).history()[-1]
     assert (entry.event, entry.actor) == ("abandoned", "dashboard:token 2")
     assert f"execution-{orphan.id}" not in admin.page("/workers")
@@ -113,4 +113,4 @@ def test_a_token_of_some_queues_sees_what_is_in_them(app: Leasehold, dashboard: 
     text = dashboard.viewer("admin", queues=["agent*"]).page("/workers")
     assert mine.id in text
     assert others.id not in text
-    assert "your token is for some of them" in text
+    assert "Your token covers some queues only" in text

@@ -77,7 +77,7 @@ class BulkRun:
             if report.next is None or left <= 0:
                 return
             request = replace(request, cursor=report.next)
-        self.problem = "It was stopped by hand; the rest is as it was."
+        self.problem = "Stopped by hand. The remaining jobs were not changed."
 
     def _refuse(self, one: BulkRefusal) -> None:
         key = (one.error, one.state)

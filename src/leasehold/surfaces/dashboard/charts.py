@@ -67,6 +67,14 @@ def minutes_of(rollups: Sequence[Rollup], now: datetime, minutes: int) -> list[M
     return [_minute(at, found) for at, found in by_minute.items()]
 
 
+def since_the_first_run(minutes: Sequence[Minute], least: int) -> Sequence[Minute]:
+    """Without the idle minutes at the beginning: a system that has just started should not draw an empty hour."""
+    idle = next(
+        (n for n, one in enumerate(minutes) if one.succeeded + one.failed + one.retried), len(minutes)
+    )
+    return minutes[max(0, min(idle - 1, len(minutes) - least)) :]
+
+
 def _minute(at: datetime, found: Sequence[Rollup]) -> Minute:
     times = times_of(found)
 
@@ -86,7 +94,7 @@ def runs_chart(minutes: Sequence[Minute]) -> str:
         [
             ("succeeded", "green", True, [one.succeeded for one in minutes]),
             ("failed", "red", True, [one.failed for one in minutes]),
-            ("to be retried", "orange", False, [one.retried for one in minutes]),
+            ("retried", "orange", False, [one.retried for one in minutes]),
         ],
     )
 
@@ -96,8 +104,8 @@ def times_chart(minutes: Sequence[Minute]) -> str:
         "s",
         minutes,
         [
-            ("wait, 95 %", "violet", False, [one.wait for one in minutes]),
-            ("run, 95 %", "blue", False, [one.run for one in minutes]),
+            ("wait", "violet", False, [one.wait for one in minutes]),
+            ("run", "blue", False, [one.run for one in minutes]),
         ],
     )
 

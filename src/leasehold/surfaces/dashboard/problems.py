@@ -41,12 +41,12 @@ def told(error: Exception) -> tuple[int, str]:
             return STATUSES[error.reason], error.detail
         case ReadTooSlow():
             logger.warning("%s", error)
-            return 503, f"The database took more than {error.seconds:g} s to read that. Ask for less at once."
+            return 503, f"The database took more than {error.seconds:g} s to read that. Narrow the filter."
         case StoreError():
             logger.error("%s: %s", type(error).__name__, error)
-            return 503, "The database is out of reach, or not fit. The server's log tells more."
+            return 503, "The database is unreachable or not ready. See the server's log."
         case LeaseholdError():
             return next(status for kind, status in _ERRORS if isinstance(error, kind)), str(error)
         case _:
             logger.error("a page went wrong", exc_info=error)
-            return 500, "Something went wrong here. The server's log tells more."
+            return 500, "Something went wrong. See the server's log."

@@ -34,23 +34,31 @@ _CHECKS: dict[str, Callable[[Job], bool]] = {
 }
 
 _VERBS: tuple[tuple[Event, Verb], ...] = (
-    (Event.RESUME, Verb("resume", "Resume", "Resume it", "It goes on; its stored steps are not run again.")),
-    (Event.RELEASE, Verb("release", "Release", "Release it", "Lifts the hold that it was enqueued with.")),
+    (
+        Event.RESUME,
+        Verb("resume", "Resume", "Resume it", "Continues the job. Steps that are stored are not run again."),
+    ),
+    (Event.RELEASE, Verb("release", "Release", "Release it", "Lifts the hold it was enqueued with.")),
     (
         Event.RESOLVE,
         Verb(
-            "resolve", "Resolve", "Let the lane go on", "It stays failed, and its lane goes on.", reason=True
+            "resolve", "Resolve", "Resolve it", "The job stays failed, and its lane continues.", reason=True
         ),
     ),
     (
         Event.RETRY,
         Verb(
-            "retry", "Retry as a new job", "Make a new job", "A new job like this one, which stays as it is."
+            "retry",
+            "Retry as a new job",
+            "Create the job",
+            "Creates a new job like this one. This one stays as it is.",
         ),
     ),
     (
         Event.PAUSE,
-        Verb("pause", "Pause", "Pause it", "It stops as soon as it can, and can be resumed.", reason=True),
+        Verb(
+            "pause", "Pause", "Pause it", "Stops the job as soon as possible. It can be resumed.", reason=True
+        ),
     ),
     (
         Event.INTERRUPT,
@@ -58,19 +66,22 @@ _VERBS: tuple[tuple[Event, Verb], ...] = (
             "interrupt",
             "Interrupt",
             "Interrupt it",
-            "Pauses it if it runs, else cancels it.",
+            "Pauses the job if it is running, otherwise cancels it.",
             reason=True,
             look="danger",
         ),
     ),
-    (Event.CANCEL, Verb("cancel", "Cancel", "Cancel it", "It ends for good.", reason=True, look="danger")),
+    (
+        Event.CANCEL,
+        Verb("cancel", "Cancel", "Cancel it", "Ends the job for good.", reason=True, look="danger"),
+    ),
 )
 
 ABANDON = Verb(
     "abandon",
-    "Give up its execution",
-    "Give it up",
-    "Only if its machine is gone for good: if the execution lives, the next attempt runs beside it.",
+    "Abandon its execution",
+    "Abandon it",
+    "Only if its machine is gone for good. If the execution is still alive, the next attempt will run beside it.",
     scope="admin",
     reason=True,
     look="danger",

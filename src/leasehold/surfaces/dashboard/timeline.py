@@ -126,7 +126,7 @@ def _marks(
     found = [(one.at, one.event.replace("_", " ")) for one in history]
     found += [(one.at, f"event {one.kind}") for one in events if one.at is not None]
     return tuple(
-        Tick(scale.at(at), f"{what}, {span((at - created_at).total_seconds())} after it came")
+        Tick(scale.at(at), f"{what}, {span((at - created_at).total_seconds())} after it was enqueued")
         for at, what in sorted(found)[-MOST_TICKS:]
         if at >= scale.start
     )
@@ -162,7 +162,7 @@ def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepReco
         width=max(stop - start, 0.25),
         look=_LOOKS.get(one.outcome, "queued"),
         label=label,
-        title=f"Run {one.number}, {one.outcome}, {took}, held by {one.owner or 'nobody'}",
+        title=f"Attempt {one.number}, {one.outcome}, {took}, lease held by {one.owner or 'nobody'}",
         right=start > 55,
         steps=tuple(within[:MOST_TICKS]),
     )
@@ -180,7 +180,7 @@ def _gaps(scale: _Scale, shown: Sequence[AttemptRecord]) -> list[Gap]:
                 TOP + ROW * place,
                 start,
                 max(stop - start, 0.2),
-                f"nobody held it for {long} after it was {one.outcome}",
+                f"no lease for {long} after attempt {one.number} was {one.outcome}",
             )
         )
     return found
@@ -191,7 +191,7 @@ def _handovers(scale: _Scale, shown: Sequence[AttemptRecord]) -> list[Handover]:
         Handover(
             scale.at(other.started_at),
             TOP + ROW * place,
-            f"run {other.number} goes on: {one.owner or 'nobody'} handed over to {other.owner or 'nobody'}",
+            f"attempt {other.number} continues: {one.owner or 'nobody'} handed over to {other.owner or 'nobody'}",
         )
         for place, (one, other) in enumerate(pairwise(shown))
         if one.number == other.number

@@ -123,18 +123,20 @@ def badge(job: Summary | domain.Job, now: datetime) -> Badge:
     match job.state:
         case State.RUNNING if job.lease_owner is None:
             return Badge(
-                "adopting", "adopting", "it runs on without an owner, until a worker of its site adopts it"
+                "adopting",
+                "adopting",
+                "still running, without a lease holder; a worker at its site will adopt it",
             )
         case State.RUNNING if job.stop_requested is not None:
             return Badge("stopping", "stopping", f"asked to {job.stop_requested}")
         case State.QUEUED if job.attempt and job.available_at > now:
-            return Badge("retrying", "retrying", f"again {ago(job.available_at, now)}")
+            return Badge("retrying", "retrying", f"next attempt {ago(job.available_at, now)}")
         case State.QUEUED if job.failures or job.crashes:
-            return Badge("retrying", "retrying", "due, and not taken yet")
+            return Badge("retrying", "retrying", "ready, not claimed yet")
         case State.QUEUED if job.available_at > now:
             return Badge("scheduled", "scheduled", ago(job.available_at, now))
         case State.PENDING if getattr(job, "held", False):
             return Badge("pending", "on hold", "until it is released")
         case State.PENDING:
-            return Badge("blocked", "blocked", "by a hold, or by jobs that it waits for")
+            return Badge("blocked", "blocked", "by a hold, or by jobs it depends on")
     return plainly

@@ -77,7 +77,7 @@ def stop(visit: Visit, form: Form) -> Done:
     run = _runs(visit).get(form.text("run"), visit.who.tenant)
     if run is not None:
         run.stop.set()
-    return Done("It stops after the jobs that it is at.")
+    return Done("Stopping after the current batch.")
 
 
 def _runs(visit: Visit) -> BulkRuns:

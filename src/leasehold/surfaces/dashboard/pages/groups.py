@@ -29,9 +29,9 @@ STATES: dict[GroupState, Badge] = {
     "held": Badge("paused", "held", "it takes no jobs until it is released"),
 }
 MODES: dict[StopMode, str] = {
-    "graceful": "What waits is cancelled; what runs may finish, and is not tried again.",
-    "immediate": "What waits is cancelled, and what runs is told to stop now.",
-    "full": "As immediate. A program that asks for it also waits until all have ended; this page does not.",
+    "graceful": "Cancels waiting jobs. Running jobs may finish, and are not retried.",
+    "immediate": "Cancels waiting jobs, and tells running jobs to stop now.",
+    "full": "Like immediate. From Python, the call also waits until every job has ended; this page does not.",
 }
 
 
@@ -157,7 +157,7 @@ def _told(report: StopReport) -> str:
 def _release(visit: Visit, form: Form) -> Done:
     visit.who.check_all_queues()
     if visit.operations.release_group(form.text("group"), actor=visit.who.actor):
-        return Done("The group takes jobs again.")
+        return Done("The group accepts jobs again.")
     return Done("The group was not held.")
 
 
@@ -166,7 +166,7 @@ def _set_budget(visit: Visit, form: Form) -> Done:
     unit = form.text("unit").strip()
     limit = form.whole("limit") if form.maybe("limit") else None
     visit.operations.set_group_budget(form.text("group"), {unit: limit}, actor=visit.who.actor)
-    return Done(f"No limit of {unit} any more." if limit is None else f"The limit is {limit:,} {unit} now.")
+    return Done(f"{unit} has no limit now." if limit is None else f"The limit is {limit:,} {unit} now.")
 
 
 PAGE = Page("groups", "groups", "groups.html", read)

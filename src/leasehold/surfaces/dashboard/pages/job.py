@@ -110,7 +110,7 @@ def _steer(verb: str, visit: Visit, form: Form) -> Done:
         given["args"] = _new_arguments(job, form)
     after = act(**given)
     if verb == "retry":
-        return Done("A new job was made; this is it.", visit.job(after.id))
+        return Done("Created a new job. This is it.", visit.job(after.id))
     return Done(_told(verb, after))
 
 
@@ -128,12 +128,12 @@ def _new_arguments(job: Job[Any], form: Form) -> dict[str, Any] | None:
 
 def _told(verb: str, after: Job[Any]) -> str:
     if after.state is State.RUNNING and verb in ("cancel", "pause", "interrupt"):
-        return f"It was asked to stop ({verb}); its worker hears of it within moments."
+        return f"Stop requested ({verb}). Its worker will notice in a moment."
     if verb == "resolve":
-        return "Its lane goes on."
+        return "The lane continues."
     if verb == "resume" and after.state is State.RUNNING:
-        return "The pause was taken back."
-    return f"It is {after.state.value.replace('_', ' ')} now."
+        return "The pause request was withdrawn."
+    return f"The job is {after.state.value.replace('_', ' ')} now."
 
 
 PAGE = Page("jobs/{id}", "jobs", "job.html", read)

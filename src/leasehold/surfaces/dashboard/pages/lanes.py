@@ -60,8 +60,8 @@ def _resume(visit: Visit, form: Form) -> Done:
     visit.who.check_all_queues()
     job = visit.operations.resume_lane(form.text("lane"), actor=visit.who.actor)
     if job is None:
-        return Done("Nothing halts this lane any more.")
-    return Done(f"The lane goes on with the job that halted it, {job.kind}.")
+        return Done("This lane is no longer halted.")
+    return Done(f"The lane continues with the job that halted it, {job.kind}.")
 
 
 PAGE = Page("lanes", "lanes", "lanes.html", read)

@@ -82,7 +82,7 @@ def _pause(scope: Scope, visit: Visit, form: Form) -> Done:
     _check_scope(visit, scope, name)
     pause = visit.operations.pause_scope(scope, name, _closing(visit, form))
     end = "until it is resumed" if pause.until is None else f"until {pause.until:%Y-%m-%d %H:%M:%S} UTC"
-    return Done(f"No job of the {WORDS[scope]} {name} starts {end}; running ones go on.")
+    return Done(f"No job of the {WORDS[scope]} {name} starts {end}. Running jobs continue.")
 
 
 def _resume(scope: Scope, visit: Visit, form: Form) -> Done:
@@ -90,7 +90,7 @@ def _resume(scope: Scope, visit: Visit, form: Form) -> Done:
     _check_scope(visit, scope, name)
     done = visit.operations.resume_scope(scope, name, actor=visit.who.actor)
     return Done(
-        f"The {WORDS[scope]} {name} goes on." if done else f"The {WORDS[scope]} {name} was not paused."
+        f"The {WORDS[scope]} {name} is resumed." if done else f"The {WORDS[scope]} {name} was not paused."
     )
 
 
@@ -106,14 +106,14 @@ def _set_rate(visit: Visit, form: Form) -> Done:
     key, limit = _named(form, "key"), form.text("limit")
     burst = form.whole("burst") if form.maybe("burst") else 1
     visit.operations.set_rate(key, limit, burst=burst, actor=visit.who.actor)
-    return Done(f"Jobs of the rate {key} start {limit} at most now, with a burst of {burst:,}.")
+    return Done(f"The rate {key} is now {limit}, with a burst of {burst:,}.")
 
 
 def _close_rate(visit: Visit, form: Form) -> Done:
     visit.who.check_all_queues()
     key = form.text("key")
     visit.operations.close_rate(key, _closing(visit, form))
-    return Done(f"No job of the rate {key} starts; running ones go on.")
+    return Done(f"The rate {key} is closed. Running jobs continue.")
 
 
 def _open_rate(visit: Visit, form: Form) -> Done:

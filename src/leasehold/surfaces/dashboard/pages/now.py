@@ -9,11 +9,19 @@ from leasehold.domain.failures import Failures
 from leasehold.domain.frozen import frozen
 from leasehold.domain.states import State
 from leasehold.domain.views import COUNT_CAP, Filter, PauseRecord, QueueRow
-from leasehold.surfaces.dashboard.charts import minutes_of, runs_chart, times_chart, times_of
+from leasehold.surfaces.dashboard.charts import (
+    minutes_of,
+    runs_chart,
+    since_the_first_run,
+    times_chart,
+    times_of,
+)
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.visit import Visit
 
 MINUTES = 60
+LEAST_MINUTES = 15
+"""The charts show an hour, or less if there is less to show."""
 LATELY = 5
 """Minutes that the figures at the top are about."""
 MOST_FAILURES = 8
@@ -49,6 +57,7 @@ def read(visit: Visit) -> dict[str, Any]:
     metrics = operations.metrics()
     rollups = who.seen(operations.rollups(MINUTES))
     minutes = minutes_of(rollups, now, MINUTES)
+    drawn = since_the_first_run(minutes, LEAST_MINUTES)
     lately = [
         one for one in rollups if one.minute is not None and (now - one.minute).total_seconds() < LATELY * 60
     ]
@@ -66,8 +75,8 @@ def read(visit: Visit) -> dict[str, Any]:
         "per_minute": sum(one.runs for one in lately if one.outcome == "succeeded") / LATELY,
         "lately": LATELY,
         "minutes": minutes,
-        "runs_chart": runs_chart(minutes),
-        "times_chart": times_chart(minutes),
+        "runs_chart": runs_chart(drawn),
+        "times_chart": times_chart(drawn),
         "lines": sorted(lines, key=_busy)[:MOST_QUEUES],
         "more_lines": max(0, len(lines) - MOST_QUEUES),
         "shown": [state.value for state in _SHOWN],

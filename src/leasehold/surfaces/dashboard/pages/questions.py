@@ -65,10 +65,10 @@ def _answer(visit: Visit, form: Form) -> Done:
     after = job.answer(key, value, actor=visit.who.actor)
     match after.state:
         case State.PAUSED:
-            return Done(f"Answered. The job {after.kind} is paused, and has the answer when it is resumed.")
+            return Done(f"Answered. The job {after.kind} is paused and gets the answer when it is resumed.")
         case State.WAITING:
-            return Done(f"Answered. The job {after.kind} waits for more answers.")
-    return Done(f"Answered. The job {after.kind} goes on.")
+            return Done(f"Answered. The job {after.kind} still waits for other answers.")
+    return Done(f"Answered. The job {after.kind} continues.")
 
 
 PAGE = Page("questions", "questions", "questions.html", read)

@@ -133,21 +133,21 @@ def _resume(visit: Visit, form: Form) -> Done:
     visit.who.check_all_queues()
     name = form.text("name")
     resumed = visit.operations.resume_schedule(name, actor=visit.who.actor)
-    return Done(f"The schedule {name} goes on." if resumed else f"The schedule {name} was not paused.")
+    return Done(f"The schedule {name} is resumed." if resumed else f"The schedule {name} was not paused.")
 
 
 def _run(visit: Visit, form: Form) -> Done:
     visit.who.check_all_queues()
     name = form.text("name")
     job = visit.who.view.schedules.run(name, actor=visit.who.actor)
-    return Done(f"The job {job.id} was made, besides the ticks of {name}.")
+    return Done(f"Created job {job.id}. The schedule itself is unchanged.")
 
 
 def _delete(visit: Visit, form: Form) -> Done:
     visit.who.check_all_queues()
     name = form.text("name")
     visit.operations.delete_schedule(name, actor=visit.who.actor)
-    return Done(f"The schedule {name} is deleted; its jobs stay.", visit.url("schedules"))
+    return Done(f"The schedule {name} is deleted. Its jobs stay.", visit.url("schedules"))
 
 
 PAGE = Page("schedules", "schedules", "schedules.html", read)

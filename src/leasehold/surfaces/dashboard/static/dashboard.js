@@ -21,7 +21,7 @@
     const field = document.activeElement;
     if (field && main.contains(field) && field.matches("input, textarea, select")) return "Paused while you edit";
     if (main.querySelector("details.asking[open]")) return "Paused while you decide";
-    if (!document.hasFocus() && !kept()) return "Paused: another window is in front";
+    if (!document.hasFocus() && !kept()) return "Paused in the background";
     return "";
   }
 
@@ -30,7 +30,7 @@
     const why = resting();
     light.classList.toggle("on", !why && !lost);
     light.classList.toggle("off", lost);
-    word.textContent = lost ? "No connection, trying again" : why || "Live";
+    word.textContent = lost ? "Disconnected, reconnecting" : why || "Live";
     if (!why && missed && connection) {
       missed = false;
       connection.reader?.cancel();  // comes back at once, with the page as it is now
@@ -132,7 +132,7 @@
       const plot = new uPlot({
         width: place.clientWidth, height: 190, cursor: { y: false }, legend: { live: true },
         scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
-        axes: [{ ...axis, values: (_, at) => at.map((one) => new Date(one * 1000).toTimeString().slice(0, 5)) }, { ...axis, size: 52 }],
+        axes: [{ ...axis, values: (_, at) => at.map((one) => new Date(one * 1000).toTimeString().slice(0, 5)) }, { ...axis, size: 60, values: (_, at) => at.map((one) => given.unit === "s" ? `${one} s` : one) }],
         series: [{ label: "time", value: (_, v) => v == null ? "–" : new Date(v * 1000).toTimeString().slice(0, 5) }, ...given.series.map((one) => ({ label: one.label, stroke: colour(one.colour), width: 2, points: { show: false }, fill: one.fill ? colour(one.colour) + "22" : undefined, value: (_, v) => v == null ? "–" : `${+v.toPrecision(3)} ${given.unit}` }))],
       }, given.data, place);
       charts.set(place.id, { plot, text });
