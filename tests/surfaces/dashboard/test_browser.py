@@ -229,7 +229,7 @@ def test_many_jobs_are_steered_after_a_dry_run_and_a_typed_number(app: Leasehold
     page.get_by_label("Type 25 to confirm").fill("25")
     page.get_by_role("button", name="Cancel them").click()
     expect(page.locator("main > header .state")).to_have_text("done")
-    expect(page.locator("main")).to_contain_text("25 jobs changed of 25 expected")
+    expect(page.locator("main")).to_contain_text("Changed 25 of 25 jobs")
     assert {job.refresh().state for job in jobs} == {"cancelled"}
     assert other.refresh().state == "queued"
     page.get_by_role("link", name="Back to the list").click()
@@ -324,7 +324,7 @@ def test_signing_in_and_out(app: Leasehold, chromium: Browser, dashboard: Dashbo
         expect(page.get_by_role("alert")).to_contain_text("not known")
         page.get_by_label("Token", exact=True).fill(dashboard.server.token("read"))
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
         assert page.url.endswith("/jobs?state=queued")
         expect(page.locator(".person")).to_contain_text("viewer")
         page.get_by_role("button", name="Sign out").click()
