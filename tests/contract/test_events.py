@@ -149,6 +149,24 @@ def test_the_log_keeps_the_end_of_each_attempt(store, clock):
     ]
 
 
+def test_a_log_remembers_for_each_attempt_how_far_its_source_was_read(store, clock):
+    grant = run(store)
+    assert store.log_mark(grant.id, 1) is None
+    store.write_events([told(grant, Note(1, LOG, '{"stdout":7}', text="a\n"), Note(2, LOG, text="b\n"))])
+    assert store.log_mark(grant.id, 1) == '{"stdout":7}'
+    store.write_events([told(grant, line(3, "c\n"))])
+    assert store.log_mark(grant.id, 1) == '{"stdout":7}', "who says nothing of it leaves it"
+    again = Note(2, LOG, '{"stdout":8}', text="b\n")
+    store.write_events([told(grant, again, Note(4, LOG, '{"stdout":9}', text="d\n"))])
+    assert store.log_mark(grant.id, 1) == '{"stdout":9}'
+    end(store, grant, Failure("boom"))
+    clock.advance(3600)
+    second = claim_one(store)
+    store.write_events([told(grant, Note(5, LOG, '{"stdout":10}', text="late\n"))])
+    assert (store.log_mark(grant.id, 1), store.log_mark(second.id, 2)) == ('{"stdout":9}', None)
+    assert store.log_mark(new_id(), 1) is None
+
+
 def test_a_stall_is_an_event_and_history(store):
     grant = run(store)
     store.write_events([told(grant, Note(1, "stalled", '{"seconds":600}', text="no progress for 600 s"))])

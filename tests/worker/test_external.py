@@ -17,7 +17,7 @@ import pytest
 
 from leasehold import Context, Leasehold, Retry, State
 from leasehold.domain.stream import LOG_CAP
-from leasehold.errors import InvalidInput, InvalidTask, RunnerUnreachable
+from leasehold.errors import DatabaseUnreachable, InvalidInput, InvalidTask, RunnerUnreachable
 from leasehold.runners.subprocess import SubprocessRunner
 from leasehold.types import Command, Job, NotRun, Worker
 from tests.backends import Backend
@@ -330,6 +330,56 @@ def test_a_drain_leaves_the_command_alone_and_the_next_worker_goes_on_with_it(ap
     assert (row.attempt, row.failures, row.crashes) == (1, 0, 0)
     assert [entry.event for entry in job.history()] == ["detached", "adopted"]
     assert set(job.log().text.splitlines()) == {"begun", "ended"}
+
+
+STANZAS = (
+    "echo begun; printf 'half a '; while [ ! -e {first} ]; do sleep 0.02; done; echo line; echo unwatched >&2"
+)
+POEM = f"{STANZAS}; touch {{second}}; while [ ! -e {{third}} ]; do sleep 0.02; done; echo ended"
+
+
+@pytest.mark.parametrize("ends_meanwhile", [False, True])
+def test_what_a_command_writes_while_nobody_watches_is_in_the_log_and_nothing_is_twice(
+    app, shell, tmp_path, ends_meanwhile
+):
+    gates = {name: tmp_path / name for name in ("first", "second", "third")}
+    job = shell(POEM.format(**gates))
+    leave_running(app, [job])
+    gates["first"].touch()
+    wait_for(gates["second"].exists)
+    if ends_meanwhile:
+        gates["third"].touch()
+        wait_for(lambda: not alive(app, job))
+    with working(app):
+        wait_for(lambda: "unwatched" in job.log().text)
+        gates["third"].touch()
+        wait_for(lambda: job.refresh().state is State.SUCCEEDED)
+    lines = job.log().text.splitlines()
+    assert sorted(lines) == ["begun", "ended", "half a line", "unwatched"]
+    assert [line for line in lines if line != "unwatched"] == ["begun", "half a line", "ended"]
+
+
+def test_a_command_whose_time_is_over_while_the_database_is_away_is_ended_before_its_job(
+    app, shell, monkeypatch
+):
+    job = shell(WAITS, timeout=0.5)
+    store = app.__internals__.store
+    alive_at_the_end: list[int] = []
+    settle = store.settle
+
+    def is_away(*_: object) -> bool:
+        raise DatabaseUnreachable(app.url, "it restarts")
+
+    def look_and_settle(endings: Any, **how: Any) -> Any:
+        alive_at_the_end.extend(alive(app))
+        return settle(endings, **how)
+
+    monkeypatch.setattr(store, "mark_started", is_away)
+    monkeypatch.setattr(store, "settle", look_and_settle)
+    with working(app):
+        wait_for(lambda: job.refresh().state is State.TIMED_OUT)
+    assert alive_at_the_end == []
+    assert alive(app) == []
 
 
 def test_a_drain_that_comes_during_a_look_at_a_command_leaves_it_alone_too(app, shell, monkeypatch):

@@ -74,7 +74,7 @@ class Note:
     place: int
     kind: str
     data: str | None = None
-    """Encoded JSON."""
+    """Encoded JSON. Of log lines: how far their source was read, for whoever reads on."""
     key: str | None = None
     text: str = ""
     """Lines of log, or what the history shall say."""

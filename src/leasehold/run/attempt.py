@@ -205,10 +205,10 @@ class Attempt(HandlerState):
             return outcome
         return hidden_outcome(outcome, secrets_of(self.grant.args, self.policy.sensitive))
 
-    def log_line(self, line: str) -> None:
+    def log_line(self, line: str, read_to: str | None = None) -> None:
         if self.policy.sensitive:
             line = hide(line, secrets_of(self.grant.args, self.policy.sensitive))
-        super().log_line(line)
+        super().log_line(line, read_to)
 
     async def close(self) -> None:
         """Write what its steps have kept and spent: the ending follows, and must not overtake it."""

@@ -106,7 +106,8 @@ class ExternalAttempt(Attempt):
                 return outcome_of(error, self.definition)
             self.execution = name_of(grant)
             if not await self._stored(
-                lambda store: store.place_execution(grant.id, grant.token, self.runner.site, self.execution)
+                lambda store: store.place_execution(grant.id, grant.token, self.runner.site, self.execution),
+                otherwise=False,
             ):
                 return None
             self._placed = True
@@ -115,6 +116,9 @@ class ExternalAttempt(Attempt):
         self.execution = grant.execution_name
         self._placed = True
         self._take_over()
+        self._output.go_on_from(
+            await self._stored(lambda store: store.log_mark(grant.id, grant.attempt), otherwise=None)
+        )
         if self._started or self.cause is not None:
             return await self._follow()
         try:
@@ -134,7 +138,6 @@ class ExternalAttempt(Attempt):
         age = grant.execution_age
         self._started = age is not None
         self._begin_time(now - (age or 0.0))
-        self._output.skip_what_was_read()
         if grant.stop_requested in (Flag.PAUSE, Flag.CANCEL):
             self.flag = Flag(grant.stop_requested)
             self.stop("flag")
@@ -169,7 +172,7 @@ class ExternalAttempt(Attempt):
         ):
             return None  # a newer lease has it
         if start is not Start.FENCED:
-            if not await self._stored(lambda store: store.mark_started(self.grant.id, token)):
+            if not await self._stored(lambda store: store.mark_started(self.grant.id, token), otherwise=True):
                 return None
             self._started = True
             if start is Start.STARTED:
@@ -226,7 +229,7 @@ class ExternalAttempt(Attempt):
                 return None
             except InvalidInput as error:
                 return self._unless_stopped(Failure(str(error)))
-            await self.executions.call(lambda: self._output.finish(collected))
+            await self.executions.call(self._output.finish)
             if self._stopping_since is not None or collected.was_stopped:
                 return self._unless_stopped(Stopped())  # by us, or by one who held it before
             return await self._judge_exit(collected)  # a stop that was asked for came too late
@@ -317,10 +320,16 @@ class ExternalAttempt(Attempt):
             await asyncio.sleep(pause)
             pause = min(pause * 2, 10.0)
 
-    async def _stored(self, ask: Callable[[Any], bool]) -> bool:
-        """False: the lease is another's."""
+    async def _stored(self, ask: Callable[[Any], T], otherwise: T) -> T:
+        """What the store answers; False to a write: the lease is another's. `otherwise` is the answer if the database
+        is away when the execution has to be stopped. The stop comes first: nothing may be settled while it lives."""
         store = self.needed_journal().store
-        return await self.executions.call(lambda: self.patiently(lambda: ask(store)))
+        try:
+            return await self.executions.call(lambda: self.patiently(lambda: ask(store)))
+        except StopRequested:
+            if not self._placed or self.cause in LEAVING:
+                raise
+            return otherwise
 
     async def _nap(self, seconds: float) -> None:
         try:

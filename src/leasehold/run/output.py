@@ -1,11 +1,17 @@
-"""What an execution writes, passed on to its job's log as it comes."""
+"""What an execution writes, passed on to its job's log as it comes.
+
+Each piece of the log is stored together with how far the output was read. So whoever adopts the execution reads on from
+there: what was written while nobody watched is in the log, and nothing is in it twice.
+"""
 
 from __future__ import annotations
 
 import codecs
+import json
+from collections.abc import Callable
 from typing import Any, Protocol, get_args
 
-from leasehold.runners.contract import Collected, Runner, Stream
+from leasehold.runners.contract import Runner, Stream
 
 CHUNK = 64 * 1024
 MOST_AT_ONCE = 1024 * 1024
@@ -18,74 +24,71 @@ class Logged(Protocol):
     @property
     def runner(self) -> Runner[Any]: ...
 
-    def log_line(self, line: str) -> None: ...
+    def log_line(self, line: str, read_to: str | None = None) -> None: ...
 
 
 class OutputReader:
     def __init__(self, run: Logged) -> None:
         self._run = run
-        self._skips = False
-        self._streams = [_Tail(run, name) for name in get_args(Stream)]
+        self._streams = {name: _Tail(run, name, self._log) for name in get_args(Stream)}
 
-    def skip_what_was_read(self) -> None:
-        """An adopter goes on with what is written from now on: what was before is in the log, but for the lines of the
-        time when nobody watched."""
-        self._skips = True
+    def go_on_from(self, mark: str | None) -> None:
+        """Where the one before has stopped. None: it has passed on nothing."""
+        for name, offset in json.loads(mark or "{}").items():
+            self._streams[name].offset = offset
 
     def read(self) -> None:
-        for stream in self._streams:
-            if self._skips:
-                stream.skip()
+        for stream in self._streams.values():
             stream.read()
-        self._skips = False
 
-    def finish(self, collected: Collected) -> None:
+    def finish(self) -> None:
         """The rest of it, and lines that were never ended."""
-        for stream in self._streams:
-            while not self._skips and stream.read():
+        for stream in self._streams.values():
+            while stream.read():
                 pass
             stream.end()
-        if self._skips:
-            # It ended while nobody watched: its last words are all that there is.
-            for output in (collected.stdout, collected.stderr):
-                if output.tail:
-                    self._run.log_line("\n".join(output.tail.splitlines()))
+
+    def _log(self, text: str) -> None:
+        mark = {name: stream.passed_on for name, stream in self._streams.items()}
+        self._run.log_line(text, json.dumps(mark))
 
 
 class _Tail:
-    def __init__(self, run: Logged, name: Stream) -> None:
+    def __init__(self, run: Logged, name: Stream, log: Callable[[str], None]) -> None:
         self._run = run
         self._name = name
-        self._offset = 0
+        self._log = log
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._line = ""
+        self._line = b""
+        """The beginning of a line that has no end yet."""
+        self.offset = 0
 
-    def skip(self) -> None:
-        while True:
-            data, self._offset = self._get()
-            if not data:
-                return
+    @property
+    def passed_on(self) -> int:
+        return self.offset - len(self._line)
 
     def read(self) -> bool:
         """Whether there may be more by now."""
         read = 0
         while read < MOST_AT_ONCE:
-            data, self._offset = self._get()
+            data, self.offset = self._run.runner.read_output(
+                self._run.execution, self._name, self.offset, CHUNK
+            )
             if not data:
                 return False
             read += len(data)
-            *lines, self._line = (self._line + self._decoder.decode(data)).split("\n")
+            whole, end, self._line = (self._line + data).rpartition(b"\n")
+            lines = whole.decode(errors="replace").split("\n") if end else []
             if len(self._line) > CHUNK:
-                lines, self._line = [*lines, self._line], ""
+                lines.append(self._decoder.decode(self._line))
+                self._line, _ = self._decoder.getstate()  # the first bytes of a character
+                self._decoder.reset()
             if lines:
                 # As one: a command that writes fast would keep the worker busy with its lines.
-                self._run.log_line("\n".join(line.rstrip("\r") for line in lines))
+                self._log("\n".join(line.rstrip("\r") for line in lines))
         return True
 
     def end(self) -> None:
         if self._line:
-            self._run.log_line(self._line)
-            self._line = ""
-
-    def _get(self) -> tuple[bytes, int]:
-        return self._run.runner.read_output(self._run.execution, self._name, self._offset, CHUNK)
+            text, self._line = self._line.decode(errors="replace"), b""
+            self._log(text)

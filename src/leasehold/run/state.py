@@ -108,10 +108,10 @@ class RunState:
             return True
         return self.writer.put(self.stream or self.writer.stream_of(self), kind, data, key, text)
 
-    def log_line(self, line: str) -> None:
+    def log_line(self, line: str, read_to: str | None = None) -> None:
         # A log takes everything: what no store can keep is replaced, not refused.
         clean = line.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
-        self.tell(LOG, text=clean + "\n")
+        self.tell(LOG, read_to, text=clean + "\n")
 
 
 current_run: ContextVar[RunState | None] = ContextVar("leasehold_run", default=None)

@@ -132,6 +132,11 @@ class Stream(Protocol):
         """The log tails, by attempt."""
         ...
 
+    def log_mark(self, job_id: str, attempt: int) -> str | None:
+        """How far the source of the attempt's log was read when its last lines were stored, as their teller put it
+        (`Note.data`). None: nobody has said so."""
+        ...
+
 
 class Questions(Protocol):
     """What jobs ask people."""

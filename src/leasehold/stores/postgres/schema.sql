@@ -1039,7 +1039,8 @@ CREATE TABLE leasehold.log_tail (
     job_id uuid NOT NULL,
     attempt integer NOT NULL,
     text text NOT NULL,
-    cut bigint DEFAULT 0 NOT NULL
+    cut bigint DEFAULT 0 NOT NULL,
+    read_to text
 );
 
 CREATE TABLE leasehold.long_name (

@@ -378,6 +378,7 @@ CREATE TABLE leasehold_log_tail (
     attempt INTEGER NOT NULL,
     text    TEXT NOT NULL,
     cut     INTEGER NOT NULL DEFAULT 0,
+    read_to TEXT,
     PRIMARY KEY (job_id, attempt)
 );
 

@@ -73,6 +73,10 @@ class EventVerbs(Verbs):
         rows = self._database.read(lambda session: session.rows("read_logs", id=job_id))
         return [LogTail(**row) for row in rows]
 
+    def log_mark(self, job_id: str, attempt: int) -> str | None:
+        rows = self._database.read(lambda session: session.rows("read_log_mark", id=job_id, attempt=attempt))
+        return rows[0]["read_to"] if rows else None
+
 
 @dataclass(slots=True)
 class _Lines:
@@ -153,7 +157,9 @@ def _add(
     logged = [note for note in notes if note.kind == LOG]
     if logged:
         text, cut = "".join(note.text for note in logged), sum(note.cut for note in logged)
-        lines.logs.append({"job_id": run.id, "attempt": run.attempt, "text": text, "cut": cut})
+        read_to = next((note.data for note in reversed(logged) if note.data is not None), None)
+        log = {"text": text, "cut": cut, "read_to": read_to}
+        lines.logs.append({"job_id": run.id, "attempt": run.attempt, **log})
     place = max(note.place for note in notes)
     lines.streams.append({"job_id": run.id, "last_seq": seq, "token": run.token, "place": place})
 

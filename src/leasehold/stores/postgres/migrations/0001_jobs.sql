@@ -421,12 +421,14 @@ CREATE TABLE leasehold.stream (
     place    bigint NOT NULL
 ) WITH (fillfactor = 80);
 
--- The last lines that each attempt has logged; `cut` is how many characters before them were dropped.
+-- The last lines that each attempt has logged; `cut` is how many characters before them were dropped. `read_to` is where
+-- the output of its execution was read to, as JSON: who adopts the execution reads on from there.
 CREATE TABLE leasehold.log_tail (
     job_id  uuid NOT NULL,
     attempt integer NOT NULL,
     text    text NOT NULL,
     cut     bigint NOT NULL DEFAULT 0,
+    read_to text,
     PRIMARY KEY (job_id, attempt)
 );
 

@@ -40,12 +40,13 @@ FROM json_to_recordset(:events::json) AS r(job_id uuid, seq bigint, kind text, d
 
 -- name: append_logs
 -- The end is kept: the last lines tell what happened.
-INSERT INTO leasehold.log_tail AS l (job_id, attempt, text, cut)
-SELECT r.job_id, r.attempt, right(r.text, :cap::integer), r.cut + greatest(length(r.text) - :cap::integer, 0)
-FROM json_to_recordset(:logs::json) AS r(job_id uuid, attempt integer, text text, cut bigint)
+INSERT INTO leasehold.log_tail AS l (job_id, attempt, text, cut, read_to)
+SELECT r.job_id, r.attempt, right(r.text, :cap::integer), r.cut + greatest(length(r.text) - :cap::integer, 0), r.read_to
+FROM json_to_recordset(:logs::json) AS r(job_id uuid, attempt integer, text text, cut bigint, read_to text)
 ON CONFLICT (job_id, attempt) DO UPDATE SET
     cut = l.cut + excluded.cut + greatest(length(l.text) + length(excluded.text) - :cap::integer, 0),
-    text = right(l.text || excluded.text, :cap::integer);
+    text = right(l.text || excluded.text, :cap::integer),
+    read_to = coalesce(excluded.read_to, l.read_to);
 
 -- name: write_streams
 INSERT INTO leasehold.stream (job_id, last_seq, token, place)
@@ -87,3 +88,6 @@ SELECT e.data, e.at FROM leasehold.event AS e WHERE e.job_id = :id AND e.kind = 
 
 -- name: read_logs
 SELECT attempt, text, cut FROM leasehold.log_tail WHERE job_id = :id ORDER BY attempt;
+
+-- name: read_log_mark
+SELECT read_to FROM leasehold.log_tail WHERE job_id = :id AND attempt = :attempt;

@@ -377,12 +377,14 @@ CREATE TABLE leasehold_stream (
     place    INTEGER NOT NULL
 );
 
--- The last lines that each attempt has logged; `cut` is how many characters before them were dropped.
+-- The last lines that each attempt has logged; `cut` is how many characters before them were dropped. `read_to` is where
+-- the output of its execution was read to, as JSON: who adopts the execution reads on from there.
 CREATE TABLE leasehold_log_tail (
     job_id  TEXT NOT NULL,
     attempt INTEGER NOT NULL,
     text    TEXT NOT NULL,
     cut     INTEGER NOT NULL DEFAULT 0,
+    read_to TEXT,
     PRIMARY KEY (job_id, attempt)
 );
 

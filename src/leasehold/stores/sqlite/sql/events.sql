@@ -28,14 +28,16 @@ FROM json_each(:events) AS r;
 
 -- name: append_logs
 -- The end is kept: the last lines tell what happened.
-INSERT INTO leasehold_log_tail (job_id, attempt, text, cut)
+INSERT INTO leasehold_log_tail (job_id, attempt, text, cut, read_to)
 SELECT json_extract(r.value, '$.job_id'), json_extract(r.value, '$.attempt'),
     substr(json_extract(r.value, '$.text'), -:cap),
-    json_extract(r.value, '$.cut') + max(length(json_extract(r.value, '$.text')) - :cap, 0)
+    json_extract(r.value, '$.cut') + max(length(json_extract(r.value, '$.text')) - :cap, 0),
+    json_extract(r.value, '$.read_to')
 FROM json_each(:logs) AS r WHERE true
 ON CONFLICT (job_id, attempt) DO UPDATE SET
     cut = cut + excluded.cut + max(length(text) + length(excluded.text) - :cap, 0),
-    text = substr(text || excluded.text, -:cap);
+    text = substr(text || excluded.text, -:cap),
+    read_to = coalesce(excluded.read_to, read_to);
 
 -- name: write_streams
 INSERT INTO leasehold_stream (job_id, last_seq, token, place)
@@ -76,3 +78,6 @@ SELECT e.data, e.at FROM leasehold_event AS e WHERE e.job_id = :id AND e.kind = 
 
 -- name: read_logs
 SELECT attempt, text, cut FROM leasehold_log_tail WHERE job_id = :id ORDER BY attempt;
+
+-- name: read_log_mark
+SELECT read_to FROM leasehold_log_tail WHERE job_id = :id AND attempt = :attempt;
