@@ -35,6 +35,7 @@ from leasehold.tasks.task import Task
 from leasehold.threads import to_thread
 from leasehold.view import Tenant, View
 from leasehold.worker.hooks import Hook
+from leasehold.worker.options import WorkerDetails
 from leasehold.worker.settings import WorkerSettings, grace_in_seconds, split_names
 from leasehold.worker.worker import Worker
 
@@ -251,7 +252,7 @@ class Leasehold(View):
         burst: bool = False,
         listen_url: str | None = None,
         tenants: str | Iterable[str] = (),
-        **more: Any,
+        **more: Unpack[WorkerDetails],
     ) -> Worker:
         """A worker for these queues. Use it as `async with app.worker(): …` inside another program, or run it with
         `await app.worker().run()`. `grace` is what running jobs get when it drains: left out, it is

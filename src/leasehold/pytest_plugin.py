@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +11,17 @@ import pytest
 
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
-    from leasehold.testing import Sandbox
+    from leasehold.testing import OpenSandbox, Sandbox
 
 
 @pytest.fixture
-def leasehold_sandbox(tmp_path: Path) -> Iterator[Callable[[Leasehold], Sandbox]]:
+def leasehold_sandbox(tmp_path: Path) -> Iterator[OpenSandbox]:
     """`box = leasehold_sandbox(app)`: see leasehold.testing."""
     from leasehold.testing import sandbox
 
     with ExitStack() as stack:
-        yield lambda app: stack.enter_context(sandbox(app, tmp_path))
+
+        def open_sandbox(app: Leasehold, *, url: str | None = None) -> Sandbox:
+            return stack.enter_context(sandbox(app, tmp_path, url=url))
+
+        yield open_sandbox

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import secrets
 import sys
 import threading
 import time
@@ -28,17 +29,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from leasehold.app import Leasehold
 from leasehold.client.job import Job
 from leasehold.run.attempt import Attempt
 from leasehold.run.state import RunState
 from leasehold.run.waits import Waits
+from leasehold.stores.open import resolve_url
 from leasehold.threads import to_thread
 from leasehold.worker.settings import WorkerSettings
 
-__all__ = ["ManualClock", "Sandbox", "sandbox"]
+__all__ = ["ManualClock", "OpenSandbox", "Sandbox", "sandbox"]
 
 LOOK_EVERY = 0.005
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -232,11 +234,37 @@ class Sandbox:
         return found
 
 
+class OpenSandbox(Protocol):
+    """What the fixture `leasehold_sandbox` gives: `box = leasehold_sandbox(app)`. It lasts until the test ends."""
+
+    def __call__(self, app: Leasehold, *, url: str | None = None) -> Sandbox: ...
+
+
 @contextmanager
-def sandbox(app: Leasehold, folder: str | Path, clock: ManualClock | None = None) -> Iterator[Sandbox]:
-    """Put the app on a new SQLite file in `folder`, with a clock of its own, until the block ends."""
+def sandbox(
+    app: Leasehold, folder: str | Path, clock: ManualClock | None = None, *, url: str | None = None
+) -> Iterator[Sandbox]:
+    """Put the app on a new SQLite file in `folder`, with a clock of its own, until the block ends. Code that enqueues
+    in its own transactions (`tx=`) needs the jobs in the database of its connections: that is `url`. Our tables are
+    made there at once: in a SQLite file beside those of the test, in PostgreSQL in a schema that is removed at the
+    end."""
     clock = clock or ManualClock()
     internals = app.__internals__
-    url = f"sqlite:///{Path(folder).resolve()}/leasehold-sandbox.db"
-    with internals.moved_to(replace(internals.place, url=url, clock=clock, results=None)):
-        yield Sandbox(app, clock)
+    folder = Path(folder).resolve()
+    place = replace(
+        internals.place,
+        url=resolve_url(url or f"sqlite:///{folder}/leasehold-sandbox.db"),
+        schema=f"leasehold_sandbox_{secrets.token_hex(4)}",
+        listen_url=None,
+        pooler=False,
+        clock=clock,
+        results=None,
+    )
+    with internals.moved_to(place):
+        if url is not None:
+            app.upgrade()
+        try:
+            yield Sandbox(app, clock)
+        finally:
+            if not place.is_sqlite:
+                internals.store.drop()

@@ -82,6 +82,7 @@ from leasehold.tasks.settings import Retry
 from leasehold.tasks.task import Task
 from leasehold.view import Tenant
 from leasehold.worker.health import Health
+from leasehold.worker.options import WorkerOptions
 from leasehold.worker.worker import Worker
 
 __all__ = [
@@ -208,4 +209,5 @@ __all__ = [
     "When",
     "Worker",
     "WorkerCard",
+    "WorkerOptions",
 ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 import threading
 
+import psycopg
 import pytest
 
 from leasehold import Context, Job, Leasehold, Retry, State, SyncContext
@@ -167,6 +170,45 @@ def test_what_was_not_enqueued_is_told_with_what_was(tmp_path):
             box.assert_enqueued("ship", count=2)
 
 
+def connect(url: str):
+    if url.startswith("sqlite"):
+        return sqlite3.connect(url.removeprefix("sqlite:///"))
+    return psycopg.connect(url)
+
+
+def test_a_sandbox_in_the_tests_own_database_joins_its_transactions(backend, tmp_path):
+    """On an empty file too, where our tables cannot be made while the test's transaction is open."""
+    url = f"sqlite:///{tmp_path}/shop.db" if backend.name == "sqlite" else backend.url
+    with sandbox(app, tmp_path, url=url) as box, contextlib.closing(connect(url)) as connection:
+        connection.execute("create table shop_order (id integer)")
+        connection.commit()
+        for order in (1, 2):
+            connection.execute(f"insert into shop_order values ({order})")
+            ship.using(tx=connection, delay="10m").enqueue(order)
+            connection.commit() if order == 1 else connection.rollback()
+        box.clock.advance(600)
+        box.drain()
+        (job,) = box.assert_enqueued("ship", count=1)
+        assert job.result(timeout=0) == "shipped 1"
+        connection.execute("drop table shop_order")
+        connection.commit()
+    assert app.url.endswith("this-file-must-not-appear.db")
+
+
+def test_a_sandbox_in_postgres_has_a_schema_of_its_own_and_removes_it(postgres_url, tmp_path):
+    with contextlib.closing(connect(postgres_url)) as connection:
+        connection.autocommit = True
+        with sandbox(app, tmp_path, url=postgres_url) as box:
+            schema = app.__internals__.place.schema
+            ship.enqueue(1)
+            with sandbox(app, tmp_path, url=postgres_url) as inner:
+                assert app.__internals__.place.schema != schema
+                assert inner.enqueued() == []
+            box.assert_enqueued("ship", count=1)
+        left = connection.execute("select count(*) from pg_namespace where nspname = %s", [schema]).fetchone()
+        assert left == (0,)
+
+
 def test_the_sandbox_leaves_the_apps_own_store_alone(tmp_path):
     with sandbox(app, tmp_path):
         ship.enqueue(1)
@@ -186,6 +228,10 @@ def test_add(leasehold_sandbox):
     job = add.enqueue(2, 3)
     box.drain()
     assert job.result(timeout=0) == 5
+
+def test_in_a_file_of_its_own(leasehold_sandbox, tmp_path):
+    box = leasehold_sandbox(app, url=f"sqlite:///{tmp_path}/own.db")
+    assert (tmp_path / "own.db").exists(), "with our tables, before the first transaction"
 """
 
 
@@ -199,5 +245,5 @@ def test_the_pytest_plugin_works_in_a_users_project(tmp_path):
         text=True,
         check=False,
     )
-    assert "1 passed" in told.stdout, told.stdout + told.stderr
+    assert "2 passed" in told.stdout, told.stdout + told.stderr
     assert not (tmp_path / "never.db").exists()

@@ -4,6 +4,8 @@ URL of an engine."""
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,3 +147,15 @@ def test_an_engine_without_a_url_for_jobs_is_refused(url, words):
     with pytest.raises(InvalidInput, match=words) as refused:
         url_of(create_engine(url))
     assert refused.value.field == "engine"
+
+
+def test_a_user_of_plain_engines_needs_no_greenlet():
+    """`pip install sqlalchemy` brings none, and `sqlalchemy.ext.asyncio` cannot be imported without it."""
+    program = (
+        "import sys; sys.modules['greenlet'] = None\n"
+        "from sqlalchemy import create_engine\n"
+        "from leasehold.contrib.sqlalchemy import url_of\n"
+        "print(url_of(create_engine('sqlite:////shop.db')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "sqlite:////shop.db", done.stderr

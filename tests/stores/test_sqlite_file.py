@@ -177,3 +177,24 @@ def test_a_locked_file_says_who_may_hold_it(
         holder.stdin.close()
     assert f"{holder.pid} ({sys.executable} -c import sqlite3" in str(refusal.value)
     assert f"{os.getpid()} (this one)" in str(refusal.value)
+
+
+def test_a_first_enqueue_inside_the_callers_own_transaction_says_what_to_do_before(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our tables cannot be made in a new file that the caller's own transaction has locked."""
+    monkeypatch.setattr("leasehold.stores.sqlite.connections.BUSY_SECONDS", 0.0)
+    with Leasehold(f"sqlite:///{file}") as app, closing(sqlite3.connect(file)) as connection:
+
+        @app.task
+        def ship(order: int) -> None: ...
+
+        connection.execute("CREATE TABLE orders (id integer)")
+        connection.execute("INSERT INTO orders VALUES (1)")
+        with pytest.raises(DatabaseUnreachable, match=r"locked.*call app\.upgrade\(\)"):
+            ship.using(tx=connection).enqueue(1)
+        connection.commit()
+        app.upgrade()
+        ship.using(tx=connection).enqueue(1)
+        connection.commit()
+        assert app.count()["queued"] == 1

@@ -619,3 +619,26 @@ def test_a_worker_leaves_the_handler_of_sigterm_as_it_has_found_it(app, monkeypa
         assert before is during
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def test_a_worker_that_serves_the_queue_of_none_of_its_tasks_says_so(app, caplog):
+    @app.task(queue="reports")
+    def report() -> None: ...
+
+    with caplog.at_level("INFO", "leasehold.worker"):
+        burst(app)
+    assert "serves default; its tasks also use reports" in caplog.text
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "--queues reports" in warning
+
+
+@pytest.mark.parametrize("queues", ["reports", "bulk", "default,reports"])
+def test_a_worker_that_was_given_its_queues_does_not_warn(app, caplog, queues):
+    """Calls may use any queue, by `using(queue="bulk")`."""
+
+    @app.task(queue="reports")
+    def report() -> None: ...
+
+    with caplog.at_level("INFO", "leasehold.worker"):
+        burst(app, queues=queues)
+    assert "WARNING" not in {record.levelname for record in caplog.records}

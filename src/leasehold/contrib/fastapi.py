@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any
+from typing import Any, Unpack
 
 from leasehold import Leasehold
+from leasehold.types import WorkerOptions
 
 __all__ = ["worker_lifespan"]
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
-def worker_lifespan(app: Leasehold, *, around: Lifespan | None = None, **settings: Any) -> Lifespan:
+def worker_lifespan(
+    app: Leasehold, *, around: Lifespan | None = None, **settings: Unpack[WorkerOptions]
+) -> Lifespan:
     """A lifespan that runs a worker as long as the server serves. At SIGTERM the worker claims nothing more; when the
     server has answered its open requests, running jobs get their `grace`, and the app is closed.
 

@@ -17,7 +17,7 @@ import os
 import runpy
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 from flask import Flask
@@ -25,7 +25,7 @@ from flask.cli import NoAppException, ScriptInfo, pass_script_info
 
 from leasehold import Leasehold, Worker
 from leasehold.errors import InvalidInput
-from leasehold.types import Run
+from leasehold.types import Run, WorkerOptions
 
 if TYPE_CHECKING:
     app: FlaskLeasehold
@@ -62,7 +62,7 @@ class FlaskLeasehold(Leasehold):
         _bound = app
         self._is_bound = True
 
-    def worker(self, **settings: Any) -> Worker:
+    def worker(self, **settings: Unpack[WorkerOptions]) -> Worker:
         """As `Leasehold.worker`. Refused before `init_app`: it would serve another database."""
         if not self._is_bound:
             raise InvalidInput("app", "is bound to no Flask app", _REMEDY)

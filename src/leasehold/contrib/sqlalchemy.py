@@ -11,12 +11,15 @@ Sessions and connections, also async ones, are given to `using(tx=…)` as they 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from sqlalchemy import URL, Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from leasehold.errors import InvalidInput
+
+if TYPE_CHECKING:  # its import needs greenlet, which users of plain engines may not have
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 __all__ = ["url_of"]
 

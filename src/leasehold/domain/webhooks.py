@@ -7,10 +7,10 @@ import binascii
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from leasehold.domain.checks.names import checked_name
@@ -136,8 +136,16 @@ def signed_headers(event_id: str, body: bytes, secret: str, now: float) -> dict[
     }
 
 
+class Headers(Protocol):
+    """Those of a request. Frameworks have classes of their own for them, not all of which are a Mapping."""
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Each name with its value."""
+        ...
+
+
 def verified(
-    headers: Mapping[str, str], body: bytes | str, secret: str, now: float, tolerance: float = TOLERANCE
+    headers: Headers, body: bytes | str, secret: str, now: float, tolerance: float = TOLERANCE
 ) -> dict[str, Any]:
     """What was posted, if it is from who has the secret, and not old. Raises InvalidSignature."""
     found = {name.lower(): value for name, value in headers.items()}

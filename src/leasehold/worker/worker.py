@@ -40,6 +40,7 @@ from leasehold.worker.program import tune_process
 from leasehold.worker.pruner import Pruner
 from leasehold.worker.reaper import Reaper
 from leasehold.worker.scheduler import Scheduler
+from leasehold.worker.served import log_queues
 from leasehold.worker.service import Role, Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
@@ -152,9 +153,7 @@ class Worker:
             asyncio.create_task(self.settler.run(), name="leasehold settler"),
             asyncio.create_task(self._watch.run(), name="leasehold watch"),
         ]
-        serves = ", ".join(self.settings.queues) or "what it is handed"
-        whose = f" of {', '.join(self.settings.tenants)}" if self.settings.tenants else ""
-        logger.info("worker %s serves %s%s", self.settings.owner, serves, whose)
+        log_queues(self.settings, self._tasks)
         self._lives = True
         if self._drain_asked:  # while it started
             self._begin_drain()

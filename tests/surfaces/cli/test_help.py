@@ -65,3 +65,8 @@ def test_a_reader_that_has_seen_enough_is_no_error(sqlite_cli):
     process.stdout.close()
     assert process.wait(30) == 0
     assert process.stderr.read() == ""
+
+
+def test_the_version_is_an_option_too(here):
+    asked = here("--version")
+    assert (asked.code, asked.out) == (0, here("version").out)

@@ -34,6 +34,9 @@ _PRAGMAS = (
     "PRAGMA temp_store = MEMORY",
 )
 
+# Only a file that is not ours yet has to be locked for these.
+_NEW_FILE = "; in a new file, call app.upgrade() before your first transaction"
+
 
 class Connections:
     """Closing one while another thread is inside it takes the whole process down: the writer is closed under its lock,
@@ -110,7 +113,7 @@ class Connections:
                 connection.execute(pragma)
         except sqlite3.Error as error:
             connection.close()
-            raise self.unreachable(error) from error
+            raise self.unreachable(error, also=_NEW_FILE) from error
         with self._changing:
             if self.identity is None:
                 self.identity = identity
@@ -124,10 +127,11 @@ class Connections:
             raise
         return connection
 
-    def unreachable(self, error: sqlite3.Error) -> DatabaseUnreachable:
+    def unreachable(self, error: sqlite3.Error, *, also: str = "") -> DatabaseUnreachable:
         """Of a lock, also who may hold it."""
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-            return DatabaseUnreachable(self.label, str(error), who_has_open(os.path.realpath(self.path)))
+            holders = who_has_open(os.path.realpath(self.path))
+            return DatabaseUnreachable(self.label, str(error), f"{holders}{also}")
         return DatabaseUnreachable(self.label, str(error))
 
     def create(self) -> None:

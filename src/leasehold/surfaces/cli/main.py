@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
@@ -16,6 +16,7 @@ from leasehold.domain.errors import LeaseholdError
 from leasehold.surfaces.cli import render, tenants
 from leasehold.surfaces.cli.load import forget_tenant
 from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
+from leasehold.surfaces.cli.version import version as print_version
 
 COMMANDS = {
     "work": ("worker", "enqueue", "run-now"),
@@ -73,7 +74,13 @@ def tree(called: str | None = None) -> typer.Typer:
     return cli
 
 
-def _top(context: typer.Context) -> int:
+def _top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> int:
+    if version:
+        print_version()
+        return Exit.OK
     if context.invoked_subcommand is None:
         print(context.get_help())
         return Exit.USAGE
