@@ -65,3 +65,11 @@ def test_a_reader_that_has_seen_enough_is_no_error(sqlite_cli):
     process.stdout.close()
     assert process.wait(30) == 0
     assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("group", ["hooks", "webhooks", "tenants", "tokens", "db"])
+def test_a_group_of_commands_called_alone_prints_its_help_and_the_code_is_usage(here, group):
+    answer = here(group)
+    assert answer.code == 2
+    assert f"Usage: leasehold {group}" in answer.out
+    assert "Commands:" in answer.out

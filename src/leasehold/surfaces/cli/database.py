@@ -13,10 +13,11 @@ from leasehold.domain.retention import PruneChoice
 from leasehold.surfaces.cli import mirror, options, render
 from leasehold.surfaces.cli.load import APP_VARIABLE, load_app, open_app
 from leasehold.surfaces.cli.problems import Exit
+from leasehold.surfaces.cli.subcommands import command_group
 
 
 def add_to(cli: typer.Typer) -> None:
-    db = typer.Typer(name="db", help="The schema.", rich_markup_mode=None)
+    db = command_group("db", "Create, upgrade and check the schema; print SQL; mirror tables.")
     db.command()(upgrade)
     db.command()(verify)
     db.command()(sql)

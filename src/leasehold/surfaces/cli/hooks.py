@@ -9,6 +9,7 @@ import typer
 from leasehold.domain.hooks import EVENTS, ListenerRow
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
+from leasehold.surfaces.cli.subcommands import command_group
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As the list shows it.")]
 Events = Annotated[
@@ -18,11 +19,11 @@ Events = Annotated[
 
 
 def add_to(cli: typer.Typer) -> None:
-    hooks = typer.Typer(name="hooks", help="Hooks: who listens to what happens.", rich_markup_mode=None)
+    hooks = command_group("hooks", "List and remove hooks: functions and webhooks that are told of events.")
     hooks.command("list")(list_hooks)
     hooks.command("remove")(remove_hook)
     cli.add_typer(hooks)
-    webhooks = typer.Typer(name="webhooks", help="Webhooks: events posted to a URL.", rich_markup_mode=None)
+    webhooks = command_group("webhooks", "Post events to URLs: add, list, test and remove webhooks.")
     webhooks.command("list")(list_webhooks)
     webhooks.command("add")(add_webhook)
     webhooks.command("remove")(remove_webhook)

@@ -16,6 +16,7 @@ from leasehold.domain.errors import LeaseholdError
 from leasehold.surfaces.cli import render, tenants
 from leasehold.surfaces.cli.load import forget_tenant
 from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
+from leasehold.surfaces.cli.subcommands import help_alone
 
 COMMANDS = {
     "work": ("worker", "enqueue", "run-now"),
@@ -67,17 +68,10 @@ def tree(called: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    cli.callback(invoke_without_command=True, help=_HELP)(_top)
+    cli.callback(invoke_without_command=True, help=_HELP)(help_alone)
     for module in [name for name, added in COMMANDS.items() if called in added] or COMMANDS:
         importlib.import_module(f"{__package__}.{module}").add_to(cli)
     return cli
-
-
-def _top(context: typer.Context) -> int:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-        return Exit.USAGE
-    return Exit.OK
 
 
 @functools.cache

@@ -124,7 +124,10 @@ def _print(report: StopReport) -> None:
     finishing = report.flagged if report.mode == "graceful" else {}
     rows += [(kind, "running", f"{number:,} to finish") for kind, number in finishing.items()]
     would = "would be " if report.dry_run else ""
-    render.table(("task", "was", f"{would}cancelled"), rows, empty="nothing to stop")
+    if rows:
+        render.table(("task", "was", f"{would}cancelled"), rows)
+    elif not report.still_running:
+        print("nothing to stop", file=sys.stderr)
     if report.still_running:
         left = ", ".join(report.still_running[:LISTED])
         more = len(report.still_running) - LISTED

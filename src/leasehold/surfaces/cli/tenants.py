@@ -12,6 +12,7 @@ from typer.main import get_command
 from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import choose_tenant, open_app
+from leasehold.surfaces.cli.subcommands import command_group
 
 WITHOUT = frozenset(
     {"worker", "serve", "dev", "demo", "bench", "version", "tenants", "tokens", "db upgrade", "db sql"}
@@ -22,9 +23,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant.")]
 
 
 def add_to(cli: typer.Typer) -> None:
-    group = typer.Typer(
-        name="tenants", help="Tenants: stores of their own beside the app's.", rich_markup_mode=None
-    )
+    group = command_group("tenants", "Create, list, upgrade and drop tenants.")
     group.command()(create)
     group.command("list")(list_tenants)
     group.command()(upgrade)

@@ -10,6 +10,7 @@ import typer
 from leasehold.domain.tokens import SCOPES, TokenRow
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
+from leasehold.surfaces.cli.subcommands import command_group
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The name in the history for what is done with it.")
@@ -17,7 +18,7 @@ Name = Annotated[
 
 
 def add_to(cli: typer.Typer) -> None:
-    group = typer.Typer(name="tokens", help="Tokens: who may ask over HTTP.", rich_markup_mode=None)
+    group = command_group("tokens", "Create, list and revoke tokens for the HTTP API.")
     group.command()(create)
     group.command("list")(list_tokens)
     group.command()(revoke)
