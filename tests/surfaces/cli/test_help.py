@@ -49,6 +49,15 @@ def test_every_command_has_help(here):
         assert sorted(options) == sorted(set(options)), f"{name} has an option twice"
 
 
+def test_the_list_of_commands_fits_eighty_columns_without_cutting_a_sentence(here, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    groups = [name for name, found in command().commands.items() if hasattr(found, "commands")]
+    for arguments in ([], *([name] for name in groups)):
+        listed = here(*arguments, "--help").out.partition("Commands:")[2]
+        assert listed
+        assert "..." not in listed
+
+
 def test_without_a_command_the_help_is_printed_and_the_code_is_usage(here):
     answer = here()
     assert answer.code == 2

@@ -27,11 +27,12 @@ def add_to(cli: typer.Typer) -> None:
 
 def demo(
     dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Instead: living work to look at in a browser, until Ctrl-C.")
+        bool,
+        typer.Option("--dashboard", help="Run sample work to look at in a browser instead, until Ctrl-C."),
     ] = False,
     port: Port = None,
 ) -> int:
-    """See it work in half a minute: retries, a lane that halts, a worker killed. Needs nothing, leaves nothing."""
+    """Watch a demo: retries, a halted lane, a killed worker. Takes half a minute, needs nothing, leaves nothing."""
     import signal
     import tempfile
 

@@ -30,7 +30,7 @@ def list_failures(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """List the newest failures by task and by what their errors have in common, the most frequent first."""
+    """List recent failures by task and error, most frequent first. Errors that differ only in details count as one."""
     from leasehold.domain.views import Filter
 
     filter = Filter(queue=queue, kind=kind, lane=lane, group=group, tag=tag)

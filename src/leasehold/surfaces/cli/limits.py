@@ -20,13 +20,15 @@ NAMED = 3
 
 def add_to(cli: typer.Typer) -> None:
     slots = typer.Typer(
-        name="slots", help="Slots: how many units may be in use at once.", rich_markup_mode=None
+        name="slots", help="List or set slots: how many units may be in use at once.", rich_markup_mode=None
     )
     slots.callback(invoke_without_command=True)(show_slots)
     slots.command("list")(list_slots)
     slots.command("set")(set_slot)
     cli.add_typer(slots)
-    rates = typer.Typer(name="rates", help="Rates: how often jobs of a key may start.", rich_markup_mode=None)
+    rates = typer.Typer(
+        name="rates", help="List, set, close or open rates: how often jobs may start.", rich_markup_mode=None
+    )
     rates.callback(invoke_without_command=True)(show_rates)
     rates.command("list")(list_rates)
     rates.command("set")(set_rate)
@@ -41,7 +43,7 @@ def show_slots(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every slot, its limit, what is in use, and by whom."""
+    """List slots: limit, units in use, and by which jobs."""
     if context.invoked_subcommand is None:
         list_slots(url, schema, as_json)
 
@@ -51,7 +53,7 @@ def list_slots(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every slot, its limit, what is in use, and by whom."""
+    """List slots: limit, units in use, and by which jobs."""
     with open_app(url, schema) as app:
         rows = app.slots.list()
         listed = [holder.job_id for row in rows for holder in row.holders[:NAMED]]
@@ -99,7 +101,7 @@ def show_rates(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every rate, when its next job may start, and whether it is closed."""
+    """List rates: limit, when the next job may start, who closed it."""
     if context.invoked_subcommand is None:
         list_rates(url, schema, as_json)
 
@@ -109,7 +111,7 @@ def list_rates(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every rate, when its next job may start, and whether it is closed."""
+    """List rates: limit, when the next job may start, who closed it."""
     with open_app(url, schema) as app:
         rows = app.rates.list()
     render.show(
@@ -145,7 +147,7 @@ def _closed(row: RateRow) -> str:
 def set_rate(
     key: Key,
     limit: Annotated[str, typer.Argument(metavar="LIMIT", help="Such as 60/min, 5/s, 3/10s.")],
-    burst: Annotated[int, typer.Option(help="How many may start at once after a silence.", min=1)] = 1,
+    burst: Annotated[int, typer.Option(help="How many may start at once after a quiet time.", min=1)] = 1,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
@@ -171,7 +173,7 @@ def close_rate(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Start no job of KEY, on any worker; running ones go on."""
+    """Start no job of KEY, on any worker; running ones continue."""
     with open_app(url, schema) as app:
         app.rates.close(key, for_=for_, reason=reason, actor=options.acting(actor))
     if as_json:

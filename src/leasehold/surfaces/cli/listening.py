@@ -18,7 +18,7 @@ TRIES = 100
 Port = Annotated[
     int | None,
     typer.Option(
-        help=f"Default: {USUAL}, or the next that is free. 0: any that is free.",
+        help=f"The port to listen on. 0: any free port. Default: {USUAL}, or the next free one.",
         metavar="NUMBER",
         min=0,
         max=65535,

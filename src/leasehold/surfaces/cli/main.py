@@ -52,10 +52,10 @@ COMMANDS = {
 
 _HELP = """Long background work that survives crashes, in your own database.
 
-Which store: --url or LEASEHOLD_URL, else the app that LEASEHOLD_APP names, else sqlite:///leasehold.db.
+Which database: --url or LEASEHOLD_URL, else that of the app in LEASEHOLD_APP, else sqlite:///leasehold.db.
 
 Exit codes: 0 ok · 1 the job failed · 2 usage · 3 not found · 4 refused in this state · 5 timed out waiting ·
-6 database or runner out of reach · 75 the worker gave up, restart it · 130 interrupted.
+6 cannot reach the database or a runner · 75 the worker gave up, restart it · 130 interrupted.
 """
 
 

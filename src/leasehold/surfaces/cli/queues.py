@@ -21,11 +21,15 @@ Reason = Annotated[str | None, typer.Option(help="Shown to anyone who asks why."
 
 
 def add_to(cli: typer.Typer) -> None:
-    cli.add_typer(_scope("queues", "Queues: what is in them, who serves them.", list_queues))
     cli.add_typer(
-        _scope("kinds", "Tasks: the same table; pause and resume one kind everywhere.", list_queues)
+        _scope("queues", "List queues with their jobs and workers; pause or resume one.", list_queues)
     )
-    lanes = typer.Typer(name="lanes", help="Lanes that are held or stand still.", rich_markup_mode=None)
+    cli.add_typer(
+        _scope("kinds", "List tasks with their jobs and workers; pause or resume one.", list_queues)
+    )
+    lanes = typer.Typer(
+        name="lanes", help="List lanes that are held or halted; resume one.", rich_markup_mode=None
+    )
     lanes.callback(invoke_without_command=True)(list_lanes)
     lanes.command("resume")(resume_lane)
     cli.add_typer(lanes)
@@ -47,7 +51,7 @@ def _scope(name: str, help_: str, list_them: Callable[..., None]) -> typer.Typer
         schema: options.Schema = options.DEFAULT_SCHEMA,
         as_json: options.AsJson = False,
     ) -> None:
-        """Start no new jobs; running ones go on."""
+        """Start no new jobs; running ones continue."""
         with open_app(url, schema) as app:
             switch = app.queues if name == "queues" else app.kinds
             paused = switch.pause(target, for_=for_, reason=reason, actor=options.acting(actor))
@@ -83,7 +87,7 @@ def list_queues(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every queue and task known, its live workers, its pause, and what is in it."""
+    """List queues and tasks: jobs by state, live workers, pauses."""
     if context.invoked_subcommand is not None:
         return
     with open_app(url, schema) as app:
@@ -124,7 +128,7 @@ def list_lanes(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Lanes that are held or stand still, and by which job."""
+    """List lanes that are held or halted, and by which job."""
     if context.invoked_subcommand is not None:
         return
     with open_app(url, schema) as app:
@@ -167,7 +171,7 @@ def list_workers(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Live workers, as each last reported."""
+    """List live workers, as each last reported."""
     with open_app(url, schema) as app:
         cards = app.__internals__.operations.list_workers()
     render.show(

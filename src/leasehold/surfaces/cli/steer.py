@@ -35,11 +35,11 @@ SHOWN = 20
 VERBS: dict[BulkVerb, str] = {
     "cancel": "Cancel jobs; running ones are asked to stop.",
     "pause": "Pause jobs; running ones are asked to stop and can be resumed.",
-    "interrupt": "Pause jobs that run; cancel those that do not.",
-    "resume": "Let paused, failed or timed-out jobs go on.",
-    "retry": "Make a new job like each of these.",
-    "resolve": "Leave failed jobs as they are, and let their lanes go on.",
-    "release": "Lift the hold that jobs were enqueued with.",
+    "interrupt": "Pause running jobs and cancel the others.",
+    "resume": "Resume paused, failed or timed-out jobs.",
+    "retry": "Enqueue a new job like each of these.",
+    "resolve": "Leave failed jobs as they are, and let their lanes continue.",
+    "release": "Release jobs that were enqueued on hold.",
 }
 
 
@@ -51,7 +51,7 @@ def add_to(cli: typer.Typer) -> None:
 def _command(verb: BulkVerb) -> Callable[..., int]:
     def steer(
         ids: Annotated[
-            list[str] | None, typer.Argument(metavar="ID", help="Jobs by id, or its beginning.")
+            list[str] | None, typer.Argument(metavar="ID", help="The ids of jobs, or the beginnings of them.")
         ] = None,
         state: options.States = None,
         queue: options.Queue = None,
@@ -59,11 +59,11 @@ def _command(verb: BulkVerb) -> Callable[..., int]:
         lane: options.Lane = None,
         group: options.Group = None,
         tag: options.Tag = None,
-        all_: Annotated[bool, typer.Option("--all", help="Every job that the verb is meant for.")] = False,
+        all_: Annotated[bool, typer.Option("--all", help="Every job that the command applies to.")] = False,
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Count what the filter finds; change nothing.")
         ] = False,
-        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
         reason: Reason = None,
         fresh: Fresh = False,
         actor: options.Actor = None,

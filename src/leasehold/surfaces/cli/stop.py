@@ -27,8 +27,8 @@ Mode = Annotated[
     str,
     typer.Option(
         metavar="MODE",
-        help="graceful: running jobs end, without another try; immediate: they are told to stop; "
-        "full: told to stop, and waited for.",
+        help="graceful: running jobs finish, without another attempt; immediate: they are told to stop; "
+        "full: they are told to stop, and waited for.",
     ),
 ]
 Wait = Annotated[str, typer.Option(metavar="DURATION", help="How long to wait.")]
@@ -51,7 +51,10 @@ def stop(
     queue: options.Queue = None,
     lane: options.Lane = None,
     tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="NAME", help="With this tag; with all, if repeated.")
+        list[str] | None,
+        typer.Option(
+            "--tag", metavar="NAME", help="With this tag; may be repeated for jobs with all of them."
+        ),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Everything in the store.")] = False,
     mode: Mode = "graceful",
@@ -63,7 +66,9 @@ def stop(
     hold: Annotated[
         bool, typer.Option("--hold", help="Refuse new jobs in the group until `group NAME --release`.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="With --all: do not ask for confirmation.")
+    ] = False,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
@@ -150,14 +155,14 @@ def group(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     wait: Wait = "0s",
     since: Annotated[
-        int | None, typer.Option(metavar="VERSION", help="Wait until the version is another one.")
+        int | None, typer.Option(metavar="VERSION", help="With --wait: until the version is not this one.")
     ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option("--kind", "-k", metavar="NAME", help="Only this task; may be repeated."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Show what changes, until nothing of it is live.")
+        bool, typer.Option("--follow", "-f", help="Show changes until no job of the group is live.")
     ] = False,
     release: Annotated[bool, typer.Option("--release", help="Lift the hold of a stop.")] = False,
     actor: options.Actor = None,
@@ -165,8 +170,9 @@ def group(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> int:
-    """Show how far a group is; with --wait the next change, after the version --since or else from now on. Exit code
-    5: nothing changed in time; with --release, 4: it was not on hold; with --follow, 1: some have failed."""
+    """Show a group's progress, or wait for its next change. --wait waits for a version other than --since, or than
+    the present one. Exit code 5: nothing changed in time; with --release, 4: it was not on hold; with --follow, 1: some
+    jobs failed."""
     with open_app(url, schema) as app:
         if release:
             return _release(app.group(name).release(actor=options.acting(actor)), name, as_json)

@@ -19,11 +19,11 @@ WITHOUT = frozenset(
 )
 """Commands that take no --tenant: they are about all tenants, or about none."""
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant's name.")]
 
 
 def add_to(cli: typer.Typer) -> None:
-    group = command_group("tenants", "Create, list, upgrade and drop tenants.")
+    group = command_group("tenants", "List, create, upgrade or drop tenants.")
     group.command()(create)
     group.command("list")(list_tenants)
     group.command()(upgrade)
@@ -49,7 +49,7 @@ def _on_tenant(
             "--tenant",
             envvar="LEASEHOLD_TENANT",
             metavar="NAME",
-            help="The tenant whose jobs it is about, instead of the app's own.",
+            help="Work on this tenant's jobs, not the app's own.",
             expose_value=False,
             callback=lambda value: choose_tenant(value),
         ),
@@ -76,7 +76,7 @@ def create(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make a tenant: a schema of its own on PostgreSQL, a file of its own on SQLite."""
+    """Create a tenant. It gets its own schema on PostgreSQL, its own file on SQLite."""
     with open_app(url, schema) as app:
         created = app.tenants.create(name, actor=options.acting(actor))
     if as_json:
@@ -90,7 +90,7 @@ def list_tenants(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every tenant, and when there was last something to do for it."""
+    """List tenants, and when each last had something to do."""
     with open_app(url, schema) as app:
         rows = app.tenants.list()
     render.show(
@@ -106,13 +106,15 @@ def list_tenants(
 
 
 def upgrade(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="All, if none is named.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Which tenants. Default: all.")
+    ] = None,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Bring the schemas of tenants up to date. Run `db upgrade` first: it knows of them."""
+    """Bring the schemas of tenants up to date. Run `leasehold db upgrade` first: the app's own schema lists them."""
     with open_app(url, schema) as app:
         applied = app.tenants.upgrade(names or None, actor=options.acting(actor))
     if as_json:
@@ -124,13 +126,13 @@ def upgrade(
 
 def drop(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Remove a tenant with all its jobs, for good."""
+    """Delete a tenant and all its jobs, for good."""
     with open_app(url, schema) as app:
         if not yes and not _sure(name):
             return

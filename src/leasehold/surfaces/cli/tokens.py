@@ -13,12 +13,12 @@ from leasehold.surfaces.cli.load import open_app
 from leasehold.surfaces.cli.subcommands import command_group
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The name in the history for what is done with it.")
+    str, typer.Argument(metavar="NAME", help="The token's name, which the history shows for what it does.")
 ]
 
 
 def add_to(cli: typer.Typer) -> None:
-    group = command_group("tokens", "Create, list and revoke tokens for the HTTP API.")
+    group = command_group("tokens", "List, create or revoke tokens for the HTTP API.")
     group.command()(create)
     group.command("list")(list_tokens)
     group.command()(revoke)
@@ -29,16 +29,20 @@ def create(
     name: Name,
     scope: Annotated[
         list[str],
-        typer.Option("--scope", "-s", metavar="SCOPE", help=f"{', '.join(SCOPES)} (all of them). Repeat it."),
+        typer.Option(
+            "--scope", "-s", metavar="SCOPE", help=f"{', '.join(SCOPES)} (all of them); may be repeated."
+        ),
     ],
     expires: Annotated[
         str,
-        typer.Option(help="How long it counts; 'none': until it is revoked.", metavar="DURATION"),
+        typer.Option(help="How long it is valid; 'none': until it is revoked.", metavar="DURATION"),
     ] = "90d",
     tenant: Annotated[
         list[str] | None,
         typer.Option(
-            "--for-tenant", help="For these tenants, such as acme or 'eu_*'; '*' is all.", metavar="PATTERN"
+            "--for-tenant",
+            help="Only for these tenants, such as acme or 'eu_*'; '*': all of them.",
+            metavar="PATTERN",
         ),
     ] = None,
     queue: Annotated[
@@ -50,7 +54,7 @@ def create(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make a token. It is printed once, now; only its hash is stored."""
+    """Create a token. It is printed once, now; only its hash is stored."""
     with open_app(url, schema, create=True) as app:
         made, text = app.__internals__.operations.create_token(
             name,
@@ -72,7 +76,7 @@ def list_tokens(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every token: what it may do, and until when."""
+    """List tokens: what each may do, and until when."""
     with open_app(url, schema) as app:
         rows = app.__internals__.operations.list_tokens()
     if as_json:
@@ -108,7 +112,7 @@ def revoke(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Let a token count no more. Its name stays taken."""
+    """Revoke a token. Its name stays taken."""
     with open_app(url, schema) as app:
         app.__internals__.operations.revoke_token(name, actor=options.acting(actor))
     if as_json:
