@@ -69,7 +69,7 @@ def test_a_hold_refuses_with_4_until_it_is_released(app, here):
     answer = here("retry", job.id)
     assert answer.code == 4
     assert "maintenance" in answer.err
-    assert here("group", "g", "--release").out == "g is released\n"
+    assert here("group", "g", "--release").out == "group g is released\n"
     assert here("group", "g", "--release").code == 4
     assert here("retry", job.id).code == 0
 

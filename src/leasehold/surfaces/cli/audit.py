@@ -46,7 +46,7 @@ def list_audit(
             "detail": _detail,
         },
         as_json=as_json,
-        empty=f"nothing of that kind in {label}",
+        empty=f"no matching entries in {label}",
         prose=("detail",),
     )
     if page.next is not None and not as_json:

@@ -77,5 +77,5 @@ def _is_gone(row: Job) -> bool:
     """Ask the person at the terminal; without one, only --yes will do."""
     where = f"{row.execution_name} may still run at {row.execution_site}"
     if not render.on_terminal():
-        raise InvalidInput("--yes", f"is needed: {where}", "give it if that machine is gone for good")
+        raise InvalidInput("--yes", f"is needed: {where}", "give it only if that machine is gone for good")
     return typer.confirm(f"{where}. Is that machine gone for good?", err=True)

@@ -44,15 +44,15 @@ def list_hooks(
     render.show(
         rows,
         {
-            "listener": lambda row: row.name,
+            "hook": lambda row: row.name,
             "event": lambda row: row.event,
-            "of task": lambda row: row.kind or "all",
-            "seen": lambda row: "made by hand" if row.seen_at is None else render.ago(row.seen_at),
+            "task": lambda row: row.kind or "all",
+            "seen": lambda row: "added by hand" if row.seen_at is None else render.ago(row.seen_at),
             "waiting": lambda row: str(row.waiting),
             "given up": _given_up,
         },
         as_json=as_json,
-        empty="no listeners; register a function with @app.on, or add a webhook",
+        empty="no hooks; register a function with @app.on, or add a webhook",
     )
 
 
@@ -101,7 +101,7 @@ def list_webhooks(
             "from": lambda row: str(row["source"]),
         },
         as_json=as_json,
-        empty="no webhook; add one with leasehold webhooks add NAME URL --event failed",
+        empty="no webhooks; add one with leasehold webhooks add NAME URL --event failed",
     )
 
 

@@ -86,11 +86,11 @@ def list_jobs(
             page.jobs,
             columns_of(page.jobs),
             as_json=as_json,
-            empty=f"no such jobs in {app.__internals__.store.label}",
+            empty=f"no matching jobs in {app.__internals__.store.label}",
             ids=operations.short_ids,
         )
     if page.next is not None and not as_json:
-        told = "there are more" if text is None else f"looked into {page.looked:,} jobs; to go on"
+        told = "there are more" if text is None else f"searched {page.looked:,} jobs; to continue"
         render.note(f"{told}: --before {page.next}")
 
 

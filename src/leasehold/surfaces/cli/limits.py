@@ -67,7 +67,7 @@ def list_slots(
             "holders": lambda row: _holders(row, short),
         },
         as_json=as_json,
-        empty="no slot was set; leasehold slots set NAME LIMIT",
+        empty="no slots; set one with leasehold slots set NAME LIMIT",
         prose=("holders",),
     )
 
@@ -124,7 +124,7 @@ def list_rates(
             "closed": _closed,
         },
         as_json=as_json,
-        empty="no rate was set; leasehold rates set KEY 60/min",
+        empty="no rates; set one with leasehold rates set KEY 60/min",
         prose=("closed",),
     )
 
@@ -132,7 +132,11 @@ def list_rates(
 def _next(row: RateRow) -> str:
     if row.next_in is None:
         return "when opened"
-    return "now" if row.next_in == 0 else f"in {row.next_in:.1f} s"
+    return "now" if row.next_in == 0 else f"in {_span(row.next_in)}"
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 120 else render.span(seconds)
 
 
 def _closed(row: RateRow) -> str:

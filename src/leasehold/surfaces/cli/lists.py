@@ -57,7 +57,7 @@ def list_groups(
                 "last stop": _last_stop,
             },
             as_json=as_json,
-            empty="no matching groups",
+            empty="no matching groups; put a job into one with --group NAME, or task.using(group=…)",
         )
     pages.tell()
 
@@ -97,7 +97,7 @@ def list_budgets(
                 "on breach": lambda row: row.on_breach,
             },
             as_json=as_json,
-            empty="no budgets are set and nothing was spent",
+            empty="no budget is set, and nothing was spent",
         )
     pages.tell()
 

@@ -80,7 +80,7 @@ def mirror(
             run, text = operations.add_mirror, operations.mirror_sql
         if apply:
             run(wanted, actor=options.acting(actor))
-            print(f"{app.__internals__.store.label}: {'dropped' if drop else 'made'} {wanted.name}")
+            print(f"{app.__internals__.store.label}: {'dropped' if drop else 'created'} {wanted.name}")
         else:
             print(text(wanted))
 
@@ -97,7 +97,7 @@ def _argument(app: Leasehold, task: str, match: str) -> str | None:
         return None
     where, colon, name = match.partition(":")
     if where != "argument" or not colon:
-        raise InvalidInput("match", f"{match!r} is not known", "use argument:NAME or unique_key")
+        raise InvalidInput("match", f"{match!r} is not a source", "use argument:NAME or unique_key")
     tasks = app.__internals__.tasks
     return tasks.find(task).mirrored_argument(name) if tasks.definitions else name
 
@@ -116,8 +116,8 @@ def list_mirrors(
             "task": lambda row: row.mirror.kind,
             "table": lambda row: row.mirror.table,
             "found by": lambda row: row.mirror.argument or "unique key",
-            "state": lambda row: "; ".join(row.problems) or "in order",
+            "state": lambda row: "; ".join(row.problems) or "ok",
         },
         as_json=as_json,
-        empty="no mirror; see leasehold db mirror --help",
+        empty="no mirrors; see leasehold db mirror --help",
     )

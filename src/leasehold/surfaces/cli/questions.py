@@ -46,7 +46,7 @@ def list_questions(
                 "expires": lambda asked: render.ago(asked.expires_at),
                 "question": lambda asked: render.cut(asked.text, 80),
             },
-            empty="no open questions",
+            empty="no open questions; a job asks one with ctx.ask",
             ids=app.__internals__.operations.short_ids,
         )
 

@@ -38,6 +38,7 @@ def add_to(cli: typer.Typer) -> None:
 
 def _scope(name: str, help_: str, list_them: Callable[..., None]) -> typer.Typer:
     """`queues` and `kinds` differ in one word."""
+    noun = "queue" if name == "queues" else "task"
     group = typer.Typer(name=name, help=help_, rich_markup_mode=None)
     group.callback(invoke_without_command=True)(list_them)
 
@@ -59,7 +60,7 @@ def _scope(name: str, help_: str, list_them: Callable[..., None]) -> typer.Typer
             render.emit(paused)
         else:
             until = f" until {render.clean(paused.until)}" if paused.until else ""
-            print(f"{paused.scope} {paused.name} is paused{until}")
+            print(f"{noun} {paused.name} is paused{until}")
 
     @group.command()
     def resume(
@@ -76,7 +77,7 @@ def _scope(name: str, help_: str, list_them: Callable[..., None]) -> typer.Typer
         if as_json:
             render.emit({"name": target, "was_paused": was_paused})
         else:
-            print(f"{target} is resumed" if was_paused else f"{target} was not paused")
+            print(f"{noun} {target} " + ("is resumed" if was_paused else "was not paused"))
 
     return group
 
@@ -102,7 +103,7 @@ def list_queues(
             "paused": lambda row: _pauses(row.queue_pause, row.kind_pause),
         },
         as_json=as_json,
-        empty=f"no job was ever made in {label}",
+        empty=f"{label} has never had a job; store one with leasehold enqueue",
         prose=("jobs", "paused"),
     )
 
@@ -119,7 +120,7 @@ def _pause(pause: PauseRecord) -> str:
     by = f" by {pause.paused_by}" if pause.paused_by else ""
     until = f" until {render.clean(pause.until)}" if pause.until else ""
     why = f": {pause.reason}" if pause.reason else ""
-    return f"{pause.scope}{by}{until}{why}"
+    return f"{'queue' if pause.scope == 'queue' else 'task'}{by}{until}{why}"
 
 
 def list_lanes(
@@ -139,10 +140,10 @@ def list_lanes(
                 "state": lambda lane: lane.state,
                 "id": lambda lane: lane.id,
                 "task": lambda lane: lane.kind,
-                "what": lambda lane: lane.lease_owner or render.cut(lane.error or lane.reason, 60),
+                "detail": lambda lane: lane.lease_owner or render.cut(lane.error or lane.reason, 60),
             },
             as_json=as_json,
-            empty="no lane is held",
+            empty="no lane is held or halted",
             ids=app.__internals__.operations.short_ids,
         )
 
@@ -187,5 +188,5 @@ def list_workers(
             "state": lambda card: "draining" if card.draining else "ok",
         },
         as_json=as_json,
-        empty="no live workers",
+        empty="no live workers; start one with leasehold worker MODULE:APP",
     )

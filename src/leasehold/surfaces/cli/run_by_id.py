@@ -51,12 +51,12 @@ def _split(words: list[str]) -> tuple[str, str]:
     if len(words) == 1 and named:
         return named, words[0]
     if len(words) != 2:
-        raise InvalidInput("run-by-id", "wants MODULE:APP ID", "or set LEASEHOLD_APP, and give the id alone")
+        raise InvalidInput("run-by-id", "needs MODULE:APP ID", "or set LEASEHOLD_APP, and give only the id")
     return words[0], words[1]
 
 
 def _not_run(answer: NotRun, as_json: bool) -> int:
-    later = "" if answer.retry_in is None else f"; ask again in {answer.retry_in:.1f} s"
+    later = "" if answer.retry_in is None else f"; try again in {answer.retry_in:.1f} s"
     if as_json:
         render.emit({"ran": False, **render.plain(answer)})
     else:

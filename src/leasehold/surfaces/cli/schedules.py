@@ -76,7 +76,7 @@ def list_schedules(
             "state": lambda row: "paused" if row.paused else "orphaned" if row.orphaned else "on",
             "why": _why,
         },
-        empty="no schedule; declare one with @app.schedule, or leasehold schedules set",
+        empty="no schedules; declare one with @app.schedule, or use leasehold schedules set",
         prose=["why"],
     )
 
@@ -84,7 +84,7 @@ def list_schedules(
 def _why(row: ScheduleRow) -> str:
     if row.paused:
         return ": ".join(part for part in (row.paused_by and f"by {row.paused_by}", row.reason) if part)
-    return "in the code of no live worker" if row.orphaned else ""
+    return "no live worker has its code" if row.orphaned else ""
 
 
 def _schedule(row: ScheduleRow) -> Schedule:
@@ -150,7 +150,7 @@ def set_schedule(
 
 def _load(name: str) -> Leasehold:
     if not name:
-        raise InvalidInput("app", "is not given", f"say --app MODULE:APP, or set {APP_VARIABLE}")
+        raise InvalidInput("app", "is missing", f"give --app MODULE:APP, or set {APP_VARIABLE}")
     return load_app(name)
 
 

@@ -74,9 +74,13 @@ def _command(verb: BulkVerb) -> Callable[..., int]:
         given = {"queue": queue, "kind": kind, "lane": lane, "group": group, "tag": tag}
         filter_ = {name: value for name, value in given.items() if value is not None}
         if bool(ids) == bool(filter_ or state or all_):
-            raise InvalidInput(verb, "wants jobs", "give ids, or a filter such as --queue, or --all")
+            raise InvalidInput(
+                verb, "needs to know which jobs", "give ids, or a filter such as --queue, or --all"
+            )
         if ids and dry_run:
-            raise InvalidInput("--dry-run", "is about a filter", "leave it out; `why ID` tells about one job")
+            raise InvalidInput(
+                "--dry-run", "works with a filter only", "leave it out; see `leasehold why ID`"
+            )
         request = BulkRequest(
             verb=verb,
             filter=Filter(checked_states(state or ()), **filter_),
@@ -122,7 +126,7 @@ def _point_to_resume(filter_: dict[str, str], states: tuple[State, ...]) -> None
     asked += [f"--state {state}" for state in states if state in RESUMABLE]
     if any(state in RESUMABLE for state in states):
         command = " ".join(["leasehold resume", *asked])
-        print(f"retry makes new jobs; to let the same ones go on: {render.clean(command)}", file=sys.stderr)
+        print(f"retry makes new jobs; to continue the same ones: {render.clean(command)}", file=sys.stderr)
 
 
 def _sure(verb: BulkVerb, count: int, yes: bool) -> bool:
@@ -130,7 +134,7 @@ def _sure(verb: BulkVerb, count: int, yes: bool) -> bool:
     if yes or count == 0:
         return True
     if not render.on_terminal():
-        raise InvalidInput("--yes", f"is needed to {verb} {count:,} job(s)", "nobody is here to be asked")
+        raise InvalidInput("--yes", f"is needed to {verb} {count:,} job(s)", "there is no terminal to ask on")
     return typer.confirm(f"{verb} {count:,} job(s)?", err=True)
 
 

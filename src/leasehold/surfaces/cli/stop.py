@@ -103,7 +103,9 @@ def stop(
 
 def _ask(label: str) -> None:
     if not render.on_terminal():
-        raise InvalidInput("--yes", f"is needed to stop everything in {label}", "nobody is here to be asked")
+        raise InvalidInput(
+            "--yes", f"is needed to stop everything in {label}", "there is no terminal to ask on"
+        )
     typer.confirm(f"stop everything in {label}?", err=True, abort=True)
 
 
@@ -193,9 +195,9 @@ def _release(released: bool, name: str, as_json: bool) -> int:
     if as_json:
         render.emit({"name": name, "was_held": released})
     elif released:
-        print(f"{name} is released")
+        print(f"group {name} is released")
     else:
-        complain(f"{name!r} is not on hold")
+        complain(f"group {name!r} is not on hold")
     return Exit.OK if released else Exit.REFUSED
 
 

@@ -82,7 +82,7 @@ def create(
     if as_json:
         render.emit({"name": name, "created": created})
     else:
-        print(f"{name} is made" if created else f"{name} was there already")
+        print(f"tenant {name} is created" if created else f"tenant {name} already exists")
 
 
 def list_tenants(
@@ -97,11 +97,12 @@ def list_tenants(
         rows,
         {
             "tenant": lambda row: row.name,
-            "ready": lambda row: "yes" if row.ready else "no: create or drop it again",
+            "ready": lambda row: "yes" if row.ready else "no: run create or drop again",
             "created": lambda row: row.created_at,
-            "last told of": lambda row: row.told_at,
+            "last work": lambda row: row.told_at,
         },
         as_json=as_json,
+        empty="no tenants; create one with leasehold tenants create NAME",
     )
 
 
@@ -140,13 +141,13 @@ def drop(
     if as_json:
         render.emit({"name": name, "dropped": True})
     else:
-        print(f"{name} is dropped")
+        print(f"tenant {name} is dropped")
 
 
 def _sure(name: str) -> bool:
     """Ask the person at the terminal; without one, only --yes will do."""
     if not render.on_terminal():
         raise InvalidInput(
-            "--yes", f"is needed to drop {name} and all its jobs", "nobody is here to be asked"
+            "--yes", f"is needed to drop {name} and all its jobs", "there is no terminal to ask on"
         )
     return typer.confirm(f"drop {name} and all its jobs, for good?", err=True)

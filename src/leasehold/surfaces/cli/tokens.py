@@ -68,7 +68,7 @@ def create(
         render.emit({**asdict(made), "token": text})
     else:
         print(text)
-        render.note("keep it: it is shown only now")
+        render.note("store it safely: it is not shown again")
 
 
 def list_tokens(
@@ -90,13 +90,13 @@ def list_tokens(
             "tenants": lambda row: " ".join(row.token.tenants) or "the app's own jobs",
             "queues": lambda row: " ".join(row.token.queues) or "all",
             "created": lambda row: row.token.created_at,
-            "counts": _counts,
+            "valid": _validity,
         },
-        empty="no token; make one with leasehold tokens create NAME --scope read",
+        empty="no tokens; create one with leasehold tokens create NAME --scope read",
     )
 
 
-def _counts(row: TokenRow) -> str:
+def _validity(row: TokenRow) -> str:
     if row.token.revoked_at is not None:
         return f"no: revoked {render.ago(row.token.revoked_at)}"
     if row.token.expires_at is None:

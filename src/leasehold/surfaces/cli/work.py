@@ -127,7 +127,7 @@ def _leave_in_time(code: int) -> None:
     import threading
 
     def leave() -> None:
-        logging.getLogger("leasehold.worker").warning("a thread hangs; exiting without it")
+        logging.getLogger("leasehold.worker").warning("a thread does not end; exiting without it")
         sys.stdout.flush()
         os._exit(code)
 
@@ -224,7 +224,7 @@ def _print_new(job_id: str, created: bool, as_json: bool) -> None:
     else:
         print(job_id)
         if not created:
-            render.note("it was there already: the unique key is held")
+            render.note("not a new job: this one already holds the unique key")
 
 
 def _print_result(operations: Operations, job: Job[Any], longest: float, as_json: bool) -> None:
@@ -250,7 +250,7 @@ def _split(words: list[str], command: str) -> tuple[str, str, str]:
     if len(names) == 1 and named:
         return named, names[0], arguments
     if len(names) != 2:
-        raise InvalidInput(command, "wants MODULE:APP TASK [JSON]", "such as: tasks:app add '{\"a\": 1}'")
+        raise InvalidInput(command, "needs MODULE:APP TASK [JSON]", "such as: tasks:app add '{\"a\": 1}'")
     return names[0], names[1], arguments
 
 
