@@ -87,11 +87,11 @@ class Leasehold(View):
 
     @property
     def url(self) -> str:
-        """Of the database that it works on."""
+        """The URL of its database."""
         return self.__internals__.place.url
 
     def configure(self, url: str | None = None, *, schema: str | None = None) -> None:
-        """Say which database to work on after the app was made: for programs that register tasks when they are imported
+        """Set the database after the app was created: for programs that register tasks when they are imported
         and learn the URL later, such as a Flask app factory. Call it before the app is used. What is left out stays as
         it is."""
         self.__internals__.configure(None if url is None else resolve_url(url), schema)
@@ -298,12 +298,12 @@ class Leasehold(View):
         return function
 
     def instrument(self, tracing: Tracing | None) -> None:
-        """Call this for every enqueue and every attempt, of tenants too: `leasehold.contrib.opentelemetry` brings one.
-        It takes the place of the one before; None: nobody is told. Workers that are there already go on as they are."""
+        """Trace every enqueue and every attempt, tenants' too: `leasehold.contrib.opentelemetry` brings a `tracing`. It
+        replaces the one before; None ends the tracing. Workers that exist already are not changed."""
         self.__internals__.shared.tracing = tracing
 
     def on(self, *events: str, kinds: Iterable[str] = (), name: str | None = None) -> Callable[[Hook], Hook]:
-        """Register a plain function that is called, in a thread, when something of these names has happened to a job:
+        """Register a plain function to call, in a thread, when one of these events happens to a job:
         `@app.on("failed", "lane_halted")`, of these `kinds` alone or of all. It gets a `HookEvent`, whoever made the
         move, and at least once: a repeat has the same `event.id`. What it raises is logged, and it is called again
         later. Any worker that has the function calls it. It listens under its own `name`, by default that of the
@@ -341,7 +341,8 @@ class Leasehold(View):
 
     # -- the database ----------------------------------------------------------------------------------------------
     def upgrade(self, *, actor: str | None = None) -> list[int]:
-        """Bring the schema up to date; the versions that were applied. Safe to call from several processes."""
+        """Bring the schema up to date, and return the versions that were applied. Several processes may
+        call it at once."""
         with self.__internals__.unchecked() as operations:
             return operations.upgrade(actor=actor)
 

@@ -89,7 +89,7 @@ class View:
         return await to_thread(self.run_now, task, *args, **kwargs)
 
     def run_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
-        """Run a job that is there already, in this process: for ids that are delivered by another queue (RQ, SQS …).
+        """Run a stored job in this process: for ids that are delivered by another queue (RQ, SQS …).
         Claims exactly this job, whatever its queue, runs it with all that a worker gives, and returns when the database
         has its ending: `Ran(job, retry_in)`. Else `NotRun(job_id, state, why, retry_in)`, and the job is as it was.
         `retry_in` is None when the message is done with, else the seconds to come back after.
@@ -188,8 +188,8 @@ class View:
         return await to_thread(self.count)
 
     def metrics(self) -> Metrics:
-        """How runs have ended since ever, how long their jobs waited and they took; and what there is at the moment:
-        jobs by state, the oldest ones, leases, workers, slots, open questions. What `GET /metrics` tells."""
+        """How runs have ended since the beginning, how long jobs waited and ran; and what there is now: jobs by
+        state, the oldest ones, leases, workers, slots, open questions. What `GET /metrics` tells."""
         return self.__internals__.operations.metrics()
 
     async def ametrics(self) -> Metrics:
@@ -286,7 +286,7 @@ class View:
         return await to_thread(self.leases, owner=owner, limit=limit, cursor=cursor)
 
     def executions(self, limit: int = 500) -> list[ExecutionRow]:
-        """Commands and containers that live, who watches them, and those that nobody does; the oldest first."""
+        """Commands and containers that are running, and who watches them; nobody watches orphans. Oldest first."""
         return self.__internals__.operations.list_executions(limit)
 
     async def aexecutions(self, limit: int = 500) -> list[ExecutionRow]:

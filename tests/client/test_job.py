@@ -90,7 +90,7 @@ def test_a_running_job_tells_who_holds_it_until_when_and_what_it_was_asked(app, 
 
 def test_a_verb_that_does_not_apply_is_refused_with_the_state(work):
     job = work.enqueue("t").cancel()
-    with pytest.raises(Refused, match="it is cancelled") as caught:
+    with pytest.raises(Refused, match="it was cancelled") as caught:
         job.pause()
     assert (caught.value.verb, caught.value.state) == ("pause", "cancelled")
 

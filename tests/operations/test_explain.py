@@ -51,7 +51,7 @@ def end(store: Store, grant: Grant, outcome: object) -> None:
 def test_a_due_job_with_a_live_worker_is_held_by_nothing(store: Store):
     hold = only(store, put(store))
     assert hold.cause == "nothing"
-    assert "a free worker takes it at once" in hold.detail
+    assert "a free worker will take it at once" in hold.detail
 
 
 def test_a_job_that_is_not_there_is_not_explained(store: Store):
@@ -293,7 +293,7 @@ def test_a_breached_job_says_what_was_spent_and_what_would_let_it_on(store: Stor
     end(store, grant, Breached("over budget"))
     budget, resting = explain(store, job.id)
     assert (budget.cause, resting.cause) == ("budget", "resting"), "resume is refused until there is more"
-    assert "120 tokens of its 100 are spent" in budget.detail
+    assert "120 of its 100 tokens are spent" in budget.detail
     assert "job.top_up(tokens=…)" in budget.remedy
     store.top_up(job.id, {"tokens": 50})
     assert causes(store, job) == ["resting"]
@@ -329,7 +329,7 @@ def test_a_job_says_how_many_are_before_it(store: Store, clock: ManualClock):
     job = put(store)
     hold = only(store, job)
     assert hold.cause == "position"
-    assert "4 due jobs are before it in queue 'default'" in hold.detail
+    assert "4 due jobs are ahead of it in queue 'default'" in hold.detail
     store.pause_scope("kind", "work")
     other = put(store, kind="other")
     store.beat_worker(WorkerCard("host:7:ee", ("default",), ("other",), concurrency=4))
@@ -349,7 +349,7 @@ def test_a_jobs_place_in_its_lane_is_told(store: Store):
     third = put(store, lane="t1")
     (hold,) = explain(store, third.id)
     assert hold.cause == "lane_order"
-    assert "2 jobs are before it in lane 't1'" in hold.detail
+    assert "2 jobs are ahead of it in lane 't1'" in hold.detail
 
 
 def test_a_question_that_runs_out_says_when(store: Store):

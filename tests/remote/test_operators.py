@@ -90,7 +90,7 @@ def test_an_interrupt_pauses_what_runs_and_cancels_what_does_not(app: Leasehold,
 
 def test_a_verb_that_does_not_apply_is_refused_with_the_state(api: Handle):
     job = api.enqueue("add", {"a": 1}).cancel()
-    with pytest.raises(Refused, match="it is cancelled") as caught:
+    with pytest.raises(Refused, match="it was cancelled") as caught:
         job.pause()
     assert (caught.value.job_id, caught.value.verb, caught.value.state) == (job.id, "pause", "cancelled")
 

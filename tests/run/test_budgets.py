@@ -133,7 +133,7 @@ def test_a_breached_job_is_resumed_only_after_a_top_up_and_its_ledger_goes_on(ap
     job = work.enqueue()
     burst(app)
     assert job.refresh().state is State.PAUSED
-    with pytest.raises(Refused, match="150 tokens of its 100 are spent; raise it first: top_up"):
+    with pytest.raises(Refused, match="150 of its 100 tokens are spent; raise it first: top_up"):
         job.resume()
     assert job.refresh().state is State.PAUSED
     job.top_up(tokens=49, actor="ann")

@@ -238,7 +238,7 @@ def test_a_job_that_waits_explains_for_what(app: Leasehold):
     assert holds[0].detail == (
         f"it waits for job {parents[0].id} (work, pending), cancelled if that does not succeed"
     )
-    assert holds[0].remedy == f"see why {parents[0].id} does not run"
+    assert holds[0].remedy == f"see what holds it: leasehold why {parents[0].id}"
     assert holds[-1].detail == "it waits for 2 more job(s) to end"
 
 
@@ -359,7 +359,7 @@ def test_a_dag_refuses_unknown_and_doubled_names(app: Leasehold):
 
     flow = app.dag()
     flow.add("a", node, after=["x"])
-    with pytest.raises(InvalidInput, match="'a' waits for 'x', which is no node"):
+    with pytest.raises(InvalidInput, match="'a' waits for 'x', which is not a node"):
         flow.enqueue()
     with pytest.raises(InvalidInput, match="is taken"):
         flow.add("a", node)

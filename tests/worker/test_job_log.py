@@ -122,7 +122,7 @@ def test_what_is_no_failure_is_information(app, lines):
     ]
     assert "attempt 1 snoozed, next try at 2" in lines(snoozed, "INFO")[0][1]
     assert "attempt 1 is waiting" in lines(asked, "INFO")[0][1]
-    assert "attempt 1 is cancelled: enough" in lines(cancelled, "INFO")[-1][1]
+    assert "attempt 1 was cancelled: enough" in lines(cancelled, "INFO")[-1][1]
     assert lines(level="WARNING") == lines(level="ERROR") == []
 
 

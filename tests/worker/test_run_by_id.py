@@ -132,7 +132,7 @@ def test_what_cannot_run_is_left_as_it_is_and_the_reason_told(app, backend):
     unknown = not_run(app.run_by_id(foreign.id))
     assert (unknown.state, unknown.why) == (State.QUEUED, "no task is named 'unknown_here' here")
     assert unknown.retry_in == 30, "somebody else may know it"
-    assert not_run(app.run_by_id(done.id)) == NotRun(done.id, State.SUCCEEDED, "it is succeeded", None)
+    assert not_run(app.run_by_id(done.id)) == NotRun(done.id, State.SUCCEEDED, "it has succeeded", None)
     assert not_run(app.run_by_id(held.id)) == NotRun(held.id, State.PENDING, "it is pending", None)
     assert {job_id: store.get(job_id) for job_id in before} == before
     missing = not_run(app.run_by_id(new_id()))

@@ -176,7 +176,7 @@ def test_a_deploy_that_changes_only_arguments_says_that(place, caplog):
     app.schedule(every="1h", args={"day": 2})(report)
     with caplog.at_level(logging.WARNING):
         scheduler_of(app, "b").beat()
-    assert "schedule report has changed: every 1h as before, its settings are new" in caplog.text
+    assert "schedule report has changed: still every 1h, with new settings" in caplog.text
 
 
 def test_one_that_cannot_even_be_read_does_not_hold_up_the_others(place, caplog):

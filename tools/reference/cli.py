@@ -41,7 +41,7 @@ def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
         if not isinstance(command, TyperGroup):
             yield path, command
             continue
-        if command.invoke_without_command:
+        if command.invoke_without_command and command.params:
             yield path, command
         yield from commands(command, f"{path} ")
 

@@ -22,35 +22,35 @@ class Bulk:
         self._operations = operations
 
     def cancel(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        """Running ones are asked to stop."""
+        """Cancel them; running ones are asked to stop."""
         return self._act("cancel", asked, reason=reason)
 
     async def acancel(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         return await to_thread(functools.partial(self.cancel, reason=reason, **asked))
 
     def pause(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        """Running ones are asked to stop, and can be resumed."""
+        """Pause them; running ones are asked to stop, and all can be resumed."""
         return self._act("pause", asked, reason=reason)
 
     async def apause(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         return await to_thread(functools.partial(self.pause, reason=reason, **asked))
 
     def interrupt(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        """Pause those that run; cancel those that do not."""
+        """Pause running ones; cancel the others."""
         return self._act("interrupt", asked, reason=reason)
 
     async def ainterrupt(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         return await to_thread(functools.partial(self.interrupt, reason=reason, **asked))
 
     def resume(self, *, fresh: bool = False, **asked: Unpack[BulkOptions]) -> BulkReport:
-        """Let paused, failed and timed-out ones go on; with `fresh` from the beginning."""
+        """Resume paused, failed and timed-out ones; with `fresh` from the beginning."""
         return self._act("resume", asked, fresh=fresh)
 
     async def aresume(self, *, fresh: bool = False, **asked: Unpack[BulkOptions]) -> BulkReport:
         return await to_thread(functools.partial(self.resume, fresh=fresh, **asked))
 
     def retry(self, **asked: Unpack[BulkOptions]) -> BulkReport:
-        """A new job like each of them, which stay as they are. Called again, it makes them again."""
+        """Enqueue a new job like each of them; they stay as they are. Called again, it makes them again."""
         return self._act("retry", asked)
 
     async def aretry(self, **asked: Unpack[BulkOptions]) -> BulkReport:

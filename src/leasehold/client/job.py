@@ -113,7 +113,7 @@ class Job(Generic[R]):
 
     @property
     def updated_at(self) -> datetime:
-        """When it came into its state, by the database's clock."""
+        """When its state last changed, by the database's clock."""
         return self.__row__.updated_at
 
     @property
@@ -221,7 +221,7 @@ class Job(Generic[R]):
 
     # -- result ----------------------------------------------------------------------------------------------------
     def result(self, timeout: float | None = None) -> R:
-        """Wait for the job's success and give back what it returned. Raises JobNotSucceeded when it ends otherwise,
+        """Wait for the job to succeed, and return its result. Raises JobNotSucceeded when it ends otherwise,
         WaitTimedOut when it has not ended in `timeout` seconds, ResultMissing when the file that it is in cannot be
         read. A paused or waiting job is waited for."""
         poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, time.monotonic, timeout)
@@ -267,19 +267,19 @@ class Job(Generic[R]):
         return self._now(self._operations.pause(self.id, reason=reason, actor=actor))
 
     def interrupt(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        """Pause it if it runs, to be resumed; else cancel it. Decided on the job as it stands: no need to look first,
+        """Pause it if it is running, else cancel it. Decided on the job as it stands: no need to look first,
         and nothing that happens meanwhile makes it the wrong choice."""
         return self._now(self._operations.interrupt(self.id, reason=reason, actor=actor))
 
     def abandon(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        """Give up its execution, which nobody watches and nobody will find again: the machine is gone. It counts as a
+        """Give up on its execution, which no worker watches or will find again: its machine is gone. It counts as a
         failure. If the execution does live, the next attempt runs beside it."""
         return self._now(self._operations.abandon(self.id, reason=reason, actor=actor))
 
     def resume(
         self, *, args: Mapping[str, Any] | None = None, fresh: bool = False, actor: str | None = None
     ) -> Job[R]:
-        """Go on with a paused, failed or timed-out job, with other arguments if given. Its stored steps are not run
+        """Resume a paused, failed or timed-out job, with other arguments if given. Its stored steps are not run
         again, unless `fresh=True` forgets them and the checkpoint."""
         row = self._operations.resume(self.id, args=self._checked(args), fresh=fresh, actor=actor)
         return self._now(row)
@@ -293,7 +293,7 @@ class Job(Generic[R]):
         return self._now(self._operations.release(self.id, actor=actor))
 
     def retry(self, *, actor: str | None = None) -> Job[R]:
-        """A new job like this one, which stays as it is."""
+        """Enqueue a new job like this one, which stays as it is."""
         row = self._operations.retry(self.id, actor=actor)
         return Job(row.id, self._operations, self._find_task, row, created=True)
 

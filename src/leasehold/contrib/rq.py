@@ -91,7 +91,7 @@ class Delivery:
         try:
             self._send(job_id, delay)
         except redis.RedisError as trouble:
-            logger.warning("job %s: could not be published (%s); the poll will do it", job_id, trouble)
+            logger.warning("job %s could not be published (%s); the poll will publish it", job_id, trouble)
             return False
         return True
 
@@ -197,7 +197,9 @@ class Delivery:
             try:
                 scheduler.release_locks()  # type: ignore[no-untyped-call]
             except redis.RedisError as trouble:
-                logger.warning("RQ's lock of %s runs out by itself: %s", self._queue.name, trouble)
+                logger.warning(
+                    "could not release RQ's lock on %s, which will expire: %s", self._queue.name, trouble
+                )
             scheduler.connection.connection_pool.disconnect()
         self._redis.connection_pool.disconnect()
 

@@ -77,5 +77,7 @@ def checked_cursor(cursor: object) -> int:
         return LARGEST_SEQ
     text = str(cursor) if isinstance(cursor, str | int) and not isinstance(cursor, bool) else ""
     if not (text.isascii() and text.isdigit() and int(text) <= LARGEST_SEQ):
-        raise InvalidInput("cursor", f"{cursor!r} is not one", "give `next` of the page before")
+        raise InvalidInput(
+            "cursor", f"{cursor!r} is not a cursor of this list", "give `next` of the previous page"
+        )
     return int(text)

@@ -68,7 +68,7 @@ class BudgetLine:
     def told(self) -> str:
         """In words."""
         whose = {"job": "its", "run": "its run's"}.get(self.scope, f"group {self.name!r}'s")
-        return f"{self.spent:,} {self.unit} of {whose} {self.limit or 0:,} are spent"
+        return f"{self.spent:,} of {whose} {self.limit or 0:,} {self.unit} are spent"
 
 
 @frozen

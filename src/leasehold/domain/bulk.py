@@ -105,7 +105,7 @@ class BulkRequest:
     def __post_init__(self) -> None:
         if self.verb not in get_args(BulkVerb):
             known = ", ".join(get_args(BulkVerb))
-            raise InvalidInput("verb", f"{self.verb!r} is none for many jobs", f"known: {known}")
+            raise InvalidInput("verb", f"{self.verb!r} is not a verb for many jobs", f"known: {known}")
         if self.filter == ALL and self.search is None and not self.everything:
             raise InvalidInput(
                 "filter", "is empty", "give a queue, kind, lane, group, tag or state, or everything=True"
@@ -115,7 +115,7 @@ class BulkRequest:
         if not 1 <= self.limit <= LARGEST_LIMIT:
             raise InvalidInput("limit", f"{self.limit} is out of range", f"give 1 to {LARGEST_LIMIT:,}")
         if self.reason is not None and self.verb not in KEEP_REASON:
-            raise InvalidInput("reason", f"is not kept by {self.verb}", "leave it out")
+            raise InvalidInput("reason", f"is not used by {self.verb}", "leave it out")
         if self.fresh and self.verb != "resume":
             raise InvalidInput("fresh", f"has no meaning for {self.verb}", "leave it out")
         checked_actor(self.actor)

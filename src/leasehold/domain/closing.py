@@ -36,7 +36,7 @@ class Closing:
 
     def __post_init__(self) -> None:
         if self.for_ is not None and self.until is not None:
-            raise InvalidInput("until", "stands beside for_", "give one of them")
+            raise InvalidInput("until", "cannot be given together with for_", "give one of them")
         if self.until is not None:
             checked_instant(self.until, "until")
         checked_reason(self.reason)

@@ -9,43 +9,43 @@
     │   ├── InvalidTask              a task's own declaration is wrong
     │   ├── DependencyCycle          jobs that would wait for each other for ever
     │   ├── InvalidAnswer            an answer does not fit what was asked
-    │   ├── IdempotencyKeyReused     a request came again under its key, and asks for something else
-    │   └── InvalidSignature         what came to a webhook is not from who has the secret
-    ├── JobError                     the call was right; the job says no
+    │   ├── IdempotencyKeyReused     the key was used before, for a different request
+    │   └── InvalidSignature         what came to a webhook was not signed with its secret
+    ├── JobError                     the call was right; the job does not allow it
     │   ├── JobNotFound
     │   ├── Refused                  not in this state
     │   ├── DuplicateJob             its unique key is held by another job
     │   ├── LeaseLost                the write came from somebody who no longer holds the lease
     │   ├── TransactionTooLong       a handler kept the job's row locked for too long
-    │   ├── JobNotSucceeded          its result was asked for, and it ended otherwise
-    │   ├── UnreadableResult         its result no longer fits what the task says that it returns
+    │   ├── JobNotSucceeded          its result was asked for, and it did not succeed
+    │   ├── UnreadableResult         its result no longer fits the task's return annotation
     │   ├── ResultMissing            its result is a file that is gone, damaged or out of reach
-    │   ├── StreamFull               it emits more than the database takes
+    │   ├── StreamFull               it emits faster than the database can store
     │   ├── OverBudget               it, or its group, has spent more than it may
-    │   └── QuestionExpired          nobody has answered it in time
+    │   └── QuestionExpired          nobody answered its question in time
     ├── PartlyStored                 a long enqueue_many went wrong in a later piece
     ├── AtCapacity                   run_now found every place of the task taken; nothing was stored
     ├── ScheduleNotFound             no schedule has that name
     ├── TenantNotFound               no tenant has that name
-    ├── GroupOnHold                  its group takes no jobs until it is released
+    ├── GroupOnHold                  the group takes no jobs until it is released
     ├── RunnerUnreachable            what a task's jobs run in, such as a Docker engine, does not answer
-    ├── WaitTimedOut                 the job did not come to rest in time
+    ├── WaitTimedOut                 the job did not end in time
     ├── AcquireTimedOut              a slot or a rate was not free in time
-    └── StoreError                   the database says no, or the server that stands before it
+    └── StoreError                   the database, or the server in front of it, refuses or fails
         ├── DatabaseUnreachable
-        ├── ReadTooSlow              a read on behalf of somebody who waits took too long
+        ├── ReadTooSlow              a read took longer than its caller may wait
         ├── DriverMissing
         ├── DatabaseTooOld
-        ├── DatabaseUnfit            its encoding, or a setting of its connections, does not do
-        ├── PermissionMissing        its role may not do that
+        ├── DatabaseUnfit            its encoding, or a setting of its connections, is unusable
+        ├── PermissionMissing        the role lacks a permission
         ├── SchemaOutdated           migrations are missing
-        ├── SchemaIncomplete         a table, or all of them, went missing
+        ├── SchemaIncomplete         tables or other parts are missing
         ├── SchemaTooNew             the schema was written by a newer Leasehold
         ├── RemoteUnreachable        the server of `leasehold.remote` does not answer
-        └── RemoteError              it answers, but not about jobs: no token that counts, or trouble of its own
+        └── RemoteError              that server refused the request, or failed
 
-An error carries its facts as attributes; its text names the field and the remedy. All of them stand in this one file,
-long as it is: whoever catches one sees its relatives.
+An error carries its facts as attributes; its text names the field and the remedy. They are all in this one file, long
+as it is, so that whoever catches one sees its relatives.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class LeaseholdError(Portable, Exception):
 
 
 class InvalidInput(LeaseholdError, ValueError):
-    """A value was refused before anything was stored. `field` names it, `remedy` says what would do.
+    """A value was refused before anything was stored. `field` names it, `remedy` says what to give instead.
 
     Remedy: Change the value as `remedy` says."""
 
@@ -103,19 +103,19 @@ class InvalidSignature(InvalidInput):
     Remedy: Do not trust the request; check the secret and the clock."""
 
     def __init__(self, field: str, problem: str) -> None:
-        super().__init__(field, problem, "do not trust it")
+        super().__init__(field, problem, "reject the request, and check the secret and the clock")
 
 
 class IdempotencyKeyReused(InvalidInput):
-    """The key came before, within a day, with another request. Nothing was stored.
+    """The key was used within the last day for a different request. Nothing was stored.
 
     Remedy: Repeat a request unchanged, or give each one its own key."""
 
     def __init__(self) -> None:
         super().__init__(
             "Idempotency-Key",
-            "was used before for another request",
-            "repeat a request as it was, or give each one a key of its own",
+            "was used before for a different request",
+            "repeat a request unchanged, or give each one its own key",
         )
 
 
@@ -132,7 +132,7 @@ class UnknownTask(InvalidInput):
 
 
 class DuplicateStep(InvalidInput):
-    """Steps are known by their names: under one name there can be one result.
+    """A run used the same name for two steps. The name is what finds a step's stored result.
 
     Remedy: Name each step by what it works on."""
 
@@ -150,14 +150,14 @@ class InvalidTask(InvalidInput):
 
 
 class DependencyCycle(InvalidInput):
-    """Jobs that would wait for each other for ever. `cycle` names them in order, the first one again at its end.
+    """These jobs would wait for each other for ever. `cycle` names them in order, and the first one again at the end.
 
-    Remedy: Take one of them out of the circle."""
+    Remedy: Remove one of these dependencies."""
 
     def __init__(self, cycle: Sequence[str]) -> None:
         self.cycle = list(cycle)
         told = " → ".join(self.cycle)
-        super().__init__("after", f"{told} would wait for each other", "take one of them out of the circle")
+        super().__init__("after", f"{told} would wait for each other", "remove one of these dependencies")
 
 
 class InvalidAnswer(InvalidInput):
@@ -176,8 +176,19 @@ class InvalidAnswer(InvalidInput):
         )
 
 
+def state_told(state: str) -> str:
+    """The state as the end of a sentence about a job."""
+    ended = {
+        "succeeded": "has succeeded",
+        "failed": "failed",
+        "timed_out": "timed out",
+        "cancelled": "was cancelled",
+    }
+    return ended.get(state, f"is {state}")
+
+
 class JobError(LeaseholdError):
-    """The job says no. `job_id` names it.
+    """The job does not allow it. `job_id` names the job.
 
     Remedy: Look at the job: `leasehold show ID`."""
 
@@ -204,7 +215,9 @@ class Refused(JobError):
         self.verb = verb
         self.state = state
         self.why = why
-        super().__init__(job_id, f"cannot {verb} job {job_id}: it is {state}" + (f"; {why}" if why else ""))
+        super().__init__(
+            job_id, f"cannot {verb} job {job_id}: it {state_told(state)}" + (f"; {why}" if why else "")
+        )
 
 
 class DuplicateJob(JobError):
@@ -219,13 +232,15 @@ class DuplicateJob(JobError):
 
 
 class LeaseLost(JobError):
-    """The lease named by this token is gone: the write was refused, and the next holder's writes count.
+    """The run no longer holds the lease: its write was refused, and the next holder's writes count.
 
     Remedy: Let the handler end; another run has the job."""
 
     def __init__(self, job_id: str, token: int) -> None:
         self.token = token
-        super().__init__(job_id, f"lease {token} on job {job_id} is lost; the write was refused")
+        super().__init__(
+            job_id, f"lease {token} on job {job_id} is lost, and the write was refused; let the handler end"
+        )
 
 
 class TransactionTooLong(JobError):
@@ -244,20 +259,20 @@ class TransactionTooLong(JobError):
 
 
 class JobNotSucceeded(JobError):
-    """The result was asked for, and the job ended otherwise.
+    """The result was asked for, and the job did not succeed.
 
     Remedy: Look at `state` and `error`; `job.retry()` makes a new job."""
 
     def __init__(self, job_id: str, state: str, error: str | None) -> None:
         self.state = state
         self.error = error
-        super().__init__(job_id, f"job {job_id} is {state}" + (f": {error}" if error else ""))
+        super().__init__(job_id, f"job {job_id} {state_told(state)}" + (f": {error}" if error else ""))
 
 
 class UnreadableResult(JobError):
-    """The job has succeeded; the task's return annotation has changed since, and the result does not fit it.
+    """The job has succeeded, but its result does not fit the task's return annotation, which has changed since.
 
-    Remedy: Let the annotation take both, or read the result with `leasehold show ID --json`."""
+    Remedy: Let the annotation accept both, or read the result with `leasehold show ID --json`."""
 
     def __init__(self, job_id: str, kind: str, problem: str) -> None:
         self.kind = kind
@@ -265,7 +280,7 @@ class UnreadableResult(JobError):
         super().__init__(
             job_id,
             f"the result of job {job_id} {problem}: task {kind!r} has changed since it was stored; let the annotation "
-            f"take both, or read it as it is with `leasehold show {job_id} --json`",
+            f"accept both, or read it as it is with `leasehold show {job_id} --json`",
         )
 
 
@@ -275,7 +290,7 @@ NO_RESULTS_FOLDER = (
 
 
 class ResultMissing(JobError):
-    """The job has succeeded, and its result was kept as a file that cannot be read. `path` is where it should be.
+    """The job has succeeded, but its result is in a file that cannot be read. `path` is where it should be.
 
     Remedy: Give every process the same results folder (`LEASEHOLD_RESULTS`), or run the job again."""
 
@@ -288,7 +303,7 @@ class ResultMissing(JobError):
 
 
 class StreamFull(JobError):
-    """An async handler has emitted more than the database has taken so far. `waiting` is how many events wait.
+    """An async handler emits events faster than the database can store them. `waiting` is how many wait.
 
     Remedy: Call `await ctx.flush()` now and then."""
 
@@ -301,8 +316,8 @@ class StreamFull(JobError):
 
 
 class PartlyStored(LeaseholdError):
-    """A long `enqueue_many` went wrong after some of it was stored. The first `stored` calls are, in their order;
-    `ids` are their jobs. None of the others is, unless the cause is a database that went away and did not say.
+    """A long `enqueue_many` failed after some of it was stored: the first `stored` calls, in order; `ids` are their
+    jobs. None of the others is stored, unless the cause is a lost connection to the database.
 
     Remedy: Correct the cause, and enqueue the rest from number `stored` on."""
 
@@ -312,7 +327,7 @@ class PartlyStored(LeaseholdError):
         self.cause = cause
         super().__init__(
             f"the first {stored:,} jobs are stored, the next ones are not: {cause}; "
-            f"mend that and enqueue the rest, from number {stored:,} on"
+            f"fix that, and enqueue the rest, from number {stored:,} on"
         )
 
 
@@ -330,8 +345,8 @@ class AtCapacity(LeaseholdError):
         named = ", ".join(holder.job_id for holder in self.holders[:3])
         more = f" and {len(self.holders) - 3} more" if len(self.holders) > 3 else ""
         super().__init__(
-            f"task {kind!r} runs {len(self.holders)} times at once, and its max_running is {max_running} "
-            f"(jobs {named}{more}); ask again in about {retry_after:g} s, raise it, or enqueue the job"
+            f"task {kind!r} already runs {len(self.holders)} times, and its max_running is {max_running} "
+            f"(jobs {named}{more}); try again in about {retry_after:g} s, raise max_running, or enqueue the job"
         )
 
 
@@ -362,7 +377,11 @@ class QuestionExpired(JobError, TimeoutError):
 
     def __init__(self, job_id: str, key: str) -> None:
         self.key = key
-        super().__init__(job_id, f"question {key!r} of job {job_id} was not answered in time")
+        super().__init__(
+            job_id,
+            f"question {key!r} of job {job_id} was not answered in time; "
+            "ask with a longer timeout, or catch QuestionExpired",
+        )
 
 
 class ScheduleNotFound(LeaseholdError, LookupError):
@@ -372,7 +391,9 @@ class ScheduleNotFound(LeaseholdError, LookupError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"no schedule is named {name!r}; list them with app.schedules.list()")
+        super().__init__(
+            f"no schedule is named {name!r}; list them with `leasehold schedules`, or app.schedules.list()"
+        )
 
 
 class TenantNotFound(LeaseholdError, LookupError):
@@ -383,7 +404,7 @@ class TenantNotFound(LeaseholdError, LookupError):
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(
-            f"no tenant is named {name!r}; make it with `leasehold tenants create {name}`, "
+            f"no tenant is named {name!r}; create it with `leasehold tenants create {name}`, "
             f"or app.tenants.create({name!r})"
         )
 
@@ -404,20 +425,18 @@ class GroupOnHold(LeaseholdError):
 
 
 class RunnerUnreachable(LeaseholdError):
-    """A worker does not start with a task that it could not run, such as a container without an engine.
+    """The worker does not start, because it could not run one of its tasks: a container without an engine, say.
 
     Remedy: Start what the task needs, or a worker whose app lacks this task."""
 
     def __init__(self, task: str, cause: str) -> None:
         self.task = task
         self.cause = cause
-        super().__init__(
-            f"cannot run {task}: {cause}; mend that, or start a worker whose app lacks this task"
-        )
+        super().__init__(f"cannot run {task}: {cause}; fix that, or start a worker whose app lacks this task")
 
 
 class WaitTimedOut(LeaseholdError, TimeoutError):
-    """The job did not come to rest in time. The job itself goes on.
+    """The job did not end in time. The job itself goes on.
 
     Remedy: Wait longer, or look later; `leasehold why ID` says what holds it up."""
 
@@ -425,11 +444,13 @@ class WaitTimedOut(LeaseholdError, TimeoutError):
         self.job_id = job_id
         self.seconds = seconds
         self.state = state
-        super().__init__(f"job {job_id} is still {state} after {seconds:g} s")
+        super().__init__(
+            f"job {job_id} is still {state} after {seconds:g} s; wait longer, or see `leasehold why {job_id}`"
+        )
 
 
 class AcquireTimedOut(LeaseholdError, TimeoutError):
-    """A run has waited as long as it wanted to for units of a slot, or for a rate. `name` is its name.
+    """A run waited in vain for units of a slot, or for a rate. `name` is the name of the slot or rate.
 
     Remedy: Wait longer, or raise the limit."""
 
@@ -438,12 +459,12 @@ class AcquireTimedOut(LeaseholdError, TimeoutError):
         self.units = units
         self.seconds = seconds
         super().__init__(
-            f"{units} of {name!r} did not become free within {seconds:g} s; wait longer, or raise its limit"
+            f"{units} unit(s) of {name!r} did not become free within {seconds:g} s; wait longer, or raise its limit"
         )
 
 
 class StoreError(LeaseholdError):
-    """The database says no, or the server that stands before it.
+    """The database, or the server in front of it, refuses or fails.
 
     Remedy: Look at the kind of error; `leasehold doctor` checks the database."""
 
@@ -486,7 +507,7 @@ class DatabaseTooOld(StoreError):
 
 
 class DatabaseUnfit(StoreError):
-    """The database can be reached, and would lose or garble what it is given.
+    """The database can be reached, but would lose or garble what it is given.
 
     Remedy: Change the setting that the message names."""
 
@@ -498,7 +519,7 @@ class DatabaseUnfit(StoreError):
 
 
 class ReadTooSlow(StoreError):
-    """A read for somebody who waits took too long, and was given up.
+    """A read took longer than its caller may wait, and was given up.
 
     Remedy: Ask for less at once, or again later."""
 
@@ -511,7 +532,7 @@ class ReadTooSlow(StoreError):
 
 
 class PermissionMissing(StoreError):
-    """The database's role lacks a right. `problem` names the object, in the database's own words.
+    """The database's role lacks a permission. `problem` names the object, in the database's own words.
 
     Remedy: Let the owner GRANT it: USAGE on the schema, and all on its tables and sequences."""
 
@@ -520,13 +541,13 @@ class PermissionMissing(StoreError):
         self.role = role
         self.problem = problem
         super().__init__(
-            f"role {role!r} has no right to do that on {store}: {problem}; "
+            f"role {role!r} lacks a permission on {store}: {problem}; "
             "let the owner GRANT it: USAGE on the schema, and all on its tables and sequences"
         )
 
 
 class SchemaIncomplete(StoreError):
-    """Something of the schema went missing while it was in use, or the file is not the one it was.
+    """A part of the schema is missing, or the file was replaced.
 
     Remedy: Run `leasehold db verify`; restore a backup, or run `leasehold db upgrade`."""
 
@@ -534,7 +555,7 @@ class SchemaIncomplete(StoreError):
         self.store = store
         self.problem = problem
         super().__init__(
-            f"the schema of {store} is not whole: {problem}; see `leasehold db verify`, and restore it or run "
+            f"the schema of {store} is incomplete: {problem}; see `leasehold db verify`, and restore it or run "
             "`leasehold db upgrade`"
         )
 
@@ -573,8 +594,8 @@ class SchemaTooNew(StoreError):
 
 
 class RemoteUnreachable(StoreError):
-    """No answer came from the server of `leasehold.remote`. Whether it has done what it was asked for is not
-    known, but for an enqueue that is repeated with its `idempotency_key`.
+    """The server of `leasehold.remote` did not answer. Nobody knows whether it did what it was asked to; an enqueue can
+    be repeated safely with the same `idempotency_key`.
 
     Remedy: Check that `leasehold serve` runs and that the URL is right."""
 
@@ -587,8 +608,8 @@ class RemoteUnreachable(StoreError):
 
 
 class RemoteError(StoreError):
-    """The server of `leasehold.remote` has refused the request, or could not answer it. `code` is that of the
-    problem (docs/guides/http.md): `unauthenticated`, `scope-missing`, `database-unavailable` …
+    """The server of `leasehold.remote` refused the request, or could not answer it. `code` is that of the problem
+     (docs/guides/http.md): `unauthenticated`, `scope-missing`, `database-unavailable` …
 
     Remedy: Look at `status`, `code` and `detail`."""
 
@@ -596,7 +617,7 @@ class RemoteError(StoreError):
         self.status = status
         self.code = code
         self.detail = detail
-        super().__init__(f"the server answers {status} ({code}): {detail}")
+        super().__init__(f"the server answered {status} ({code}): {detail}")
 
 
 def leaves(error: BaseException) -> list[BaseException]:

@@ -45,7 +45,7 @@ class Mirror:
     def __post_init__(self) -> None:
         parts = self.table.split(".")
         if len(parts) > 2:
-            raise InvalidInput("table", f"{self.table!r} is no table", "give table, or schema.table")
+            raise InvalidInput("table", f"{self.table!r} is not a table", "give table, or schema.table")
         for part in parts:
             _check_identifier(part, "table")
         _check_identifier(self.key, "key")
@@ -109,7 +109,7 @@ def parse_words(text: str) -> dict[str, str]:
     for part in text.split(","):
         state, equals, word = part.partition("=")
         if not equals:
-            raise InvalidInput("states", f"{part!r} says nothing", "write STATE=WORD, separated by commas")
+            raise InvalidInput("states", f"{part!r} has no word", "write STATE=WORD, separated by commas")
         if state.strip() in words:
             raise InvalidInput("states", f"{state.strip()!r} has two words", "give one")
         words[state.strip()] = word.strip()
@@ -129,7 +129,7 @@ def _check_words(words: Mapping[str, str]) -> None:
     known = {state.value for state in State}
     for state, word in words.items():
         if state not in known:
-            raise InvalidInput("states", f"{state!r} is no state", f"there are {', '.join(sorted(known))}")
+            raise InvalidInput("states", f"{state!r} is not a state", f"use {', '.join(sorted(known))}")
         if not word or len(word) > _LONGEST_WORD or _is_odd(word):
             raise InvalidInput(
                 "states",

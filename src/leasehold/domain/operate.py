@@ -22,7 +22,12 @@ def _check(job: Job, event: Event) -> None:
 def _check_goes_on(job: Job, verb: str, remedy: str) -> None:
     """A job whose task takes no queue runs once: nobody would claim it a second time."""
     if not job.policy.queueing:
-        raise Refused(job.id, verb, job.state.value, f"its task takes no queue to go on from; {remedy}")
+        raise Refused(
+            job.id,
+            verb,
+            job.state.value,
+            f"its task has queueing off, so nothing would claim it again; {remedy}",
+        )
 
 
 def _told(reason: str | None) -> str | None:
@@ -158,7 +163,7 @@ def expire_question(job: Job, key: str, *, now: datetime, still_asks: bool = Fal
 def abandon(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
     """Nobody will ever see the execution again: its machine is gone. Judged as one that has vanished."""
     if not job.orphan:
-        remedy = "only an execution that nobody watches can be given up"
+        remedy = "only an orphan, whose execution no worker watches, can be abandoned"
         if job.state is State.RUNNING:
             remedy += "; cancel the job"
         raise Refused(job.id, "abandon", job.state.value, remedy)
@@ -170,7 +175,9 @@ def abandon(job: Job, *, now: datetime, actor: str | None = None, reason: str | 
 def check_retry(job: Job) -> None:
     """Whether a new job like this one may be enqueued."""
     if not allowed(job.state, Event.RETRY):
-        raise Refused(job.id, "retry", job.state.value, "only a job at rest can be run anew")
+        raise Refused(
+            job.id, "retry", job.state.value, "only a job that has ended or is paused can be retried"
+        )
     _check_goes_on(job, "retry", "call app.run_now again")
 
 

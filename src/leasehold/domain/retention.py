@@ -93,4 +93,4 @@ class PruneReport:
     def __str__(self) -> str:
         verb = "would be deleted" if self.dry_run else "deleted"
         groups = f", {self.groups:,} empty groups" if self.groups else ""
-        return f"{self.jobs:,} {verb}{groups}"
+        return f"{self.jobs:,} job{'' if self.jobs == 1 else 's'} {verb}{groups}"

@@ -147,7 +147,9 @@ def checked_schedule(
 ) -> Schedule:
     """The schedule, or an error that names what is wrong with it."""
     if (every is None) == (cron is None):
-        raise InvalidInput("every", "and cron: one of them says when", 'use every="15m" or cron="0 3 * * *"')
+        raise InvalidInput(
+            "every", "exactly one of every and cron is needed", 'use every="15m" or cron="0 3 * * *"'
+        )
     _check_choice("missed", missed, Missed)
     _check_choice("overlap", overlap, Overlap)
     step = None if every is None else seconds(every, "every", positive=True)

@@ -11,7 +11,7 @@ class Signal(Portable, Exception):
 
 
 class Snooze(Signal):
-    """Run me again after this long. Costs no attempt."""
+    """Run the job again after this long. Costs no attempt."""
 
     def __init__(self, delay: Duration) -> None:
         self.delay = seconds(delay, "delay")
@@ -19,7 +19,7 @@ class Snooze(Signal):
 
 
 class RetryIn(Signal):
-    """As Snooze, and the reason is kept as the job's last error."""
+    """Like Snooze, but the reason is kept as the job's last error."""
 
     def __init__(self, delay: Duration, reason: str = "asked to be retried") -> None:
         self.delay = seconds(delay, "delay")
@@ -28,7 +28,7 @@ class RetryIn(Signal):
 
 
 class Pause(Signal):
-    """Come to rest, resumable, with this reason."""
+    """Pause the job for this reason; it can be resumed."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

@@ -187,7 +187,7 @@ def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
             "stop", "has no scope", "give group, queue, kinds, lane or tags, or everything=True"
         )
     if scope.everything and len(criteria) > 1:
-        raise InvalidInput("everything", "stands beside a narrower scope", "give one of them")
+        raise InvalidInput("everything", "cannot be given together with a narrower scope", "give one of them")
     if hold and not scope.whole_group:
         raise InvalidInput(
             "hold",

@@ -25,7 +25,7 @@ LOG_CAP = 65_536
 
 @frozen
 class Event:
-    """One thing that happened to a job, as a watcher sees it. `watch(since=event.seq)` goes on behind it.
+    """One thing that happened to a job, as a watcher sees it. `watch(since=event.seq)` continues after it.
 
     A change of state (`kind` "state", `data` {"state": …, "attempt": …}) is seen, not stored: it carries the `seq` of
     the last stored event before it, and no `at`."""

@@ -46,7 +46,7 @@ def check_clock(store: Store) -> Finding:
         "clock",
         "bad" if size >= TOO_MUCH_SKEW else "warn",
         f"this machine is {size:.1f} s {side} the database",
-        "leases hold all the same, but delays and deadlines are off: run a time service on both",
+        "leases still hold, but delays and deadlines are off: run a time service on both",
     )
 
 
@@ -58,36 +58,36 @@ def _schema(store: Store) -> Finding:
         "schema",
         "bad",
         f"missing: {', '.join(lacking)}",
-        "somebody removed them: take them from leasehold db sql",
+        "somebody removed them: leasehold db sql prints the statements that make them",
     )
 
 
 def _mirrors(store: Store) -> Iterator[Finding]:
     for problem in mirror_problems(store):
-        yield Finding("mirrors", "bad", problem, "see leasehold db verify, and make the mirror again")
+        yield Finding("mirrors", "bad", problem, "see leasehold db verify, and create the mirror again")
 
 
 def _places(store: Store) -> Finding:
     wrong = store.misplaced()
     if not wrong:
-        return Finding("jobs", "ok", "every job is in one place, and every group counts its own")
+        return Finding("jobs", "ok", "every job is in one place, and every group's counts are right")
     more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
     return Finding(
         "jobs",
         "bad",
         "; ".join(wrong[:NAMED]) + more,
-        "this is a bug, or somebody has changed the tables by hand: please report it, with this line",
+        "this is a bug, or somebody changed the tables by hand: please report it, with this line",
     )
 
 
 def _lanes(store: Store) -> Finding:
     stuck = store.stuck_lanes()
     if not stuck:
-        return Finding("lanes", "ok", "every lane that could go on has its ticket")
+        return Finding("lanes", "ok", "none is stuck")
     return Finding(
         "lanes",
         "bad",
-        f"no ticket speaks for {', '.join(stuck)}",
+        f"stuck, because they have no ticket: {', '.join(stuck)}",
         "this is a bug: please report it; pausing and resuming the first job of the lane writes one",
     )
 
@@ -95,19 +95,19 @@ def _lanes(store: Store) -> Finding:
 def _children(store: Store) -> Finding:
     stuck = store.stuck_children()
     if not stuck:
-        return Finding("dependencies", "ok", "whoever waits for others waits for somebody who can still end")
+        return Finding("dependencies", "ok", "no job waits for one that has ended")
     return Finding(
         "dependencies",
         "bad",
-        f"{len(stuck)} or more wait for jobs that have ended, such as job {stuck[0]}",
-        "this is a bug, or a worker older than the schema has ended them: retry such a job, then cancel it",
+        f"{len(stuck)} or more jobs wait for jobs that have ended, such as {stuck[0]}",
+        "this is a bug, or a worker older than the schema ended them: retry each such job, then cancel it",
     )
 
 
 def _leases(store: Store) -> Finding:
     expired = store.long_expired(LONG_EXPIRED)
     if not expired:
-        return Finding("leases", "ok", "none has run out long ago")
+        return Finding("leases", "ok", "none ran out long ago")
     return Finding(
         "leases",
         "warn",
@@ -125,7 +125,7 @@ def _hooks(store: Store) -> Finding:
             "hooks",
             "warn",
             f"{number} event(s) could not be delivered, such as {one.event} to {one.name}: {one.last_error}",
-            "mend the hook; leasehold hooks list shows them, and they are forgotten after a week",
+            "fix the hook; leasehold hooks list shows these events, which are forgotten after a week",
         )
     behind = [row for row in rows if row.waiting > MANY_WAITING]
     if behind:
@@ -133,9 +133,9 @@ def _hooks(store: Store) -> Finding:
             "hooks",
             "warn",
             f"{behind[0].waiting} event(s) wait for {behind[0].name}",
-            "start a worker that has it, or leasehold hooks remove it",
+            f"start a worker that has it, or: leasehold hooks remove {behind[0].name}",
         )
-    return Finding("hooks", "ok", "nobody is behind with what they listen to")
+    return Finding("hooks", "ok", "none is behind")
 
 
 def _unserved(store: Store) -> Iterator[Finding]:
@@ -145,6 +145,6 @@ def _unserved(store: Store) -> Iterator[Finding]:
             yield Finding(
                 "workers",
                 "warn",
-                f"{waiting} job(s) of {row.kind!r} wait in queue {row.queue!r}, which no live worker serves for it",
+                f"{waiting} job(s) of task {row.kind!r} wait in queue {row.queue!r}; no live worker serves both",
                 f"start one: leasehold worker MODULE:APP --queues {row.queue}",
             )

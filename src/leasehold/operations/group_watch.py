@@ -233,7 +233,7 @@ class GroupWatch:
             futures = [future for watched in self._watched.values() for future in watched.waiters]
             self._watched.clear()
         if not futures:
-            logger.debug("not watching groups any more: %s", error)
+            logger.debug("stopped watching groups: %s", error)
         for future in futures:
             _settle(future, lambda one: one.set_exception(error))
 

@@ -16,7 +16,7 @@ def check_health(find_store: Callable[[], Store]) -> list[Finding]:
         store.now()
         cards = store.list_workers()
     except (SchemaOutdated, SchemaTooNew) as error:
-        return [Finding("database", "ok", "it answers"), Finding("schema", "bad", str(error))]
+        return [Finding("database", "ok", "answers"), Finding("schema", "bad", str(error))]
     except StoreError as error:
         return [Finding("database", "bad", str(error))]
     # Those without queues run what programs hand them, and take nothing by themselves.
@@ -24,6 +24,6 @@ def check_health(find_store: Callable[[], Store]) -> list[Finding]:
     workers = (
         Finding("workers", "ok", f"{len(alive)} live")
         if alive
-        else Finding("workers", "bad", "none lives", "start one: leasehold worker MODULE:APP")
+        else Finding("workers", "bad", "no live worker", "start one: leasehold worker MODULE:APP")
     )
-    return [Finding("database", "ok", "it answers"), Finding("schema", "ok", "it fits"), workers]
+    return [Finding("database", "ok", "answers"), Finding("schema", "ok", "current"), workers]

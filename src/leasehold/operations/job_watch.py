@@ -83,7 +83,7 @@ class JobWatch:
             self._thread = None
             futures = list(self._waiters)
             self._waiters.clear()
-        logger.debug("not watching jobs any more: %s", error)
+        logger.debug("stopped watching jobs: %s", error)
         for future in futures:
             with contextlib.suppress(InvalidStateError):
                 future.set_exception(error)

@@ -39,7 +39,7 @@ class TokenOperations(StoreDoor):
         with self._recorded("token.create", new.name, actor, **told) as store:
             token = store.add_token(new)
             if token is None:
-                raise InvalidInput("name", f"a token was named {name!r} before", "choose another name")
+                raise InvalidInput("name", f"{name!r} was used for a token before", "choose another name")
         return token, text
 
     def find_token(self, text: str) -> Token | None:

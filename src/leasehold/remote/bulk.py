@@ -20,35 +20,35 @@ class Bulk:
         self._line = line
 
     def cancel(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        """Running ones are asked to stop."""
+        """Cancel them; running ones are asked to stop."""
         return self._line.run(steering("cancel", reason=reason, **asked))
 
     async def acancel(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         return await self._line.arun(steering("cancel", reason=reason, **asked))
 
     def pause(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        """Running ones are asked to stop, and can be resumed."""
+        """Pause them; running ones are asked to stop, and all can be resumed."""
         return self._line.run(steering("pause", reason=reason, **asked))
 
     async def apause(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         return await self._line.arun(steering("pause", reason=reason, **asked))
 
     def interrupt(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        """Pause those that run; cancel those that do not."""
+        """Pause running ones; cancel the others."""
         return self._line.run(steering("interrupt", reason=reason, **asked))
 
     async def ainterrupt(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         return await self._line.arun(steering("interrupt", reason=reason, **asked))
 
     def resume(self, *, fresh: bool = False, **asked: Unpack[BulkOptions]) -> BulkReport:
-        """Let paused, failed and timed-out ones go on; with `fresh` from the beginning."""
+        """Resume paused, failed and timed-out ones; with `fresh` from the beginning."""
         return self._line.run(steering("resume", fresh=fresh, **asked))
 
     async def aresume(self, *, fresh: bool = False, **asked: Unpack[BulkOptions]) -> BulkReport:
         return await self._line.arun(steering("resume", fresh=fresh, **asked))
 
     def retry(self, **asked: Unpack[BulkOptions]) -> BulkReport:
-        """A new job like each of them, which stay as they are. Called again, it makes them again."""
+        """Enqueue a new job like each of them; they stay as they are. Called again, it makes them again."""
         return self._line.run(steering("retry", **asked))
 
     async def aretry(self, **asked: Unpack[BulkOptions]) -> BulkReport:

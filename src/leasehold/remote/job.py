@@ -80,7 +80,7 @@ class Job:
 
     @property
     def updated_at(self) -> datetime:
-        """When it came into its state, by the database's clock."""
+        """When its state last changed, by the database's clock."""
         return self._known().updated_at
 
     @property
@@ -161,7 +161,7 @@ class Job:
 
     # -- result ----------------------------------------------------------------------------------------------------
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the job's success and give back what it returned, as plain JSON. Raises JobNotSucceeded when it
+        """Wait for the job to succeed, and return its result, as plain JSON. Raises JobNotSucceeded when it
         ends otherwise, WaitTimedOut when it has not ended in `timeout` seconds, ResultMissing when the file that it
         is in cannot be read. A paused or waiting job is waited for."""
         return self._line.run(self._resulting(timeout))
@@ -180,16 +180,16 @@ class Job:
         return self._line.run(self._steering("pause", given(reason=reason)))
 
     def interrupt(self, reason: str | None = None) -> Job:
-        """Pause it if it runs, to be resumed; else cancel it. Decided on the job as it stands."""
+        """Pause it if it is running, else cancel it. Decided on the job as it stands."""
         return self._line.run(self._steering("interrupt", given(reason=reason)))
 
     def abandon(self, reason: str | None = None) -> Job:
-        """Give up its execution, which nobody watches and nobody will find again: the machine is gone. It counts as a
+        """Give up on its execution, which no worker watches or will find again: its machine is gone. It counts as a
         failure. If the execution does live, the next attempt runs beside it."""
         return self._line.run(self._steering("abandon", given(reason=reason)))
 
     def resume(self, *, args: Mapping[str, Any] | None = None, fresh: bool = False) -> Job:
-        """Go on with a paused, failed or timed-out job, with other arguments if given. Its stored steps are not run
+        """Resume a paused, failed or timed-out job, with other arguments if given. Its stored steps are not run
         again, unless `fresh=True` forgets them and the checkpoint."""
         return self._line.run(self._steering("resume", _resume(args, fresh)))
 
@@ -202,7 +202,7 @@ class Job:
         return self._line.run(self._steering("release"))
 
     def retry(self) -> Job:
-        """A new job like this one, which stays as it is."""
+        """Enqueue a new job like this one, which stays as it is."""
         return self._line.run(once(post(self._path("retry")), self._retried))
 
     async def acancel(self, reason: str | None = None) -> Job:

@@ -204,11 +204,15 @@ def _checked_url(url: str) -> str:
     try:
         found = httpx2.URL(url)
     except (httpx2.InvalidURL, TypeError):
-        raise InvalidInput("url", "is no URL", "give that of the server: http://127.0.0.1:8700") from None
+        raise InvalidInput("url", "is not a URL", "give that of the server: http://127.0.0.1:8700") from None
     if found.scheme not in ("http", "https") or not found.host:
-        raise InvalidInput("url", f"{url!r} is no URL of a server", "begin it with http:// or https://")
+        raise InvalidInput("url", f"{url!r} is not the URL of a server", "begin it with http:// or https://")
     if found.userinfo or found.query or found.fragment:
-        raise InvalidInput("url", "has more in it than a place", "give the token as token=, and nothing else")
+        raise InvalidInput(
+            "url",
+            "has more in it than an address",
+            "leave out user, query and fragment; give the token as token=",
+        )
     return url.rstrip("/")
 
 
@@ -216,5 +220,5 @@ def _checked_token(token: str) -> str:
     """Of a file it may have the line's end with it. What cannot be sent would be quoted in an error: it is not told."""
     text = token.strip()
     if not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise InvalidInput("token", "is no token", "give what `leasehold tokens create` has printed")
+        raise InvalidInput("token", "is not a token", "give what `leasehold tokens create` printed")
     return text

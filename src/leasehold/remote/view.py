@@ -189,7 +189,7 @@ class View:
         return await self._line.arun(lists.leases(owner, limit, cursor))
 
     def executions(self, limit: int = 500) -> list[ExecutionRow]:
-        """Commands and containers that live, who watches them, and those that nobody does; the oldest first."""
+        """Commands and containers that are running, and who watches them; nobody watches orphans. Oldest first."""
         return self._line.run(lists.executions(limit))
 
     async def aexecutions(self, limit: int = 500) -> list[ExecutionRow]:

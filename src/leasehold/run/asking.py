@@ -46,7 +46,7 @@ class CheckedAsk:
         checked_name(key, "key")
         text: object = ask.text
         if not isinstance(text, str) or not text.strip():
-            raise InvalidInput("text", f"{text!r} asks nothing", "say what you want to know")
+            raise InvalidInput("text", f"{text!r} is not a question", "say what you want to know")
         self._adapter, stored = _schema(ask.schema)
         limit = None if ask.timeout is None else seconds(ask.timeout, "timeout", positive=True)
         self.asked = Asked(key, check_text(text, "text"), stored, bool(ask.secret), limit)

@@ -63,7 +63,11 @@ def complete(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
 def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
     journal = run.needed_journal()
     if run.completed:
-        raise InvalidInput("complete", "was called before in this run", "call it once, as the last act")
+        raise InvalidInput(
+            "complete",
+            "was called before in this run",
+            "call it once, as the last thing that the handler does",
+        )
     run.raise_if_stopped()
     encoded, name = run.encode_result(result), None
     steps = run.open_steps()

@@ -201,7 +201,7 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
         return await steps.run_async(step)
 
     async def checkpoint(self, state: Any) -> None:
-        """Store where this job has come to (JSON); `ctx.saved` gives it back, in this run and in later ones."""
+        """Store how far this job has got (JSON); `ctx.saved` gives it back, in this run and in later ones."""
         await self._run.needed_journal().call(self._run.open_steps().checkpoint, state)
 
     async def acquire(
@@ -224,10 +224,11 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
         await journal.call(release, self._run, journal, name)
 
     def complete(self, result: Any = None) -> AbstractAsyncContextManager[Transaction]:
-        """The last act: `async with ctx.complete(result) as tx:` opens a transaction in which
-        `await tx.execute(sql, parameters)` and `await tx.run(function)` write. At the end of the block they are
-        committed together with the success of the job; an exception undoes them, and the run fails with it. The block
-        has 5 seconds. What the handler returns afterwards is ignored."""
+        """Complete the job together with writes of your own: `async with ctx.complete(result) as tx:` opens a
+        transaction in which `await tx.execute(sql, parameters)` and `await tx.run(function)` write. It is the last
+        thing that the handler does. At the end of the block the writes are committed together with the success of the
+        job; an exception undoes them, and the run fails with it. The block has 5 seconds. What the handler returns
+        afterwards is ignored."""
         return complete_async(self._run, result)
 
     async def spend(self, *, key: str | None = None, **amounts: int) -> None:

@@ -82,7 +82,7 @@ class Executions:
         try:
             await self.call(lambda: run.runner.remove(run.execution))
         except Exception as error:
-            logger.warning("the leftovers of %s could not be removed: %s", run.execution, error)
+            logger.warning("could not remove the leftovers of %s: %s", run.execution, error)
 
     async def _look(self) -> None:
         trouble = False
@@ -93,7 +93,7 @@ class Executions:
                 trouble = False
             except Exception as error:
                 if not trouble:
-                    logger.warning("executions cannot be looked at for now: %s", error)
+                    logger.warning("cannot check on executions for now: %s", error)
                 trouble = True
                 await asyncio.sleep(LATEST)
 

@@ -86,7 +86,9 @@ class ExternalAttempt(Attempt):
         except StopRequested:
             outcome = self.outcome_when_stopped()
         except BaseException as error:
-            logger.exception("job %s: a bug; its execution is left alone", self.grant.id)
+            logger.exception(
+                "job %s: unexpected error, which is a bug; leaving its execution alone", self.grant.id
+            )
             outcome = outcome_of(error, self.definition)
             if self._placed:
                 outcome = Detached(str(error))
@@ -162,7 +164,7 @@ class ExternalAttempt(Attempt):
             except Exception as error:
                 if isinstance(error, LeaseholdError) or time.monotonic() >= gives_up_at:
                     return await self._never_started(Failure(f"could not be started: {error}"))
-                logger.warning("job %s could not be started, trying again: %s", self.grant.id, error)
+                logger.warning("job %s could not be started; trying again: %s", self.grant.id, error)
                 await self._nap(1.0)
                 if self.cause is not None:
                     return await self._follow()
@@ -314,7 +316,9 @@ class ExternalAttempt(Attempt):
             except LeaseholdError:
                 raise
             except Exception as error:
-                logger.warning("job %s: nothing is known of %s: %s", self.grant.id, self.execution, error)
+                logger.warning(
+                    "job %s: cannot find out the state of %s: %s", self.grant.id, self.execution, error
+                )
             if self.cause in LEAVING:
                 raise StopRequested
             await asyncio.sleep(pause)

@@ -115,7 +115,7 @@ class RunSpending:
                     lambda: self._store.spend(grant.id, grant.token, grant.attempt, spends)
                 )
             except JobNotFound:
-                logger.warning("job %s was pruned; what it spent has no ledger: %s", grant.id, spends)
+                logger.warning("job %s was pruned; its spending is not recorded: %s", grant.id, spends)
                 lines = []
             self.wrote(spends, lines)
 
@@ -125,7 +125,7 @@ class RunSpending:
             self.flush()
         except (Exception, StopRequested) as error:
             logger.error(
-                "job %s: these spends were not recorded: %s (%s)", self._run.grant.id, self._loose, error
+                "job %s: its spending was not recorded: %s (%s)", self._run.grant.id, self._loose, error
             )
 
     @property
@@ -152,7 +152,9 @@ class RunSpending:
         try:
             self.flush()
         except (Exception, StopRequested) as error:
-            logger.warning("job %s: what a step has spent is not recorded yet: %s", self._run.grant.id, error)
+            logger.warning(
+                "job %s: the spending of a step is not recorded yet: %s", self._run.grant.id, error
+            )
 
     # -- what is left ----------------------------------------------------------------------------------------------
     def load(self) -> None:

@@ -94,7 +94,9 @@ class RunState:
 
     def refuse_after_completion(self, verb: str) -> None:
         if self.completed:
-            raise InvalidInput(verb, "comes after ctx.complete", "complete is the handler's last act")
+            raise InvalidInput(
+                verb, "comes after ctx.complete", "let ctx.complete be the last thing that the handler does"
+            )
 
     # -- signs of life ---------------------------------------------------------------------------------------------
     def show_life(self) -> None:

@@ -41,7 +41,7 @@ class Step(Spender):
             raise InvalidInput("durable", f"{durable!r} is not known", "use 'each' or 'batch'")
         if tx and durable == "batch":
             raise InvalidInput(
-                "durable", "is 'batch' beside tx=True", "a transaction commits its own step: use 'each'"
+                "durable", "cannot be 'batch' with tx=True", "a transaction commits its own step: use 'each'"
             )
         if tx and inspect.iscoroutinefunction(function):
             raise InvalidInput(

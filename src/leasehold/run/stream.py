@@ -26,8 +26,8 @@ class Telling:
     _run: RunState
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """How far the job is, such as `ctx.progress(3, 10, "page 3")`. Call it as often as you like: the newest is
-        stored, at most twice a second."""
+        """Report how far the job is, such as `ctx.progress(3, 10, "page 3")`. Call it as often as you like: the newest
+        is stored, at most twice a second."""
         data = {
             "done": _number(done, "done"),
             "total": None if total is None else _number(total, "total"),
@@ -88,7 +88,7 @@ class TellingInThread(Telling):
 def _text(value: object, field: str, longest: int) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= longest:
         raise InvalidInput(
-            field, f"{value!r:.100} will not do", f"give a text of 1 to {longest:,} characters"
+            field, f"{value!r:.100} cannot be used", f"give a text of 1 to {longest:,} characters"
         )
     return check_text(value, field)
 

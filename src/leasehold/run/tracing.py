@@ -69,4 +69,4 @@ class _Span:
             self._tell(ending)
             self._span.__exit__(None, None, None)
         except Exception:
-            logger.exception("the end of a trace was not told")
+            logger.exception("could not end the trace of a run")

@@ -36,7 +36,7 @@ async def serve_stdio(
     async with worker or contextlib.nullcontext():
         async with stdio_server(stdin=words.file) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
-        logger.info("no more input")
+        logger.info("stdin was closed")
         if worker is not None:
             worker.request_drain()
 

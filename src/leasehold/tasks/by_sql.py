@@ -22,7 +22,7 @@ def job_by_sql(definition: TaskDefinition) -> NewJob:
         if getattr(settings, name):
             raise InvalidInput(
                 name,
-                f"task {definition.name!r} has one, and a plain INSERT cannot see to it",
+                f"task {definition.name!r} has one, and a plain INSERT cannot apply it",
                 "let a task without it enqueue this one, or enqueue it from Python",
             )
     if not settings.queueing:

@@ -89,7 +89,7 @@ class Plan(Generic[J]):
 
 
 class Call(Generic[J]):
-    """What `task.bind(…)` gives: to be enqueued later, alone, in a chain, in a DAG, or as a follow-up."""
+    """What `task.bind(…)` returns: to be enqueued later, alone, in a chain, in a DAG, or as a follow-up."""
 
     def __init__(self, plan: Plan[J]) -> None:
         self.__plan__ = plan

@@ -61,7 +61,7 @@ class Codec:
             raise InvalidInput(
                 self._field,
                 f"does not fit the return annotation of its function ({_told(error)})",
-                "mend the function; resume with fresh=True if an older version of it has stored the result",
+                "fix the function; resume with fresh=True if an older version of it has stored the result",
             ) from error
 
     @functools.cached_property

@@ -40,7 +40,7 @@ class External:
         for code, meaning in codes.items():
             if not isinstance(code, int) or isinstance(code, bool) or not -64 <= code <= 255:
                 raise InvalidTask(
-                    "exit_codes", f"{code!r} is no exit code", "give 0 to 255, or minus a signal"
+                    "exit_codes", f"{code!r} is not an exit code", "give 0 to 255, or minus a signal"
                 )
             if meaning not in get_args(ExitMeaning):
                 known = ", ".join(map(repr, get_args(ExitMeaning)))
@@ -93,7 +93,7 @@ def check_on_lost(on_lost: OnLost, external: External | None) -> None:
     if external is None and on_lost == "adopt":
         raise InvalidTask(
             "on_lost",
-            "'adopt' is for what lives on without its worker",
+            "'adopt' is only for what outlives its worker",
             "use 'retry' or 'fail', or make it a command: @app.command",
         )
     if external is not None and on_lost != "adopt":

@@ -121,7 +121,7 @@ def _sorted(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
             if parent not in parents:
                 known = ", ".join(sorted(parents))
                 raise InvalidInput(
-                    "after", f"{name!r} waits for {parent!r}, which is no node", f"known: {known}"
+                    "after", f"{name!r} waits for {parent!r}, which is not a node", f"known: {known}"
                 )
     try:
         return list(TopologicalSorter(parents).static_order())

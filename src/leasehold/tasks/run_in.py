@@ -47,7 +47,7 @@ def is_in_process(settings: Placed, function: Callable[..., Any], is_async: bool
 
 def _check_process(settings: Placed, function: Callable[..., Any]) -> None:
     if os.name == "nt":
-        raise InvalidTask("run_in", "'process' is not there on Windows", "leave it out")
+        raise InvalidTask("run_in", "'process' is not available on Windows", "leave it out")
     if settings.memory is not None:
         size(settings.memory, "memory", LEAST_MEMORY)
     if settings.cpu_time is not None:

@@ -183,10 +183,12 @@ class TaskSettings:
         if self.run_in is not None:
             _check_choice("run_in", self.run_in, RunIn)
         if self.expose not in get_args(Expose):
-            raise InvalidTask("expose", f"{self.expose!r} is no choice", 'use True, False, "task" or "call"')
+            raise InvalidTask(
+                "expose", f"{self.expose!r} is not allowed", 'use True, False, "task" or "call"'
+            )
         for name in ("count_lost", "mirror"):
             if not isinstance(getattr(self, name), bool):
-                raise InvalidTask(name, f"{getattr(self, name)!r} is no choice", "use True or False")
+                raise InvalidTask(name, f"{getattr(self, name)!r} is not allowed", "use True or False")
         for name in ("timeout", "deadline", "start_by", "stall_after"):
             if getattr(self, name) is not None:
                 seconds(getattr(self, name), name, positive=True)
@@ -215,7 +217,7 @@ class TaskSettings:
     def _check_sensitive(self, task: str, arguments: set[str]) -> None:
         names: object = self.sensitive
         if isinstance(names, str) or not isinstance(names, tuple):
-            raise InvalidTask("sensitive", f"{names!r} is no tuple", 'give names: sensitive=("api_key",)')
+            raise InvalidTask("sensitive", f"{names!r} is not a tuple", 'give names: sensitive=("api_key",)')
         for name in names:
             if name not in arguments:
                 listed = ", ".join(sorted(arguments)) or "none"
@@ -349,7 +351,7 @@ def check_max_running(count: object) -> None:
 def check_without_queue(settings: TaskSettings, explicit_retry: bool) -> None:
     """What a task without a queue cannot promise is refused where it is written, not lost at run time."""
     if not isinstance(settings.queueing, bool):
-        raise InvalidTask("queueing", f"{settings.queueing!r} is no choice", "use True or False")
+        raise InvalidTask("queueing", f"{settings.queueing!r} is not allowed", "use True or False")
     if settings.queueing:
         return
     if explicit_retry and settings.retry.max_attempts > 1:

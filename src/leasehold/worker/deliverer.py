@@ -199,8 +199,8 @@ class Deliverer:
             self._hooks.get(delivery.listener)(event)
         except Exception as error:
             again = told_again_in(delivery.tries)
-            then = "giving up" if again is None else f"again in {again:g} s"
-            logger.exception("the hook %s for %r failed; %s", delivery.listener, event.name, then)
+            then = "giving up" if again is None else f"trying again in {again:g} s"
+            logger.exception("hook %s failed on %r; %s", delivery.listener, event.name, then)
             self._store.retry_event(event.id, again, f"{type(error).__name__}: {error}"[:2000])
         else:
             self._store.drop_events([event.id])

@@ -48,7 +48,7 @@ class Drain:
             await asyncio.wait_for(self._settler.drained(), self._patience(ends_at))
         except TimeoutError:
             logger.error(
-                "%d result(s) could not be settled: the database does not take them, their leases will run out",
+                "%d result(s) could not be settled: the database did not accept them; their leases will run out",
                 len(self._attempts.held),
             )
             return False

@@ -111,7 +111,7 @@ class EmbeddedWorker:
             if host.is_here:
                 raise InvalidInput(
                     "run_by_id",
-                    "would wait for a run on the event loop that it holds up",
+                    "would block the event loop that has to run the job",
                     "await app.arun_by_id(…)",
                 )
             sent_at = time.monotonic()

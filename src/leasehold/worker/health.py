@@ -36,7 +36,7 @@ def judge(
     if intake.trouble is not None:
         problems.append(f"no claims: {intake.trouble}")
     elif settler.in_trouble:
-        problems.append("the database does not take results")
+        problems.append("the database does not accept results")
     if too_many_abandoned(attempts, settings):
         problems.append(f"{attempts.abandoned} handlers ignored their stop")
     running = len(attempts.unfinished())

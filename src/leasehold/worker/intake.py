@@ -302,7 +302,7 @@ class Intake:
         except Exception as error:
             # A bug, or a database that answers strangely: told each time, but a worker that no longer claims while
             # it looks alive would be worse.
-            logger.exception("claim: unexpected error; going on")
+            logger.exception("claim: unexpected error; continuing")
             await self._sit_out(error)
             return None
         self.trouble = None

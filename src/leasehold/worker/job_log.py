@@ -79,11 +79,12 @@ def _tell_decided(grant: Grant, outcome: Outcome, job: Job) -> None:
     elif job.orphan:
         say(logging.INFO, grant, "attempt %d lives on without this worker%s", grant.attempt, told)
     else:
-        say(logging.INFO, grant, "attempt %d is %s%s", grant.attempt, job.state.value, told)
+        said = "was cancelled" if job.state is State.CANCELLED else f"is {job.state.value}"
+        say(logging.INFO, grant, "attempt %d %s%s", grant.attempt, said, told)
 
 
 def tell_loss(lost: Reaped) -> None:
-    now = "orphaned, its run may live on" if lost.orphan else lost.state.value
+    now = "orphaned: its run may still be alive" if lost.orphan else lost.state.value
     text = "attempt %d was lost with its worker %s; now %s"
     say(logging.WARNING, lost, text, lost.attempt, lost.owner, now)
 

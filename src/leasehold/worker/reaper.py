@@ -113,7 +113,7 @@ class Reaper:
             return None
         allowed = max(1, int(BRAKE_PER_SECOND * self._sweep))
         logger.warning(
-            "%d leases of %d workers were not renewed: taking this for an outage and recovering %d at a time",
+            "%d leases of %d workers were not renewed: treating this as an outage, and recovering %d at a time",
             len(silent),
             len(owners),
             allowed,

@@ -87,7 +87,7 @@ class Scheduler:
                 raise  # the database is away: none of them can be dealt with
             except Exception:
                 # Its task may have changed, or its arguments no longer fit: the others must not suffer.
-                logger.exception("schedule %s: its tick failed; trying again at the next", row.name)
+                logger.exception("schedule %s: its tick failed; trying again at the next one", row.name)
                 next_at = self._pass_over(row)
             pause = min(pause, (next_at - row.now).total_seconds())
         return pause
@@ -101,7 +101,7 @@ class Scheduler:
             elif found.change == "new":
                 logger.info("schedule %s is new: %s", found.name, schedule.when)
             if found.starts:
-                logger.info("schedule %s: one run now, because the fleet has just started", found.name)
+                logger.info("schedule %s: one job now, because the fleet has just started", found.name)
         self._registered = frozenset(schedule.name for schedule in declared)
 
     def _serves(self, row: ScheduleRow) -> bool:
@@ -138,20 +138,22 @@ class Scheduler:
     def _tell(self, row: ScheduleRow, fired: Fired, passed: int) -> None:
         if fired.jobs:
             self._store.wake()
-            logger.debug("schedule %s: made job %s", row.name, ", ".join(fired.jobs))
+            logger.debug("schedule %s: enqueued job %s", row.name, ", ".join(fired.jobs))
         if fired.replaced is not None:
-            logger.info("schedule %s: job %s is stopped for the next one", row.name, fired.replaced)
+            logger.info("schedule %s: stopping job %s to replace it", row.name, fired.replaced)
         if fired.overlapped:
             logger.info(
-                "schedule %s: no job, because %s of the previous tick has not ended", row.name, row.last_job
+                "schedule %s: no job this time, because %s of the previous tick has not ended",
+                row.name,
+                row.last_job,
             )
         if passed:
-            logger.warning("schedule %s: %d tick(s) or more were missed and skipped", row.name, passed)
+            logger.warning("schedule %s: skipped %d or more missed tick(s)", row.name, passed)
 
 
 def _change(schedule: Schedule, before: str) -> str:
     same = schedule.when == before
-    return f"{before} as before, its settings are new" if same else f"{schedule.when}, was {before}"
+    return f"still {before}, with new settings" if same else f"{schedule.when}, was {before}"
 
 
 def schedule_of(row: ScheduleRow) -> Schedule:

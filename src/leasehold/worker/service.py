@@ -70,7 +70,7 @@ class Service:
                 logger.warning("%s: %s; trying again", self._name, error)
             return min(self._slowest, 0.2 * 2.0 ** min(self._troubles, 10)) * random.uniform(0.5, 1.0)
         except Exception:
-            logger.exception("%s: unexpected error; going on", self._name)
+            logger.exception("%s: unexpected error; continuing", self._name)
             return 5.0
         if self._troubles:
             logger.info("%s: the database is back", self._name)

@@ -100,7 +100,7 @@ class WorkerSettings:
             raise InvalidInput("queues", "no queue to serve", "name at least one")
         if EVERY_TENANT in self.tenants:
             if len(self.tenants) > 1:
-                raise InvalidInput("tenants", "'all' says it all", "name no others beside it")
+                raise InvalidInput("tenants", "'all' includes every tenant", "name no others with it")
         else:
             for name in self.tenants:
                 checked_tenant(name)

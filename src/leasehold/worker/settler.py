@@ -162,7 +162,9 @@ class Settler:
         try:
             return await self._settle(batch)
         except Exception:
-            logger.exception("%d ending(s) were not heard of: a bug; their leases will run out", len(batch))
+            logger.exception(
+                "lost track of %d ending(s), which is a bug; their leases will run out", len(batch)
+            )
             return []
 
     async def _settle(self, batch: list[Entry], doubtful: bool = False) -> list[Entry]:

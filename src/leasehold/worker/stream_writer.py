@@ -162,7 +162,7 @@ class EventWriter:
                     locked |= self._write([(stream, run)])
             return locked
         stream, run = pieces[0]
-        logger.error("job %s: its %r event is dropped: %s", run.id, run.notes[0].kind, error)
+        logger.error("job %s: dropped its %r event: %s", run.id, run.notes[0].kind, error)
         with self._changed:
             stream.wrote(run)
             if not stream.notes:

@@ -263,7 +263,7 @@ class Worker:
         await self._close()
 
     def request_drain(self) -> None:
-        """No new claims; running jobs get their grace. Asked again: they are stopped at once."""
+        """Stop claiming jobs; running ones get their grace. Asked again: they are stopped at once."""
         again, self._drain_asked = self._drain_asked, True
         if again and self._lives:
             self._drain.hurry()
@@ -289,7 +289,7 @@ class Worker:
         return self._intake.sites_of(kind)
 
     def health(self) -> Health:
-        """Whether it is well, and what is wrong if not."""
+        """Whether it is healthy, and what is wrong if not."""
         return judge(
             self._intake, self.attempts, self.settler, self.settings, finished=self._finished.is_set()
         )

@@ -148,7 +148,7 @@ def test_it_serves_and_works_and_new_code_runs_when_a_file_has_changed(
     number, first = dev.run("answer")
     assert number == 1
     write(tmp_path, 2)
-    dev.wait_for("shop.py changed: starting anew")
+    dev.wait_for("shop.py changed: restarting")
     dev.wait_for("ready again")
     number, second = dev.run("answer")
     assert number == 2
@@ -224,7 +224,7 @@ def test_the_end_of_its_other_half_is_its_own(start: Callable[..., Dev]):
     _, pid = dev.run("answer")
     os.kill(pid, signal.SIGKILL)
     assert dev.process.wait(PATIENCE) == 128 + signal.SIGKILL
-    assert "starting anew" not in dev.said
+    assert "restarting" not in dev.said
 
 
 def test_without_reload_it_is_one_process(start: Callable[..., Dev], tmp_path: Path):
@@ -249,7 +249,7 @@ def test_a_port_that_was_asked_for_is_taken_or_refused(here: Callable[..., Answe
         port = other.getsockname()[1]
         refused = here("dev", "nowhere:app", "--port", str(port))
     assert refused.code == 2
-    assert f"{port} is taken by another program" in refused.err
+    assert f"{port} is in use by another program" in refused.err
 
 
 def test_the_usual_port_gives_way_to_the_next(
@@ -261,13 +261,13 @@ def test_the_usual_port_gives_way_to_the_next(
         taken = other.getsockname()[1]
         monkeypatch.setattr(listening, "USUAL", taken)
         assert taken < listening.choose_port(None) < taken + listening.TRIES
-    assert f"port {taken} is taken by another program: using" in capsys.readouterr().err
+    assert f"port {taken} is in use by another program: using" in capsys.readouterr().err
 
 
 def test_an_app_that_is_not_there_is_told_at_once(cli: Cli):
     answer = cli("dev", "nowhere:app", "--port", "0")
     assert answer.code == 2
-    assert "there is no module 'nowhere' here" in answer.err
+    assert "cannot find a module 'nowhere' here" in answer.err
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

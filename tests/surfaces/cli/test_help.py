@@ -49,6 +49,15 @@ def test_every_command_has_help(here):
         assert sorted(options) == sorted(set(options)), f"{name} has an option twice"
 
 
+def test_the_list_of_commands_fits_eighty_columns_without_cutting_a_sentence(here, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    groups = [name for name, found in command().commands.items() if hasattr(found, "commands")]
+    for arguments in ([], *([name] for name in groups)):
+        listed = here(*arguments, "--help").out.partition("Commands:")[2]
+        assert listed
+        assert "..." not in listed
+
+
 def test_without_a_command_the_help_is_printed_and_the_code_is_usage(here):
     answer = here()
     assert answer.code == 2
@@ -70,3 +79,11 @@ def test_a_reader_that_has_seen_enough_is_no_error(sqlite_cli):
 def test_the_version_is_an_option_too(here):
     asked = here("--version")
     assert (asked.code, asked.out) == (0, here("version").out)
+
+
+@pytest.mark.parametrize("group", ["hooks", "webhooks", "tenants", "tokens", "db"])
+def test_a_group_of_commands_called_alone_prints_its_help_and_the_code_is_usage(here, group):
+    answer = here(group)
+    assert answer.code == 2
+    assert f"Usage: leasehold {group}" in answer.out
+    assert "Commands:" in answer.out

@@ -47,7 +47,7 @@ def test_jobs_are_found_by_a_text_and_by_the_time_of_their_creation(app, here, m
     found = here("jobs", "--text", "acme", "--since", "2h", "--limit", "2", "--json").lines
     assert [job["id"] for job in found] == made[:0:-1]
     here("jobs", "--text", "acme", "--limit", "2")
-    assert notes == [f"looked into 3 jobs; to go on: --before {made[1]}"]
+    assert notes == [f"searched 3 jobs; to continue: --before {made[1]}"]
     rest = here("jobs", "--text", "acme", "--before", made[1], "--json").lines
     assert [job["id"] for job in rest] == made[:1]
     tomorrow = datetime.now() + timedelta(days=1)  # noqa: DTZ005 - as people give it
@@ -80,7 +80,7 @@ def test_failures_are_a_line_for_all_that_say_the_same(app, here, monkeypatch):
     notes = []
     monkeypatch.setattr(render, "note", notes.append)
     here("failures", "--limit", "2")
-    assert notes == ["these are the newest 2 failed jobs; --limit looks at more"]
+    assert notes == ["these are from the newest 2 failed jobs; --limit looks at more"]
     assert here("failures", "--limit", "0").code == 2
 
 

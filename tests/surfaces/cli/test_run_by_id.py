@@ -24,7 +24,7 @@ def test_it_runs_without_a_worker_and_tells_how_it_ended(cli: Cli):
     assert (shown["result"], shown["settled_by"]) == (3, "worker-1")
     again = cli("run-by-id", job_id, LEASEHOLD_APP=MODULE)
     assert again.code == Exit.REFUSED
-    assert again.err == f"error: job {job_id} was not run: it is succeeded\n"
+    assert again.err == f"error: job {job_id} was not run: it has succeeded\n"
     failed = cli("run-by-id", MODULE, enqueue(cli, "fail"))
     assert (failed.code, failed.out.split()[1]) == (Exit.JOB_FAILED, "failed")
 

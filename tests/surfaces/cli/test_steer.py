@@ -88,7 +88,7 @@ def test_refusals_are_counted_and_told_and_the_rest_is_done(app, here):
     answer = here("cancel", one.id, two.id)
     assert answer.code == 4
     assert "1 done, 1 refused" in answer.out
-    assert "it is cancelled" in answer.err
+    assert "it was cancelled" in answer.err
     missing = here("cancel", new_id(), "--json")
     assert missing.code == 3
     assert missing.json["error"]["type"] == "JobNotFound"

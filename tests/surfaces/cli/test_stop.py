@@ -57,13 +57,19 @@ def test_a_stop_of_everything_has_to_be_meant(app, here):
     assert job.refresh().state == "cancelled"
 
 
+def test_a_stop_that_finds_nothing_says_so_off_a_terminal_too(app, here):
+    answer = here("stop", "--all", "--yes")
+    assert (answer.code, answer.out, answer.err) == (0, "", "nothing to stop\n")
+    assert here("stop", "--all", "--yes", "--json").json["cancelled_counts"] == {}
+
+
 def test_a_hold_refuses_with_4_until_it_is_released(app, here):
     job = app.enqueue("work", group="g")
     assert "on hold" in here("stop", "--group", "g", "--hold", "--reason", "maintenance").out
     answer = here("retry", job.id)
     assert answer.code == 4
     assert "maintenance" in answer.err
-    assert here("group", "g", "--release").out == "g is released\n"
+    assert here("group", "g", "--release").out == "group g is released\n"
     assert here("group", "g", "--release").code == 4
     assert here("retry", job.id).code == 0
 

@@ -46,9 +46,9 @@ def test_queues_show_counts_by_state_and_live_workers(app, here):
 def test_prune_deletes_what_is_at_rest_and_says_how_many(app, here):
     app.enqueue("work").cancel()
     live = app.enqueue("work")
-    assert here("prune").out == "0 deleted\n"
+    assert here("prune").out == "0 jobs deleted\n"
     told = here("prune", "--older-than", "0s", "--dry-run")
-    assert told.out.splitlines()[0] == "1 would be deleted"
+    assert told.out.splitlines()[0] == "1 job would be deleted"
     assert told.out.splitlines()[2].split() == ["work", "cancelled", "1"]
     gone = {
         "jobs": 1,

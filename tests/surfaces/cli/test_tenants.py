@@ -7,7 +7,7 @@ from leasehold.surfaces.cli.tenants import WITHOUT, _commands
 
 
 def test_a_tenant_is_made_listed_used_and_dropped(here, app):
-    assert here("tenants", "create", "acme").out == "acme is made\n"
+    assert here("tenants", "create", "acme").out == "tenant acme is created\n"
     try:
         assert here("tenants", "create", "acme", "--json").json == {"name": "acme", "created": False}
         assert [row["name"] for row in here("tenants", "list", "--json").json] == ["acme"]
@@ -16,7 +16,7 @@ def test_a_tenant_is_made_listed_used_and_dropped(here, app):
         assert [job["id"] for job in here("jobs", "--tenant", "acme", "--json").json] == [theirs]
         assert here("jobs", "--json").json == []
         assert here("cancel", theirs, "--tenant", "acme").code == 0
-        assert here("tenants", "drop", "acme").code == 2, "nobody is here to be asked"
+        assert here("tenants", "drop", "acme").code == 2, "there is no terminal to ask on"
     finally:
         assert here("tenants", "drop", "acme", "--yes").code == 0
     assert here("tenants", "list", "--json").json == []

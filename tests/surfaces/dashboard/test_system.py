@@ -23,7 +23,7 @@ def test_health_version_and_tasks_are_shown(app: Leasehold, viewer: Viewer, back
     text = viewer.page("/system")
     assert html.escape(app.__internals__.store.label) in text
     assert f"schema version {app.__internals__.store.schema_version()}" in text
-    assert "none lives" in text
+    assert "no live worker" in text
     assert "of the database" in text
     app.__internals__.store.beat_worker(WorkerCard("w1", ("default",), ("add",)))
     assert "1 live" in viewer.page("/system")

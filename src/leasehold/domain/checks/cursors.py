@@ -29,11 +29,11 @@ def parts_of(cursor: str, *kinds: type[str] | type[int]) -> tuple[str | int, ...
     except (ValueError, TypeError, binascii.Error, RecursionError):
         parts = None
     if not isinstance(parts, list) or [type(part) for part in parts] != list(kinds):
-        raise InvalidInput("cursor", "is not one of this list", "give `next` of the page before")
+        raise InvalidInput("cursor", "is not a cursor of this list", "give `next` of the previous page")
     for part in parts:
         # Somebody may have made it up: every store must be able to compare with it.
         if isinstance(part, str):
             check_text(part, "cursor")
         elif not 0 <= part <= LARGEST_NUMBER:
-            raise InvalidInput("cursor", "is out of range", "give `next` of the page before")
+            raise InvalidInput("cursor", "is out of range", "give `next` of the previous page")
     return tuple(parts)

@@ -26,6 +26,6 @@ def checked_instant(instant: object, field: str) -> datetime:
         raise InvalidInput(
             field,
             f"{instant.isoformat()} is out of range",
-            "give a time from 1970 to the end of 9999 (UTC); a job that shall wait for a word takes hold=True",
+            "give a time from 1970 to the end of 9999 (UTC); to keep a job until you release it, use hold=True",
         )
     return found

@@ -73,9 +73,9 @@ def _over_budget(store: Store, job: Job) -> list[Hold]:
         Hold(
             "budget",
             f"it is over budget: {line.told()}",
-            f"job.top_up({line.unit}=…), then resume it"
+            f"raise it with job.top_up({line.unit}=…), then resume it"
             if line.scope == "job"
-            else f"app.group({line.name!r}).budget({line.unit}=…), then resume it",
+            else f"raise it with app.group({line.name!r}).budget({line.unit}=…), then resume it",
         )
         for line in store.budget(job.id)
         if line.over and line.scope != "run"  # its next run begins at 0
@@ -114,15 +114,15 @@ def _running(store: Store, job: Job, now: datetime) -> list[Hold]:
 
 def _orphan(store: Store, job: Job, asked: str) -> list[Hold]:
     site = f" at {job.execution_site}" if job.execution_site else ""
-    detail = f"its worker is gone, its execution{site} may live on{asked}"
-    hold = Hold("orphan", detail, "a worker of that site adopts it")
+    detail = f"its worker is gone; its execution{site} may still be running{asked}"
+    hold = Hold("orphan", detail, "a worker at that site will adopt it")
     serving = [
         card for card in store.list_workers() if not card.draining and job.execution_site in card.sites
     ]
     if serving:
         return [hold]
     told = f"no live worker serves the site {job.execution_site!r}"
-    remedy = f"start one where its execution lives; if that is gone for good: leasehold abandon {job.id}"
+    remedy = f"start one at that site; if the site is gone for good: leasehold abandon {job.id}"
     return [hold, Hold("no_site", told, remedy)]
 
 
@@ -136,18 +136,18 @@ def _pending(store: Store, job: Job) -> list[Hold]:
     waits = [_parent(one) for one in unmet]
     if job.unmet > len(waits):
         others = f"{job.unmet - len(waits)} more job(s)" if waits else f"{job.unmet} other job(s)"
-        waits.append(Hold("parent", f"it waits for {others} to end", "look at those jobs"))
+        waits.append(Hold("parent", f"it waits for {others} to end", f"leasehold show {job.id} lists them"))
     return [*held, *waits]
 
 
 def _parent(parent: Relative) -> Hold:
     remedy = {
         State.PAUSED: f"resume or cancel {parent.id}",
-        State.WAITING: f"answer its question: see why {parent.id}",
-        State.PENDING: f"see why {parent.id} does not run",
-        State.QUEUED: f"see why {parent.id} does not run",
+        State.WAITING: f"answer its question: leasehold why {parent.id}",
+        State.PENDING: f"see what holds it: leasehold why {parent.id}",
+        State.QUEUED: f"see what holds it: leasehold why {parent.id}",
     }.get(parent.state, "wait for its end, or cancel it")
-    without = ", cancelled if that does not succeed" if parent.on_failure == "cancel" else ""
+    without = ", and will be cancelled if that does not succeed" if parent.on_failure == "cancel" else ""
     return Hold(
         "parent", f"it waits for job {parent.id} ({parent.kind}, {parent.state.value}){without}", remedy
     )
@@ -182,11 +182,12 @@ def _paused(job: Job, pauses: list[PauseRecord], now: datetime) -> list[Hold]:
 
 
 def _pause(pause: PauseRecord) -> Hold:
+    scope = "queue" if pause.scope == "queue" else "task"
     until = f" until {instant(pause.until)}" if pause.until else ""
     return Hold(
         "queue_paused" if pause.scope == "queue" else "kind_paused",
-        f"{pause.scope} {pause.name!r} is paused{until}{by(pause.paused_by)}{why(pause.reason)}",
-        f"resume the {pause.scope} {pause.name!r}",
+        f"{scope} {pause.name!r} is paused{until}{by(pause.paused_by)}{why(pause.reason)}",
+        f"resume the {scope} {pause.name!r}",
     )
 
 
@@ -200,8 +201,10 @@ def _lane(store: Store, job: Job) -> list[Hold]:
         if head is not None and head != job.id:
             before = store.get(head)
             place = _many(store.count_ahead(job, MOST_AHEAD), "job")
-            detail = f"{place} before it in lane {job.lane!r}; first is {head} ({before.kind}, {before.state.value})"
-            return [Hold("lane_order", detail, f"see why {head} does not run, or cancel it")]
+            detail = f"{place} ahead of it in lane {job.lane!r}; first is {head} ({before.kind}, {before.state.value})"
+            return [
+                Hold("lane_order", detail, f"see what holds that one (leasehold why {head}), or cancel it")
+            ]
     except JobNotFound:
         pass  # gone since we looked: it is in nobody's way any more
     return []
@@ -214,7 +217,7 @@ def _blocked(lane: str, blocker: Job) -> Hold:
             "lane_blocked", f"{told} runs in lane {lane!r}", "one at a time: wait for it, or cancel it"
         )
     remedy = {
-        State.WAITING: f"answer its question: see why {blocker.id}",
+        State.WAITING: f"answer its question: leasehold why {blocker.id}",
         State.PAUSED: f"resume or cancel {blocker.id}",
     }.get(blocker.state, f"resume {blocker.id}, or resolve it to let the lane go on without it")
     word = blocker.state.value.replace("_", " ")
@@ -255,11 +258,11 @@ def _turn(store: Store, job: Job, cards: list[WorkerCard]) -> Hold:
     ahead = store.count_ahead(job, MOST_AHEAD) if job.lane is None else 0
     full = f"{taken} of the {places} places of its {len(serving)} worker(s) are taken"
     if ahead:
-        detail = f"{_many(ahead, 'due job')} before it in queue {job.queue!r}; {full}"
+        detail = f"{_many(ahead, 'due job')} ahead of it in queue {job.queue!r}; {full}"
         return Hold("position", detail, "wait, add a worker, or give it a higher priority")
     if taken >= places > 0:
         return Hold("busy", f"it is next; {full}", "wait, or add a worker")
-    return Hold("nothing", "nothing holds it: a free worker takes it at once")
+    return Hold("nothing", "nothing holds it up: a free worker will take it at once")
 
 
 def _many(count: int, what: str) -> str:

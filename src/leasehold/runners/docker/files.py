@@ -25,7 +25,7 @@ def put_inputs(home: Path, inputs: Mapping[str, str | bytes | Path]) -> None:
         path = home / "inputs" / name
         if isinstance(content, Path):
             if not content.is_file():
-                raise InvalidInput("inputs", f"{content} is no file", "give the path of a file that is there")
+                raise InvalidInput("inputs", f"{content} is not a file", "give the path of an existing file")
             shutil.copyfile(content, path)
         elif isinstance(content, str):
             path.write_text(content, encoding="utf-8")

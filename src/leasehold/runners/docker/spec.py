@@ -118,10 +118,12 @@ class ContainerSpec:
                     )
         self._check_limits()
         if self.user is not None and _USER.fullmatch(self.user) is None:
-            raise InvalidInput("user", f"{self.user!r:.80} is no user", 'write "name", "1000" or "1000:1000"')
+            raise InvalidInput(
+                "user", f"{self.user!r:.80} is not a user", 'write "name", "1000" or "1000:1000"'
+            )
         for path, what in ((self.cwd, "cwd"), *((mount.target, "mounts") for mount in self.mounts)):
             if path is not None and not PurePosixPath(path).is_absolute():
-                raise InvalidInput(what, f"{path!r:.80} is no full path", "begin it with a slash")
+                raise InvalidInput(what, f"{path!r:.80} is not an absolute path", "begin it with a slash")
         for mount in self.mounts:
             if PurePosixPath(mount.target).is_relative_to(HOME) or ".." in PurePosixPath(mount.target).parts:
                 raise InvalidInput(

@@ -64,7 +64,11 @@ class Parts:
             if self._books.hold(grant.id, name):
                 held.append(grant if name is None else grant._replace(tenant=name))
             else:
-                logger.error("tenant %s: job %s runs here for another tenant; handed back", name, grant.id)
+                logger.error(
+                    "tenant %s: handed back job %s, whose id already runs here for another tenant",
+                    name,
+                    grant.id,
+                )
                 back = HandedBack("a job of the same id runs for another tenant")
                 self.part(name).settle([Ending(grant.id, grant.token, back)])
         if held and name is not None:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from leasehold.domain import operate
 from leasehold.domain.by_id import ask_again_in
+from leasehold.domain.errors import state_told
 from leasehold.domain.expiry import granted_too_late, time_is_over
 from leasehold.domain.job import TOLERANCE, Grant, Job, Sighting, has_run_out
 from leasehold.domain.lanes import STARTED
@@ -220,7 +221,7 @@ def claim_in(
             return Denied(job_id, job.state, held, retry_in=ask_again_in(job, now))
         if sighting is None or not (_as_sighted(job, sighting) and sighting.missed(now)):
             look = _look(session, job, job.lease_owner, now, monotonic)
-            again = "its lease has run out; look again after a third of it"
+            again = "its lease has run out; it can be taken over after a second look"
             return Denied(job_id, job.state, again, look, job.lease_seconds / 3)
         lost = _lose(job, sighting, now, find_progress(session, [job]))
         write(session, [lost], now)
@@ -264,17 +265,17 @@ def _look(session: Session, job: Job, owner: str, now: datetime, monotonic: floa
 
 def _not_claimable(session: Session, job: Job, now: datetime, need: Need) -> str | None:
     if job.state is not State.QUEUED:
-        return "it is an orphan of another site" if job.orphan else f"it is {job.state.value}"
+        return "it is an orphan of another site" if job.orphan else f"it {state_told(job.state.value)}"
     if job.available_at > now:
         return "it is not due yet"
     if session.rows("kind_is_paused", kind=job.kind):
-        return f"its kind {job.kind!r} is paused"
+        return f"its task {job.kind!r} is paused"
     if job.lane is not None:
         front = session.rows("find_lane_head", lane=job.lane)[0]
         if front["blocker"] is not None:
             return f"its lane {job.lane!r} is blocked by job {front['blocker']}"
         if front["head"] is not None and front["head"] != job.id:
-            return f"job {front['head']} is before it in lane {job.lane!r}"
+            return f"job {front['head']} is ahead of it in lane {job.lane!r}"
     return why_not(session, need) if need else None
 
 

@@ -17,20 +17,21 @@ def add_to(cli: typer.Typer) -> None:
 
 
 def list_audit(
-    actor: Annotated[str | None, typer.Option(help="By this one.", metavar="NAME")] = None,
+    actor: Annotated[str | None, typer.Option(help="Done by this actor.", metavar="NAME")] = None,
     verb: Annotated[str | None, typer.Option(help="Such as job.cancel or queue.pause.")] = None,
     target: Annotated[
-        str | None, typer.Option(help="To this: a job's whole id, a queue's name ….", metavar="NAME")
+        str | None, typer.Option(help="Done to this: a job's full id, a queue's name …", metavar="NAME")
     ] = None,
     limit: Annotated[int, typer.Option(help="At most this many, up to 500.")] = 50,
     cursor: Annotated[
-        str | None, typer.Option(help="Before this one, as the page before said.", metavar="SEQ")
+        str | None,
+        typer.Option(help="Continue where the last page ended: the number that it printed.", metavar="SEQ"),
     ] = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """What was done by hand, and refused, newest first. Of a tenant with --tenant."""
+    """List what was changed by hand, or refused, newest first. Each tenant has its own list: --tenant."""
     with open_app(url, schema) as app:
         page = app.audit(actor=actor, verb=verb, target=target, limit=limit, cursor=cursor)
         label = app.__internals__.store.label
@@ -45,7 +46,7 @@ def list_audit(
             "detail": _detail,
         },
         as_json=as_json,
-        empty=f"nothing of that kind in {label}",
+        empty=f"no matching entries in {label}",
         prose=("detail",),
     )
     if page.next is not None and not as_json:

@@ -34,7 +34,7 @@ def bench(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure enqueue, drain and pick-up on your database, in a store of its own that is removed afterwards."""
+    """Measure enqueue, drain and pick-up on your database. In a store of its own, which is removed afterwards."""
     with _scratch(open_app(url, schema, create=True)) as app:
         label = app.__internals__.store.label
         figures = asyncio.run(_measure(app, jobs, concurrency))

@@ -20,14 +20,15 @@ def add_to(cli: typer.Typer) -> None:
 def top_up(
     job_id: options.JobId,
     amounts: Annotated[
-        list[str], typer.Argument(metavar="UNIT=AMOUNT", help="By how much the limit is raised: tokens=50000")
+        list[str],
+        typer.Argument(metavar="UNIT=AMOUNT", help="By how much to raise the limit, such as tokens=50000."),
     ],
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Raise the limits of a job's budget. One that went over it can be resumed then."""
+    """Raise the limits of a job's budget. A job that went over its budget can then be resumed."""
     wanted = dict(map(_amount, amounts))
     with open_app(url, schema) as app:
         operations = app.__internals__.operations

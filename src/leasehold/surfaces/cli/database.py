@@ -13,10 +13,11 @@ from leasehold.domain.retention import PruneChoice
 from leasehold.surfaces.cli import mirror, options, render
 from leasehold.surfaces.cli.load import APP_VARIABLE, load_app, open_app
 from leasehold.surfaces.cli.problems import Exit
+from leasehold.surfaces.cli.subcommands import command_group
 
 
 def add_to(cli: typer.Typer) -> None:
-    db = typer.Typer(name="db", help="The schema.", rich_markup_mode=None)
+    db = command_group("db", "Upgrade or check the schema, print SQL, manage mirrors.")
     db.command()(upgrade)
     db.command()(verify)
     db.command()(sql)
@@ -33,7 +34,7 @@ def upgrade(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Bring the schema up to date. Safe to run from several places at once."""
+    """Create the schema, or bring it up to date. Safe to run from several places at once."""
     with open_app(url, schema, create=True) as app:
         applied = app.upgrade(actor=options.acting(actor))
         if as_json:
@@ -48,7 +49,7 @@ def verify(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> int:
-    """Check that the schema is current and complete, and that mirrors are as they should be. Exit code 1 if not."""
+    """Check that the schema and mirrors are current and complete. Exit code 1: they are not."""
     with open_app(url, schema) as app:
         operations, tasks = app.__internals__.operations, app.__internals__.tasks.definitions
         lacking = operations.verify()
@@ -64,11 +65,11 @@ def verify(
 
 
 def sql(
-    after: Annotated[int, typer.Option(help="Only what follows this version.", metavar="VERSION")] = 0,
+    after: Annotated[int, typer.Option(help="Only migrations after this version.", metavar="VERSION")] = 0,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
 ) -> None:
-    """Print the migrations as a script, for someone who may run DDL. The schema need not be there yet."""
+    """Print the migrations as SQL, for someone who may run DDL. The schema need not exist yet."""
     with open_app(url, schema).__internals__.unchecked() as operations:
         print(operations.upgrade_sql(after))
 
@@ -79,9 +80,9 @@ def insert(
         typer.Argument(metavar="[MODULE:APP] TASK", help="The app (or LEASEHOLD_APP) and the task's name."),
     ],
 ) -> None:
-    """Print the SQL that enqueues a job of this task, for other languages and for psql. On PostgreSQL $1 is the id (a
-    UUID of yours; the same again stores nothing) and $2 the arguments, a JSON object; on SQLite they are :id and :args.
-    Run it in a transaction of yours, if you like: workers are woken by its commit."""
+    """Print the SQL that enqueues a job of this task. For other languages and for psql. On PostgreSQL $1 is the id (a
+    UUID that you choose; the same one again stores nothing) and $2 the arguments, a JSON object; on SQLite they are
+    :id and :args. You may run it in your own transaction: its commit wakes the workers."""
     named = os.environ.get(APP_VARIABLE)
     if len(words) == 1 and named:
         words = [named, *words]
@@ -94,24 +95,24 @@ def insert(
 
 def prune(
     older_than: Annotated[str, typer.Option(help="Ended longer ago than this.", metavar="DURATION")] = "7d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")] = False,
     override: Annotated[
-        bool, typer.Option("--override", help="Whatever the tasks themselves say of their jobs.")
+        bool, typer.Option("--override", help="Ignore the retention that tasks set for their jobs.")
     ] = False,
     unique_for_ever: Annotated[
         bool,
-        typer.Option("--unique-for-ever", help="Also jobs that hold a unique key for good; frees the key."),
+        typer.Option("--unique-for-ever", help="Also jobs that hold a unique key for ever; frees the key."),
     ] = False,
     budgets: Annotated[
-        bool, typer.Option("--budgets", help="Also groups without jobs that have a limit, with the limit.")
+        bool, typer.Option("--budgets", help="Also groups without jobs that have a budget, with the budget.")
     ] = False,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Delete jobs that ended long ago, each as its task says, else those older than --older-than. Never what halts a
-    lane, is awaited, or belongs to a group that lives."""
+    """Delete jobs that ended long ago. A task's own retention counts before --older-than. Jobs that halt a lane, that
+    others wait for, or whose group is still live are kept."""
     choice = PruneChoice(dry_run, override, unique_for_ever, budgets)
     with open_app(url, schema) as app:
         operations = app.__internals__.operations

@@ -27,11 +27,12 @@ def add_to(cli: typer.Typer) -> None:
 
 def demo(
     dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Instead: living work to look at in a browser, until Ctrl-C.")
+        bool,
+        typer.Option("--dashboard", help="Run sample work to look at in a browser instead, until Ctrl-C."),
     ] = False,
     port: Port = None,
 ) -> int:
-    """See it work in half a minute: retries, a lane that halts, a worker killed. Needs nothing, leaves nothing."""
+    """Watch a demo: retries, a halted lane, a killed worker. Takes half a minute, needs nothing, leaves nothing."""
     import signal
     import tempfile
 
@@ -40,7 +41,7 @@ def demo(
 
         return show_dashboard(port)
     if port is not None:
-        raise InvalidInput("--port", "is the dashboard's", "say --dashboard, too")
+        raise InvalidInput("--port", "is for the dashboard", "add --dashboard")
     # A stop from outside takes the same way out as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="leasehold-demo-") as folder:
@@ -138,7 +139,7 @@ def _age(since: datetime | None) -> float:
 
 def _verdict(broken: list[str]) -> int:
     if broken:
-        print(f"\nThe demo did not go as told: {len(broken)} claim(s) did not come true.")
+        print(f"\nThe demo did not go as planned: {len(broken)} of its claims did not come true.")
         return Exit.JOB_FAILED
     print("\nThat was all of it: one file and two processes, both gone again. Next: leasehold --help")
     print(f"In a browser: {_how_to_look()}")

@@ -24,18 +24,20 @@ def dev(
     port: Port = None,
     queues: Annotated[
         str | None,
-        typer.Option(help="Default: those of the app's tasks.", metavar="A,B", show_default=False),
+        typer.Option(
+            help="Queues to serve. Default: those of the app's tasks.", metavar="A,B", show_default=False
+        ),
     ] = None,
     concurrency: Annotated[int, typer.Option(help="Async jobs at once.", metavar="NUMBER")] = 20,
     no_reload: Annotated[
-        bool, typer.Option("--no-reload", help="Watch no files; one process, for a debugger.")
+        bool, typer.Option("--no-reload", help="Do not watch files; run in one process, for a debugger.")
     ] = False,
-    with_mcp: Annotated[bool, typer.Option("--mcp", help="Speak MCP at /mcp, too.")] = False,
-    open_browser: Annotated[bool, typer.Option("--open", help="Show the dashboard in the browser.")] = False,
+    with_mcp: Annotated[bool, typer.Option("--mcp", help="Also serve MCP at /mcp.")] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the dashboard in a browser.")] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")] = "info",
 ) -> int:
-    """Worker, API and dashboard in one command, on this machine alone, until Ctrl-C. Starts anew when a .py file
-    changes: running jobs get 5 seconds and are then handed back."""
+    """Run a worker, the API and the dashboard for development. Only on this machine, until Ctrl-C. Restarts when a
+    .py file changes: running jobs get 5 seconds, then they are handed back."""
     import threading
 
     from leasehold.surfaces.cli.dev_child import DevSettings, run

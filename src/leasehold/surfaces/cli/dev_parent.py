@@ -108,7 +108,7 @@ class Supervisor:
                     changed = self._wait_for_change()
                     if self._told_to_stop():
                         return Exit.OK
-                self._say(f"{self._named(changed)}: starting anew")
+                self._say(f"{self._named(changed)}: restarting")
                 self._files.settle()
                 self._end(child)
                 if self._told_to_stop():

@@ -18,7 +18,7 @@ def doctor(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> int:
-    """Look for what costs or breaks: clock, disk, pooler, schema, jobs, leases. Exit code 1 when something is bad."""
+    """Look for problems: clock, disk, pooler, schema, jobs, leases. Exit code 1: something is bad."""
     with open_app(url, schema) as app:
         findings = app.__internals__.operations.examine()
         label = app.__internals__.store.label

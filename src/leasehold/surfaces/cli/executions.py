@@ -24,7 +24,7 @@ def list_runs(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Commands and containers that live, who watches them, and those that nobody does."""
+    """List running commands and containers, and who watches them. An orphan is one that nobody watches."""
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
         rows = app.executions()
@@ -51,15 +51,15 @@ def _watcher(row: ExecutionRow) -> str:
 
 def abandon(
     job_id: options.JobId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     reason: Annotated[str | None, typer.Option(help="Kept with the job.", metavar="TEXT")] = None,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> int:
-    """Give up the execution of an orphan: its machine is gone for good, and no worker will adopt it. It counts as a
-    failure. If it does live, the next attempt runs beside it."""
+    """Give up on an orphan whose machine is gone for good. No worker will adopt it, and it counts as a failure. If it
+    still runs after all, the next attempt runs beside it."""
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
         row = operations.get(operations.find_id(job_id))
@@ -77,5 +77,5 @@ def _is_gone(row: Job) -> bool:
     """Ask the person at the terminal; without one, only --yes will do."""
     where = f"{row.execution_name} may still run at {row.execution_site}"
     if not render.on_terminal():
-        raise InvalidInput("--yes", f"is needed: {where}", "give it if that machine is gone for good")
+        raise InvalidInput("--yes", f"is needed: {where}", "give it only if that machine is gone for good")
     return typer.confirm(f"{where}. Is that machine gone for good?", err=True)

@@ -30,7 +30,7 @@ def list_failures(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """List the newest failures by task and by what their errors have in common, the most frequent first."""
+    """List recent failures by task and error, most frequent first. Errors that differ only in details count as one."""
     from leasehold.domain.views import Filter
 
     filter = Filter(queue=queue, kind=kind, lane=lane, group=group, tag=tag)
@@ -44,7 +44,7 @@ def list_failures(
                 "task": lambda one: one.kind,
                 "last": lambda one: render.ago(one.newest),
                 "id": lambda one: one.sample_id,
-                "error": lambda one: one.fingerprint or "(no error was told)",
+                "error": lambda one: one.fingerprint or "(no error recorded)",
             },
             as_json=as_json,
             empty="nothing has failed",
@@ -57,6 +57,6 @@ def list_failures(
 
 def _tell(found: Failures) -> None:
     if found.left_out:
-        render.note(f"{found.left_out:,} more that are as rare are left out")
+        render.note(f"{found.left_out:,} more, no more frequent than these, are left out")
     if found.cut:
-        render.note(f"these are the newest {found.looked:,} failed jobs; --limit looks at more")
+        render.note(f"these are from the newest {found.looked:,} failed jobs; --limit looks at more")

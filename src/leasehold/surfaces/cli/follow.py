@@ -35,7 +35,7 @@ def columns_of(jobs: Sequence[Summary]) -> render.Columns[Summary]:
         "age" if on_terminal else "created": lambda job: (
             _age(job) if on_terminal else render.ago(job.created_at)
         ),
-        "what": _what,
+        "detail": _detail,
     }
     if on_terminal and all(job.queue == PLAIN_QUEUE for job in jobs):
         del columns["queue"]
@@ -46,7 +46,7 @@ def _age(job: Summary) -> str:
     return render.ago(job.created_at).removesuffix(" ago")
 
 
-def _what(job: Summary) -> str:
+def _detail(job: Summary) -> str:
     if job.state == "running":
         return f"{job.lease_owner or 'an orphan'}" + (
             f", {job.stop_requested} asked" if job.stop_requested else ""
@@ -83,7 +83,7 @@ def _tell(job: Summary, as_json: bool) -> None:
     if as_json:
         render.emit(job)
     else:
-        words = (f"{job.updated_at.astimezone():%H:%M:%S}", job.id, job.state, job.kind, _what(job))
+        words = (f"{job.updated_at.astimezone():%H:%M:%S}", job.id, job.state, job.kind, _detail(job))
         print(render.clean(" ".join(words).rstrip()), flush=True)
 
 

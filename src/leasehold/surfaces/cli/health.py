@@ -20,7 +20,7 @@ def health(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> int:
-    """Check that the database answers, its schema fits, and a worker lives. Exit code 1: something is not well."""
+    """Check the database, its schema, and that a worker is live. Exit code 1: one of them is not well."""
     try:
         with open_app(url, schema) as app:
             findings = app.__internals__.operations.check_health()

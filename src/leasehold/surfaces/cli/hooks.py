@@ -9,20 +9,23 @@ import typer
 from leasehold.domain.hooks import EVENTS, ListenerRow
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
+from leasehold.surfaces.cli.subcommands import command_group
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As the list shows it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name, as the list shows it.")]
 Events = Annotated[
     list[str],
-    typer.Option("--event", "-e", metavar="EVENT", help=f"Of what: {', '.join(EVENTS)}. Repeat it."),
+    typer.Option(
+        "--event", "-e", metavar="EVENT", help=f"An event to post; may be repeated: {', '.join(EVENTS)}."
+    ),
 ]
 
 
 def add_to(cli: typer.Typer) -> None:
-    hooks = typer.Typer(name="hooks", help="Hooks: who listens to what happens.", rich_markup_mode=None)
+    hooks = command_group("hooks", "List or remove hooks: who is told of which events.")
     hooks.command("list")(list_hooks)
     hooks.command("remove")(remove_hook)
     cli.add_typer(hooks)
-    webhooks = typer.Typer(name="webhooks", help="Webhooks: events posted to a URL.", rich_markup_mode=None)
+    webhooks = command_group("webhooks", "List, add, test or remove webhooks: events posted to a URL.")
     webhooks.command("list")(list_webhooks)
     webhooks.command("add")(add_webhook)
     webhooks.command("remove")(remove_webhook)
@@ -35,21 +38,21 @@ def list_hooks(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Who listens, what waits for them, and what could not be delivered."""
+    """List hooks: their events, what waits, what was given up."""
     with open_app(url, schema) as app:
         rows = app.__internals__.operations.list_listeners()
     render.show(
         rows,
         {
-            "listener": lambda row: row.name,
+            "hook": lambda row: row.name,
             "event": lambda row: row.event,
-            "of task": lambda row: row.kind or "all",
-            "seen": lambda row: "made by hand" if row.seen_at is None else render.ago(row.seen_at),
+            "task": lambda row: row.kind or "all",
+            "seen": lambda row: "added by hand" if row.seen_at is None else render.ago(row.seen_at),
             "waiting": lambda row: str(row.waiting),
             "given up": _given_up,
         },
         as_json=as_json,
-        empty="no listeners; register a function with @app.on, or add a webhook",
+        empty="no hooks; register a function with @app.on, or add a webhook",
     )
 
 
@@ -64,7 +67,7 @@ def remove_hook(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Forget a listener and what waits for it. A worker that has its code registers it again when it starts."""
+    """Remove a hook and the events that wait for it. A worker that has its code registers it again when it starts."""
     with open_app(url, schema) as app:
         app.__internals__.operations.remove_listener(name, actor=options.acting(actor))
     _told({"name": name, "removed": True}, f"hook {name} is removed", as_json)
@@ -75,7 +78,7 @@ def list_webhooks(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every webhook; secrets are not shown."""
+    """List webhooks, without their secrets."""
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
         listeners = operations.list_listeners()
@@ -98,7 +101,7 @@ def list_webhooks(
             "from": lambda row: str(row["source"]),
         },
         as_json=as_json,
-        empty="no webhook; add one with leasehold webhooks add NAME URL --event failed",
+        empty="no webhooks; add one with leasehold webhooks add NAME URL --event failed",
     )
 
 
@@ -108,23 +111,25 @@ def add_webhook(
     events: Events,
     kinds: Annotated[
         list[str] | None,
-        typer.Option("--kind", metavar="TASK", help="Of jobs of this task alone. Repeat it."),
+        typer.Option("--kind", metavar="TASK", help="Only for jobs of this task; may be repeated."),
     ] = None,
     secret: Annotated[
         str | None,
         typer.Option(
-            envvar="LEASEHOLD_WEBHOOK_SECRET", help="Signs the events; left out, one is made.", metavar="TEXT"
+            envvar="LEASEHOLD_WEBHOOK_SECRET",
+            help="Signs the events. Default: a new one is made.",
+            metavar="TEXT",
         ),
     ] = None,
     allow_private: Annotated[
-        bool, typer.Option(help="It may lie in a private network, and use http.")
+        bool, typer.Option(help="Allow an address in a private network, and http.")
     ] = False,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Post events to a URL. The secret is shown once, now."""
+    """Add a webhook: post events to a URL. Its secret is shown once, now."""
     with open_app(url, schema) as app:
         webhook = app.__internals__.operations.set_webhook(
             name,
@@ -146,7 +151,7 @@ def remove_webhook(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Forget a webhook and what waits for it."""
+    """Remove a webhook and the events that wait for it."""
     with open_app(url, schema) as app:
         app.__internals__.operations.remove_webhook(name, actor=options.acting(actor))
     _told({"name": name, "removed": True}, f"webhook {name} is removed", as_json)
@@ -159,7 +164,7 @@ def try_webhook(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Let a worker post an event called `test`. Prints the id of the delivery's job: leasehold show has its outcome."""
+    """Let a worker post a `test` event. Prints the id of the delivery's job; leasehold show ID has its outcome."""
     with open_app(url, schema) as app:
         job = app.__internals__.operations.try_webhook(name, actor=options.acting(actor))
     _told({"id": job.id}, job.id, as_json)

@@ -52,7 +52,7 @@ def list_jobs(
     group: options.Group = None,
     tag: options.Tag = None,
     text: Annotated[
-        str | None, typer.Option(help="With this in the arguments or the error.", metavar="TEXT")
+        str | None, typer.Option(help="With this text in the arguments or the error.", metavar="TEXT")
     ] = None,
     since: Annotated[
         str | None, typer.Option(help="Created since: 2h (ago), or a time.", metavar="TIME")
@@ -67,7 +67,7 @@ def list_jobs(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """List jobs, newest first. With --follow the list as it changes; piped, a line for each change."""
+    """List jobs, newest first. With --follow, update the list as it changes; piped, print a line for each change."""
     criteria: Criteria = {"queue": queue, "kind": kind, "lane": lane, "group": group, "tag": tag}
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
@@ -86,11 +86,11 @@ def list_jobs(
             page.jobs,
             columns_of(page.jobs),
             as_json=as_json,
-            empty=f"no such jobs in {app.__internals__.store.label}",
+            empty=f"no matching jobs in {app.__internals__.store.label}",
             ids=operations.short_ids,
         )
     if page.next is not None and not as_json:
-        told = "there are more" if text is None else f"looked into {page.looked:,} jobs; to go on"
+        told = "there are more" if text is None else f"searched {page.looked:,} jobs; to continue"
         render.note(f"{told}: --before {page.next}")
 
 
@@ -100,7 +100,8 @@ def show(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show everything about a job: facts, arguments, result, error, progress, attempts, steps, history, log."""
+    """Show a job: state, arguments, result, error, attempts, log. And its progress, steps, questions, relatives and
+    history."""
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
         job_id = operations.find_id(job_id)
@@ -201,12 +202,14 @@ def show(
 
 def result(
     job_id: options.JobId,
-    wait: Annotated[str | None, typer.Option(help="Wait this long for its end.", metavar="DURATION")] = None,
+    wait: Annotated[
+        str | None, typer.Option(help="Wait up to this long for its end.", metavar="DURATION")
+    ] = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Print what a job has returned, as JSON (exit code 1: it ended otherwise, 5: it has not ended)."""
+    """Print a job's result as JSON. Exit code 1: it did not succeed; 5: it has not ended yet."""
     from leasehold.domain.checks.durations import seconds
 
     longest = 0.0 if wait is None else seconds(wait, "wait")
@@ -324,7 +327,7 @@ def why(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Say why a job is not running, in order, and what would change that."""
+    """Say why a job is not running, and what would change that."""
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
         holds = operations.explain(operations.find_id(job_id))

@@ -20,13 +20,15 @@ NAMED = 3
 
 def add_to(cli: typer.Typer) -> None:
     slots = typer.Typer(
-        name="slots", help="Slots: how many units may be in use at once.", rich_markup_mode=None
+        name="slots", help="List or set slots: how many units may be in use at once.", rich_markup_mode=None
     )
     slots.callback(invoke_without_command=True)(show_slots)
     slots.command("list")(list_slots)
     slots.command("set")(set_slot)
     cli.add_typer(slots)
-    rates = typer.Typer(name="rates", help="Rates: how often jobs of a key may start.", rich_markup_mode=None)
+    rates = typer.Typer(
+        name="rates", help="List, set, close or open rates: how often jobs may start.", rich_markup_mode=None
+    )
     rates.callback(invoke_without_command=True)(show_rates)
     rates.command("list")(list_rates)
     rates.command("set")(set_rate)
@@ -41,7 +43,7 @@ def show_slots(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every slot, its limit, what is in use, and by whom."""
+    """List slots: limit, units in use, and by which jobs."""
     if context.invoked_subcommand is None:
         list_slots(url, schema, as_json)
 
@@ -51,7 +53,7 @@ def list_slots(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every slot, its limit, what is in use, and by whom."""
+    """List slots: limit, units in use, and by which jobs."""
     with open_app(url, schema) as app:
         rows = app.slots.list()
         listed = [holder.job_id for row in rows for holder in row.holders[:NAMED]]
@@ -65,7 +67,7 @@ def list_slots(
             "holders": lambda row: _holders(row, short),
         },
         as_json=as_json,
-        empty="no slot was set; leasehold slots set NAME LIMIT",
+        empty="no slots; set one with leasehold slots set NAME LIMIT",
         prose=("holders",),
     )
 
@@ -99,7 +101,7 @@ def show_rates(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every rate, when its next job may start, and whether it is closed."""
+    """List rates: limit, when the next job may start, who closed it."""
     if context.invoked_subcommand is None:
         list_rates(url, schema, as_json)
 
@@ -109,7 +111,7 @@ def list_rates(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every rate, when its next job may start, and whether it is closed."""
+    """List rates: limit, when the next job may start, who closed it."""
     with open_app(url, schema) as app:
         rows = app.rates.list()
     render.show(
@@ -122,7 +124,7 @@ def list_rates(
             "closed": _closed,
         },
         as_json=as_json,
-        empty="no rate was set; leasehold rates set KEY 60/min",
+        empty="no rates; set one with leasehold rates set KEY 60/min",
         prose=("closed",),
     )
 
@@ -130,7 +132,11 @@ def list_rates(
 def _next(row: RateRow) -> str:
     if row.next_in is None:
         return "when opened"
-    return "now" if row.next_in == 0 else f"in {row.next_in:.1f} s"
+    return "now" if row.next_in == 0 else f"in {_span(row.next_in)}"
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 120 else render.span(seconds)
 
 
 def _closed(row: RateRow) -> str:
@@ -145,7 +151,7 @@ def _closed(row: RateRow) -> str:
 def set_rate(
     key: Key,
     limit: Annotated[str, typer.Argument(metavar="LIMIT", help="Such as 60/min, 5/s, 3/10s.")],
-    burst: Annotated[int, typer.Option(help="How many may start at once after a silence.", min=1)] = 1,
+    burst: Annotated[int, typer.Option(help="How many may start at once after a quiet time.", min=1)] = 1,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
@@ -171,7 +177,7 @@ def close_rate(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Start no job of KEY, on any worker; running ones go on."""
+    """Start no job of KEY, on any worker; running ones continue."""
     with open_app(url, schema) as app:
         app.rates.close(key, for_=for_, reason=reason, actor=options.acting(actor))
     if as_json:

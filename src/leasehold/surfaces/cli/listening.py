@@ -18,7 +18,7 @@ TRIES = 100
 Port = Annotated[
     int | None,
     typer.Option(
-        help=f"Default: {USUAL}, or the next that is free. 0: any that is free.",
+        help=f"The port to listen on. 0: any free port. Default: {USUAL}, or the next free one.",
         metavar="NUMBER",
         min=0,
         max=65535,
@@ -37,9 +37,9 @@ def choose_port(given: int | None) -> int:
         except InvalidInput:
             continue
         if found != USUAL:
-            print(f"port {USUAL} is taken by another program: using {found}", file=sys.stderr)
+            print(f"port {USUAL} is in use by another program: using {found}", file=sys.stderr)
         return found
-    raise InvalidInput("--port", f"{USUAL} to {USUAL + TRIES - 1} are all taken", "name one that is free")
+    raise InvalidInput("--port", f"{USUAL} to {USUAL + TRIES - 1} are all in use", "give a free one")
 
 
 def _probe(port: int) -> int:
@@ -50,11 +50,11 @@ def _probe(port: int) -> int:
             probe.bind((HOST, port))
         except OSError as error:
             why = (
-                "is taken by another program"
+                "is in use by another program"
                 if error.errno == errno.EADDRINUSE
                 else f"cannot be used ({error})"
             )
-            raise InvalidInput("--port", f"{port} {why}", "give another one, or none") from None
+            raise InvalidInput("--port", f"{port} {why}", "give another, or leave it out") from None
         return int(probe.getsockname()[1])
 
 

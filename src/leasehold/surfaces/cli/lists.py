@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from leasehold.domain.leases import LeaseRow
 
 Limit = Annotated[int, typer.Option(help="At most this many, up to 500.", metavar="NUMBER")]
-Cursor = Annotated[str | None, typer.Option(help="Go on behind the page that gave it.", metavar="TEXT")]
-Everything = Annotated[bool, typer.Option("--all", help="All pages, from the first on.")]
+Cursor = Annotated[
+    str | None, typer.Option(help="Continue after the page that printed this cursor.", metavar="TEXT")
+]
+Everything = Annotated[bool, typer.Option("--all", help="All pages.")]
 
 
 def add_to(cli: typer.Typer) -> None:
@@ -38,7 +40,7 @@ def list_groups(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """List groups by name: their state, how much of them lives, and who stopped them."""
+    """List groups by name: state, live jobs, and the last stop."""
     with open_app(url, schema) as app:
         pages = _Pages(
             lambda limit, cursor: app.groups(state=cast("GroupState", state), limit=limit, cursor=cursor),
@@ -55,7 +57,7 @@ def list_groups(
                 "last stop": _last_stop,
             },
             as_json=as_json,
-            empty="no matching groups",
+            empty="no matching groups; put a job into one with --group NAME, or task.using(group=…)",
         )
     pages.tell()
 
@@ -77,7 +79,7 @@ def list_budgets(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """List what groups, and jobs that have spent something, may spend and have spent."""
+    """List what groups and jobs have spent, and what they may. Jobs are listed once they have spent something."""
     with open_app(url, schema) as app:
         pages = _Pages(
             lambda limit, cursor: app.budgets(scope=cast("BudgetOwner", of), limit=limit, cursor=cursor),
@@ -95,7 +97,7 @@ def list_budgets(
                 "on breach": lambda row: row.on_breach,
             },
             as_json=as_json,
-            empty="no budgets are set and nothing was spent",
+            empty="no budget is set, and nothing was spent",
         )
     pages.tell()
 
@@ -115,7 +117,7 @@ def list_leases(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """List who runs what: since when, and when the lease runs out unless it is renewed."""
+    """List leases: which worker runs which job, and until when. A lease runs out unless it is renewed."""
     with open_app(url, schema) as app:
         pages = _Pages(lambda limit, cursor: app.leases(owner=worker, limit=limit, cursor=cursor), "leases")
         render.show(

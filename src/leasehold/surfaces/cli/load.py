@@ -45,7 +45,7 @@ def load_app(name: str) -> Leasehold:
         found: object = importlib.import_module(module_name)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and _is_part_of(error.name, module_name):
-            raise InvalidInput("app", f"there is no module {module_name!r} here", _REMEDY) from None
+            raise InvalidInput("app", f"cannot find a module {module_name!r} here", _REMEDY) from None
         raise InvalidInput("app", _why_not_imported(module_name, error), "") from error
     for part in (attribute or "app").split("."):
         found = getattr(found, part, None)
@@ -91,7 +91,7 @@ def _check_file(url: str) -> None:
     if scheme == "sqlite" and rest and not path.exists():
         remedy = (
             f"name the store with --url or LEASEHOLD_URL, or the app with {APP_VARIABLE}=module:app; "
-            "`leasehold db upgrade` makes a new one"
+            "`leasehold db upgrade` creates a new one"
         )
         raise DatabaseUnreachable(url, f"there is no file {path}", remedy)
 

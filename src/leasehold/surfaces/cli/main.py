@@ -16,6 +16,7 @@ from leasehold.domain.errors import LeaseholdError
 from leasehold.surfaces.cli import render, tenants
 from leasehold.surfaces.cli.load import forget_tenant
 from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
+from leasehold.surfaces.cli.subcommands import help_alone
 from leasehold.surfaces.cli.version import version as print_version
 
 COMMANDS = {
@@ -52,10 +53,10 @@ COMMANDS = {
 
 _HELP = """Long background work that survives crashes, in your own database.
 
-Which store: --url or LEASEHOLD_URL, else the app that LEASEHOLD_APP names, else sqlite:///leasehold.db.
+Which database: --url or LEASEHOLD_URL, else that of the app in LEASEHOLD_APP, else sqlite:///leasehold.db.
 
 Exit codes: 0 ok · 1 the job failed · 2 usage · 3 not found · 4 refused in this state · 5 timed out waiting ·
-6 database or runner out of reach · 75 the worker gave up, restart it · 130 interrupted.
+6 cannot reach the database or a runner · 75 the worker gave up, restart it · 130 interrupted.
 """
 
 
@@ -81,10 +82,7 @@ def _top(
     if version:
         print_version()
         return Exit.OK
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-        return Exit.USAGE
-    return Exit.OK
+    return help_alone(context)
 
 
 @functools.cache

@@ -30,7 +30,7 @@ def mcp(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="What the client may do: read, enqueue, operate. Repeat it. Default: all three.",
+            help="What the client may do: read, enqueue or operate; may be repeated. Default: all three.",
             metavar="SCOPE",
             show_default=False,
         ),
@@ -38,22 +38,24 @@ def mcp(
     tenant: Annotated[
         str | None,
         typer.Option(
-            help="The tenant whose jobs it is about, instead of the app's own.",
+            help="Work on this tenant's jobs, not the app's own.",
             metavar="NAME",
             envvar="LEASEHOLD_TENANT",
         ),
     ] = None,
     with_worker: Annotated[
-        bool, typer.Option("--with-worker", help="Run jobs in this process, too.")
+        bool, typer.Option("--with-worker", help="Also run jobs in this process.")
     ] = False,
-    queues: Annotated[str, typer.Option(help="Of that worker.", metavar="A,B")] = "default",
-    concurrency: Annotated[int, typer.Option(help="Of that worker.", metavar="NUMBER")] = 20,
+    queues: Annotated[str, typer.Option(help="Queues of that worker.", metavar="A,B")] = "default",
+    concurrency: Annotated[
+        int, typer.Option(help="Async jobs at once in that worker.", metavar="NUMBER")
+    ] = 20,
     log_level: Annotated[
         str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")
     ] = "warning",
-    log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object a line.")] = False,
+    log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per line.")] = False,
 ) -> int:
-    """Speak MCP over stdin and stdout until the client goes, or SIGTERM. Over HTTP: leasehold serve --mcp."""
+    """Serve MCP over stdin and stdout, until the client leaves. For MCP over HTTP: leasehold serve --mcp."""
     import asyncio
 
     from leasehold.domain.tokens import checked_scopes

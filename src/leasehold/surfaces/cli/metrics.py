@@ -18,7 +18,8 @@ def metrics(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Runs by outcome, waiting and running times, depths and ages: as Prometheus reads them, or as JSON."""
+    """Print metrics for Prometheus, or with --json as JSON. Runs by outcome, waiting and running times, queue depths
+    and ages."""
     with open_app(url, schema) as app:
         found = app.metrics()
     if as_json:

@@ -24,35 +24,35 @@ Column = str | None
 
 
 def mirror(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="The task; it says mirror=True.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task; it needs mirror=True.")],
     table: Annotated[str, typer.Option(help="Your table, or schema.table.", metavar="TABLE")],
-    key: Annotated[Column, _column("what the row is found by")] = None,
+    key: Annotated[Column, _column("the value by which a row is found")] = None,
     match: Annotated[
-        str, typer.Option(help="Where its value is: argument:NAME or unique_key.", metavar="WHERE")
+        str, typer.Option(help="Where that value comes from: argument:NAME or unique_key.", metavar="WHERE")
     ] = "unique_key",
     status: Annotated[Column, _column("the state")] = None,
     states: Annotated[
-        str | None, typer.Option(help="Your word for every state.", metavar="STATE=WORD,…")
+        str | None, typer.Option(help="Your word for each state.", metavar="STATE=WORD,…")
     ] = None,
     requested: Annotated[Column, _column("when it was enqueued")] = None,
     started: Annotated[Column, _column("when it first started")] = None,
     finished: Annotated[Column, _column("when it ended")] = None,
-    updated: Annotated[Column, _column("when it came into its state")] = None,
+    updated: Annotated[Column, _column("when its state last changed")] = None,
     result: Annotated[Column, _column("the result, as JSON")] = None,
-    result_ref: Annotated[Column, _column("where a result that is a file lies")] = None,
-    exit_code: Annotated[Column, _column("exit_code of a result that is an object")] = None,
+    result_ref: Annotated[Column, _column("the path of a result that is a file")] = None,
+    exit_code: Annotated[Column, _column("the exit_code of a result that is an object")] = None,
     error: Annotated[Column, _column("the first line of the error")] = None,
     insert: Annotated[bool, typer.Option("--insert", help="Insert the row if there is none.")] = False,
     times: Annotated[
-        str, typer.Option(help="Instants on SQLite: iso or unix seconds.", metavar="iso|unix")
+        str, typer.Option(help="How to write times on SQLite: iso, or unix seconds.", metavar="iso|unix")
     ] = "iso",
-    apply: Annotated[bool, typer.Option("--apply", help="Run it, instead of printing it.")] = False,
-    drop: Annotated[bool, typer.Option("--drop", help="Take the mirror away; your rows stay.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Run the SQL instead of printing it.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Remove the mirror; your rows stay.")] = False,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
 ) -> None:
-    """Print the triggers that keep a table of yours in step with a task's jobs. With --apply, run them."""
+    """Print triggers that mirror a task's jobs in your table. With --apply, run them."""
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
         if drop:
@@ -80,7 +80,7 @@ def mirror(
             run, text = operations.add_mirror, operations.mirror_sql
         if apply:
             run(wanted, actor=options.acting(actor))
-            print(f"{app.__internals__.store.label}: {'dropped' if drop else 'made'} {wanted.name}")
+            print(f"{app.__internals__.store.label}: {'dropped' if drop else 'created'} {wanted.name}")
         else:
             print(text(wanted))
 
@@ -97,7 +97,7 @@ def _argument(app: Leasehold, task: str, match: str) -> str | None:
         return None
     where, colon, name = match.partition(":")
     if where != "argument" or not colon:
-        raise InvalidInput("match", f"{match!r} is not known", "use argument:NAME or unique_key")
+        raise InvalidInput("match", f"{match!r} is not a source", "use argument:NAME or unique_key")
     tasks = app.__internals__.tasks
     return tasks.find(task).mirrored_argument(name) if tasks.definitions else name
 
@@ -107,7 +107,7 @@ def list_mirrors(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every mirror, and what is wrong with it."""
+    """List mirrors, and what is wrong with them."""
     with open_app(url, schema) as app:
         rows = app.__internals__.operations.list_mirrors()
     render.show(
@@ -116,8 +116,8 @@ def list_mirrors(
             "task": lambda row: row.mirror.kind,
             "table": lambda row: row.mirror.table,
             "found by": lambda row: row.mirror.argument or "unique key",
-            "state": lambda row: "; ".join(row.problems) or "in order",
+            "state": lambda row: "; ".join(row.problems) or "ok",
         },
         as_json=as_json,
-        empty="no mirror; see leasehold db mirror --help",
+        empty="no mirrors; see leasehold db mirror --help",
     )

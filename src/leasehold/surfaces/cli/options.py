@@ -11,19 +11,24 @@ import typer
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", envvar="LEASEHOLD_URL", help="sqlite:///file.db or postgresql://…", metavar="URL"),
+    typer.Option(
+        "--url",
+        envvar="LEASEHOLD_URL",
+        help="The database: sqlite:///file.db or postgresql://…",
+        metavar="URL",
+    ),
 ]
 Schema = Annotated[
     str, typer.Option("--schema", envvar="LEASEHOLD_SCHEMA", help="The PostgreSQL schema.", metavar="NAME")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 AppName = Annotated[
     str,
     typer.Argument(
-        metavar="MODULE:APP", envvar="LEASEHOLD_APP", help="Where the app is; :app may be left out."
+        metavar="MODULE:APP", envvar="LEASEHOLD_APP", help="The app to load; ':app' may be left out."
     ),
 ]
-JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id, or its beginning.")]
+JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id, or the beginning of it.")]
 
 Actor = Annotated[
     str | None,
@@ -31,7 +36,7 @@ Actor = Annotated[
         "--actor",
         envvar="LEASEHOLD_ACTOR",
         metavar="NAME",
-        help="Who does it, for history and audit; by default user@host.",
+        help="Who does it, for the history and the audit. Default: user@host.",
     ),
 ]
 

@@ -26,7 +26,7 @@ def list_questions(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """List open questions, the oldest first. With --json with the schema of the answer."""
+    """List open questions, oldest first. With --json, include the schema of each answer."""
     with open_app(url, schema) as app:
         found = app.questions.list(group=group, queue=queue, kind=kind, limit=limit)
         if as_json:
@@ -46,7 +46,7 @@ def list_questions(
                 "expires": lambda asked: render.ago(asked.expires_at),
                 "question": lambda asked: render.cut(asked.text, 80),
             },
-            empty="no open questions",
+            empty="no open questions; a job asks one with ctx.ask",
             ids=app.__internals__.operations.short_ids,
         )
 
@@ -56,14 +56,14 @@ def answer(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Which of the job's questions.")],
     value: Annotated[
         str,
-        typer.Argument(metavar="VALUE", help="JSON, else text; - reads it from standard input, for secrets."),
+        typer.Argument(metavar="VALUE", help="JSON, or else text; '-' reads it from stdin, for secrets."),
     ],
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Answer a question; a job that waits for it goes on."""
+    """Answer a question; a job that waits for it continues."""
     with open_app(url, schema) as app:
         operations = app.__internals__.operations
         who = options.acting(actor)

@@ -21,11 +21,15 @@ Reason = Annotated[str | None, typer.Option(help="Shown to anyone who asks why."
 
 
 def add_to(cli: typer.Typer) -> None:
-    cli.add_typer(_scope("queues", "Queues: what is in them, who serves them.", list_queues))
     cli.add_typer(
-        _scope("kinds", "Tasks: the same table; pause and resume one kind everywhere.", list_queues)
+        _scope("queues", "List queues with their jobs and workers; pause or resume one.", list_queues)
     )
-    lanes = typer.Typer(name="lanes", help="Lanes that are held or stand still.", rich_markup_mode=None)
+    cli.add_typer(
+        _scope("kinds", "List tasks with their jobs and workers; pause or resume one.", list_queues)
+    )
+    lanes = typer.Typer(
+        name="lanes", help="List lanes that are held or halted; resume one.", rich_markup_mode=None
+    )
     lanes.callback(invoke_without_command=True)(list_lanes)
     lanes.command("resume")(resume_lane)
     cli.add_typer(lanes)
@@ -34,6 +38,7 @@ def add_to(cli: typer.Typer) -> None:
 
 def _scope(name: str, help_: str, list_them: Callable[..., None]) -> typer.Typer:
     """`queues` and `kinds` differ in one word."""
+    noun = "queue" if name == "queues" else "task"
     group = typer.Typer(name=name, help=help_, rich_markup_mode=None)
     group.callback(invoke_without_command=True)(list_them)
 
@@ -47,7 +52,7 @@ def _scope(name: str, help_: str, list_them: Callable[..., None]) -> typer.Typer
         schema: options.Schema = options.DEFAULT_SCHEMA,
         as_json: options.AsJson = False,
     ) -> None:
-        """Start no new jobs; running ones go on."""
+        """Start no new jobs; running ones continue."""
         with open_app(url, schema) as app:
             switch = app.queues if name == "queues" else app.kinds
             paused = switch.pause(target, for_=for_, reason=reason, actor=options.acting(actor))
@@ -55,7 +60,7 @@ def _scope(name: str, help_: str, list_them: Callable[..., None]) -> typer.Typer
             render.emit(paused)
         else:
             until = f" until {render.clean(paused.until)}" if paused.until else ""
-            print(f"{paused.scope} {paused.name} is paused{until}")
+            print(f"{noun} {paused.name} is paused{until}")
 
     @group.command()
     def resume(
@@ -72,7 +77,7 @@ def _scope(name: str, help_: str, list_them: Callable[..., None]) -> typer.Typer
         if as_json:
             render.emit({"name": target, "was_paused": was_paused})
         else:
-            print(f"{target} is resumed" if was_paused else f"{target} was not paused")
+            print(f"{noun} {target} " + ("is resumed" if was_paused else "was not paused"))
 
     return group
 
@@ -83,7 +88,7 @@ def list_queues(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every queue and task known, its live workers, its pause, and what is in it."""
+    """List queues and tasks: jobs by state, live workers, pauses."""
     if context.invoked_subcommand is not None:
         return
     with open_app(url, schema) as app:
@@ -98,7 +103,7 @@ def list_queues(
             "paused": lambda row: _pauses(row.queue_pause, row.kind_pause),
         },
         as_json=as_json,
-        empty=f"no job was ever made in {label}",
+        empty=f"{label} has never had a job; store one with leasehold enqueue",
         prose=("jobs", "paused"),
     )
 
@@ -115,7 +120,7 @@ def _pause(pause: PauseRecord) -> str:
     by = f" by {pause.paused_by}" if pause.paused_by else ""
     until = f" until {render.clean(pause.until)}" if pause.until else ""
     why = f": {pause.reason}" if pause.reason else ""
-    return f"{pause.scope}{by}{until}{why}"
+    return f"{'queue' if pause.scope == 'queue' else 'task'}{by}{until}{why}"
 
 
 def list_lanes(
@@ -124,7 +129,7 @@ def list_lanes(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Lanes that are held or stand still, and by which job."""
+    """List lanes that are held or halted, and by which job."""
     if context.invoked_subcommand is not None:
         return
     with open_app(url, schema) as app:
@@ -135,10 +140,10 @@ def list_lanes(
                 "state": lambda lane: lane.state,
                 "id": lambda lane: lane.id,
                 "task": lambda lane: lane.kind,
-                "what": lambda lane: lane.lease_owner or render.cut(lane.error or lane.reason, 60),
+                "detail": lambda lane: lane.lease_owner or render.cut(lane.error or lane.reason, 60),
             },
             as_json=as_json,
-            empty="no lane is held",
+            empty="no lane is held or halted",
             ids=app.__internals__.operations.short_ids,
         )
 
@@ -167,7 +172,7 @@ def list_workers(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Live workers, as each last reported."""
+    """List live workers, as each last reported."""
     with open_app(url, schema) as app:
         cards = app.__internals__.operations.list_workers()
     render.show(
@@ -183,5 +188,5 @@ def list_workers(
             "state": lambda card: "draining" if card.draining else "ok",
         },
         as_json=as_json,
-        empty="no live workers",
+        empty="no live workers; start one with leasehold worker MODULE:APP",
     )

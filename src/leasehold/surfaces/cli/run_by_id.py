@@ -28,15 +28,15 @@ def run_by_id(
         list[str], typer.Argument(metavar="[MODULE:APP] ID", help="The app (or LEASEHOLD_APP), the job's id.")
     ],
     owner: Annotated[
-        str | None, typer.Option(help="Who holds the lease; must be unique.", metavar="NAME")
+        str | None, typer.Option(help="The owner of the lease; must be unique.", metavar="NAME")
     ] = None,
     wait: Annotated[
-        str, typer.Option(help="How long to ask again while it may become free.", metavar="DURATION")
+        str, typer.Option(help="How long to keep trying while it may become free.", metavar="DURATION")
     ] = "0s",
     as_json: options.AsJson = False,
 ) -> int:
-    """Run a job that is there already, in this process, and end when it has ended; Ctrl-C hands it back. Exit code 1:
-    it ran, and has not succeeded; 4: it cannot be run now (--json: retry_in says when to come back); 3: no such job."""
+    """Run one stored job in this process. Exits when the job has ended; Ctrl-C hands it back. Exit code 1: it ran and
+    did not succeed; 3: no such job; 4: it cannot run now (with --json, retry_in says when to try again)."""
     set_up_logging("warning", as_json=False)
     app_name, job_id = _split(words)
     with load_app(app_name) as app:
@@ -51,12 +51,12 @@ def _split(words: list[str]) -> tuple[str, str]:
     if len(words) == 1 and named:
         return named, words[0]
     if len(words) != 2:
-        raise InvalidInput("run-by-id", "wants MODULE:APP ID", "or set LEASEHOLD_APP, and give the id alone")
+        raise InvalidInput("run-by-id", "needs MODULE:APP ID", "or set LEASEHOLD_APP, and give only the id")
     return words[0], words[1]
 
 
 def _not_run(answer: NotRun, as_json: bool) -> int:
-    later = "" if answer.retry_in is None else f"; ask again in {answer.retry_in:.1f} s"
+    later = "" if answer.retry_in is None else f"; try again in {answer.retry_in:.1f} s"
     if as_json:
         render.emit({"ran": False, **render.plain(answer)})
     else:

@@ -25,7 +25,7 @@ App = Annotated[
 
 def add_to(cli: typer.Typer) -> None:
     schedules = typer.Typer(
-        name="schedules", help="Schedules: tasks that run at set times.", rich_markup_mode=None
+        name="schedules", help="List, set, pause, resume, run or delete schedules.", rich_markup_mode=None
     )
     schedules.callback(invoke_without_command=True)(show_schedules)
     for name, command in (
@@ -47,7 +47,7 @@ def show_schedules(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every schedule, its next and its last tick."""
+    """List schedules with their next and last tick."""
     if context.invoked_subcommand is None:
         list_schedules(url, schema, as_json)
 
@@ -57,7 +57,7 @@ def list_schedules(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every schedule, its next and its last tick."""
+    """List schedules with their next and last tick."""
     with open_app(url, schema) as app:
         rows = app.schedules.list()
     if as_json:
@@ -76,7 +76,7 @@ def list_schedules(
             "state": lambda row: "paused" if row.paused else "orphaned" if row.orphaned else "on",
             "why": _why,
         },
-        empty="no schedule; declare one with @app.schedule, or leasehold schedules set",
+        empty="no schedules; declare one with @app.schedule, or use leasehold schedules set",
         prose=["why"],
     )
 
@@ -84,7 +84,7 @@ def list_schedules(
 def _why(row: ScheduleRow) -> str:
     if row.paused:
         return ": ".join(part for part in (row.paused_by and f"by {row.paused_by}", row.reason) if part)
-    return "in the code of no live worker" if row.orphaned else ""
+    return "no live worker has its code" if row.orphaned else ""
 
 
 def _schedule(row: ScheduleRow) -> Schedule:
@@ -93,12 +93,12 @@ def _schedule(row: ScheduleRow) -> Schedule:
 
 def show_next(
     name: Name,
-    count: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 10,
+    count: Annotated[int, typer.Option(help="How many ticks.", min=1, max=1000)] = 10,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """The next ticks of a schedule."""
+    """Print the next ticks of a schedule."""
     with open_app(url, schema) as app:
         row = app.schedules.get(name)
     ticks = _schedule(row).upcoming(row.next_at, count)
@@ -111,18 +111,28 @@ def show_next(
 
 def set_schedule(
     name: Name,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="The name of a task of the app.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The name of the task.")],
     args: Annotated[str, typer.Argument(metavar="ARGS", help="Its arguments, as a JSON object.")] = "{}",
     every: Annotated[str | None, typer.Option(help="Such as 15m.", metavar="DURATION")] = None,
     cron: Annotated[str | None, typer.Option(help='Such as "0 3 * * *".', metavar="EXPRESSION")] = None,
     tz: Annotated[str, typer.Option(help="The time zone of --cron.", metavar="ZONE")] = "UTC",
-    missed: Annotated[str, typer.Option(help="one, skip or all.", metavar="WORD")] = "one",
-    overlap: Annotated[str, typer.Option(help="skip, allow or replace.", metavar="WORD")] = "skip",
+    missed: Annotated[
+        str,
+        typer.Option(
+            help="Ticks that no worker saw: make up for one, skip them, or make up for all.", metavar="WORD"
+        ),
+    ] = "one",
+    overlap: Annotated[
+        str,
+        typer.Option(
+            help="If the last job still runs: skip the tick, allow both, or replace the job.", metavar="WORD"
+        ),
+    ] = "skip",
     actor: options.Actor = None,
     app_name: App = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Make a schedule, or change it. It needs the app, whose task checks the arguments."""
+    """Create or change a schedule. Needs the app, whose task checks the arguments."""
     with _load(app_name) as app:
         row = app.schedules.set(
             name,
@@ -140,7 +150,7 @@ def set_schedule(
 
 def _load(name: str) -> Leasehold:
     if not name:
-        raise InvalidInput("app", "is not given", f"say --app MODULE:APP, or set {APP_VARIABLE}")
+        raise InvalidInput("app", "is missing", f"give --app MODULE:APP, or set {APP_VARIABLE}")
     return load_app(name)
 
 
@@ -162,7 +172,7 @@ def pause_schedule(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """No ticks until it is resumed."""
+    """Pause a schedule: no ticks until it is resumed."""
     with open_app(url, schema) as app:
         row = app.schedules.pause(name, reason, actor=options.acting(actor))
     _told(row, f"schedule {name} is paused", as_json)
@@ -175,7 +185,7 @@ def resume_schedule(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Ticks again, from now on."""
+    """Resume a schedule, with ticks from now on."""
     with open_app(url, schema) as app:
         resumed = app.schedules.resume(name, actor=options.acting(actor))
         row = app.schedules.get(name)
@@ -186,7 +196,7 @@ def resume_schedule(
 def run_schedule(
     name: Name, actor: options.Actor = None, app_name: App = "", as_json: options.AsJson = False
 ) -> None:
-    """Make a job of it now, besides its ticks."""
+    """Enqueue a job of a schedule now, besides its ticks."""
     with _load(app_name) as app:
         job = app.schedules.run(name, actor=options.acting(actor))
     if as_json:
@@ -202,7 +212,7 @@ def delete_schedule(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Remove it; its jobs stay."""
+    """Delete a schedule; its jobs stay."""
     with open_app(url, schema) as app:
         app.schedules.delete(name, actor=options.acting(actor))
     if as_json:

@@ -20,49 +20,54 @@ def serve(
     app: options.AppName,
     host: Annotated[
         str,
-        typer.Option(help="The address to listen on. Any but loopback needs tokens.", metavar="ADDRESS"),
+        typer.Option(
+            help="The address to listen on. Any other than loopback needs tokens.", metavar="ADDRESS"
+        ),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(help="0: any that is free.", metavar="NUMBER", min=0, max=65535)
+        int, typer.Option(help="The port to listen on. 0: any free port.", metavar="NUMBER", min=0, max=65535)
     ] = 8700,
     require_tokens: Annotated[
-        bool, typer.Option("--require-tokens", help="Ask for tokens on loopback too.")
+        bool, typer.Option("--require-tokens", help="Require tokens on loopback, too.")
     ] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="Another name by which the server is reached. Repeat it.", metavar="NAME"),
+        typer.Option(help="Another host name of this server; may be repeated.", metavar="NAME"),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
-            help="A site whose pages may ask, such as https://ops.example.org. Repeat it.", metavar="URL"
+            help="A site whose pages may call the API, such as https://ops.example.org; may be repeated.",
+            metavar="URL",
         ),
     ] = None,
     rate_limit: Annotated[
         float,
         typer.Option(
-            help="Requests a second of each token, and of each address without one. 0: no limit.",
+            help="Requests per second for each token, and for each address without one. 0: no limit.",
             metavar="NUMBER",
             min=0,
         ),
     ] = 100,
     with_worker: Annotated[
-        bool, typer.Option("--with-worker", help="Run jobs in this process, too.")
+        bool, typer.Option("--with-worker", help="Also run jobs in this process.")
     ] = False,
-    with_mcp: Annotated[bool, typer.Option("--mcp", help="Speak MCP at /mcp, too.")] = False,
+    with_mcp: Annotated[bool, typer.Option("--mcp", help="Also serve MCP at /mcp.")] = False,
     dashboard: Annotated[
-        bool, typer.Option("--dashboard/--no-dashboard", help="Show the dashboard at /dashboard/, too.")
+        bool, typer.Option("--dashboard/--no-dashboard", help="Serve the dashboard at /dashboard/.")
     ] = True,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="The dashboard shows everything and changes nothing.")
     ] = False,
-    queues: Annotated[str, typer.Option(help="Of that worker.", metavar="A,B")] = "default",
-    concurrency: Annotated[int, typer.Option(help="Of that worker.", metavar="NUMBER")] = 20,
+    queues: Annotated[str, typer.Option(help="Queues of that worker.", metavar="A,B")] = "default",
+    concurrency: Annotated[
+        int, typer.Option(help="Async jobs at once in that worker.", metavar="NUMBER")
+    ] = 20,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")] = "info",
-    log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object a line.")] = False,
+    log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per line.")] = False,
 ) -> int:
-    """Serve the HTTP API and the dashboard until SIGTERM or Ctrl-C. On loopback no token is needed; elsewhere every
-    request needs one."""
+    """Serve the HTTP API and the dashboard until SIGTERM or Ctrl-C. Loopback needs no token; elsewhere every request
+    needs one."""
     import asyncio
     import logging
 

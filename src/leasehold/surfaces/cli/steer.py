@@ -35,11 +35,11 @@ SHOWN = 20
 VERBS: dict[BulkVerb, str] = {
     "cancel": "Cancel jobs; running ones are asked to stop.",
     "pause": "Pause jobs; running ones are asked to stop and can be resumed.",
-    "interrupt": "Pause jobs that run; cancel those that do not.",
-    "resume": "Let paused, failed or timed-out jobs go on.",
-    "retry": "Make a new job like each of these.",
-    "resolve": "Leave failed jobs as they are, and let their lanes go on.",
-    "release": "Lift the hold that jobs were enqueued with.",
+    "interrupt": "Pause running jobs and cancel the others.",
+    "resume": "Resume paused, failed or timed-out jobs.",
+    "retry": "Enqueue a new job like each of these.",
+    "resolve": "Leave failed jobs as they are, and let their lanes continue.",
+    "release": "Release jobs that were enqueued on hold.",
 }
 
 
@@ -51,7 +51,7 @@ def add_to(cli: typer.Typer) -> None:
 def _command(verb: BulkVerb) -> Callable[..., int]:
     def steer(
         ids: Annotated[
-            list[str] | None, typer.Argument(metavar="ID", help="Jobs by id, or its beginning.")
+            list[str] | None, typer.Argument(metavar="ID", help="The ids of jobs, or the beginnings of them.")
         ] = None,
         state: options.States = None,
         queue: options.Queue = None,
@@ -59,11 +59,11 @@ def _command(verb: BulkVerb) -> Callable[..., int]:
         lane: options.Lane = None,
         group: options.Group = None,
         tag: options.Tag = None,
-        all_: Annotated[bool, typer.Option("--all", help="Every job that the verb is meant for.")] = False,
+        all_: Annotated[bool, typer.Option("--all", help="Every job that the command applies to.")] = False,
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Count what the filter finds; change nothing.")
         ] = False,
-        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
         reason: Reason = None,
         fresh: Fresh = False,
         actor: options.Actor = None,
@@ -74,9 +74,13 @@ def _command(verb: BulkVerb) -> Callable[..., int]:
         given = {"queue": queue, "kind": kind, "lane": lane, "group": group, "tag": tag}
         filter_ = {name: value for name, value in given.items() if value is not None}
         if bool(ids) == bool(filter_ or state or all_):
-            raise InvalidInput(verb, "wants jobs", "give ids, or a filter such as --queue, or --all")
+            raise InvalidInput(
+                verb, "needs to know which jobs", "give ids, or a filter such as --queue, or --all"
+            )
         if ids and dry_run:
-            raise InvalidInput("--dry-run", "is about a filter", "leave it out; `why ID` tells about one job")
+            raise InvalidInput(
+                "--dry-run", "works with a filter only", "leave it out; see `leasehold why ID`"
+            )
         request = BulkRequest(
             verb=verb,
             filter=Filter(checked_states(state or ()), **filter_),
@@ -122,7 +126,7 @@ def _point_to_resume(filter_: dict[str, str], states: tuple[State, ...]) -> None
     asked += [f"--state {state}" for state in states if state in RESUMABLE]
     if any(state in RESUMABLE for state in states):
         command = " ".join(["leasehold resume", *asked])
-        print(f"retry makes new jobs; to let the same ones go on: {render.clean(command)}", file=sys.stderr)
+        print(f"retry makes new jobs; to continue the same ones: {render.clean(command)}", file=sys.stderr)
 
 
 def _sure(verb: BulkVerb, count: int, yes: bool) -> bool:
@@ -130,7 +134,7 @@ def _sure(verb: BulkVerb, count: int, yes: bool) -> bool:
     if yes or count == 0:
         return True
     if not render.on_terminal():
-        raise InvalidInput("--yes", f"is needed to {verb} {count:,} job(s)", "nobody is here to be asked")
+        raise InvalidInput("--yes", f"is needed to {verb} {count:,} job(s)", "there is no terminal to ask on")
     return typer.confirm(f"{verb} {count:,} job(s)?", err=True)
 
 

@@ -27,8 +27,8 @@ Mode = Annotated[
     str,
     typer.Option(
         metavar="MODE",
-        help="graceful: running jobs end, without another try; immediate: they are told to stop; "
-        "full: told to stop, and waited for.",
+        help="graceful: running jobs finish, without another attempt; immediate: they are told to stop; "
+        "full: they are told to stop, and waited for.",
     ),
 ]
 Wait = Annotated[str, typer.Option(metavar="DURATION", help="How long to wait.")]
@@ -51,7 +51,10 @@ def stop(
     queue: options.Queue = None,
     lane: options.Lane = None,
     tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="NAME", help="With this tag; with all, if repeated.")
+        list[str] | None,
+        typer.Option(
+            "--tag", metavar="NAME", help="With this tag; may be repeated for jobs with all of them."
+        ),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Everything in the store.")] = False,
     mode: Mode = "graceful",
@@ -63,7 +66,9 @@ def stop(
     hold: Annotated[
         bool, typer.Option("--hold", help="Refuse new jobs in the group until `group NAME --release`.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="With --all: do not ask for confirmation.")
+    ] = False,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
@@ -98,7 +103,9 @@ def stop(
 
 def _ask(label: str) -> None:
     if not render.on_terminal():
-        raise InvalidInput("--yes", f"is needed to stop everything in {label}", "nobody is here to be asked")
+        raise InvalidInput(
+            "--yes", f"is needed to stop everything in {label}", "there is no terminal to ask on"
+        )
     typer.confirm(f"stop everything in {label}?", err=True, abort=True)
 
 
@@ -124,7 +131,10 @@ def _print(report: StopReport) -> None:
     finishing = report.flagged if report.mode == "graceful" else {}
     rows += [(kind, "running", f"{number:,} to finish") for kind, number in finishing.items()]
     would = "would be " if report.dry_run else ""
-    render.table(("task", "was", f"{would}cancelled"), rows, empty="nothing to stop")
+    if rows:
+        render.table(("task", "was", f"{would}cancelled"), rows)
+    elif not report.still_running:
+        print("nothing to stop", file=sys.stderr)
     if report.still_running:
         left = ", ".join(report.still_running[:LISTED])
         more = len(report.still_running) - LISTED
@@ -147,14 +157,14 @@ def group(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     wait: Wait = "0s",
     since: Annotated[
-        int | None, typer.Option(metavar="VERSION", help="Wait until the version is another one.")
+        int | None, typer.Option(metavar="VERSION", help="With --wait: until the version is not this one.")
     ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option("--kind", "-k", metavar="NAME", help="Only this task; may be repeated."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Show what changes, until nothing of it is live.")
+        bool, typer.Option("--follow", "-f", help="Show changes until no job of the group is live.")
     ] = False,
     release: Annotated[bool, typer.Option("--release", help="Lift the hold of a stop.")] = False,
     actor: options.Actor = None,
@@ -162,8 +172,9 @@ def group(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> int:
-    """Show how far a group is; with --wait the next change, after the version --since or else from now on. Exit code
-    5: nothing changed in time; with --release, 4: it was not on hold; with --follow, 1: some have failed."""
+    """Show a group's progress, or wait for its next change. --wait waits for a version other than --since, or than
+    the present one. Exit code 5: nothing changed in time; with --release, 4: it was not on hold; with --follow, 1: some
+    jobs failed."""
     with open_app(url, schema) as app:
         if release:
             return _release(app.group(name).release(actor=options.acting(actor)), name, as_json)
@@ -184,9 +195,9 @@ def _release(released: bool, name: str, as_json: bool) -> int:
     if as_json:
         render.emit({"name": name, "was_held": released})
     elif released:
-        print(f"{name} is released")
+        print(f"group {name} is released")
     else:
-        complain(f"{name!r} is not on hold")
+        complain(f"group {name!r} is not on hold")
     return Exit.OK if released else Exit.REFUSED
 
 

@@ -11,7 +11,7 @@ from leasehold.surfaces.cli.load import open_app
 
 Wait = Annotated[
     str | None,
-    typer.Option(help="At most this long, for the second look at missed leases.", metavar="DURATION"),
+    typer.Option(help="How long to wait, at most, for the second look at missed leases.", metavar="DURATION"),
 ]
 
 
@@ -25,7 +25,7 @@ def sweep(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Take over jobs whose worker is gone, and end those whose time is over. Workers do it by themselves."""
+    """Take over jobs of lost workers, and end those out of time. Workers do this by themselves."""
     with open_app(url, schema) as app:
         reaped = app.sweep(wait)
     if not as_json and not reaped:

@@ -12,19 +12,18 @@ from typer.main import get_command
 from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import choose_tenant, open_app
+from leasehold.surfaces.cli.subcommands import command_group
 
 WITHOUT = frozenset(
     {"worker", "serve", "dev", "demo", "bench", "version", "tenants", "tokens", "db upgrade", "db sql"}
 )
 """Commands that take no --tenant: they are about all tenants, or about none."""
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant's name.")]
 
 
 def add_to(cli: typer.Typer) -> None:
-    group = typer.Typer(
-        name="tenants", help="Tenants: stores of their own beside the app's.", rich_markup_mode=None
-    )
+    group = command_group("tenants", "List, create, upgrade or drop tenants.")
     group.command()(create)
     group.command("list")(list_tenants)
     group.command()(upgrade)
@@ -50,7 +49,7 @@ def _on_tenant(
             "--tenant",
             envvar="LEASEHOLD_TENANT",
             metavar="NAME",
-            help="The tenant whose jobs it is about, instead of the app's own.",
+            help="Work on this tenant's jobs, not the app's own.",
             expose_value=False,
             callback=lambda value: choose_tenant(value),
         ),
@@ -77,13 +76,13 @@ def create(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make a tenant: a schema of its own on PostgreSQL, a file of its own on SQLite."""
+    """Create a tenant. It gets its own schema on PostgreSQL, its own file on SQLite."""
     with open_app(url, schema) as app:
         created = app.tenants.create(name, actor=options.acting(actor))
     if as_json:
         render.emit({"name": name, "created": created})
     else:
-        print(f"{name} is made" if created else f"{name} was there already")
+        print(f"tenant {name} is created" if created else f"tenant {name} already exists")
 
 
 def list_tenants(
@@ -91,29 +90,32 @@ def list_tenants(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every tenant, and when there was last something to do for it."""
+    """List tenants, and when each last had something to do."""
     with open_app(url, schema) as app:
         rows = app.tenants.list()
     render.show(
         rows,
         {
             "tenant": lambda row: row.name,
-            "ready": lambda row: "yes" if row.ready else "no: create or drop it again",
+            "ready": lambda row: "yes" if row.ready else "no: run create or drop again",
             "created": lambda row: row.created_at,
-            "last told of": lambda row: row.told_at,
+            "last work": lambda row: row.told_at,
         },
         as_json=as_json,
+        empty="no tenants; create one with leasehold tenants create NAME",
     )
 
 
 def upgrade(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="All, if none is named.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Which tenants. Default: all.")
+    ] = None,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Bring the schemas of tenants up to date. Run `db upgrade` first: it knows of them."""
+    """Bring the schemas of tenants up to date. Run `leasehold db upgrade` first: the app's own schema lists them."""
     with open_app(url, schema) as app:
         applied = app.tenants.upgrade(names or None, actor=options.acting(actor))
     if as_json:
@@ -125,13 +127,13 @@ def upgrade(
 
 def drop(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     actor: options.Actor = None,
     url: options.Url = None,
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Remove a tenant with all its jobs, for good."""
+    """Delete a tenant and all its jobs, for good."""
     with open_app(url, schema) as app:
         if not yes and not _sure(name):
             return
@@ -139,13 +141,13 @@ def drop(
     if as_json:
         render.emit({"name": name, "dropped": True})
     else:
-        print(f"{name} is dropped")
+        print(f"tenant {name} is dropped")
 
 
 def _sure(name: str) -> bool:
     """Ask the person at the terminal; without one, only --yes will do."""
     if not render.on_terminal():
         raise InvalidInput(
-            "--yes", f"is needed to drop {name} and all its jobs", "nobody is here to be asked"
+            "--yes", f"is needed to drop {name} and all its jobs", "there is no terminal to ask on"
         )
     return typer.confirm(f"drop {name} and all its jobs, for good?", err=True)

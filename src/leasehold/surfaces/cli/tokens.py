@@ -10,14 +10,15 @@ import typer
 from leasehold.domain.tokens import SCOPES, TokenRow
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.load import open_app
+from leasehold.surfaces.cli.subcommands import command_group
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The name in the history for what is done with it.")
+    str, typer.Argument(metavar="NAME", help="The token's name, which the history shows for what it does.")
 ]
 
 
 def add_to(cli: typer.Typer) -> None:
-    group = typer.Typer(name="tokens", help="Tokens: who may ask over HTTP.", rich_markup_mode=None)
+    group = command_group("tokens", "List, create or revoke tokens for the HTTP API.")
     group.command()(create)
     group.command("list")(list_tokens)
     group.command()(revoke)
@@ -28,16 +29,20 @@ def create(
     name: Name,
     scope: Annotated[
         list[str],
-        typer.Option("--scope", "-s", metavar="SCOPE", help=f"{', '.join(SCOPES)} (all of them). Repeat it."),
+        typer.Option(
+            "--scope", "-s", metavar="SCOPE", help=f"{', '.join(SCOPES)} (all of them); may be repeated."
+        ),
     ],
     expires: Annotated[
         str,
-        typer.Option(help="How long it counts; 'none': until it is revoked.", metavar="DURATION"),
+        typer.Option(help="How long it is valid; 'none': until it is revoked.", metavar="DURATION"),
     ] = "90d",
     tenant: Annotated[
         list[str] | None,
         typer.Option(
-            "--for-tenant", help="For these tenants, such as acme or 'eu_*'; '*' is all.", metavar="PATTERN"
+            "--for-tenant",
+            help="Only for these tenants, such as acme or 'eu_*'; '*': all of them.",
+            metavar="PATTERN",
         ),
     ] = None,
     queue: Annotated[
@@ -49,7 +54,7 @@ def create(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make a token. It is printed once, now; only its hash is stored."""
+    """Create a token. It is printed once, now; only its hash is stored."""
     with open_app(url, schema, create=True) as app:
         made, text = app.__internals__.operations.create_token(
             name,
@@ -63,7 +68,7 @@ def create(
         render.emit({**asdict(made), "token": text})
     else:
         print(text)
-        render.note("keep it: it is shown only now")
+        render.note("store it safely: it is not shown again")
 
 
 def list_tokens(
@@ -71,7 +76,7 @@ def list_tokens(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Every token: what it may do, and until when."""
+    """List tokens: what each may do, and until when."""
     with open_app(url, schema) as app:
         rows = app.__internals__.operations.list_tokens()
     if as_json:
@@ -85,13 +90,13 @@ def list_tokens(
             "tenants": lambda row: " ".join(row.token.tenants) or "the app's own jobs",
             "queues": lambda row: " ".join(row.token.queues) or "all",
             "created": lambda row: row.token.created_at,
-            "counts": _counts,
+            "valid": _validity,
         },
-        empty="no token; make one with leasehold tokens create NAME --scope read",
+        empty="no tokens; create one with leasehold tokens create NAME --scope read",
     )
 
 
-def _counts(row: TokenRow) -> str:
+def _validity(row: TokenRow) -> str:
     if row.token.revoked_at is not None:
         return f"no: revoked {render.ago(row.token.revoked_at)}"
     if row.token.expires_at is None:
@@ -107,7 +112,7 @@ def revoke(
     schema: options.Schema = options.DEFAULT_SCHEMA,
     as_json: options.AsJson = False,
 ) -> None:
-    """Let a token count no more. Its name stays taken."""
+    """Revoke a token. Its name stays taken."""
     with open_app(url, schema) as app:
         app.__internals__.operations.revoke_token(name, actor=options.acting(actor))
     if as_json:

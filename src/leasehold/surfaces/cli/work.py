@@ -31,9 +31,9 @@ def add_to(cli: typer.Typer) -> None:
 
 def worker(
     app: options.AppName,
-    queues: Annotated[str, typer.Option(help="Which queues, in order.", metavar="A,B")] = "default",
+    queues: Annotated[str, typer.Option(help="Queues to serve.", metavar="A,B")] = "default",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Serve the queues in this order, not in turn.")
+        bool, typer.Option("--strict", help="Serve the queues strictly in this order, not in turn.")
     ] = False,
     concurrency: Annotated[int, typer.Option(help="Async jobs at once.")] = 20,
     threads: Annotated[int, typer.Option(help="Plain functions at once.")] = 8,
@@ -41,15 +41,15 @@ def worker(
     grace: Annotated[
         str | None,
         typer.Option(
-            help="What running jobs get when the worker drains; 'none' waits for them. "
-            "Default: SHUTDOWN_GRACE_PERIOD_SECONDS of the environment, else 300.",
+            help="How long running jobs may take to finish when the worker drains; 'none': as long as they need. "
+            "Default: SHUTDOWN_GRACE_PERIOD_SECONDS in the environment, else 300.",
             metavar="DURATION",
             show_default=False,
         ),
     ] = None,
     burst: Annotated[bool, typer.Option("--burst", help="End when there is nothing left to do.")] = False,
-    poll: Annotated[float, typer.Option(help="Seconds between looks without a wake-up.")] = 1.0,
-    sweep: Annotated[float, typer.Option(help="Seconds between looks for lost leases.")] = 5.0,
+    poll: Annotated[float, typer.Option(help="Seconds between polls when no wake-up comes.")] = 1.0,
+    sweep: Annotated[float, typer.Option(help="Seconds between searches for lost leases.")] = 5.0,
     stop_grace: Annotated[
         float, typer.Option(help="Seconds a handler gets to obey a stop before it is abandoned.")
     ] = 10.0,
@@ -64,21 +64,22 @@ def worker(
     tenants: Annotated[
         str,
         typer.Option(
-            help="Whose jobs, in turn, instead of the app's own; 'all': every tenant's, and the app's own.",
+            help="Serve these tenants in turn, not the app's own jobs; 'all': every tenant, and the app's own jobs.",
             metavar="A,B",
         ),
     ] = "",
     listen_url: Annotated[
-        str | None, typer.Option(help="PostgreSQL past the pooler, for wake-ups.", metavar="URL")
+        str | None,
+        typer.Option(help="A PostgreSQL URL that bypasses the pooler, for wake-ups.", metavar="URL"),
     ] = None,
     health_file: Annotated[
         str | None,
-        typer.Option(help="Touched while the worker is well, removed while it is not.", metavar="PATH"),
+        typer.Option(help="Touched while the worker is healthy, removed while it is not.", metavar="PATH"),
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")] = "info",
-    log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object a line.")] = False,
+    log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per line.")] = False,
 ) -> int:
-    """Run jobs until SIGTERM or Ctrl-C; a second signal stops the running ones at once."""
+    """Run jobs until SIGTERM or Ctrl-C. A second signal stops the running jobs at once."""
     import asyncio
     import logging
 
@@ -126,7 +127,7 @@ def _leave_in_time(code: int) -> None:
     import threading
 
     def leave() -> None:
-        logging.getLogger("leasehold.worker").warning("a thread hangs; exiting without it")
+        logging.getLogger("leasehold.worker").warning("a thread does not end; exiting without it")
         sys.stdout.flush()
         os._exit(code)
 
@@ -143,22 +144,26 @@ def enqueue(
             help="The app (or LEASEHOLD_APP), the task's name, its arguments as a JSON object ('-': from stdin).",
         ),
     ],
-    delay: Annotated[str, typer.Option(help="Run it this much later.", metavar="DURATION")] = "0",
+    delay: Annotated[
+        str, typer.Option(help="Do not start it before this long from now.", metavar="DURATION")
+    ] = "0",
     priority: Annotated[
         str | None, typer.Option(help="-100 to 100, high, medium or low.", metavar="PRIORITY")
     ] = None,
-    queue: Annotated[str | None, typer.Option(help="Another queue than the task's.", metavar="NAME")] = None,
+    queue: Annotated[str | None, typer.Option(help="A queue other than the task's.", metavar="NAME")] = None,
     lane: Annotated[str | None, typer.Option(help="Run it in this lane.", metavar="NAME")] = None,
     group: Annotated[str | None, typer.Option(help="Make it a member of this group.", metavar="NAME")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="May be repeated.", metavar="NAME")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag it; may be repeated.", metavar="NAME")] = None,
     hold: Annotated[bool, typer.Option("--hold", help="Keep it pending until it is released.")] = False,
     unique: Annotated[str | None, typer.Option(help="Its unique key.", metavar="KEY")] = None,
     wait: Annotated[
-        str | None, typer.Option(help="Wait this long for its end and print its result.", metavar="DURATION")
+        str | None,
+        typer.Option(help="Wait up to this long for its end, and print its result.", metavar="DURATION"),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Store a job. Prints its id; with --wait its result (exit code 1: it ended otherwise, 5: it has not ended)."""
+    """Store a job and print its id. With --wait, wait for it and print its result. Exit code 1: it did not succeed;
+    5: it has not ended yet."""
     from leasehold.domain.checks.durations import seconds
 
     name, task, text = _split(words, "enqueue")
@@ -185,15 +190,16 @@ def run_now(
         ),
     ],
     max_running: Annotated[
-        int | None, typer.Option(help="Another limit than the task's.", metavar="NUMBER")
+        int | None, typer.Option(help="A limit other than the task's.", metavar="NUMBER")
     ] = None,
     wait: Annotated[
-        str | None, typer.Option(help="Wait this long for its end and print its result.", metavar="DURATION")
+        str | None,
+        typer.Option(help="Wait up to this long for its end, and print its result.", metavar="DURATION"),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run a job in this process at once, or be refused (exit code 4) if the task runs --max-running times already.
-    Prints its id, with --wait its result, and ends when the run has ended; Ctrl-C stops it."""
+    """Run a job in this process at once, or be refused. Exit code 4: the task already runs --max-running times.
+    Prints the job's id, or with --wait its result, and exits when the run has ended; Ctrl-C stops it."""
     from leasehold.domain.checks.durations import seconds
     from leasehold.surfaces.cli.logs import set_up_logging
 
@@ -218,7 +224,7 @@ def _print_new(job_id: str, created: bool, as_json: bool) -> None:
     else:
         print(job_id)
         if not created:
-            render.note("it was there already: the unique key is held")
+            render.note("not a new job: this one already holds the unique key")
 
 
 def _print_result(operations: Operations, job: Job[Any], longest: float, as_json: bool) -> None:
@@ -244,7 +250,7 @@ def _split(words: list[str], command: str) -> tuple[str, str, str]:
     if len(names) == 1 and named:
         return named, names[0], arguments
     if len(names) != 2:
-        raise InvalidInput(command, "wants MODULE:APP TASK [JSON]", "such as: tasks:app add '{\"a\": 1}'")
+        raise InvalidInput(command, "needs MODULE:APP TASK [JSON]", "such as: tasks:app add '{\"a\": 1}'")
     return names[0], names[1], arguments
 
 

@@ -65,7 +65,7 @@ class Caller:
 
     def check_scope(self, scope: TokenScope) -> None:
         if not self.access.may(scope):
-            raise Denied("scope-missing", f"the token has not the scope {scope!r}")
+            raise Denied("scope-missing", f"the token lacks the scope {scope!r}")
 
     def check_queue(self, name: str) -> None:
         if not self.access.may_use_queue(name):
@@ -74,7 +74,7 @@ class Caller:
     def check_all_queues(self) -> None:
         """For what is about jobs of any queue."""
         if self.access.queues:
-            raise Denied("queue-limited", "the token is for some queues only, and this is about all of them")
+            raise Denied("queue-limited", "the token is only for some queues, and this is about all of them")
 
 
 class Callers:
@@ -112,5 +112,5 @@ class Callers:
             # The app's own store knows the tokens of all tenants.
             found = self._app.__internals__.operations.find_token(text.strip())
         if found is None:
-            raise Denied("unauthenticated", "the token is not known, was revoked, or its time is over")
+            raise Denied("unauthenticated", "the token is unknown, revoked or expired")
         return found

@@ -42,12 +42,12 @@ class Places:
         """All Host and Origin headers of a request. Raises Denied."""
         host = hosts[0] if len(hosts) == 1 else ""
         if ANY not in self.hosts and _name(host) not in self.hosts:
-            raise Denied(
-                "wrong-host", "the Host header names none of the names of this server; see --allow-host"
-            )
+            raise Denied("wrong-host", "the Host header is not a name of this server; see --allow-host")
         for origin in origins:
             if _place(origin) != host.lower() and origin.lower() not in self.origins:
-                raise Denied("foreign-origin", "pages of other sites may not ask; see --allow-origin")
+                raise Denied(
+                    "foreign-origin", "pages of other sites may not call this server; see --allow-origin"
+                )
 
 
 def _name(host: str) -> str:

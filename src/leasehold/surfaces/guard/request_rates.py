@@ -26,7 +26,9 @@ class RequestRates:
 
     def __init__(self, rate: float = USUAL_RATE, now: Callable[[], float] = time.monotonic) -> None:
         if not 0 <= rate < math.inf:
-            raise InvalidInput("rate_limit", f"{rate!r} is no rate", "give requests a second; 0: no limit")
+            raise InvalidInput(
+                "rate_limit", f"{rate!r} is not a rate", "give requests per second; 0: no limit"
+            )
         self._spacing = 1 / rate if rate else 0.0
         self._rate = rate
         self._now = now
@@ -46,7 +48,7 @@ class RequestRates:
         if wait > 0:
             raise Denied(
                 "too-many-requests",
-                f"more than {self._rate:g} requests a second; come back in {math.ceil(wait)} s",
+                f"more than {self._rate:g} requests per second; try again in {math.ceil(wait)} s",
                 retry_after=math.ceil(wait),
             )
 

@@ -36,7 +36,7 @@ def add_to(router: APIRouter) -> None:
 
     @router.post("/v1/jobs/{id}/budget/top-up", dependencies=needs("operate"), tags=["budgets"])
     def top_up_job(id: str, body: asked.TopUp, who: Who) -> list[told_many.BudgetLine]:
-        """Raise its limits by these amounts. One that went over can be resumed then."""
+        """Raise its limits by these amounts. A job that went over them can then be resumed."""
         lines = who.operations.top_up(who.job(id).id, body.amounts, actor=who.actor)
         return [told_many.BudgetLine.model_validate(line) for line in lines]
 

@@ -24,7 +24,7 @@ def add_to(router: APIRouter) -> None:
         limit: asked.Limit = 50,
         cursor: asked.PageCursor = "",
     ) -> told_many.GroupPage:
-        """One page of groups by name: how much of each lives, and who stopped it."""
+        """One page of groups by name: state, live jobs, and the last stop."""
         who.check_all_queues()
         page = who.operations.list_groups(state or None, limit, cursor or None)
         add_link(request, response, page.next)

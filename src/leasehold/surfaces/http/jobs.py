@@ -122,13 +122,13 @@ def _add_verbs(router: APIRouter) -> None:
         router.post(path, dependencies=needs("operate"), tags=["jobs"], name=f"{name}_job")(steer)
 
     verb("cancel", Handle.cancel, "Cancel it: at once, or as soon as its worker gets the request.")
-    verb("pause", Handle.pause, "Interrupt it, to be resumed.")
+    verb("pause", Handle.pause, "Pause it; a running job is asked to stop, and can be resumed.")
     verb("interrupt", Handle.interrupt, "Pause it if it runs, else cancel it.")
     verb("resolve", Handle.resolve, "Leave a failed job as it is, and let its lane go on.")
 
     @router.post("/v1/jobs/{id}/abandon", dependencies=needs("admin"), tags=["jobs"])
     def abandon_job(id: str, who: Who, body: asked.Why = asked.Why()) -> told.Job:  # noqa: B008 - never changed
-        """Give up the execution of an orphan whose machine is gone for good. If it lives, the next attempt runs beside
+        """Give up on an orphan whose machine is gone for good. If it still runs, the next attempt runs beside
         it."""
         who.operations.abandon(who.job(id).id, reason=body.reason, actor=who.actor)
         return job_of(who.job(id))
@@ -140,12 +140,12 @@ def _add_verbs(router: APIRouter) -> None:
 
     @router.post("/v1/jobs/{id}/resume", dependencies=needs("operate"), tags=["jobs"])
     def resume_job(id: str, who: Who, body: asked.Resume = asked.Resume()) -> told.Job:  # noqa: B008 - never changed
-        """Go on with a paused, failed or timed-out job."""
+        """Resume a paused, failed or timed-out job."""
         return job_of(who.job(id).resume(args=body.args, fresh=body.fresh, actor=who.actor))
 
     @router.post("/v1/jobs/{id}/retry", status_code=201, dependencies=needs("operate"), tags=["jobs"])
     def retry_job(id: str, who: Who, response: Response) -> told.Job:
-        """A new job like this one, which stays as it is."""
+        """Enqueue a new job like this one, which stays as it is."""
         made = who.job(id).retry(actor=who.actor)
         response.headers["Location"] = f"/v1/jobs/{made.id}"
         return job_of(made)

@@ -103,15 +103,15 @@ class Problem(BaseModel):
 
 _DESCRIPTIONS = {
     400: "The body cannot be read",
-    401: "No token that counts",
-    403: "The token, or the page that asks, may not do this",
-    404: "There is none, or none that this token may know of",
+    401: "No valid token",
+    403: "The token, or the page that calls, may not do this",
+    404: "Not found, or not visible to this token",
     409: "Refused in this state",
     413: "The body is too large",
     421: "The Host header names another server",
-    422: "What was asked for is not valid",
-    429: "Too many requests; Retry-After tells when to come back",
-    503: "The database is out of reach, or takes too long",
+    422: "The request is not valid",
+    429: "Too many requests; Retry-After says when to try again",
+    503: "The database cannot be reached, or takes too long",
 }
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {
@@ -148,13 +148,13 @@ def answer_to(error: Exception) -> JSONResponse:
             return problem(
                 503,
                 "database-unavailable",
-                "the database is out of reach, or not fit; the server's log tells more",
+                "the database cannot be reached or used; see the server's log",
             )
         case LeaseholdError():
             return _answer_to_ours(error)
         case _:
-            logger.error("a request went wrong", exc_info=error)
-            return problem(500, "internal", "something went wrong here; the server's log tells more")
+            logger.error("a request failed", exc_info=error)
+            return problem(500, "internal", "internal error; see the server's log")
 
 
 def _answer_to_ours(error: LeaseholdError) -> JSONResponse:

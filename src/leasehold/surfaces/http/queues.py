@@ -59,7 +59,7 @@ def add_to(router: APIRouter) -> None:
 
     @router.get("/v1/lanes", dependencies=needs("read"), tags=["queues"])
     def list_lanes(who: Who) -> list[told.Lane]:
-        """Lanes that are held or stand still, each with the job that runs in it or halts it."""
+        """Lanes that are held or halted, each with the job that runs in it or halts it."""
         who.check_all_queues()
         return [told.Lane.model_validate(row) for row in who.operations.list_lanes()]
 

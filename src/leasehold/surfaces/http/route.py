@@ -197,7 +197,7 @@ def is_deeper(value: object, depth: int) -> bool:
 
 
 def _too_deep() -> Denied:
-    return Denied("too-deep", f"the body has more than {DEEPEST_BODY} arrays and objects in each other")
+    return Denied("too-deep", f"the body is nested more than {DEEPEST_BODY} levels deep")
 
 
 def _digits(text: str | None) -> str:

@@ -39,7 +39,7 @@ def add_to(router: APIRouter) -> None:
         responses={304: {"description": "It is as it was"}},
     )
     async def get_job(id: str, who: Who, wait: asked.Wait = 0, if_none_match: IfNoneMatch = "") -> Any:
-        """A job as it stands. With `wait`: as soon as it is not what it was, by If-None-Match or else at the call; at
+        """A job as it is now. With `wait`: as soon as it differs from If-None-Match, or from what it was; at
         once if it has ended."""
         until = time.monotonic() + wait
         known = if_none_match
@@ -65,7 +65,7 @@ def add_to(router: APIRouter) -> None:
         responses={202: {"model": told.NotYet, "description": "It has not ended yet"}},
     )
     async def get_result(id: str, who: Who, wait: asked.Wait = 0) -> Any:
-        """What it has returned. With `wait`: as soon as it has ended. One that ended otherwise is a problem (409)."""
+        """What it has returned. With `wait`: as soon as it has ended. A job that did not succeed is a problem (409)."""
         until = time.monotonic() + wait
         while True:
             mark = await run_in_threadpool(who.operations.job_mark, id) if wait else None

@@ -51,12 +51,12 @@ def said(error: Exception) -> str:
             text = "; ".join(f"{_place(fault['loc'])}: {fault['msg']}" for fault in error.errors()[:5])
         case StoreError():
             logger.error("%s: %s", type(error).__name__, error)
-            text = "the database is out of reach, or not fit; the server's log tells more"
+            text = "the database cannot be reached or used; see the server's log"
         case LeaseholdError():
             text = str(error)
         case _:
-            logger.error("a request went wrong", exc_info=error)
-            text = "something went wrong here; the server's log tells more"
+            logger.error("a request failed", exc_info=error)
+            text = "internal error; see the server's log"
     return text.encode("utf-8", "replace").decode()
 
 

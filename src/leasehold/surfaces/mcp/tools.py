@@ -223,7 +223,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             name="list_jobs",
             title="List jobs",
-            description="Jobs that match all that is given, newest first.",
+            description="Jobs that match everything given, newest first.",
             scope="read",
             annotations=READS,
             arguments=asked.ListJobs,
@@ -253,7 +253,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             name="resume_job",
             title="Resume a job",
-            description="Go on with a paused, failed or timed-out job.",
+            description="Resume a paused, failed or timed-out job.",
             scope="operate",
             annotations=STEERS,
             arguments=asked.ResumeJob,
@@ -263,7 +263,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             name="list_questions",
             title="List open questions",
-            description="What jobs ask and wait for, the oldest first.",
+            description="Questions that jobs ask and wait for, oldest first.",
             scope="read",
             annotations=READS,
             arguments=asked.ListQuestions,
@@ -273,7 +273,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             name="answer_question",
             title="Answer a question",
-            description="Answer what a job asks, so that it goes on. Ask the user; do not make an answer up.",
+            description="Answer a job's question, so that the job continues. Ask the user; do not make up an answer.",
             scope="operate",
             annotations=STEERS,
             arguments=asked.AnswerQuestion,
@@ -283,7 +283,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             name="group_status",
             title="Look at a group",
-            description="How far a group of jobs is. With wait_s and since it answers as soon as anything has changed.",
+            description="The progress of a group of jobs. With wait_s and since it answers as soon as it changes.",
             scope="read",
             annotations=READS,
             arguments=asked.GroupStatus,
