@@ -177,3 +177,26 @@ def test_a_locked_file_says_who_may_hold_it(
         holder.stdin.close()
     assert f"{holder.pid} ({sys.executable} -c import sqlite3" in str(refusal.value)
     assert f"{os.getpid()} (this one)" in str(refusal.value)
+
+
+LOOKS = 100
+
+
+def test_who_waits_for_the_lock_looks_often(store: Store, file: Path) -> None:
+    """Writers that let go of it for a moment only must not keep it from others for ever."""
+    asked: list[str] = []
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as holder:
+
+        def trace(statement: str) -> None:
+            asked.append(statement)
+            if len(asked) == LOOKS:
+                holder.execute("ROLLBACK")
+
+        job = new_job()
+        writer = store._sqlite._file.writer()  # type: ignore[attr-defined]
+        holder.execute("BEGIN IMMEDIATE")
+        writer.set_trace_callback(trace)
+        store.enqueue([job])
+        writer.set_trace_callback(None)
+    assert asked[:LOOKS] == ["BEGIN IMMEDIATE"] * LOOKS
+    assert store.get(job.id).id == job.id
