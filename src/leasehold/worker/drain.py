@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.settler import Settler
@@ -68,3 +70,20 @@ class Drain:
                 return False
             await asyncio.sleep(TICK)
         return True
+
+
+async def to_its_end(work: Coroutine[Any, Any, None], hurry: Callable[[], None]) -> None:
+    """In a task of its own, and waited for even if the caller is cancelled meanwhile, be it again and again: half an
+    end would leave threads behind that renew leases for nobody. Whoever cancels is in a hurry, and is told at the end.
+    """
+    ending = asyncio.create_task(work, name="leasehold end")
+    cancelled: asyncio.CancelledError | None = None
+    while not ending.done():
+        try:
+            await asyncio.wait([ending])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            hurry()
+    ending.result()
+    if cancelled is not None:
+        raise cancelled

@@ -24,7 +24,7 @@ from leasehold.threads import Threads
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.batch_writer import BatchWriter
 from leasehold.worker.deliverer import Deliverer
-from leasehold.worker.drain import Drain
+from leasehold.worker.drain import Drain, to_its_end
 from leasehold.worker.health import Health, judge, too_many_abandoned
 from leasehold.worker.health_file import HealthFile
 from leasehold.worker.hooks import Hooks
@@ -260,8 +260,10 @@ class Worker:
             self._roles.append(HealthFile(Path(settings.health_file), lambda: self.health().ok))
 
     async def __aexit__(self, *_: object) -> None:
-        await self._end_work()
-        await self._close()
+        try:
+            await to_its_end(self._end(), self._drain.hurry)
+        finally:
+            await self._stack.aclose()  # by the task that has entered it: cancel scopes insist on that
 
     def request_drain(self) -> None:
         """No new claims; running jobs get their grace. Asked again: they are stopped at once."""
@@ -360,15 +362,13 @@ class Worker:
         return PRESENCE_EVERY
 
     # -- end -------------------------------------------------------------------------------------------------------
-    async def _end_work(self) -> None:
+    async def _end(self) -> None:
         self._scheduler.retire()
         self._intake.drain()
         self._finished.set()
         self._presence.nudge()
         if not await self._drain.run(self._coroutines[0]):
             self.gave_up = self._away = True
-
-    async def _close(self) -> None:
         self._lives = self._drain_asked = False
         for coroutine in self._coroutines:
             coroutine.cancel()
@@ -381,15 +381,10 @@ class Worker:
         self.starter.close()
         await self._executions.close()
         await _threads.call(self._journal.close)
-        await self._stack.aclose()
-        self.attempts.give_up()
+        owner, attempts = self.settings.owner, self.attempts
+        attempts.give_up()
         self._executor.shutdown(wait=False, cancel_futures=True)
-        logger.info(
-            "worker %s ended: %d settled, %d refused",
-            self.settings.owner,
-            self.attempts.ended,
-            self.attempts.fenced,
-        )
+        logger.info("worker %s ended: %d settled, %d refused", owner, attempts.ended, attempts.fenced)
 
     def _sign_off(self) -> None:
         try:
