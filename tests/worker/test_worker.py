@@ -672,3 +672,37 @@ def test_a_worker_whose_block_is_cancelled_again_and_again_hands_back_and_leaves
     left = {thread.name for thread in set(threading.enumerate()) - before if thread.is_alive()}
     assert not left & {"leasehold-lease keeper", "leasehold-reaper", "leasehold-presence"}
     assert (job.refresh().state, closed) == (State.QUEUED, ["closed"])
+
+
+@pytest.mark.parametrize("breaks", ["before", "after"])
+def test_a_worker_that_cannot_start_leaves_nothing_open(app, monkeypatch, breaks):
+    """Whoever tries again every few seconds would else open another connection each time."""
+    events = []
+
+    @app.lifespan
+    async def resources():
+        if breaks == "before":
+            raise OSError("not there yet")
+        events.append("open")
+        yield
+        events.append("close")
+
+    @app.task
+    async def work() -> None: ...
+
+    worker = app.worker(retention=None)
+    if breaks == "after":
+        monkeypatch.setattr(worker, "_wire", lambda *_: 1 / 0)
+
+    async def start() -> None:
+        async with worker:
+            pytest.fail("it has started")
+
+    before = set(threading.enumerate())
+    with pytest.raises((OSError, ZeroDivisionError)):
+        asyncio.run(start())
+    for listener in [t for t in set(threading.enumerate()) - before if t.name == "leasehold-listen"]:
+        listener.join(20)
+        assert not listener.is_alive()
+    assert worker._wakeups._closed  # on PostgreSQL the end of its thread tells
+    assert events == ([] if breaks == "before" else ["open", "close"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from leasehold.worker.attempts import Attempts
@@ -87,3 +88,13 @@ async def to_its_end(work: Coroutine[Any, Any, None], hurry: Callable[[], None])
     ending.result()
     if cancelled is not None:
         raise cancelled
+
+
+@asynccontextmanager
+async def closed_if_it_fails(stack: AsyncExitStack) -> AsyncIterator[None]:
+    """For a start: who does not get through `__aenter__` never comes to `__aexit__`."""
+    try:
+        yield
+    except BaseException:
+        await stack.aclose()
+        raise

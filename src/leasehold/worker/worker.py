@@ -24,7 +24,7 @@ from leasehold.threads import Threads
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.batch_writer import BatchWriter
 from leasehold.worker.deliverer import Deliverer
-from leasehold.worker.drain import Drain, to_its_end
+from leasehold.worker.drain import Drain, closed_if_it_fails, to_its_end
 from leasehold.worker.health import Health, judge, too_many_abandoned
 from leasehold.worker.health_file import HealthFile
 from leasehold.worker.hooks import Hooks
@@ -121,44 +121,45 @@ class Worker:
         await self._finished.wait()
 
     async def __aenter__(self) -> Self:
-        self._finished = asyncio.Event()
-        await _threads.call(self._check_results)
-        await _threads.call(self._register_retention)
-        await _threads.call(self._open_runners)
-        self._wakeups = await _threads.call(self._listen)
-        resources = None
-        if self._lifespan is not None:
-            resources = await self._stack.enter_async_context(self._lifespan())
-        loop = asyncio.get_running_loop()
-        self._wire(loop, resources)
-        exits = ExitGuard(loop)
-        exits.start()
-        self._stack.callback(exits.stop)
-        if self.settings.drain_on_sigterm:
-            self._stack.enter_context(
-                hearing_sigterm(
-                    lambda: self._call_on(loop, self._stop_claiming),
-                    (lambda: self._call_on(loop, self.request_drain)) if self._is_program else None,
+        async with closed_if_it_fails(self._stack):
+            self._finished = asyncio.Event()
+            for prepare in (self._check_results, self._register_retention, self._open_runners):
+                await _threads.call(prepare)
+            self._wakeups = await _threads.call(self._listen)
+            self._stack.callback(self._wakeups.close)
+            resources = None
+            if self._lifespan is not None:
+                resources = await self._stack.enter_async_context(self._lifespan())
+            loop = asyncio.get_running_loop()
+            self._wire(loop, resources)
+            exits = ExitGuard(loop)
+            exits.start()
+            self._stack.callback(exits.stop)
+            if self.settings.drain_on_sigterm:
+                self._stack.enter_context(
+                    hearing_sigterm(
+                        lambda: self._call_on(loop, self._stop_claiming),
+                        (lambda: self._call_on(loop, self.request_drain)) if self._is_program else None,
+                    )
                 )
-            )
-        if self.settings.burst:
-            # What is due by now shall be there before it looks for work; and nothing comes by itself while it ends.
-            await _threads.call(self._scheduler.once)
-        await _threads.call(self.deliverer.register)
-        for role in self._roles:
-            role.start()
-        self._coroutines = [
-            asyncio.create_task(self._intake_until_done(), name="leasehold intake"),
-            asyncio.create_task(self.settler.run(), name="leasehold settler"),
-            asyncio.create_task(self._watch.run(), name="leasehold watch"),
-        ]
-        serves = ", ".join(self.settings.queues) or "what it is handed"
-        whose = f" of {', '.join(self.settings.tenants)}" if self.settings.tenants else ""
-        logger.info("worker %s serves %s%s", self.settings.owner, serves, whose)
-        self._lives = True
-        if self._drain_asked:  # while it started
-            self._begin_drain()
-        return self
+            if self.settings.burst:
+                # What is due by now shall be there before it looks for work; and nothing comes by itself while it ends.
+                await _threads.call(self._scheduler.once)
+            await _threads.call(self.deliverer.register)
+            for role in self._roles:
+                role.start()
+            self._coroutines = [
+                asyncio.create_task(self._intake_until_done(), name="leasehold intake"),
+                asyncio.create_task(self.settler.run(), name="leasehold settler"),
+                asyncio.create_task(self._watch.run(), name="leasehold watch"),
+            ]
+            serves = ", ".join(self.settings.queues) or "what it is handed"
+            whose = f" of {', '.join(self.settings.tenants)}" if self.settings.tenants else ""
+            logger.info("worker %s serves %s%s", self.settings.owner, serves, whose)
+            self._lives = True
+            if self._drain_asked:  # while it started
+                self._begin_drain()
+            return self
 
     def _check_results(self) -> None:
         """A task whose results cannot be kept is refused now, not when its work is done. One that claims nothing looks
