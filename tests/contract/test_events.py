@@ -211,3 +211,11 @@ def test_a_reader_never_finds_a_smaller_number_later(backend):
         thread.join()
     assert found == [(number, number) for number in range(1, 301)]
     assert seen(store, grant.id) == [(number, "item", number) for number in range(1, 301)]
+
+
+@pytest.mark.parametrize(("since", "left"), [(-(2**64), 1), (-1, 1), (2**63, 0), (2**64, 0)])
+def test_a_place_that_no_event_can_have_is_before_all_of_them_or_behind(store, since, left):
+    """It may come from a header that somebody has made up."""
+    grant = run(store)
+    store.write_events([RunNotes(grant.id, grant.token, grant.attempt, (Note(1, "item", "1"),))])
+    assert len(store.read_stream(grant.id, since).events) == left

@@ -96,6 +96,26 @@ def test_an_expired_job_that_had_started_halts_its_lane_as_its_task_says(store, 
     assert claim_until_found(store) == ([follower.id] if goes_on else [])
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_job_that_its_lane_has_passed_expires_without_halting_it(store, clock, ended):
+    """It was resolved, so that another could run; resumed, it waits behind that one until its time is over."""
+    grant = run(store, lane="l", deadline=10.0, policy=Policy(max_attempts=1))
+    end(store, grant, Failure("boom"))
+    store.resolve(grant.id)
+    other, last = put(store, lane="l"), put(store, lane="l")
+    holder = claim_one(store)
+    assert holder.id == other.id
+    store.resume(grant.id)
+    if ended:
+        end(store, holder, Success())
+    clock.advance(10)
+    (expired,) = store.expire()
+    assert (expired.id, expired.state, expired.halts_lane) == (grant.id, State.TIMED_OUT, False)
+    if not ended:
+        end(store, holder, Success())
+    assert claim_until_found(store) == [last.id]
+
+
 def test_an_expired_job_gives_its_unique_key_back(store, clock):
     put(store, unique_key="k", deadline=10.0)
     clock.advance(10)

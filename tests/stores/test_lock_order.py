@@ -14,12 +14,14 @@ import psycopg
 import pytest
 
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.stores.answers import Ending
 from leasehold.stores.contract import Store
+from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job
 
 JOBS = 40
@@ -239,6 +241,72 @@ def test_a_sweep_of_slots_waits_for_nobody(postgres_url: str, postgres_schema: s
     backend.close_opened()
     assert not waits
     assert left == [(0,)]
+
+
+def test_a_question_that_runs_out_waits_for_nobody(postgres_url: str, postgres_schema: str):
+    """Else one row that somebody has locked would keep all reapers from their sweeps."""
+    backend = Backend("postgres", postgres_url, postgres_schema)
+    store = backend.open()
+    store.upgrade()
+    store.enqueue([new_job(), new_job()])
+    locked, other = store.claim("w", ["default"], 2)
+    for grant in (locked, other):
+        store.settle([Ending(grant.id, grant.token, Asked("q", "May I?", timeout=0.001))])
+    expired: list[str] = []
+    caller = threading.Thread(target=lambda: expired.extend(job.id for job in store.expire()))
+    with psycopg.connect(postgres_url) as held:
+        _lock(held, backend, "job", "seq", locked.seq)
+        caller.start()
+        caller.join(10)
+        waits = caller.is_alive()
+    caller.join(30)
+    later = [job.id for job in store.expire()]
+    backend.close_opened()
+    assert not waits
+    assert (expired, later) == ([other.id], [locked.id])
+
+
+@pytest.mark.parametrize("verb", ["reap", "expire", "claim"])
+def test_an_end_by_the_clock_does_not_wait_for_who_waits_for_the_job(
+    verb: str, postgres_url: str, postgres_schema: str
+):
+    """A child is judged with its parent's end. Somebody has locked it: the other jobs of the sweep do not wait."""
+    backend, clock = Backend("postgres", postgres_url, postgres_schema), ManualClock()
+    store = backend.open(clock)
+    store.upgrade()
+    jobs = [new_job(deadline=1000.0, policy=Policy(on_lost="fail")) for _ in range(2)]
+    children = [new_job(after=(job.id,)) for job in jobs]
+    store.enqueue([*jobs, *children])
+    ended: list[str] = []
+    if verb == "reap":
+        store.claim("w", ["default"], 2)
+        clock.advance(31)
+        seen = store.sight_missed()
+        clock.advance(10)
+    else:
+        clock.advance(1000)
+
+    def work() -> None:
+        if verb == "claim":
+            assert store.claim("w", ["default"], 2) == []
+        else:
+            ended.extend(job.id for job in (store.reap(seen) if verb == "reap" else store.expire()))
+
+    caller = threading.Thread(target=work)
+    with psycopg.connect(postgres_url) as held:
+        _lock(held, backend, "job", "seq", store.get(children[0].id).seq)
+        caller.start()
+        caller.join(10)
+        waits = caller.is_alive()
+    caller.join(30)
+    states = [store.get(job.id).state for job in (*jobs, *children)]
+    backend.close_opened()
+    assert not waits
+    if verb != "claim":
+        assert ended == [jobs[1].id]
+    end = State.FAILED if verb == "reap" else State.TIMED_OUT
+    left = State.QUEUED if verb == "expire" else State.RUNNING
+    assert states == [left, end, State.PENDING, State.CANCELLED]
 
 
 def _scene(backend: Backend) -> tuple[Store, list[Grant]]:

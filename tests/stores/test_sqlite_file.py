@@ -198,3 +198,26 @@ def test_a_first_enqueue_inside_the_callers_own_transaction_says_what_to_do_befo
         ship.using(tx=connection).enqueue(1)
         connection.commit()
         assert app.count()["queued"] == 1
+
+
+LOOKS = 100
+
+
+def test_who_waits_for_the_lock_looks_often(store: Store, file: Path) -> None:
+    """Writers that let go of it for a moment only must not keep it from others for ever."""
+    asked: list[str] = []
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as holder:
+
+        def trace(statement: str) -> None:
+            asked.append(statement)
+            if len(asked) == LOOKS:
+                holder.execute("ROLLBACK")
+
+        job = new_job()
+        writer = store._sqlite._file.writer()  # type: ignore[attr-defined]
+        holder.execute("BEGIN IMMEDIATE")
+        writer.set_trace_callback(trace)
+        store.enqueue([job])
+        writer.set_trace_callback(None)
+    assert asked[:LOOKS] == ["BEGIN IMMEDIATE"] * LOOKS
+    assert store.get(job.id).id == job.id

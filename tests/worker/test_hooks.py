@@ -79,6 +79,34 @@ def test_a_hook_that_fails_is_called_again_with_the_same_id(app: Leasehold, capl
     assert "again in 1 s" in caplog.text
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("error", [ValueError("half a pair: \ud800, and \x00"), Unspeakable()])
+def test_a_hook_may_fail_with_any_text_and_holds_up_no_other(
+    app: Leasehold, backend: Backend, error: Exception
+):
+    heard: list[str] = []
+
+    @app.on("failed")
+    def hear(event: HookEvent) -> None:
+        heard.append(event.job_id)
+        if len(heard) == 1:
+            raise error
+
+    @app.task
+    def work() -> None:
+        raise Fail("broken")
+
+    jobs = [work.enqueue() for _ in range(3)]
+    burst(app)
+    assert sorted(heard) == sorted(job.id for job in jobs)
+    ((left,),) = backend.query("SELECT error FROM leasehold.outbox")
+    assert type(error).__name__ in left
+
+
 def test_the_host_of_run_now_calls_hooks_too(app: Leasehold):
     heard: queue.SimpleQueue[HookEvent] = queue.SimpleQueue()
     app.on("succeeded")(heard.put)

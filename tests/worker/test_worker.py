@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -105,6 +106,23 @@ def test_a_handler_may_say_what_shall_become_of_it(app, signal, state, reason):
     burst(app)
     assert (job.refresh().state, job.reason) == (state, reason)
     assert job.__row__.failures == (1 if state is State.FAILED else 0)
+
+
+@pytest.mark.parametrize(
+    ("make", "state"), [(Fail, State.FAILED), (Pause, State.PAUSED), (partial(RetryIn, 3600), State.QUEUED)]
+)
+@pytest.mark.parametrize(("said", "told"), [(OSError("gone"), "OSError: gone"), (404, "404")])
+def test_a_reason_that_is_no_text_is_told_as_one(app, make, state, said, told):
+    """`raise Fail(error)` is written in a hurry; its job must end as if the text had been asked for."""
+
+    @app.task
+    async def speak() -> None:
+        raise make(said)
+
+    job = speak.enqueue()
+    burst(app)
+    assert job.refresh().state is state
+    assert told in (job.error, job.reason)
 
 
 def test_arguments_that_no_longer_fit_fail_without_a_retry_and_resume_with_new_ones(app):
@@ -642,3 +660,72 @@ def test_a_worker_that_was_given_its_queues_does_not_warn(app, caplog, queues):
     with caplog.at_level("INFO", "leasehold.worker"):
         burst(app, queues=queues)
     assert "WARNING" not in {record.levelname for record in caplog.records}
+
+
+def test_a_worker_whose_block_is_cancelled_again_and_again_hands_back_and_leaves_nothing_behind(app):
+    """As cancel scopes do it. What it left behind would renew its leases for as long as the process lives."""
+    closed: list[str] = []
+
+    @app.lifespan
+    async def lifespan():
+        yield "resources"
+        closed.append("closed")
+
+    @app.task
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    job = wait.enqueue()
+    worker = app.worker(retention=None)
+
+    async def serve() -> None:
+        async with worker:
+            await asyncio.Event().wait()
+
+    async def live() -> None:
+        serving = asyncio.create_task(serve())
+        await until(lambda: job.refresh().state is State.RUNNING)
+        while not serving.done():
+            serving.cancel()
+            await asyncio.sleep(0)
+        assert serving.cancelled()
+
+    before = set(threading.enumerate())
+    asyncio.run(live())
+    left = {thread.name for thread in set(threading.enumerate()) - before if thread.is_alive()}
+    assert not left & {"leasehold-lease keeper", "leasehold-reaper", "leasehold-presence"}
+    assert (job.refresh().state, closed) == (State.QUEUED, ["closed"])
+
+
+@pytest.mark.parametrize("breaks", ["before", "after"])
+def test_a_worker_that_cannot_start_leaves_nothing_open(app, monkeypatch, breaks):
+    """Whoever tries again every few seconds would else open another connection each time."""
+    events = []
+
+    @app.lifespan
+    async def resources():
+        if breaks == "before":
+            raise OSError("not there yet")
+        events.append("open")
+        yield
+        events.append("close")
+
+    @app.task
+    async def work() -> None: ...
+
+    worker = app.worker(retention=None)
+    if breaks == "after":
+        monkeypatch.setattr(worker, "_wire", lambda *_: 1 / 0)
+
+    async def start() -> None:
+        async with worker:
+            pytest.fail("it has started")
+
+    before = set(threading.enumerate())
+    with pytest.raises((OSError, ZeroDivisionError)):
+        asyncio.run(start())
+    for listener in [t for t in set(threading.enumerate()) - before if t.name == "leasehold-listen"]:
+        listener.join(20)
+        assert not listener.is_alive()
+    assert worker._wakeups._closed  # on PostgreSQL the end of its thread tells
+    assert events == ([] if breaks == "before" else ["open", "close"])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from leasehold.domain.job import Job
+from leasehold.domain.lanes import STARTED
 from leasehold.domain.moves import Move
 from leasehold.domain.states import State
 
@@ -23,7 +24,7 @@ def expired(job: Job, now: datetime) -> Move | None:
             finished_at=now,
             reason="the job's deadline has passed",
             held=False,
-            halts_lane=job.lane is not None and job.attempt > 0 and job.policy.on_failure == "halt",
+            halts_lane=_keeps_lane(job) and job.policy.on_failure == "halt",
         )
     elif _past_start(job, now):
         after = replace(
@@ -50,6 +51,11 @@ def before_grant(job: Job) -> Job:
         started_at=None,
         first_started_at=None if first else job.first_started_at,
     )
+
+
+def _keeps_lane(job: Job) -> bool:
+    """It has started in its lane, which has not gone on without it: after a resolve another may run there."""
+    return job.attempt > 0 and job.lane_at == STARTED
 
 
 def _past_deadline(job: Job, now: datetime) -> bool:

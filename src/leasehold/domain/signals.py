@@ -23,24 +23,24 @@ class RetryIn(Signal):
 
     def __init__(self, delay: Duration, reason: str = "asked to be retried") -> None:
         self.delay = seconds(delay, "delay")
-        self.reason = reason
-        super().__init__(reason)
+        self.reason = _text(reason)
+        super().__init__(self.reason)
 
 
 class Pause(Signal):
     """Pause the job for this reason; it can be resumed."""
 
     def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
+        self.reason = _text(reason)
+        super().__init__(self.reason)
 
 
 class Fail(Signal):
     """Fail at once; never retry."""
 
     def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
+        self.reason = _text(reason)
+        super().__init__(self.reason)
 
 
 class StopRequested(Portable):
@@ -59,3 +59,10 @@ class Park(Portable):
 class HandlerExit(Portable):
     """Raised to those who wait for a task of a handler that called `sys.exit` or raised KeyboardInterrupt: the exit is
     the job's, not the worker's. Not an Exception, as those are not."""
+
+
+def _text(reason: object) -> str:
+    """Handlers give what they have in hand, such as the exception that they have caught. Stored is a text."""
+    if isinstance(reason, BaseException):
+        return f"{type(reason).__name__}: {reason}"
+    return str(reason)

@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Container
 from typing import Any
@@ -20,6 +21,7 @@ from leasehold.domain.hooks import (
     told_again_in,
 )
 from leasehold.domain.job import NewJob
+from leasehold.domain.moves import clean_error
 from leasehold.stores.contract import Hint, Store
 from leasehold.stores.contract.wakeups import ANYTHING
 from leasehold.worker.hooks import Hooks
@@ -38,6 +40,7 @@ LEASE = 60.0
 what is under way, unless a single call takes half a minute."""
 BATCH = 20
 MOST_UNTOLD = 1000
+LONGEST_ERROR = 2000
 
 
 class _Every(Container[Any]):
@@ -201,6 +204,11 @@ class Deliverer:
             again = told_again_in(delivery.tries)
             then = "giving up" if again is None else f"trying again in {again:g} s"
             logger.exception("hook %s failed on %r; %s", delivery.listener, event.name, then)
-            self._store.retry_event(event.id, again, f"{type(error).__name__}: {error}"[:2000])
+            self._store.retry_event(event.id, again, _told(error))
         else:
             self._store.drop_events([event.id])
+
+
+def _told(error: Exception) -> str:
+    """As every store takes it, also of an exception that has no text: the next event waits for this one's record."""
+    return clean_error("".join(traceback.format_exception_only(error)).strip()[:LONGEST_ERROR])

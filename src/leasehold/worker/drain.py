@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.settler import Settler
@@ -68,3 +71,30 @@ class Drain:
                 return False
             await asyncio.sleep(TICK)
         return True
+
+
+async def to_its_end(work: Coroutine[Any, Any, None], hurry: Callable[[], None]) -> None:
+    """In a task of its own, and waited for even if the caller is cancelled meanwhile, be it again and again: half an
+    end would leave threads behind that renew leases for nobody. Whoever cancels is in a hurry, and is told at the end.
+    """
+    ending = asyncio.create_task(work, name="leasehold end")
+    cancelled: asyncio.CancelledError | None = None
+    while not ending.done():
+        try:
+            await asyncio.wait([ending])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            hurry()
+    ending.result()
+    if cancelled is not None:
+        raise cancelled
+
+
+@asynccontextmanager
+async def closed_if_it_fails(stack: AsyncExitStack) -> AsyncIterator[None]:
+    """For a start: who does not get through `__aenter__` never comes to `__aexit__`."""
+    try:
+        yield
+    except BaseException:
+        await stack.aclose()
+        raise

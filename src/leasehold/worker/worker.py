@@ -24,7 +24,7 @@ from leasehold.threads import Threads
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.batch_writer import BatchWriter
 from leasehold.worker.deliverer import Deliverer
-from leasehold.worker.drain import Drain
+from leasehold.worker.drain import Drain, closed_if_it_fails, to_its_end
 from leasehold.worker.health import Health, judge, too_many_abandoned
 from leasehold.worker.health_file import HealthFile
 from leasehold.worker.hooks import Hooks
@@ -122,42 +122,43 @@ class Worker:
         await self._finished.wait()
 
     async def __aenter__(self) -> Self:
-        self._finished = asyncio.Event()
-        await _threads.call(self._check_results)
-        await _threads.call(self._register_retention)
-        await _threads.call(self._open_runners)
-        self._wakeups = await _threads.call(self._listen)
-        resources = None
-        if self._lifespan is not None:
-            resources = await self._stack.enter_async_context(self._lifespan())
-        loop = asyncio.get_running_loop()
-        self._wire(loop, resources)
-        exits = ExitGuard(loop)
-        exits.start()
-        self._stack.callback(exits.stop)
-        if self.settings.drain_on_sigterm:
-            self._stack.enter_context(
-                hearing_sigterm(
-                    lambda: self._call_on(loop, self._stop_claiming),
-                    (lambda: self._call_on(loop, self.request_drain)) if self._is_program else None,
+        async with closed_if_it_fails(self._stack):
+            self._finished = asyncio.Event()
+            for prepare in (self._check_results, self._register_retention, self._open_runners):
+                await _threads.call(prepare)
+            self._wakeups = await _threads.call(self._listen)
+            self._stack.callback(self._wakeups.close)
+            resources = None
+            if self._lifespan is not None:
+                resources = await self._stack.enter_async_context(self._lifespan())
+            loop = asyncio.get_running_loop()
+            self._wire(loop, resources)
+            exits = ExitGuard(loop)
+            exits.start()
+            self._stack.callback(exits.stop)
+            if self.settings.drain_on_sigterm:
+                self._stack.enter_context(
+                    hearing_sigterm(
+                        lambda: self._call_on(loop, self._stop_claiming),
+                        (lambda: self._call_on(loop, self.request_drain)) if self._is_program else None,
+                    )
                 )
-            )
-        if self.settings.burst:
-            # What is due by now shall be there before it looks for work; and nothing comes by itself while it ends.
-            await _threads.call(self._scheduler.once)
-        await _threads.call(self.deliverer.register)
-        for role in self._roles:
-            role.start()
-        self._coroutines = [
-            asyncio.create_task(self._intake_until_done(), name="leasehold intake"),
-            asyncio.create_task(self.settler.run(), name="leasehold settler"),
-            asyncio.create_task(self._watch.run(), name="leasehold watch"),
-        ]
-        log_queues(self.settings, self._tasks)
-        self._lives = True
-        if self._drain_asked:  # while it started
-            self._begin_drain()
-        return self
+            if self.settings.burst:
+                # What is due by now shall be there before it looks for work; and nothing comes by itself while it ends.
+                await _threads.call(self._scheduler.once)
+            await _threads.call(self.deliverer.register)
+            for role in self._roles:
+                role.start()
+            self._coroutines = [
+                asyncio.create_task(self._intake_until_done(), name="leasehold intake"),
+                asyncio.create_task(self.settler.run(), name="leasehold settler"),
+                asyncio.create_task(self._watch.run(), name="leasehold watch"),
+            ]
+            log_queues(self.settings, self._tasks)
+            self._lives = True
+            if self._drain_asked:  # while it started
+                self._begin_drain()
+            return self
 
     def _check_results(self) -> None:
         """A task whose results cannot be kept is refused now, not when its work is done. One that claims nothing looks
@@ -259,8 +260,10 @@ class Worker:
             self._roles.append(HealthFile(Path(settings.health_file), lambda: self.health().ok))
 
     async def __aexit__(self, *_: object) -> None:
-        await self._end_work()
-        await self._close()
+        try:
+            await to_its_end(self._end(), self._drain.hurry)
+        finally:
+            await self._stack.aclose()  # by the task that has entered it: cancel scopes insist on that
 
     def request_drain(self) -> None:
         """Stop claiming jobs; running ones get their grace. Asked again: they are stopped at once."""
@@ -359,15 +362,13 @@ class Worker:
         return PRESENCE_EVERY
 
     # -- end -------------------------------------------------------------------------------------------------------
-    async def _end_work(self) -> None:
+    async def _end(self) -> None:
         self._scheduler.retire()
         self._intake.drain()
         self._finished.set()
         self._presence.nudge()
         if not await self._drain.run(self._coroutines[0]):
             self.gave_up = self._away = True
-
-    async def _close(self) -> None:
         self._lives = self._drain_asked = False
         for coroutine in self._coroutines:
             coroutine.cancel()
@@ -380,15 +381,10 @@ class Worker:
         self.starter.close()
         await self._executions.close()
         await _threads.call(self._journal.close)
-        await self._stack.aclose()
-        self.attempts.give_up()
+        owner, attempts = self.settings.owner, self.attempts
+        attempts.give_up()
         self._executor.shutdown(wait=False, cancel_futures=True)
-        logger.info(
-            "worker %s ended: %d settled, %d refused",
-            self.settings.owner,
-            self.attempts.ended,
-            self.attempts.fenced,
-        )
+        logger.info("worker %s ended: %d settled, %d refused", owner, attempts.ended, attempts.fenced)
 
     def _sign_off(self) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -142,8 +143,23 @@ def sqlite_cli(tasks: Path) -> Iterator[Cli]:
 
 
 @pytest.fixture
+def _logging_as_it_was() -> Iterator[None]:
+    """A command that sets up logging writes to stderr as it is then: the test's own, which is closed with it."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    for handler in root.handlers[:]:
+        if handler not in handlers:
+            root.removeHandler(handler)
+    root.setLevel(level)
+
+
+@pytest.fixture
 def here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    _logging_as_it_was: None,
 ) -> Callable[..., Answer]:
     """In this process, on the store that the environment names."""
     monkeypatch.chdir(tmp_path)

@@ -23,6 +23,9 @@ from leasehold.stores.sqlite.holders import who_has_open
 C = TypeVar("C", bound=sqlite3.Connection)
 
 BUSY_SECONDS = 5.0
+WAITS_BY_ITSELF = "PRAGMA busy_timeout = 0"
+"""For who asks for the file's lock again and again: SQLite would look less and less often, ten times a second in the
+end. Beside writers that let go of the lock for a moment only, it would hardly ever meet that moment."""
 
 _PRAGMAS = (
     # Readers do not stop the writer, nor it them.
@@ -74,6 +77,7 @@ class Connections:
                 return writer
             self.close(writer)
         self._writer = writer = self.open(sqlite3.Connection)
+        writer.execute(WAITS_BY_ITSELF)
         return writer
 
     def take(self) -> sqlite3.Connection:

@@ -22,7 +22,7 @@ from leasehold.stores.base.rows import FLAGS, TIMES
 from leasehold.stores.base.statements import parameters, read_statements
 from leasehold.stores.contract.patience import longest_read
 from leasehold.stores.enlist.borrowed import BorrowedSession, Execute
-from leasehold.stores.sqlite.connections import BUSY_SECONDS, Connections, KeptConnection
+from leasehold.stores.sqlite.connections import BUSY_SECONDS, WAITS_BY_ITSELF, Connections, KeptConnection
 from leasehold.stores.sqlite.lending import LentConnection
 
 T = TypeVar("T")
@@ -44,6 +44,8 @@ _TROUBLE = frozenset(
     }
 )
 STATEMENTS = read_statements("leasehold.stores.sqlite")
+AGAIN = 0.0005, 0.004
+"""Seconds, at least and at most, until the file's lock is asked for again. To ask costs some microseconds."""
 STEPS_A_LOOK = 1000
 """Of SQLite's machine, between two looks at the clock of a read that may not take long."""
 _TAKES_NOW = {name for name, text in STATEMENTS.items() if "now" in parameters(text)}
@@ -153,7 +155,9 @@ class SqliteDatabase:
             file.check_open()
             connection = file.open(LentConnection)
             try:
+                connection.execute(WAITS_BY_ITSELF)
                 self._begin(connection)
+                connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
                 connection.lend(seconds)
                 try:
                     yield SqliteSession(connection, self.clock), connection
@@ -248,17 +252,18 @@ class SqliteDatabase:
         return error
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        # The busy time-out is not a queue: another process can win every time. A few tries more, spread out.
+        # There is no queue: another process can win every time. So it is asked for often, and for long.
         deadline = time.monotonic() + 4 * BUSY_SECONDS
         while True:
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 return
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() > deadline:
                     raise self._translated(error) from error
                 self._file.check_open()
-                time.sleep(random.uniform(0.001, 0.02))
+                time.sleep(random.uniform(*AGAIN))
 
 
 def _now(clock: Clock) -> int:

@@ -31,6 +31,13 @@ def lock_free_descendants(session: Session, moves: Sequence[Move]) -> bool:
     return not ended or not session.tuples("lock_free_descendants", ids=ended)
 
 
+def without_locked_children(session: Session, moves: Sequence[Move]) -> list[Move]:
+    """Those among these moves that wait for nobody: who waits for such a job is judged with its end."""
+    if lock_free_descendants(session, moves):
+        return list(moves)
+    return [move for move in moves if lock_free_descendants(session, [move])]
+
+
 def moves_of_children(session: Session, moves: Sequence[Move], now: datetime) -> list[Move]:
     """What the endings among these moves mean for those who wait for them."""
     ended = [

@@ -31,6 +31,9 @@ from leasehold.stores.answers import Told
 from leasehold.stores.base.database import Records, Row, Session
 from leasehold.stores.verbs.writing import Verbs
 
+LAST_PLACE = 2**63 - 1
+"""The largest number that every store takes."""
+
 
 class EventVerbs(Verbs):
     def write_events(self, runs: Sequence[RunNotes]) -> Told:
@@ -52,8 +55,9 @@ class EventVerbs(Verbs):
         return Told([lease for lease in left if lease not in locked], sorted(locked))
 
     def read_stream(self, job_id: str, since: int = 0, limit: int = 500) -> Seen:
+        place = min(max(since, 0), LAST_PLACE)
         rows = self._database.read(
-            lambda session: session.rows("read_stream", id=job_id, since=since, limit=limit)
+            lambda session: session.rows("read_stream", id=job_id, since=place, limit=limit)
         )
         if not rows:
             raise JobNotFound(job_id)

@@ -17,7 +17,7 @@ from leasehold.domain.views import OpenQuestion
 from leasehold.stores.base.database import Session
 from leasehold.stores.base.places import as_stored
 from leasehold.stores.verbs.groups import refuse_in_held_group
-from leasehold.stores.verbs.locking import lock
+from leasehold.stores.verbs.locking import lock, lock_free
 from leasehold.stores.verbs.writing import Verbs, write
 
 LONGEST_LIST = 500
@@ -84,7 +84,8 @@ def _answer(
 
 
 def _expire(session: Session, ids: list[str]) -> list[Job]:
-    jobs, now = lock(session, ids)
+    """Of jobs that somebody has in hand the next sweep sees to it: this one has others to look after."""
+    jobs, now = lock_free(session, ids)
     if now is None:
         return []
     closed = session.rows("close_expired_questions", ids=sorted(jobs))

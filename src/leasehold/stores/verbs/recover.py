@@ -22,6 +22,7 @@ from leasehold.domain.views import Reaped
 from leasehold.stores.answers import Denied
 from leasehold.stores.base.database import Records, Session
 from leasehold.stores.base.places import START_BY, as_stored
+from leasehold.stores.verbs.dependencies import without_locked_children
 from leasehold.stores.verbs.limits import LimitVerbs, lock_limits, why_not
 from leasehold.stores.verbs.locking import lock, lock_free, lock_free_held
 from leasehold.stores.verbs.progress import find_progress
@@ -163,7 +164,7 @@ def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
         return []
     lost = [s for s in sightings if s.id in jobs and _as_sighted(jobs[s.id], s) and s.missed(now)]
     progressed = find_progress(session, [jobs[s.id] for s in lost])
-    moves = [_lose(jobs[s.id], s, now, progressed) for s in lost]
+    moves = without_locked_children(session, [_lose(jobs[s.id], s, now, progressed) for s in lost])
     write(session, moves, now)
     return moves
 
@@ -184,7 +185,7 @@ def _expire(session: Session, ids: Sequence[str]) -> list[Job]:
     met = [job for job in jobs.values() if job.start_by is not None and job.attempt > 0]
     if met:
         session.run("drop_time_limits", rows=Records([{"job": job.seq, "what": START_BY} for job in met]))
-    moves = [operate.expire(job, now=now) for job in over]
+    moves = without_locked_children(session, [operate.expire(job, now=now) for job in over])
     write(session, moves, now)
     return [as_stored(move, now) for move in moves]
 
@@ -200,7 +201,8 @@ def _expire_grants(session: Session, leases: Mapping[str, int]) -> None:
     jobs, now = lock_free_held(session, leases)
     if now is not None:
         late = [job for job in jobs.values() if job.lease_token == leases[job.id]]
-        write(session, [settle(job, Expired(), job.policy, now=now) for job in late], now)
+        moves = [settle(job, Expired(), job.policy, now=now) for job in late]
+        write(session, without_locked_children(session, moves), now)
 
 
 def claim_in(
