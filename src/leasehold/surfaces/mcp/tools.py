@@ -177,7 +177,7 @@ async def stop_group(who: Caller, given: asked.StopGroup) -> told.Stopped:
         dry_run=given.dry_run,
         actor=who.actor,
     )
-    return told.Stopped.model_validate(await to_thread(who.operations.stop, request))
+    return told.Stopped.model_validate(await who.operations.astop(request))
 
 
 async def _brief(who: Caller, id: str, wait: float) -> told.Job:
