@@ -15,9 +15,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
 
 from leasehold import Leasehold
+from leasehold.domain.outcome import Success
 from leasehold.domain.tokens import SCOPES
 from leasehold.http import create_app, router
 from leasehold.surfaces.http.route import LARGEST_BODY, guarded_by, scope_of
+from tests.surfaces.http.test_jobs import settle
 from tests.surfaces.serving import PATIENCE, Server
 
 OPEN = {"/livez", "/readyz"}
@@ -212,6 +214,22 @@ def test_a_mounted_router_is_guarded_in_somebody_elses_app(
     assert reader.get("/jobs-api/v1/jobs").json() == {"jobs": [], "next": None}
     assert reader.get("/jobs-api/v1/jobs/nothing").json()["code"] == "job-not-found"
     assert reader.post("/jobs-api/v1/jobs", json={"kind": "add"}).status_code == 403
+
+
+def test_links_lead_below_what_a_router_is_mounted_at(app: Leasehold, listen: Callable[[FastAPI], Server]):
+    mine = FastAPI()
+    mine.include_router(router(app), prefix="/api/v1/jobs-api")
+    admin = listen(mine).client("admin")
+    made = admin.post("/api/v1/jobs-api/v1/jobs", json={"kind": "add", "args": {"a": 1}})
+    assert admin.get(made.headers["location"]).json()["id"] == made.json()["id"]
+    settle(app, Success("2"))
+    again = admin.post(f"{made.headers['location']}/retry")
+    assert admin.get(again.headers["location"]).json()["retry_of"] == made.json()["id"]
+    app.schedules.set("every/day", "add", {"a": 1}, every="1d")
+    ran = admin.post("/api/v1/jobs-api/v1/schedules/every/day/run")
+    assert admin.get(ran.headers["location"]).json()["id"] == ran.json()["id"]
+    page = admin.get("/api/v1/jobs-api/v1/jobs?limit=1")
+    assert admin.get(page.headers["link"].partition(">")[0].strip("<")).status_code == 200
 
 
 def test_a_token_of_some_queues_knows_no_others(app: Leasehold, server: Server):

@@ -12,7 +12,7 @@ from leasehold.domain.views import Filter, Page
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.guard.calls import AskedCall, enqueue_for, enqueue_once_for
 from leasehold.surfaces.http import asked, told
-from leasehold.surfaces.http.paging import add_link
+from leasehold.surfaces.http.paging import add_link, add_location
 from leasehold.surfaces.http.route import Who, needs
 from leasehold.types import Job as Handle
 
@@ -35,11 +35,15 @@ def add_to(router: APIRouter) -> None:
         responses={200: {"model": told.Created, "description": "It was there already"}},
     )
     def create_job(
-        body: asked.NewJob, who: Who, response: Response, idempotency_key: IdempotencyKey = ""
+        body: asked.NewJob,
+        who: Who,
+        request: Request,
+        response: Response,
+        idempotency_key: IdempotencyKey = "",
     ) -> Any:
         """Store a job; it is durable when this answers."""
         ((made,), repeated) = _store(who, [body], idempotency_key)
-        response.headers["Location"] = f"/v1/jobs/{made.id}"
+        add_location(request, response, "/v1/jobs", made.id)
         return _created(response, made, repeated)
 
     @router.post(
@@ -144,10 +148,10 @@ def _add_verbs(router: APIRouter) -> None:
         return job_of(who.job(id).resume(args=body.args, fresh=body.fresh, actor=who.actor))
 
     @router.post("/v1/jobs/{id}/retry", status_code=201, dependencies=needs("operate"), tags=["jobs"])
-    def retry_job(id: str, who: Who, response: Response) -> told.Job:
+    def retry_job(id: str, who: Who, request: Request, response: Response) -> told.Job:
         """A new job like this one, which stays as it is."""
         made = who.job(id).retry(actor=who.actor)
-        response.headers["Location"] = f"/v1/jobs/{made.id}"
+        add_location(request, response, "/v1/jobs", made.id)
         return job_of(made)
 
 
