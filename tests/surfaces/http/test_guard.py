@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
 
 from leasehold import Leasehold
-from leasehold.domain.outcome import Success
+from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.tokens import SCOPES
 from leasehold.http import create_app, router
 from leasehold.surfaces.http.route import LARGEST_BODY, guarded_by, scope_of
@@ -261,6 +261,22 @@ def test_a_token_of_some_queues_knows_no_others(app: Leasehold, server: Server):
     assert client.post("/v1/stop", json={"queue": "agents", "dry_run": True}).status_code == 200
     for path in ("/v1/groups/g", "/v1/lanes", "/v1/slots", "/v1/rates", "/v1/schedules", "/v1/workers"):
         assert client.get(path).json()["code"] == "queue-limited", path
+
+
+def test_what_a_job_waits_for_in_other_queues_is_not_told(app: Leasehold, server: Server):
+    before = app.enqueue("fail", {}, lane="shared")
+    settle(app, Failure("a secret of others", final=True))
+    waits = app.enqueue("greet", {"name": "x"}, lane="shared")
+    everybody = server.client("read")
+    agents = server.client(token=server.token("read", queues=["agents"]))
+    (hold,) = [one for one in everybody.get(f"/v1/jobs/{waits.id}/explain").json() if "lane" in one["cause"]]
+    assert "a secret of others" in hold["detail"]
+    told = agents.get(f"/v1/jobs/{waits.id}/explain")
+    assert [one["cause"] for one in told.json()] == [
+        one["cause"] for one in everybody.get(f"/v1/jobs/{waits.id}/explain").json()
+    ]
+    assert before.id not in told.text
+    assert "secret" not in told.text
 
 
 @pytest.mark.usefixtures("tenants")

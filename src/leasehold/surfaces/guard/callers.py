@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from leasehold.app import Leasehold
 from leasehold.domain.errors import JobNotFound, TenantNotFound
+from leasehold.domain.explanation import Cause, Hold
 from leasehold.domain.frozen import frozen
 from leasehold.domain.tokens import SCOPES, Access, TokenScope
 from leasehold.operations.operations import Operations
@@ -63,6 +64,12 @@ class Caller:
             return list(rows)
         return [row for row in rows if row.queue is not None and self.access.may_use_queue(row.queue)]
 
+    def explain(self, job_id: str) -> list[Hold]:
+        """Why it does not run. What stands in its way may be of any queue: who may know of some only is not told which
+        jobs these are, nor what went wrong in them."""
+        holds = self.operations.explain(self.job(job_id).id)
+        return [_without_others(hold) for hold in holds] if self.access.queues else holds
+
     def check_scope(self, scope: TokenScope) -> None:
         if not self.access.may(scope):
             raise Denied("scope-missing", f"the token has not the scope {scope!r}")
@@ -75,6 +82,19 @@ class Caller:
         """For what is about jobs of any queue."""
         if self.access.queues:
             raise Denied("queue-limited", "the token is for some queues only, and this is about all of them")
+
+
+_OF_OTHERS: dict[Cause, str] = {
+    "parent": "it waits for another job to end",
+    "lane_blocked": "its lane is blocked by another job",
+    "lane_order": "other jobs come before it in its lane",
+    "slot_full": "a slot that it needs is in use by other jobs",
+}
+
+
+def _without_others(hold: Hold) -> Hold:
+    detail = _OF_OTHERS.get(hold.cause)
+    return hold if detail is None else Hold(hold.cause, detail, "ask somebody whose token is for all queues")
 
 
 class Callers:

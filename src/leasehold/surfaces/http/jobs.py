@@ -87,7 +87,7 @@ def add_to(router: APIRouter) -> None:
     @router.get("/v1/jobs/{id}/explain", dependencies=needs("read"), tags=["jobs"])
     def explain_job(id: str, who: Who) -> list[told.Hold]:
         """Why it is not running: every cause in order, with what would change it."""
-        return [told.Hold.model_validate(hold) for hold in who.operations.explain(who.job(id).id)]
+        return [told.Hold.model_validate(hold) for hold in who.explain(id)]
 
     @router.get("/v1/jobs/{id}/attempts", dependencies=needs("read"), tags=["jobs"])
     def list_attempts(id: str, who: Who) -> list[told.Attempt]:
