@@ -32,7 +32,10 @@ from leasehold.types import (
     PauseRecord,
     QueueRow,
     RateRow,
+    Relative,
     SlotRow,
+    State,
+    StepRecord,
     StopReport,
     WorkerCard,
 )
@@ -51,6 +54,8 @@ _WORKERS, _EXECUTIONS = TypeAdapter(list[WorkerCard]), TypeAdapter(list[Executio
 _GROUPS, _LEASES, _AUDIT = TypeAdapter(GroupPage), TypeAdapter(LeasePage), TypeAdapter(AuditPage)
 _BUDGETS, _BUDGET = TypeAdapter(BudgetPage), TypeAdapter(list[BudgetLine])
 _BULK = TypeAdapter(BulkReport)
+_STEPS, _RELATIVES = TypeAdapter(list[StepRecord]), TypeAdapter(list[Relative])
+_COUNT = TypeAdapter(dict[State, int])
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -76,6 +81,18 @@ def many_made(answer: Answer) -> list[Made]:
 
 def history(answer: Answer) -> list[HistoryEntry]:
     return answer.read(_HISTORY)
+
+
+def steps(answer: Answer) -> list[StepRecord]:
+    return answer.read(_STEPS)
+
+
+def relatives(answer: Answer) -> list[Relative]:
+    return answer.read(_RELATIVES)
+
+
+def count(answer: Answer) -> dict[State, int]:
+    return answer.read(_COUNT)
 
 
 def attempts(answer: Answer) -> list[AttemptRecord]:

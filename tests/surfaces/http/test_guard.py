@@ -248,6 +248,9 @@ def test_a_token_of_some_queues_knows_no_others(app: Leasehold, server: Server):
         "/result",
         "/watch",
         "/questions",
+        "/steps",
+        "/relatives",
+        "/budget",
     ):
         assert client.get(f"/v1/jobs/{others.id}{path}").json()["code"] == "job-not-found", path
     assert client.post(f"/v1/jobs/{others.id}/cancel").status_code == 404
@@ -259,7 +262,15 @@ def test_a_token_of_some_queues_knows_no_others(app: Leasehold, server: Server):
     assert client.post("/v1/stop", json={"everything": True}).json()["code"] == "queue-limited"
     assert client.post("/v1/queues/default/pause").json()["code"] == "queue-limited"
     assert client.post("/v1/stop", json={"queue": "agents", "dry_run": True}).status_code == 200
-    for path in ("/v1/groups/g", "/v1/lanes", "/v1/slots", "/v1/rates", "/v1/schedules", "/v1/workers"):
+    for path in (
+        "/v1/count",
+        "/v1/groups/g",
+        "/v1/lanes",
+        "/v1/slots",
+        "/v1/rates",
+        "/v1/schedules",
+        "/v1/workers",
+    ):
         assert client.get(path).json()["code"] == "queue-limited", path
 
 
@@ -267,6 +278,7 @@ def test_what_a_job_waits_for_in_other_queues_is_not_told(app: Leasehold, server
     before = app.enqueue("fail", {}, lane="shared")
     settle(app, Failure("a secret of others", final=True))
     waits = app.enqueue("greet", {"name": "x"}, lane="shared")
+    tied = app.enqueue("greet", {"name": "y"}, after=[before.refresh(), waits], on_parent_failure="run")
     everybody = server.client("read")
     agents = server.client(token=server.token("read", queues=["agents"]))
     (hold,) = [one for one in everybody.get(f"/v1/jobs/{waits.id}/explain").json() if "lane" in one["cause"]]
@@ -277,6 +289,11 @@ def test_what_a_job_waits_for_in_other_queues_is_not_told(app: Leasehold, server
     ]
     assert before.id not in told.text
     assert "secret" not in told.text
+    assert {row["id"] for row in everybody.get(f"/v1/jobs/{tied.id}/relatives").json()} == {
+        before.id,
+        waits.id,
+    }
+    assert {row["id"] for row in agents.get(f"/v1/jobs/{tied.id}/relatives").json()} == {waits.id}
 
 
 @pytest.mark.usefixtures("tenants")

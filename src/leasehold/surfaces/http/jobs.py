@@ -11,7 +11,7 @@ from leasehold.domain.states import State
 from leasehold.domain.views import Filter, Page
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.guard.calls import AskedCall, enqueue_for, enqueue_once_for
-from leasehold.surfaces.http import asked, told
+from leasehold.surfaces.http import asked, told, told_many
 from leasehold.surfaces.http.paging import add_link, add_location
 from leasehold.surfaces.http.route import Who, needs
 from leasehold.types import Job as Handle
@@ -84,6 +84,12 @@ def add_to(router: APIRouter) -> None:
         add_link(request, response, page.next)
         return told.JobPage.model_validate(Page(who.seen(page.jobs), page.next))
 
+    @router.get("/v1/count", dependencies=needs("read"), tags=["jobs"])
+    def count_jobs(who: Who) -> dict[State, int]:
+        """Jobs by state, each counted up to 10,000."""
+        who.check_all_queues()
+        return who.operations.count()
+
     @router.get("/v1/jobs/{id}/explain", dependencies=needs("read"), tags=["jobs"])
     def explain_job(id: str, who: Who) -> list[told.Hold]:
         """Why it is not running: every cause in order, with what would change it."""
@@ -98,6 +104,17 @@ def add_to(router: APIRouter) -> None:
     def list_history(id: str, who: Who) -> list[told.HistoryEntry]:
         """Its moves between states, oldest first: what, when, by whom."""
         return [told.HistoryEntry.model_validate(one) for one in who.operations.history(who.job(id).id)]
+
+    @router.get("/v1/jobs/{id}/steps", dependencies=needs("read"), tags=["jobs"])
+    def list_steps(id: str, who: Who) -> list[told_many.Step]:
+        """What its steps have returned, in the order in which they were stored."""
+        return [told_many.Step.model_validate(one) for one in who.operations.steps(who.job(id).id)]
+
+    @router.get("/v1/jobs/{id}/relatives", dependencies=needs("read"), tags=["jobs"])
+    def list_relatives(id: str, who: Who, limit: asked.Limit = 500) -> list[told_many.Relative]:
+        """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
+        rows = who.seen(who.operations.relatives(who.job(id).id, limit))
+        return [told_many.Relative.model_validate(row) for row in rows]
 
     @router.get("/v1/jobs/{id}/events", dependencies=needs("read"), tags=["jobs"])
     def list_events(id: str, who: Who, since: asked.Since = 0, limit: asked.Limit = 500) -> told.Events:
