@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from leasehold import Leasehold
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.tokens import SCOPES
+from leasehold.domain.views import WorkerCard
 from leasehold.http import create_app, router
 from leasehold.surfaces.http.route import LARGEST_BODY, guarded_by, scope_of
 from tests.surfaces.http.test_jobs import settle
@@ -305,6 +306,15 @@ def test_a_token_of_one_tenant_need_not_name_it(app: Leasehold, server: Server):
     assert everywhere.get(f"/v1/jobs/{made}").status_code == 404
     assert everywhere.get(f"/v1/jobs/{made}", headers={"Leasehold-Tenant": "acme"}).status_code == 200
     assert everywhere.get("/v1/jobs", headers={"Leasehold-Tenant": "all"}).status_code == 422
+
+
+@pytest.mark.usefixtures("tenants")
+def test_the_other_tenants_of_a_worker_are_not_told(app: Leasehold, server: Server):
+    app.__internals__.store.beat_worker(WorkerCard("w", ("default",), ("add",), tenants=("acme", "beta")))
+    beta = server.client(token=server.token("admin", tenants=["beta"]))
+    everybody = server.client(token=server.token("admin", tenants=["*"]), **{"Leasehold-Tenant": "beta"})
+    assert [card["tenants"] for card in beta.get("/v1/workers").json()] == [["beta"]]
+    assert [card["tenants"] for card in everybody.get("/v1/workers").json()] == [["acme", "beta"]]
 
 
 def test_a_body_that_is_too_large_is_not_read(server: Server):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from leasehold.app import Leasehold
+from leasehold.domain.checks.names import EVERY_TENANT
 from leasehold.domain.errors import JobNotFound, TenantNotFound
 from leasehold.domain.explanation import Cause, Hold
 from leasehold.domain.frozen import frozen
 from leasehold.domain.tokens import SCOPES, Access, TokenScope
+from leasehold.domain.views import WorkerCard
 from leasehold.operations.operations import Operations
 from leasehold.surfaces.guard.denied import Denied
 from leasehold.types import Job, Tenant
@@ -69,6 +72,14 @@ class Caller:
         jobs these are, nor what went wrong in them."""
         holds = self.operations.explain(self.job(job_id).id)
         return [_without_others(hold) for hold in holds] if self.access.queues else holds
+
+    def workers(self) -> list[WorkerCard]:
+        """Who works for the tenant. Whom else they work for is told as far as the caller may know of it."""
+        cards = self.operations.list_workers()
+        return [replace(card, tenants=tuple(filter(self._may_know, card.tenants))) for card in cards]
+
+    def _may_know(self, tenant: str) -> bool:
+        return tenant == EVERY_TENANT or self.access.may_use_tenant(tenant)
 
     def check_scope(self, scope: TokenScope) -> None:
         if not self.access.may(scope):
