@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from leasehold.domain.groups import FiledResult
 from leasehold.domain.views import Scope
-from leasehold.remote.talk import Answer, answer_to
+from leasehold.remote.talk import Answer, answer_to, strange
 from leasehold.remote.values import HistoryEntry, JobRow, Kind, Made, Page, Question, ScheduleRow
 from leasehold.types import (
     AttemptRecord,
@@ -111,6 +111,14 @@ def log(answer: Answer) -> LogTail:
 def event(text: str) -> Event:
     """Of a stream."""
     return answer_to(200, text.encode()).read(_EVENT)
+
+
+def state_of(event: Event) -> State:
+    """Of an event that tells of a change."""
+    try:
+        return State(event.data["state"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise strange(200, f"{event.data!r} tells of no state") from error
 
 
 def questions(answer: Answer) -> list[Question]:
