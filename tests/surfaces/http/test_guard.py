@@ -197,7 +197,14 @@ def test_where_no_token_is_asked_for_only_this_machine_may_ask(
     server = listen(create_app(app, tokens=False))
     client = server.client()
     assert client.get("/v1/jobs").status_code == 200
-    assert client.get("/v1/jobs", headers={"X-Forwarded-For": "203.0.113.1"}).status_code == 401
+    for name, value in {
+        "X-Forwarded-For": "203.0.113.1",
+        "X-Forwarded-Proto": "https",
+        "Via": "1.1 proxy",
+        "X-Real-IP": "203.0.113.1",
+        "Forwarded": "for=203.0.113.1",
+    }.items():
+        assert client.get("/v1/jobs", headers={name: value}).status_code == 401, name
     assert client.get("/v1/jobs", headers={"Authorization": "Bearer lh_invented"}).status_code == 401
     assert server.client("enqueue").get("/v1/jobs").status_code == 403, "a token that is brought counts"
 

@@ -18,7 +18,7 @@ from leasehold.surfaces.guard.denied import Denied
 from leasehold.types import Job, Tenant
 
 TENANT_HEADER = "Leasehold-Tenant"
-FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 """Headers of a request that a proxy has passed on."""
 LOCAL = Access(name="local", scopes=SCOPES, tenants=("*",))
 """Whoever is on this machine, where no token is asked for."""
