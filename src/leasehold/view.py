@@ -178,7 +178,7 @@ class View:
         return self.__internals__.operations.stop(StopRequest(**asked))
 
     async def astop(self, **asked: Unpack[StopOptions]) -> StopReport:
-        return await to_thread(functools.partial(self.stop, **asked))
+        return await self.__internals__.operations.astop(StopRequest(**asked))
 
     def count(self) -> dict[State, int]:
         """Jobs by state, each counted up to 10,000."""

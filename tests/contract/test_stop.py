@@ -52,7 +52,7 @@ ENDED = (State.FAILED, State.TIMED_OUT, State.SUCCEEDED, State.CANCELLED)
 
 def stop(store: Store, scope: StopScope, mode: str = "graceful", **given: Any) -> StopReport:
     settings = {"mode": mode, "wait": 0} | given
-    return engine.stop(store, StopRequest(**asdict(scope), **settings), KNOWN)
+    return engine.Stop(store, StopRequest(**asdict(scope), **settings), KNOWN).begin().wait()
 
 
 @pytest.mark.parametrize("mode", ["graceful", "immediate", "full"])

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from starlette.responses import Response
 
 from leasehold import Leasehold, State
 from leasehold.domain.outcome import Success
@@ -155,6 +156,56 @@ def test_what_is_no_leasehold_says_so():
 def tell(app: Leasehold, grant, place: int) -> None:
     note = Note(place, "word", str(place))
     app.__internals__.store.write_events([RunNotes(grant.id, grant.token, grant.attempt, (note,))])
+
+
+STRANGE = {
+    "a page instead of a stream": ("text/html", b"<p>sign in"),
+    "an unknown state": (
+        "text/event-stream",
+        b'data: {"seq":1,"kind":"state","data":{"state":"new"},"key":null,"attempt":1,"at":null}\n\n',
+    ),
+    "no state": (
+        "text/event-stream",
+        b'data: {"seq":1,"kind":"state","data":[],"key":null,"attempt":1,"at":null}\n\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STRANGE)
+def test_a_stream_that_is_none_of_ours_is_not_asked_for_again_and_again(case: str):
+    kind, content = STRANGE[case]
+    api, asked = FastAPI(), []
+
+    @api.get("/v1/jobs/{id}/watch")
+    def watch(id: str) -> Response:
+        asked.append(id)
+        return Response(content, media_type=kind)
+
+    with listening(None, api) as server, Remote(server.url, token=SECRET) as remote:
+        found = job.Job("019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10", remote._line)
+        with pytest.raises(RemoteError, match="not one of Leasehold's"):
+            list(found.watch(timeout=30))
+        assert len(asked) == 1
+
+        async def follow() -> None:
+            async for _ in found.awatch(timeout=30):
+                pass
+
+        with pytest.raises(RemoteError, match="not one of Leasehold's"):
+            asyncio.run(follow())
+        assert len(asked) == 2
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"no gzip"], ids=["too deep", "no gzip"])
+def test_an_answer_that_cannot_be_read_is_an_error_of_ours(content: bytes):
+    api = FastAPI()
+    packed = {"Content-Encoding": "gzip"} if content == b"no gzip" else {}
+    api.get("/v1/count")(lambda: Response(content, headers=packed, media_type="application/json"))
+    with listening(None, api) as server, Remote(server.url, token=SECRET) as remote:
+        with pytest.raises((RemoteError, RemoteUnreachable)):
+            remote.count()
+        with pytest.raises((RemoteError, RemoteUnreachable)):
+            asyncio.run(remote.acount())
 
 
 def test_a_watcher_whose_connection_is_lost_goes_on_and_misses_nothing(

@@ -152,6 +152,30 @@ def test_a_job_tells_its_attempts_and_its_log(app: Leasehold, api: Handle):
     assert job.log().attempt == 2
 
 
+def test_a_job_tells_its_steps_and_those_it_is_tied_to(app: Leasehold, api: Handle):
+    first = app.enqueue("add", {"a": 1})
+    second = app.enqueue("add", {"a": 2}, after=[first])
+    grant = claim(app)
+    app.__internals__.store.save_steps(grant.id, grant.token, {"look": '{"n": 1}'})
+    job = api.get(first.id)
+    assert [(one.name, one.attempt, one.result) for one in job.steps()] == [("look", 1, {"n": 1})]
+    (tied,) = job.relatives()
+    assert (tied.relation, tied.id, tied.kind, tied.queue) == ("awaited_by", second.id, "add", "default")
+    assert (tied.state, tied.on_failure, tied.met) == (State.PENDING, "cancel", False)
+    assert asyncio.run(api.get(second.id).arelatives())[0].relation == "waits_for"
+    assert asyncio.run(job.asteps()) == job.steps()
+
+
+def test_jobs_are_counted_by_state(app: Leasehold, api: Handle):
+    app.enqueue("add", {"a": 1})
+    app.enqueue("add", {"a": 2})
+    settle(app, Success("2"))
+    counts = api.count()
+    assert counts.keys() == set(State)
+    assert (counts[State.QUEUED], counts[State.SUCCEEDED], counts[State.FAILED]) == (1, 1, 0)
+    assert asyncio.run(api.acount()) == counts
+
+
 # -- results -------------------------------------------------------------------------------------------------------
 def test_a_result_is_seen_when_it_comes(app: Leasehold, api: Handle):
     job = api.enqueue("add", {"a": 1})

@@ -183,6 +183,7 @@ def test_a_first_enqueue_inside_the_callers_own_transaction_says_what_to_do_befo
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Our tables cannot be made in a new file that the caller's own transaction has locked."""
+    monkeypatch.setattr("leasehold.stores.sqlite.database.BUSY_SECONDS", 0.0)
     monkeypatch.setattr("leasehold.stores.sqlite.connections.BUSY_SECONDS", 0.0)
     with Leasehold(f"sqlite:///{file}") as app, closing(sqlite3.connect(file)) as connection:
 

@@ -12,7 +12,7 @@ from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopRequest
-from leasehold.operations.stop import stop
+from leasehold.operations.stop import Stop
 from leasehold.stores.answers import Ending
 from tests.backends import Backend, new_job
 
@@ -79,7 +79,7 @@ def test_after_a_stop_with_a_hold_nothing_of_the_group_is_left_to_run(
     while first.group_versions(["g"])["g"] < seen + 20 or len(settled) < 10:  # all are at it
         assert not troubles, troubles
     request = StopRequest(group="g", mode=mode, reason="enough", hold=True)
-    report = stop(first, request, {})
+    report = Stop(first, request, {}).begin().wait()
     live = [
         state for state in first.group_status("g").counts["work"] if state in (State.QUEUED, State.PENDING)
     ]

@@ -20,6 +20,7 @@ from leasehold.domain.views import Filter
 from leasehold.domain.webhooks import key_of, new_secret, signed_headers, verified
 from leasehold.errors import InvalidInput, InvalidSignature
 from leasehold.webhooks import verify
+from leasehold.worker import http_post
 from leasehold.worker.http_post import Refusal, post
 from tests.workers import until
 
@@ -246,3 +247,21 @@ def test_a_url_that_cannot_be_posted_to_is_refused_with_the_remedy(app: Leasehol
 def test_a_weak_secret_is_refused(secret: str):
     with pytest.raises(InvalidInput, match="secret"):
         key_of(secret)
+
+
+def test_a_name_with_many_dead_addresses_has_no_more_time_than_one(monkeypatch: pytest.MonkeyPatch):
+    now, waits = [1000.0], []
+
+    def never(address: tuple[str, int], timeout: float) -> socket.socket:
+        waits.append(timeout)
+        now[0] += timeout
+        raise TimeoutError
+
+    dead = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"8.8.8.{n}", 443)) for n in range(1, 41)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: dead)
+    monkeypatch.setattr(socket, "create_connection", never)
+    monkeypatch.setattr(http_post.time, "monotonic", lambda: now[0])
+    with pytest.raises(TimeoutError):
+        post("https://many.example/", b"{}", {}, allow_private=False)
+    assert len(waits) == 40, "each is tried"
+    assert sum(waits) == pytest.approx(http_post.SECONDS)

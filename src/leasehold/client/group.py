@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Unpack
 
 from leasehold.domain.budgets import BudgetLine
@@ -65,7 +64,7 @@ class Group:
         return self._operations.stop(StopRequest(group=self.name, kinds=scope, **manner))
 
     async def astop(self, scope: Names = None, **manner: Unpack[StopManner]) -> StopReport:
-        return await to_thread(functools.partial(self.stop, scope, **manner))
+        return await self._operations.astop(StopRequest(group=self.name, kinds=scope, **manner))
 
     def release(self, *, actor: str | None = None) -> bool:
         """Lift the hold. False: there was none."""

@@ -304,6 +304,7 @@ class Relative:
     relation: Relation
     id: str
     kind: str
+    queue: str
     state: State
     on_failure: OnParentFailure | None = None
     """What the one that waits does when the other ends without success."""

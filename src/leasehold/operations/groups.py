@@ -14,7 +14,7 @@ from leasehold.domain.groups import GroupPage, GroupStatus, checked_group_state
 from leasehold.domain.stop import StopReport, StopRequest, check_kinds
 from leasehold.operations.base import StoreDoor
 from leasehold.operations.group_watch import GroupWatch, Known, Watched
-from leasehold.operations.stop import Watch, nobody, stop
+from leasehold.operations.stop import Stop, Watch, nobody
 from leasehold.stores.contract import Store
 from leasehold.threads import to_thread
 
@@ -69,18 +69,32 @@ class GroupOperations(StoreDoor):
 
     def stop(self, request: StopRequest, watch: Watch = nobody) -> StopReport:
         """Stop all jobs that match; `watch` is called now and then with the report so far."""
+        return self._begun(request).wait(watch)
+
+    async def astop(self, request: StopRequest) -> StopReport:
+        """Holds no thread while it waits for running jobs."""
+        one = await to_thread(self._begun, request)
+        pauses = one.pauses()
+        while (pause := await to_thread(next, pauses, None)) is not None:
+            await asyncio.sleep(pause)
+        return one.report()
+
+    def _begun(self, request: StopRequest) -> Stop:
+        """What does not run is cancelled, what runs is flagged."""
         known = self._find_kinds()
         if not known or not known.keys() >= set(request.scope.kinds or ()):
             stored = {kind: queue for queue, kind in self._store.list_gates()}
             check_kinds(request.scope, known, stored)
             known = known or stored
+        one = Stop(self._store, request, known)
         if request.dry_run:
-            return stop(self._store, request, known, watch)
+            return one.begin()
         scope = request.scope
         target = scope.group or scope.queue or scope.lane
         asked = {"scope": scope.told(), "mode": request.mode, "reason": request.reason, "hold": request.hold}
-        with self._recorded("stop", target, request.actor, **asked) as store:
-            return stop(store, request, known, watch)
+        # Not around the wait too: if that changes anything, the beginning has already.
+        with self._recorded("stop", target, request.actor, **asked):
+            return one.begin()
 
     def _poll(
         self, name: str, wait: Duration, since: int | None, kinds: Names, partial: bool, noted: int | None

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
@@ -24,19 +25,33 @@ SOONEST, LATEST = 0.02, 0.25
 Watch = Callable[[StopReport], None]
 
 
+def nobody(report: StopReport) -> None:
+    """Who watches the wait."""
+
+
 @dataclass
 class Stop:
     """One stop, from its call to its report."""
 
     store: Store
     request: StopRequest
+    known: Mapping[str, str]
+    """Every kind, and the queue that is its own."""
     counts: dict[str, dict[State, int]] = field(default_factory=dict)
     running: dict[str, str] = field(default_factory=dict)
     """The ids and kinds of those that were flagged."""
     left: list[str] = field(default_factory=list)
     """Of those, the ones that still run."""
 
-    def look(self) -> None:
+    def begin(self) -> Self:
+        """All but the wait."""
+        if self.request.dry_run:
+            self._look()
+        else:
+            self._act()
+        return self
+
+    def _look(self) -> None:
         """What it would do; nothing is changed."""
         seen: set[str] = set()
         for running in (True, False):
@@ -45,7 +60,7 @@ class Stop:
                 seen |= {job.id for job in jobs if job.state is State.RUNNING}
         self.left = list(self.running)
 
-    def act(self) -> None:
+    def _act(self) -> None:
         asked = self.request
         scope = asked.scope
         if scope.group is not None:
@@ -57,13 +72,16 @@ class Stop:
         self.left = list(self.running)
         self._tell()
 
-    def wait(self, watch: Watch, report: Callable[[], StopReport]) -> None:
-        """Until those that were flagged have ended, or the time is over."""
+    def pauses(self, watch: Watch = nobody) -> Iterator[float]:
+        """Until those that were flagged have ended, or the time is over: how long to sleep before the next look. Who
+        goes through them sleeps in its own way, with a thread or without."""
+        if self.request.dry_run or self.request.mode == "immediate":
+            return
         poll = Poll(SOONEST, LATEST, time.monotonic, self.request.longest)
         self._look_at_running()
         while self.left and (pause := poll.pause()) is not None:
-            watch(report())
-            time.sleep(pause)
+            watch(self.report())
+            yield pause
             self._look_at_running()
         self.left = [job for batch in _batches(self.left) for job in self.store.still_running(batch)]
         # One that was to be paused is at rest now, and still in the scope.
@@ -72,8 +90,12 @@ class Stop:
             self._count(self._stop(batch))
         self._tell()
 
-    def report(self, known: Mapping[str, str]) -> StopReport:
-        """`known`: every kind, and the queue that is its own."""
+    def wait(self, watch: Watch = nobody) -> StopReport:
+        for pause in self.pauses(watch):
+            time.sleep(pause)
+        return self.report()
+
+    def report(self) -> StopReport:
         flagged: dict[str, int] = {}
         for kind in self.running.values():
             flagged[kind] = flagged.get(kind, 0) + 1
@@ -84,15 +106,15 @@ class Stop:
             cancelled_counts={kind: dict(self.counts[kind]) for kind in sorted(self.counts)},
             flagged=dict(sorted(flagged.items())),
             still_running=list(self.left),
-            unaffected_kinds=self._unaffected(known),
+            unaffected_kinds=self._unaffected(),
             held=self.request.hold,
             dry_run=self.request.dry_run,
         )
 
-    def _unaffected(self, known: Mapping[str, str]) -> list[str]:
+    def _unaffected(self) -> list[str]:
         """By the scope where it names kinds; a stop of a group or of everything is about all of them; else those that
         are not at home in the queue and of which no job was met."""
-        scope = self.request.scope
+        scope, known = self.request.scope, self.known
         if scope.kinds is not None:
             return sorted(known.keys() - set(scope.kinds))
         if scope.everything or scope.whole_group:
@@ -146,22 +168,6 @@ class Stop:
         """Whoever watches a group hears of it; workers look for lanes that were freed."""
         self.store.tell_watchers()
         self.store.wake()
-
-
-def nobody(report: StopReport) -> None:
-    """Who watches the wait."""
-
-
-def stop(store: Store, request: StopRequest, known: Mapping[str, str], watch: Watch = nobody) -> StopReport:
-    """`known`: every kind, and the queue that is its own."""
-    one = Stop(store, request)
-    if request.dry_run:
-        one.look()
-    else:
-        one.act()
-        if request.mode != "immediate":
-            one.wait(watch, lambda: one.report(known))
-    return one.report(known)
 
 
 def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -18,7 +18,17 @@ from leasehold.remote.line import Line
 from leasehold.remote.stream import Following
 from leasehold.remote.talk import LONGEST_WAIT, Answer, Ask, Talk, get, given, once, part, post
 from leasehold.remote.values import HistoryEntry, JobRow, Question
-from leasehold.types import AttemptRecord, BudgetLine, Event, Explanation, LogTail, Progress, State
+from leasehold.types import (
+    AttemptRecord,
+    BudgetLine,
+    Event,
+    Explanation,
+    LogTail,
+    Progress,
+    Relative,
+    State,
+    StepRecord,
+)
 
 
 class Job:
@@ -123,6 +133,20 @@ class Job:
 
     async def aattempts(self) -> list[AttemptRecord]:
         return await self._line.arun(once(get(self._path("attempts")), read.attempts))
+
+    def steps(self) -> list[StepRecord]:
+        """What its steps have returned, in the order in which they were stored."""
+        return self._line.run(once(get(self._path("steps")), read.steps))
+
+    async def asteps(self) -> list[StepRecord]:
+        return await self._line.arun(once(get(self._path("steps")), read.steps))
+
+    def relatives(self) -> list[Relative]:
+        """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
+        return self._line.run(once(get(self._path("relatives")), read.relatives))
+
+    async def arelatives(self) -> list[Relative]:
+        return await self._line.arun(once(get(self._path("relatives")), read.relatives))
 
     def progress(self) -> Progress | None:
         """How far it is, as it last reported. None: it has reported nothing yet."""

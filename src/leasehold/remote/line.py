@@ -16,7 +16,7 @@ import httpx2
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.frozen import frozen
 from leasehold.errors import InvalidInput, LeaseholdError, RemoteUnreachable
-from leasehold.remote.stream import Following
+from leasehold.remote.stream import Following, is_stream
 from leasehold.remote.talk import Answer, Ask, Talk, answer_to
 from leasehold.types import Event
 
@@ -114,7 +114,7 @@ class Line:
         for last in (not ask.repeat, True):
             try:
                 answer = client.request(ask.method, ask.path, **self._sent(ask))
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 if last or not isinstance(error, _LOST):
                     raise self._unreachable(error) from error
             else:
@@ -125,7 +125,7 @@ class Line:
         for last in (not ask.repeat, True):
             try:
                 answer = await client.request(ask.method, ask.path, **self._sent(ask))
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 if last or not isinstance(error, _LOST):
                     raise self._unreachable(error) from error
             else:
@@ -138,13 +138,13 @@ class Line:
             ask = following.ask()
             try:
                 with self.connections.client().stream(ask.method, ask.path, **self._sent(ask)) as stream:
-                    if stream.status_code != 200:
+                    if not is_stream(stream.status_code, stream.headers.get("content-type", "")):
                         answer_to(stream.status_code, stream.read())
                     following.opened()
                     for told in httpx2.EventSource(stream, max_event_size=None):
                         if (event := following.heard(told.data)) is not None:
                             yield event
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 following.lost(self._unreachable(error))
             except LeaseholdError as error:
                 following.lost(error)
@@ -157,13 +157,13 @@ class Line:
                 ask = following.ask()
                 try:
                     async with client.stream(ask.method, ask.path, **self._sent(ask)) as stream:
-                        if stream.status_code != 200:
+                        if not is_stream(stream.status_code, stream.headers.get("content-type", "")):
                             answer_to(stream.status_code, await stream.aread())
                         following.opened()
                         async for told in httpx2.EventSource(stream, max_event_size=None):
                             if (event := following.heard(told.data)) is not None:
                                 yield event
-                except httpx2.TransportError as error:
+                except httpx2.RequestError as error:
                     following.lost(self._unreachable(error))
                 except LeaseholdError as error:
                     following.lost(error)
@@ -184,7 +184,7 @@ class Line:
             "timeout": httpx2.Timeout(usual, read=usual + ask.wait),
         }
 
-    def _unreachable(self, error: httpx2.TransportError) -> RemoteUnreachable:
+    def _unreachable(self, error: httpx2.RequestError) -> RemoteUnreachable:
         # What a connection says of itself may be nothing at all; a header, and so the token, it never is.
         cause = str(error) or type(error).__name__
         if isinstance(error, httpx2.TimeoutException):

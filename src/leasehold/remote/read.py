@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from leasehold.domain.groups import FiledResult
 from leasehold.domain.views import Scope
-from leasehold.remote.talk import Answer, answer_to
+from leasehold.remote.talk import Answer, answer_to, strange
 from leasehold.remote.values import HistoryEntry, JobRow, Kind, Made, Page, Question, ScheduleRow
 from leasehold.types import (
     AttemptRecord,
@@ -32,7 +32,10 @@ from leasehold.types import (
     PauseRecord,
     QueueRow,
     RateRow,
+    Relative,
     SlotRow,
+    State,
+    StepRecord,
     StopReport,
     WorkerCard,
 )
@@ -51,6 +54,8 @@ _WORKERS, _EXECUTIONS = TypeAdapter(list[WorkerCard]), TypeAdapter(list[Executio
 _GROUPS, _LEASES, _AUDIT = TypeAdapter(GroupPage), TypeAdapter(LeasePage), TypeAdapter(AuditPage)
 _BUDGETS, _BUDGET = TypeAdapter(BudgetPage), TypeAdapter(list[BudgetLine])
 _BULK = TypeAdapter(BulkReport)
+_STEPS, _RELATIVES = TypeAdapter(list[StepRecord]), TypeAdapter(list[Relative])
+_COUNT = TypeAdapter(dict[State, int])
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -78,6 +83,18 @@ def history(answer: Answer) -> list[HistoryEntry]:
     return answer.read(_HISTORY)
 
 
+def steps(answer: Answer) -> list[StepRecord]:
+    return answer.read(_STEPS)
+
+
+def relatives(answer: Answer) -> list[Relative]:
+    return answer.read(_RELATIVES)
+
+
+def count(answer: Answer) -> dict[State, int]:
+    return answer.read(_COUNT)
+
+
 def attempts(answer: Answer) -> list[AttemptRecord]:
     return _each(answer, lambda one: _named(one, worker="owner")).read(_ATTEMPTS)
 
@@ -94,6 +111,14 @@ def log(answer: Answer) -> LogTail:
 def event(text: str) -> Event:
     """Of a stream."""
     return answer_to(200, text.encode()).read(_EVENT)
+
+
+def state_of(event: Event) -> State:
+    """Of an event that tells of a change."""
+    try:
+        return State(event.data["state"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise strange(200, f"{event.data!r} tells of no state") from error
 
 
 def questions(answer: Answer) -> list[Question]:

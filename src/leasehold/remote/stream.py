@@ -8,7 +8,7 @@ import time
 from leasehold.domain.poll import Poll
 from leasehold.errors import LeaseholdError, RemoteError, RemoteUnreachable, WaitTimedOut
 from leasehold.remote import read
-from leasehold.remote.talk import LONGEST_WAIT, Ask
+from leasehold.remote.talk import LONGEST_WAIT, Ask, strange
 from leasehold.types import Event, State
 
 AT_REST = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
@@ -16,6 +16,14 @@ STATE = "state"
 SOONEST, LATEST = 0.1, 2.0
 SILENCE = 30.0
 """Seconds without a sign of life, of which the server gives one every 15, after which a connection is taken as lost."""
+
+
+def is_stream(status: int, content_type: str) -> bool:
+    """False: a problem. Raises RemoteError for a page that somebody in between has answered with: it would be taken
+    for a stream that was lost, and asked for again without end."""
+    if status == 200 and not content_type.lower().startswith("text/event-stream"):
+        raise strange(status, "it is no stream of events")
+    return status == 200
 
 
 class Following:
@@ -58,7 +66,7 @@ class Following:
         if event.data == self._told:
             return None
         self._told = event.data
-        self._state = State(event.data["state"])
+        self._state = read.state_of(event)
         self.over = self._state in AT_REST
         return event
 

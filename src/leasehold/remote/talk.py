@@ -92,7 +92,7 @@ def answer_to(status: int, content: bytes) -> Answer:
     """Raises the error that the server tells of."""
     try:
         data = json.loads(content) if content else None
-    except ValueError:
+    except (ValueError, RecursionError):
         data = None
         if status < 400:
             raise strange(status, "it is no JSON") from None

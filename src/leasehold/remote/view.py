@@ -130,6 +130,13 @@ class View:
     async def astop(self, **asked: Unpack[StopOptions]) -> StopReport:
         return await self._line.arun(stopping(StopRequest(**asked)))
 
+    def count(self) -> dict[State, int]:
+        """Jobs by state, each counted up to 10,000."""
+        return self._line.run(once(get("/v1/count"), read.count))
+
+    async def acount(self) -> dict[State, int]:
+        return await self._line.arun(once(get("/v1/count"), read.count))
+
     # -- lists -----------------------------------------------------------------------------------------------------
     def audit(
         self,

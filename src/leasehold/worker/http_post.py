@@ -7,6 +7,7 @@ import http.client
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -28,9 +29,11 @@ def post(
     parts = urlsplit(url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
+    until = time.monotonic() + seconds
     connection = http.client.HTTPConnection(host, port, timeout=seconds)
-    connection.sock = _connected(host, port, allow_private, seconds)
-    watch = threading.Timer(seconds, _cut_off, [connection])
+    connection.sock = _connected(host, port, allow_private, until)
+    connection.sock.settimeout(seconds)
+    watch = threading.Timer(max(0.0, until - time.monotonic()), _cut_off, [connection])
     watch.daemon = True
     watch.start()
     try:
@@ -52,9 +55,9 @@ def post(
         connection.close()
 
 
-def _connected(host: str, port: int, allow_private: bool, seconds: float) -> socket.socket:
+def _connected(host: str, port: int, allow_private: bool, until: float) -> socket.socket:
     """To one of the addresses that the name has now. If one of them is none of the Internet's, to none: the name is
-    its owner's, and may lead anywhere the next time it is asked for."""
+    its owner's, and may lead anywhere the next time it is asked for. However many it has, they share the time."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
     private = [address for address in addresses if not is_public(address)]
@@ -63,9 +66,12 @@ def _connected(host: str, port: int, allow_private: bool, seconds: float) -> soc
             f"{host} is {private[0]}, which is not an address of the Internet; allow_private permits it"
         )
     error: OSError | None = None
-    for address in addresses:
+    for number, address in enumerate(addresses):
+        left = until - time.monotonic()
+        if left <= 0:
+            break
         try:
-            return socket.create_connection((address, port), timeout=seconds)
+            return socket.create_connection((address, port), timeout=left / (len(addresses) - number))
         except OSError as problem:
             error = problem
     raise error or OSError(f"{host} has no address")

@@ -7,7 +7,7 @@ import re
 import time
 
 from leasehold import Leasehold
-from tests.surfaces.dashboard.conftest import Viewer
+from tests.surfaces.dashboard.conftest import Dashboard, Viewer
 
 
 def finished(viewer: Viewer, path: str) -> str:
@@ -93,3 +93,23 @@ def test_a_run_can_be_stopped_by_hand(app: Leasehold, operator: Viewer):
     left = counts(app).get("queued", 0)
     assert ("ended early" in page) == (left > 0)
     assert counts(app).get("cancelled", 0) + left == 3000
+
+
+def test_a_token_of_some_queues_neither_sees_nor_stops_the_runs_of_others(
+    app: Leasehold, dashboard: Dashboard, operator: Viewer
+):
+    app.enqueue("add", {"a": 1})
+    app.enqueue("greet", {"name": "x"})
+    agents = dashboard.viewer("read", "operate", queues=["agents"])
+    started = operator.do("bulk.start", verb="pause", criteria="queue=default", matched="1")
+    everywhere = operator.do("bulk.start", verb="release", criteria="state=pending", matched="0")
+    mine = agents.do("bulk.start", verb="pause", criteria="queue=agents", matched="1")
+    shown = agents.page("/bulk", verb="pause", queue="agents")
+    assert mine.headers["location"] in shown
+    for foreign in (started, everywhere):
+        path = foreign.headers["location"]
+        assert path not in shown
+        assert agents.get(path).status_code == 404
+        assert agents.do("bulk.stop", run=path.rpartition("/")[2]).status_code == 404
+        assert path in operator.page("/bulk", verb="pause")
+    assert agents.do("bulk.stop", run=mine.headers["location"].rpartition("/")[2]).status_code == 303

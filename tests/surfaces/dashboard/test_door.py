@@ -53,6 +53,15 @@ def test_a_page_asked_for_is_the_one_that_signing_in_leads_to(dashboard: Dashboa
         assert browser.get("/jobs").status_code == 303
 
 
+def test_the_cookie_is_for_https_alone_where_a_proxy_ends_tls_before_us(app: Leasehold, listen: Listen):
+    dashboard = listen(create_dashboard(app, hosts=["ops.example.org"]))
+    token = dashboard.server.token("read")
+    for origin, secure in (("https://ops.example.org", True), ("http://ops.example.org", False)):
+        headers = {"Host": "ops.example.org", "Origin": origin}
+        answer = dashboard.viewer().client.post("/sign-in", data={"token": token}, headers=headers)
+        assert (answer.status_code, "Secure" in answer.headers["set-cookie"]) == (303, secure)
+
+
 @pytest.mark.parametrize("wanted", ["//evil.example", "https://evil.example/", "/\\evil.example", "/\nx", ""])
 def test_signing_in_leads_to_no_other_site(dashboard: Dashboard, wanted: str):
     with httpx2.Client(base_url=dashboard.url, headers={"Origin": dashboard.url}) as browser:

@@ -163,3 +163,10 @@ def test_it_can_be_copied_as_a_command_a_request_and_a_call(
     assert """'{"text":"it'"'"'s"}'""" in page.replace(": ", ":")
     assert f"{dashboard.url}/v1/jobs/{job.id}" in page
     assert f"app.get('{job.id}')" in page
+
+
+def test_relatives_in_other_queues_are_not_shown_to_a_token_of_some(app: Leasehold, dashboard: Dashboard):
+    foreign = app.enqueue("add", {"a": 1})
+    job = app.enqueue("greet", {"name": "x"}, after=[foreign])
+    assert foreign.id in dashboard.viewer("read").page(f"/jobs/{job.id}")
+    assert foreign.id not in dashboard.viewer("read", queues=["agents"]).page(f"/jobs/{job.id}")

@@ -15,9 +15,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
 
 from leasehold import Leasehold
+from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.tokens import SCOPES
+from leasehold.domain.views import WorkerCard
 from leasehold.http import create_app, router
 from leasehold.surfaces.http.route import LARGEST_BODY, guarded_by, scope_of
+from tests.surfaces.http.test_jobs import settle
 from tests.surfaces.serving import PATIENCE, Server
 
 OPEN = {"/livez", "/readyz"}
@@ -194,7 +197,14 @@ def test_where_no_token_is_asked_for_only_this_machine_may_ask(
     server = listen(create_app(app, tokens=False))
     client = server.client()
     assert client.get("/v1/jobs").status_code == 200
-    assert client.get("/v1/jobs", headers={"X-Forwarded-For": "203.0.113.1"}).status_code == 401
+    for name, value in {
+        "X-Forwarded-For": "203.0.113.1",
+        "X-Forwarded-Proto": "https",
+        "Via": "1.1 proxy",
+        "X-Real-IP": "203.0.113.1",
+        "Forwarded": "for=203.0.113.1",
+    }.items():
+        assert client.get("/v1/jobs", headers={name: value}).status_code == 401, name
     assert client.get("/v1/jobs", headers={"Authorization": "Bearer lh_invented"}).status_code == 401
     assert server.client("enqueue").get("/v1/jobs").status_code == 403, "a token that is brought counts"
 
@@ -214,6 +224,22 @@ def test_a_mounted_router_is_guarded_in_somebody_elses_app(
     assert reader.post("/jobs-api/v1/jobs", json={"kind": "add"}).status_code == 403
 
 
+def test_links_lead_below_what_a_router_is_mounted_at(app: Leasehold, listen: Callable[[FastAPI], Server]):
+    mine = FastAPI()
+    mine.include_router(router(app), prefix="/api/v1/jobs-api")
+    admin = listen(mine).client("admin")
+    made = admin.post("/api/v1/jobs-api/v1/jobs", json={"kind": "add", "args": {"a": 1}})
+    assert admin.get(made.headers["location"]).json()["id"] == made.json()["id"]
+    settle(app, Success("2"))
+    again = admin.post(f"{made.headers['location']}/retry")
+    assert admin.get(again.headers["location"]).json()["retry_of"] == made.json()["id"]
+    app.schedules.set("every/day", "add", {"a": 1}, every="1d")
+    ran = admin.post("/api/v1/jobs-api/v1/schedules/every/day/run")
+    assert admin.get(ran.headers["location"]).json()["id"] == ran.json()["id"]
+    page = admin.get("/api/v1/jobs-api/v1/jobs?limit=1")
+    assert admin.get(page.headers["link"].partition(">")[0].strip("<")).status_code == 200
+
+
 def test_a_token_of_some_queues_knows_no_others(app: Leasehold, server: Server):
     mine = app.enqueue("greet", {"name": "x"})
     others = app.enqueue("add", {"a": 1})
@@ -230,6 +256,9 @@ def test_a_token_of_some_queues_knows_no_others(app: Leasehold, server: Server):
         "/result",
         "/watch",
         "/questions",
+        "/steps",
+        "/relatives",
+        "/budget",
     ):
         assert client.get(f"/v1/jobs/{others.id}{path}").json()["code"] == "job-not-found", path
     assert client.post(f"/v1/jobs/{others.id}/cancel").status_code == 404
@@ -241,8 +270,38 @@ def test_a_token_of_some_queues_knows_no_others(app: Leasehold, server: Server):
     assert client.post("/v1/stop", json={"everything": True}).json()["code"] == "queue-limited"
     assert client.post("/v1/queues/default/pause").json()["code"] == "queue-limited"
     assert client.post("/v1/stop", json={"queue": "agents", "dry_run": True}).status_code == 200
-    for path in ("/v1/groups/g", "/v1/lanes", "/v1/slots", "/v1/rates", "/v1/schedules", "/v1/workers"):
+    for path in (
+        "/v1/count",
+        "/v1/groups/g",
+        "/v1/lanes",
+        "/v1/slots",
+        "/v1/rates",
+        "/v1/schedules",
+        "/v1/workers",
+    ):
         assert client.get(path).json()["code"] == "queue-limited", path
+
+
+def test_what_a_job_waits_for_in_other_queues_is_not_told(app: Leasehold, server: Server):
+    before = app.enqueue("fail", {}, lane="shared")
+    settle(app, Failure("a secret of others", final=True))
+    waits = app.enqueue("greet", {"name": "x"}, lane="shared")
+    tied = app.enqueue("greet", {"name": "y"}, after=[before.refresh(), waits], on_parent_failure="run")
+    everybody = server.client("read")
+    agents = server.client(token=server.token("read", queues=["agents"]))
+    (hold,) = [one for one in everybody.get(f"/v1/jobs/{waits.id}/explain").json() if "lane" in one["cause"]]
+    assert "a secret of others" in hold["detail"]
+    told = agents.get(f"/v1/jobs/{waits.id}/explain")
+    assert [one["cause"] for one in told.json()] == [
+        one["cause"] for one in everybody.get(f"/v1/jobs/{waits.id}/explain").json()
+    ]
+    assert before.id not in told.text
+    assert "secret" not in told.text
+    assert {row["id"] for row in everybody.get(f"/v1/jobs/{tied.id}/relatives").json()} == {
+        before.id,
+        waits.id,
+    }
+    assert {row["id"] for row in agents.get(f"/v1/jobs/{tied.id}/relatives").json()} == {waits.id}
 
 
 @pytest.mark.usefixtures("tenants")
@@ -254,6 +313,15 @@ def test_a_token_of_one_tenant_need_not_name_it(app: Leasehold, server: Server):
     assert everywhere.get(f"/v1/jobs/{made}").status_code == 404
     assert everywhere.get(f"/v1/jobs/{made}", headers={"Leasehold-Tenant": "acme"}).status_code == 200
     assert everywhere.get("/v1/jobs", headers={"Leasehold-Tenant": "all"}).status_code == 422
+
+
+@pytest.mark.usefixtures("tenants")
+def test_the_other_tenants_of_a_worker_are_not_told(app: Leasehold, server: Server):
+    app.__internals__.store.beat_worker(WorkerCard("w", ("default",), ("add",), tenants=("acme", "beta")))
+    beta = server.client(token=server.token("admin", tenants=["beta"]))
+    everybody = server.client(token=server.token("admin", tenants=["*"]), **{"Leasehold-Tenant": "beta"})
+    assert [card["tenants"] for card in beta.get("/v1/workers").json()] == [["beta"]]
+    assert [card["tenants"] for card in everybody.get("/v1/workers").json()] == [["acme", "beta"]]
 
 
 def test_a_body_that_is_too_large_is_not_read(server: Server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 from fastapi import FastAPI
@@ -11,9 +12,11 @@ from leasehold import Leasehold
 from leasehold.domain.outcome import Asked, Failure, Success
 from leasehold.domain.views import WorkerCard
 from leasehold.http import create_app
+from leasehold.stores.answers import Ending
 from tests.backends import Backend
+from tests.surfaces.cli.conftest import eventually
 from tests.surfaces.http.test_jobs import settle
-from tests.surfaces.serving import Server
+from tests.surfaces.serving import PATIENCE, Server
 
 
 def test_a_group_is_followed_and_stopped(app: Leasehold, admin: httpx2.Client):
@@ -37,6 +40,26 @@ def test_a_group_is_followed_and_stopped(app: Leasehold, admin: httpx2.Client):
     assert (refused.status_code, refused.json()["code"]) == (409, "group-on-hold")
     assert admin.post("/v1/groups/task/42/release").json() == {"changed": True}
     assert admin.get("/v1/groups/nobody").json()["version"] == 0
+
+
+def test_stops_that_wait_hold_up_nobody(app: Leasehold, server: Server):
+    """Far more of them than there are threads to wait in."""
+    app.enqueue("add", {"a": 1}, group="g")
+    store, operations = app.__internals__.store, app.__internals__.operations
+    (grant,) = store.claim("w", ["default"], 1)
+    client, many = server.client("admin"), 50
+    with ThreadPoolExecutor(many) as threads:
+        asked = [
+            threads.submit(client.post, "/v1/groups/g/stop", json={"mode": "full", "wait": 60})
+            for _ in range(many)
+        ]
+        try:
+            eventually(lambda: len(operations.list_audit(verb="stop", limit=many).entries) == many, 40)
+            assert not any(one.done() for one in asked)
+            assert server.client().get("/livez").status_code == 200
+        finally:
+            store.settle([Ending(grant.id, grant.token, Success("3"))])
+        assert {tuple(one.result(PATIENCE).json()["still_running"]) for one in asked} == {()}
 
 
 def test_a_stop_needs_a_scope(app: Leasehold, admin: httpx2.Client):

@@ -15,6 +15,7 @@ from leasehold import Leasehold
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.stores.answers import Ending
+from leasehold.surfaces.http import watching
 from tests.surfaces.cli.conftest import eventually
 from tests.surfaces.http.test_jobs import settle
 from tests.surfaces.serving import PATIENCE, Server
@@ -170,3 +171,18 @@ def test_a_stream_ends_when_the_caller_wants_it_to(app: Leasehold, admin: httpx2
 def test_a_stream_of_an_unknown_job_is_a_problem(admin: httpx2.Client):
     answer = admin.get("/v1/jobs/nothing/watch")
     assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+
+
+def test_a_stream_ends_when_its_token_is_revoked(
+    app: Leasehold, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watching, "ASKED_AGAIN", 0.0)
+    job = app.enqueue("add", {"a": 1})
+    (grant,) = app.__internals__.store.claim("w", ["default"], 1)
+    stream = Stream(server.client("read"), f"/v1/jobs/{job.id}/watch")
+    emit(app, grant, Note(1, "word", '"before"'))
+    eventually(lambda: ("word", "before") in list(stream.told()))
+    (row,) = app.__internals__.operations.list_tokens()
+    app.__internals__.operations.revoke_token(row.token.name)
+    emit(app, grant, Note(2, "word", '"after"'))
+    assert stream.ended.wait(PATIENCE), "the job runs on; whoever comes back is told why"

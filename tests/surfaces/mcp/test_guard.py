@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
+import psycopg
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
@@ -16,6 +18,7 @@ from starlette.routing import Mount
 from leasehold import Leasehold
 from leasehold.mcp import McpApp
 from leasehold.surfaces.mcp.tools import TOOLS
+from tests.backends import Backend, new_job
 from tests.surfaces.http.conftest import Server
 from tests.surfaces.mcp.clients import Following, over_http
 
@@ -162,3 +165,24 @@ def test_who_asks_too_often_is_told_when_to_come_back(app: Leasehold, listen: An
     token = server.token("read")
     answers = [post(server, Authorization=f"Bearer {token}") for _ in range(10)]
     assert 429 in answers
+
+
+def test_a_read_that_takes_too_long_is_given_up(
+    app: Leasehold, backend: Backend, listen: Callable[[Starlette], Server]
+):
+    app.__internals__.store.enqueue([new_job(group=f"g{n}") for n in range(600)])
+    mcp = McpApp(app, read_timeout=0.5 if backend.name == "postgres" else 1e-9)
+    server = listen(Starlette(routes=[Mount("/mcp", mcp)], lifespan=lambda _: mcp.running()))
+    token = server.token("read")
+
+    async def work() -> str:
+        async with over_http(server.url, token) as client:
+            return (await client.call_tool("list_jobs", {"limit": 100})).content[0].text
+
+    with contextlib.ExitStack() as stack:
+        if backend.name == "postgres":
+            other = stack.enter_context(psycopg.connect(backend.url))
+            other.execute(f'LOCK TABLE "{backend.schema}".job IN ACCESS EXCLUSIVE MODE'.encode())
+        told = asyncio.run(asyncio.wait_for(work(), 60))
+    assert "ask for less at once" in told
+    assert backend.url not in told

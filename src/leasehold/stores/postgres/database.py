@@ -194,15 +194,20 @@ class PostgresDatabase:
 
     def _read_within(self, work: Callable[[PostgresSession], T], seconds: float) -> T:
         """In a transaction, for the limit is local to one: a pooler may stand in between. It holds for each
-        statement."""
+        statement. The pipeline sends BEGIN and the limit together with the first of them."""
 
         def timed(connection: QuickConnection) -> T:
             try:
-                with connection.transaction():
+                with connection.pipeline():
+                    connection.execute("BEGIN", prepare=False)
                     connection.execute(
-                        "SELECT set_config('statement_timeout', %s, true)", [f"{max(1, seconds * 1000):.0f}"]
+                        "SELECT set_config('statement_timeout', %s, true)",
+                        [f"{max(1, seconds * 1000):.0f}"],
+                        prepare=False,
                     )
-                    return work(PostgresSession(connection, self.statements, self.clock))
+                    answer = work(PostgresSession(connection, self.statements, self.clock))
+                    connection.execute("COMMIT", prepare=False)  # after an error the pool rolls back
+                    return answer
             except psycopg.errors.QueryCanceled as error:
                 raise ReadTooSlow(self.label, seconds) from error
 

@@ -47,6 +47,11 @@ class BulkRun:
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property
+    def queue(self) -> str | None:
+        """None: its jobs may be of any."""
+        return self.request.filter.queue
+
+    @property
     def done(self) -> int:
         """Of which is known what became of them."""
         return self.changed + self.moved_on + sum(one.jobs for one in self.refused.values())
@@ -127,4 +132,4 @@ class BulkRuns:
 
     def newest(self, tenant: str | None) -> list[BulkRun]:
         with self._lock:
-            return [run for run in reversed(self._runs.values()) if run.tenant == tenant][:10]
+            return [run for run in reversed(self._runs.values()) if run.tenant == tenant]

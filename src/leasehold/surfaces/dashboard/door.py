@@ -90,10 +90,15 @@ def remember(response: Response, request: Request, token: str) -> None:
         token,
         max_age=KEPT_FOR,
         path=request.scope.get("root_path") or "/",
-        secure=request.url.scheme == "https",
+        secure=_is_secure(request),
         httponly=True,
         samesite="lax",
     )
+
+
+def _is_secure(request: Request) -> bool:
+    """Behind a proxy that ends TLS we are reached by http. The browser has told where its page is, and was checked."""
+    return request.url.scheme == "https" or request.headers.get("origin", "").lower().startswith("https://")
 
 
 def forget(response: Response, request: Request) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from leasehold.app import Leasehold
+from leasehold.domain.checks.names import EVERY_TENANT
 from leasehold.domain.errors import JobNotFound, TenantNotFound
+from leasehold.domain.explanation import Cause, Hold
 from leasehold.domain.frozen import frozen
 from leasehold.domain.tokens import SCOPES, Access, TokenScope
+from leasehold.domain.views import WorkerCard
 from leasehold.operations.operations import Operations
 from leasehold.surfaces.guard.denied import Denied
 from leasehold.types import Job, Tenant
 
 TENANT_HEADER = "Leasehold-Tenant"
-FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 """Headers of a request that a proxy has passed on."""
 LOCAL = Access(name="local", scopes=SCOPES, tenants=("*",))
 """Whoever is on this machine, where no token is asked for."""
@@ -63,6 +67,20 @@ class Caller:
             return list(rows)
         return [row for row in rows if row.queue is not None and self.access.may_use_queue(row.queue)]
 
+    def explain(self, job_id: str) -> list[Hold]:
+        """Why it does not run. What stands in its way may be of any queue: who may know of some only is not told which
+        jobs these are, nor what went wrong in them."""
+        holds = self.operations.explain(self.job(job_id).id)
+        return [_without_others(hold) for hold in holds] if self.access.queues else holds
+
+    def workers(self) -> list[WorkerCard]:
+        """Who works for the tenant. Whom else they work for is told as far as the caller may know of it."""
+        cards = self.operations.list_workers()
+        return [replace(card, tenants=tuple(filter(self._may_know, card.tenants))) for card in cards]
+
+    def _may_know(self, tenant: str) -> bool:
+        return tenant == EVERY_TENANT or self.access.may_use_tenant(tenant)
+
     def check_scope(self, scope: TokenScope) -> None:
         if not self.access.may(scope):
             raise Denied("scope-missing", f"the token lacks the scope {scope!r}")
@@ -75,6 +93,19 @@ class Caller:
         """For what is about jobs of any queue."""
         if self.access.queues:
             raise Denied("queue-limited", "the token is only for some queues, and this is about all of them")
+
+
+_OF_OTHERS: dict[Cause, str] = {
+    "parent": "it waits for another job to end",
+    "lane_blocked": "its lane is blocked by another job",
+    "lane_order": "other jobs come before it in its lane",
+    "slot_full": "a slot that it needs is in use by other jobs",
+}
+
+
+def _without_others(hold: Hold) -> Hold:
+    detail = _OF_OTHERS.get(hold.cause)
+    return hold if detail is None else Hold(hold.cause, detail, "ask somebody whose token is for all queues")
 
 
 class Callers:

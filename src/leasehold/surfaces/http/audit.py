@@ -8,6 +8,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 
 from leasehold.surfaces.http import asked
+from leasehold.surfaces.http.paging import add_link
 from leasehold.surfaces.http.route import Who, needs
 from leasehold.surfaces.http.told import Told
 
@@ -49,7 +50,5 @@ def add_to(router: APIRouter) -> None:
             limit=limit,
             cursor=cursor or None,
         )
-        if page.next is not None:
-            url = request.url.include_query_params(cursor=page.next)
-            response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+        add_link(request, response, page.next)
         return AuditPage.model_validate(page)

@@ -15,7 +15,7 @@ def add_to(router: APIRouter) -> None:
     def list_workers(who: Who) -> list[told.Worker]:
         """Who works here, as each worker last said of itself."""
         who.check_all_queues()
-        return [told.Worker.model_validate(card) for card in who.operations.list_workers()]
+        return [told.Worker.model_validate(card) for card in who.workers()]
 
     @router.get("/v1/leases", dependencies=needs("read"), tags=["workers"])
     def list_leases(

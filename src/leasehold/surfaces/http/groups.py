@@ -58,7 +58,7 @@ def add_to(router: APIRouter) -> None:
         return told.Group.of(status)
 
     @router.post("/v1/groups/{name:path}/stop", dependencies=needs("operate"), tags=["groups"])
-    def stop_group(name: str, who: Who, body: asked.GroupStop = asked.GroupStop()) -> told.StopReport:  # noqa: B008 - never changed
+    async def stop_group(name: str, who: Who, body: asked.GroupStop = asked.GroupStop()) -> told.StopReport:  # noqa: B008 - never changed
         """Stop all of its jobs, or those of some tasks."""
         who.check_all_queues()
         request = StopRequest(
@@ -71,7 +71,7 @@ def add_to(router: APIRouter) -> None:
             hold=body.hold,
             actor=who.actor,
         )
-        return told.StopReport.model_validate(who.operations.stop(request))
+        return told.StopReport.model_validate(await who.operations.astop(request))
 
     @router.post("/v1/groups/{name:path}/release", dependencies=needs("operate"), tags=["groups"])
     def release_group(name: str, who: Who) -> told.Changed:
@@ -80,7 +80,7 @@ def add_to(router: APIRouter) -> None:
         return told.Changed(changed=who.operations.release_group(name, actor=who.actor))
 
     @router.post("/v1/stop", dependencies=needs("operate"), tags=["groups"])
-    def stop_jobs(body: asked.Stop, who: Who) -> told.StopReport:
+    async def stop_jobs(body: asked.Stop, who: Who) -> told.StopReport:
         """Stop every job that matches all that is given."""
         if body.queue is None or body.group is not None:
             who.check_all_queues()
@@ -100,4 +100,4 @@ def add_to(router: APIRouter) -> None:
             hold=body.hold,
             actor=who.actor,
         )
-        return told.StopReport.model_validate(who.operations.stop(request))
+        return told.StopReport.model_validate(await who.operations.astop(request))

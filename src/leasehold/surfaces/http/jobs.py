@@ -11,8 +11,8 @@ from leasehold.domain.states import State
 from leasehold.domain.views import Filter, Page
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.guard.calls import AskedCall, enqueue_for, enqueue_once_for
-from leasehold.surfaces.http import asked, told
-from leasehold.surfaces.http.paging import add_link
+from leasehold.surfaces.http import asked, told, told_many
+from leasehold.surfaces.http.paging import add_link, add_location
 from leasehold.surfaces.http.route import Who, needs
 from leasehold.types import Job as Handle
 
@@ -35,11 +35,15 @@ def add_to(router: APIRouter) -> None:
         responses={200: {"model": told.Created, "description": "It was there already"}},
     )
     def create_job(
-        body: asked.NewJob, who: Who, response: Response, idempotency_key: IdempotencyKey = ""
+        body: asked.NewJob,
+        who: Who,
+        request: Request,
+        response: Response,
+        idempotency_key: IdempotencyKey = "",
     ) -> Any:
         """Store a job; it is durable when this answers."""
         ((made,), repeated) = _store(who, [body], idempotency_key)
-        response.headers["Location"] = f"/v1/jobs/{made.id}"
+        add_location(request, response, "/v1/jobs", made.id)
         return _created(response, made, repeated)
 
     @router.post(
@@ -80,10 +84,16 @@ def add_to(router: APIRouter) -> None:
         add_link(request, response, page.next)
         return told.JobPage.model_validate(Page(who.seen(page.jobs), page.next))
 
+    @router.get("/v1/count", dependencies=needs("read"), tags=["jobs"])
+    def count_jobs(who: Who) -> dict[State, int]:
+        """Jobs by state, each counted up to 10,000."""
+        who.check_all_queues()
+        return who.operations.count()
+
     @router.get("/v1/jobs/{id}/explain", dependencies=needs("read"), tags=["jobs"])
     def explain_job(id: str, who: Who) -> list[told.Hold]:
         """Why it is not running: every cause in order, with what would change it."""
-        return [told.Hold.model_validate(hold) for hold in who.operations.explain(who.job(id).id)]
+        return [told.Hold.model_validate(hold) for hold in who.explain(id)]
 
     @router.get("/v1/jobs/{id}/attempts", dependencies=needs("read"), tags=["jobs"])
     def list_attempts(id: str, who: Who) -> list[told.Attempt]:
@@ -94,6 +104,17 @@ def add_to(router: APIRouter) -> None:
     def list_history(id: str, who: Who) -> list[told.HistoryEntry]:
         """Its moves between states, oldest first: what, when, by whom."""
         return [told.HistoryEntry.model_validate(one) for one in who.operations.history(who.job(id).id)]
+
+    @router.get("/v1/jobs/{id}/steps", dependencies=needs("read"), tags=["jobs"])
+    def list_steps(id: str, who: Who) -> list[told_many.Step]:
+        """What its steps have returned, in the order in which they were stored."""
+        return [told_many.Step.model_validate(one) for one in who.operations.steps(who.job(id).id)]
+
+    @router.get("/v1/jobs/{id}/relatives", dependencies=needs("read"), tags=["jobs"])
+    def list_relatives(id: str, who: Who, limit: asked.Limit = 500) -> list[told_many.Relative]:
+        """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
+        rows = who.seen(who.operations.relatives(who.job(id).id, limit))
+        return [told_many.Relative.model_validate(row) for row in rows]
 
     @router.get("/v1/jobs/{id}/events", dependencies=needs("read"), tags=["jobs"])
     def list_events(id: str, who: Who, since: asked.Since = 0, limit: asked.Limit = 500) -> told.Events:
@@ -144,10 +165,10 @@ def _add_verbs(router: APIRouter) -> None:
         return job_of(who.job(id).resume(args=body.args, fresh=body.fresh, actor=who.actor))
 
     @router.post("/v1/jobs/{id}/retry", status_code=201, dependencies=needs("operate"), tags=["jobs"])
-    def retry_job(id: str, who: Who, response: Response) -> told.Job:
+    def retry_job(id: str, who: Who, request: Request, response: Response) -> told.Job:
         """Enqueue a new job like this one, which stays as it is."""
         made = who.job(id).retry(actor=who.actor)
-        response.headers["Location"] = f"/v1/jobs/{made.id}"
+        add_location(request, response, "/v1/jobs", made.id)
         return job_of(made)
 
 

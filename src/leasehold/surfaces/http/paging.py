@@ -1,4 +1,4 @@
-"""Pages: where a list goes on."""
+"""Links: where a list goes on, and where a new job is."""
 
 from __future__ import annotations
 
@@ -10,3 +10,9 @@ def add_link(request: Request, response: Response, cursor: str | None) -> None:
     if cursor is not None:
         url = request.url.include_query_params(cursor=cursor)
         response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+
+
+def add_location(request: Request, response: Response, path: str, job_id: str) -> None:
+    """Of a new job. `path` is how the path of the route that made it begins, behind what the API is mounted at."""
+    mounted = request.url.path.rpartition(path)[0]
+    response.headers["Location"] = f"{mounted}/v1/jobs/{job_id}"

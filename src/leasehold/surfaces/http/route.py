@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any, cast, get_origin
@@ -69,6 +70,17 @@ def caller_of(request: Request) -> Caller:
 Who = Annotated[Caller, Depends(caller_of)]
 """A parameter of every endpoint that is about jobs."""
 
+Admit = Callable[[], Caller]
+
+
+def _admit_of(request: Request) -> Admit:
+    admit: Admit = request.state.leasehold_admit
+    return admit
+
+
+AskAgain = Annotated[Admit, Depends(_admit_of)]
+"""For answers that take long: whether the caller may still ask. Raises as at the door."""
+
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -131,13 +143,14 @@ async def _admit(guard: Guard, request: Request, scope: TokenScope | None) -> No
     address = None if request.client is None else request.client.host
     guard.rates.check(authorization, address, probe=scope is None)
     if scope is not None:
-        caller = request.state.leasehold_caller = await run_in_threadpool(
+        admit = request.state.leasehold_admit = functools.partial(
             guard.callers.admit,
             authorization,
             headers.get(TENANT_HEADER),
             forwarded=any(name in headers for name in FORWARDED),
             scope=scope,
         )
+        caller = request.state.leasehold_caller = await run_in_threadpool(admit)
         guard.rates.know(authorization, caller.access.name)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from leasehold.surfaces.http import asked, told
 from leasehold.surfaces.http.names import NAME
+from leasehold.surfaces.http.paging import add_location
 from leasehold.surfaces.http.route import Who, needs
 
 
@@ -38,9 +39,9 @@ def add_to(router: APIRouter) -> None:
     @router.post(
         "/v1/schedules/{name:path}/run", status_code=201, dependencies=needs("operate"), tags=["schedules"]
     )
-    def run_schedule(name: str, who: Who, response: Response) -> told.Created:
+    def run_schedule(name: str, who: Who, request: Request, response: Response) -> told.Created:
         """Make a job of it now, besides its ticks."""
         who.check_all_queues()
         made = who.view.schedules.run(name, actor=who.actor)
-        response.headers["Location"] = f"/v1/jobs/{made.id}"
+        add_location(request, response, "/v1/schedules/", made.id)
         return told.Created.model_validate(made)

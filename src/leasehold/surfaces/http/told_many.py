@@ -1,16 +1,20 @@
-"""What a caller is told of many things at once: pages of groups, budgets, leases and executions, and
-what a bulk verb has done."""
+"""What a caller is told of many things at once: pages of groups, budgets, leases and executions, the steps and
+relatives of a job, and what a bulk verb has done."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import Field
 
 from leasehold.domain.budgets import BudgetScope
 from leasehold.domain.bulk import BulkVerb
 from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupState
+from leasehold.domain.job import OnParentFailure
 from leasehold.domain.policy import OnBreach
+from leasehold.domain.states import State
+from leasehold.domain.views import Relation
 from leasehold.surfaces.http.told import ID, GroupStopped, Told
 
 Next = Field(description="The cursor of the page that follows. A page may be short and yet have one.")
@@ -97,6 +101,27 @@ class Execution(Told):
     placed_at: datetime
     started_at: datetime | None
     stop_requested: str | None
+
+
+class Step(Told):
+    name: str
+    attempt: int
+    saved_at: datetime
+    result: Any
+
+
+class Relative(Told):
+    """A job that is tied to another, and how."""
+
+    relation: Relation
+    id: ID
+    kind: str
+    queue: str
+    state: State
+    on_failure: OnParentFailure | None = Field(
+        description="What the one that waits does when the other ends without success."
+    )
+    met: bool | None = Field(description="The one that waits need no longer do so.")
 
 
 class BulkRefusal(Told):

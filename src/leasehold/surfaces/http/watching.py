@@ -3,29 +3,34 @@ costs no read: one reader looks for all of them."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import time
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
-from leasehold.domain.errors import JobNotSucceeded
+from leasehold.domain.errors import JobNotSucceeded, LeaseholdError
 from leasehold.domain.states import State
+from leasehold.domain.stream import Event
 from leasehold.operations.watch import AT_REST, Watch
 from leasehold.surfaces.guard.callers import Caller
+from leasehold.surfaces.guard.denied import Denied
 from leasehold.surfaces.http import asked, told
 from leasehold.surfaces.http.jobs import job_of
 from leasehold.surfaces.http.names import ID
-from leasehold.surfaces.http.route import Who, needs
+from leasehold.surfaces.http.route import Admit, AskAgain, Who, needs
 
 RETRY_MS = 2000
 """After which a client that lost the stream comes back."""
 LONGEST_PAUSE = 15.0
 """Seconds between two looks of a stream at a job of which nothing is heard."""
+ASKED_AGAIN = 5.0
+"""Seconds after which a stream that has something to tell asks first whether its caller may still hear it."""
 
 IfNoneMatch = Annotated[str, Header(max_length=1000, description="The ETag of an earlier answer.")]
 
@@ -86,6 +91,7 @@ def add_to(router: APIRouter) -> None:
     )
     async def watch_job(
         who: Who,
+        admit: AskAgain,
         id: Annotated[str, Depends(_known)],
         last_event_id: Annotated[
             str, Header(pattern=r"^[0-9]{0,15}$", description="Go on behind this one.")
@@ -94,19 +100,31 @@ def add_to(router: APIRouter) -> None:
             float, Query(ge=0, le=asked.LONGEST_WAIT, description="End it after so many seconds; 0: do not.")
         ] = 0,
     ) -> AsyncIterable[ServerSentEvent]:
-        """Server-sent events: what the job reports, in order, and its state as it changes, until it has ended."""
+        """Server-sent events: what the job reports, in order, and its state as it changes, until it has ended, or the
+        token does not count any more."""
         watch = Watch(id, who.operations.read_stream, int(last_event_id or 0), None)
         until = time.monotonic() + wait if wait else math.inf
-        while True:
-            mark = await run_in_threadpool(who.operations.job_mark, id)
-            for event in await run_in_threadpool(watch.look):
+        # A stream that cannot go on just ends: the client comes back, and is told why then.
+        with contextlib.suppress(LeaseholdError, Denied):
+            async for event in _events(who, watch, id, until, admit):
                 data = told.Event.model_validate(event)
                 yield ServerSentEvent(data=data, event=event.kind, id=str(event.seq), retry=RETRY_MS)
-            left = until - time.monotonic()
-            if watch.over or left <= 0:
-                break
-            if watch.pause:
-                await who.operations.await_job(id, mark, min(left, LONGEST_PAUSE))
+
+
+async def _events(who: Caller, watch: Watch, id: str, until: float, admit: Admit) -> AsyncIterator[Event]:
+    asked_at = time.monotonic()
+    while True:
+        mark = await run_in_threadpool(who.operations.job_mark, id)
+        for event in await run_in_threadpool(watch.look):
+            yield event
+        left = until - time.monotonic()
+        if watch.over or left <= 0:
+            return
+        if watch.pause:
+            await who.operations.await_job(id, mark, min(left, LONGEST_PAUSE))
+        if time.monotonic() - asked_at >= ASKED_AGAIN:
+            await run_in_threadpool(admit)
+            asked_at = time.monotonic()
 
 
 def _known(id: str, who: Who) -> str:

@@ -23,6 +23,7 @@ from leasehold.surfaces.mcp.tasks import Request
 
 LARGEST_BODY = 4 * 1024 * 1024
 """Bytes."""
+LONGEST_READ = 10.0
 _CALLER = "leasehold.caller"
 
 
@@ -30,6 +31,7 @@ class McpApp:
     """Of one app. It answers inside of `running()`, wherever it is mounted.
 
     No request leaves anything behind here: a client goes on after a restart, or at another server of the same jobs.
+    The arguments are those of `leasehold.http.router`.
     """
 
     def __init__(
@@ -40,12 +42,13 @@ class McpApp:
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         rate_limit: float = USUAL_RATE,
+        read_timeout: float | None = LONGEST_READ,
     ) -> None:
         self._places = Places.of(hosts, origins)
         self._rates = RequestRates(rate_limit)
         self._callers = Callers(app, tokens=tokens, surface="mcp")
         self._manager = StreamableHTTPSessionManager(
-            app=make_server(_caller_of),
+            app=make_server(_caller_of, read_timeout),
             stateless=True,
             security_settings=TransportSecuritySettings(
                 enable_dns_rebinding_protection=False

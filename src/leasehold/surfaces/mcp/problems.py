@@ -14,6 +14,7 @@ from leasehold.domain.errors import (
     InvalidInput,
     JobNotFound,
     LeaseholdError,
+    ReadTooSlow,
     StoreError,
     TenantNotFound,
 )
@@ -49,6 +50,9 @@ def said(error: Exception) -> str:
             text = error.detail
         case ValidationError():
             text = "; ".join(f"{_place(fault['loc'])}: {fault['msg']}" for fault in error.errors()[:5])
+        case ReadTooSlow():
+            logger.warning("%s", error)
+            text = f"the database took more than {error.seconds:g} s to read that; ask for less at once, or again later"
         case StoreError():
             logger.error("%s: %s", type(error).__name__, error)
             text = "the database cannot be reached or used; see the server's log"

@@ -18,6 +18,7 @@ from mcp_types import (
     TextContent,
 )
 
+from leasehold.operations.patience import reads_within
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.mcp import exposed, tasks
 from leasehold.surfaces.mcp.problems import protocol_error, tool_error
@@ -35,14 +36,15 @@ asks a person: do not invent one.
 """
 
 
-def make_server(caller_of: CallerOf) -> Server[Any]:
-    """`caller_of` says who makes a request."""
-    return _McpServer(caller_of).server
+def make_server(caller_of: CallerOf, longest_read: float | None = None) -> Server[Any]:
+    """`caller_of` says who makes a request; each of its reads may take `longest_read` seconds."""
+    return _McpServer(caller_of, longest_read).server
 
 
 class _McpServer:
-    def __init__(self, caller_of: CallerOf) -> None:
+    def __init__(self, caller_of: CallerOf, longest_read: float | None) -> None:
         self._caller_of = caller_of
+        self._longest_read = longest_read
         self.server: Server[Any] = Server(
             "leasehold",
             version=metadata.version("leasehold"),
@@ -64,7 +66,8 @@ class _McpServer:
             try:
                 who = self._caller_of(ctx)
                 who.check_scope("read" if method == "tasks/get" else "enqueue")
-                return await act(who, params)
+                with reads_within(self._longest_read):
+                    return await act(who, params)
             except MCPError:
                 raise
             except Exception as error:
@@ -87,11 +90,12 @@ class _McpServer:
     async def _call_tool(self, ctx: Request, params: CallToolRequestParams) -> Any:
         try:
             who = self._caller_of(ctx)
-            if (tool := TOOLS.get(params.name)) is not None:
-                who.check_scope(tool.scope)
-                return await _call(who, tool, params.arguments or {})
-            if params.name in exposed.exposed_to(who):
-                return await self._run(ctx, who, params)
+            with reads_within(self._longest_read):
+                if (tool := TOOLS.get(params.name)) is not None:
+                    who.check_scope(tool.scope)
+                    return await _call(who, tool, params.arguments or {})
+                if params.name in exposed.exposed_to(who):
+                    return await self._run(ctx, who, params)
         except MCPError:
             raise
         except Exception as error:

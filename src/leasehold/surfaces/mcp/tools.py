@@ -98,7 +98,7 @@ async def list_jobs(who: Caller, given: asked.ListJobs) -> told.Jobs:
 async def explain_job(who: Caller, given: asked.OneJob) -> told.Holds:
     def read() -> told.Holds:
         job = who.job(given.id)
-        holds = [told.Hold.model_validate(hold) for hold in who.operations.explain(job.id)]
+        holds = [told.Hold.model_validate(hold) for hold in who.explain(job.id)]
         return told.Holds(id=job.id, state=job.state, holds=holds)
 
     return await to_thread(read)
@@ -177,7 +177,7 @@ async def stop_group(who: Caller, given: asked.StopGroup) -> told.Stopped:
         dry_run=given.dry_run,
         actor=who.actor,
     )
-    return told.Stopped.model_validate(await to_thread(who.operations.stop, request))
+    return told.Stopped.model_validate(await who.operations.astop(request))
 
 
 async def _brief(who: Caller, id: str, wait: float) -> told.Job:

@@ -86,7 +86,7 @@ WHERE d.child_id = :id ORDER BY d.position;
 
 -- name: list_relatives
 -- What a job waits for (the unmet ones first), who waits for it, whose follow-up it is, and which follow-ups it has.
-SELECT r.relation, j.id, j.kind,
+SELECT r.relation, j.id, j.kind, j.queue,
 -- include: state_of_j
 AS state, r.on_failure, r.met FROM (
     SELECT 1 AS rank, 'waits_for' AS relation, parent_id AS id, on_failure, met, position FROM leasehold.dependency
@@ -97,7 +97,7 @@ AS state, r.on_failure, r.met FROM (
     SELECT 3, 'follow_up_of', parent_id, NULL, NULL, 0 FROM leasehold.follow_up WHERE child_id = :id
     UNION ALL
     SELECT 4, 'follow_up', child_id, NULL, NULL, 0 FROM leasehold.follow_up WHERE parent_id = :id) AS r,
-    LATERAL (SELECT q.seq, q.id, q.kind, q.lane FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j
+    LATERAL (SELECT q.seq, q.id, q.kind, q.queue, q.lane FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j
 ORDER BY r.rank, r.met, r.position, j.seq LIMIT :limit;
 
 -- name: count_relatives

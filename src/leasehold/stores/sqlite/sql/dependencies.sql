@@ -71,7 +71,7 @@ WHERE d.child_id = :id ORDER BY d.position;
 
 -- name: list_relatives
 -- What a job waits for (the unmet ones first), who waits for it, whose follow-up it is, and which follow-ups it has.
-SELECT r.relation, j.id, j.kind,
+SELECT r.relation, j.id, j.kind, j.queue,
 -- include: state_of_j
 AS state, r.on_failure, r.met FROM (
     SELECT 1 AS rank, 'waits_for' AS relation, parent_id AS id, on_failure, met, position FROM leasehold_dependency

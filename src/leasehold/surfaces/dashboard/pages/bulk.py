@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from leasehold.domain.bulk import KEEP_REASON, MEANT_FOR, BulkRequest, BulkVerb
 from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.dashboard.action import Action, Done
-from leasehold.surfaces.dashboard.bulk_runs import BulkRuns
+from leasehold.surfaces.dashboard.bulk_runs import BulkRun, BulkRuns
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.pages.asked import Asked, asked_in
@@ -21,6 +21,7 @@ from leasehold.surfaces.dashboard.visit import Visit
 COUNTED = 5_000
 """Jobs that a dry run counts: more would take longer than a page may."""
 MOST = 1_000_000
+MOST_RUNS = 10
 DESTROYS = frozenset({"cancel", "interrupt"})
 
 
@@ -41,17 +42,13 @@ def read(visit: Visit) -> dict[str, Any]:
         "destroys": verb in DESTROYS,
         "keeps_reason": verb in KEEP_REASON,
         "back": visit.url("jobs", **asked.query),
-        "runs": _runs(visit).newest(visit.who.tenant),
+        "runs": visit.who.seen(_runs(visit).newest(visit.who.tenant))[:MOST_RUNS],
     }
 
 
 def read_run(visit: Visit) -> dict[str, Any]:
     visit.who.check_scope("operate")
-    run = _runs(visit).get(str(visit.request.path_params["run"]), visit.who.tenant)
-    if run is None:
-        raise HTTPException(404)
-    if visit.who.access.queues:
-        visit.who.check_queue(run.request.filter.queue or "")
+    run = _run(visit, str(visit.request.path_params["run"]))
     return {"run": run, "took": (run.ended or time.time()) - run.began}
 
 
@@ -74,10 +71,16 @@ def start(visit: Visit, form: Form) -> Done:
 
 
 def stop(visit: Visit, form: Form) -> Done:
-    run = _runs(visit).get(form.text("run"), visit.who.tenant)
-    if run is not None:
-        run.stop.set()
+    _run(visit, form.text("run")).stop.set()
     return Done("Stopping after the current batch.")
+
+
+def _run(visit: Visit, run_id: str) -> BulkRun:
+    """One that the visitor could have begun. Of others nobody learns whether they exist."""
+    run = _runs(visit).get(run_id, visit.who.tenant)
+    if run is None or not visit.who.seen([run]):
+        raise HTTPException(404)
+    return run
 
 
 def _runs(visit: Visit) -> BulkRuns:

@@ -35,13 +35,13 @@ def read(visit: Visit) -> dict[str, Any]:
     now = operations.now()
     attempts, history, steps = job.attempts(), job.history(), job.steps()
     verbs = verbs_of(row)
-    relatives = operations.relatives(job.id, MOST_RELATIVES + 1)
+    relatives = visit.who.seen(operations.relatives(job.id, MOST_RELATIVES + 1))
     events = _events(visit, job.id)
     return {
         "job": row,
         "verbs": verbs,
         "editable": any(verb.name == "resume" for verb in verbs) and not row.policy.sensitive,
-        "why": [] if row.state in FINAL else job.explain(),
+        "why": [] if row.state in FINAL else visit.who.explain(job.id),
         "progress": job.progress(),
         "timeline": timeline(row.created_at, row.finished_at or now, attempts, steps, history, events),
         "attempts": attempts,

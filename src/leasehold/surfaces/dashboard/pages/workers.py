@@ -37,7 +37,7 @@ def read(visit: Visit) -> dict[str, Any]:
     owner = visit.request.query_params.get("worker") or None
     cursor = visit.request.query_params.get("cursor") or None
     limited = bool(visit.who.access.queues)
-    cards = [] if limited else operations.list_workers()
+    cards = [] if limited else visit.who.workers()
     page = operations.list_leases(owner, ROWS, cursor)
     executions = visit.who.seen(operations.list_executions(MOST_EXECUTIONS))
     now = operations.now()
