@@ -236,7 +236,7 @@ def test_a_job_that_waits_explains_for_what(app: Leasehold):
     holds = [hold for hold in child.explain() if hold.cause == "parent"]
     assert len(holds) == 6
     assert holds[0].detail == (
-        f"it waits for job {parents[0].id} (work, pending), cancelled if that does not succeed"
+        f"it waits for job {parents[0].id} (work, pending), and will be cancelled if that does not succeed"
     )
     assert holds[0].remedy == f"see what holds it: leasehold why {parents[0].id}"
     assert holds[-1].detail == "it waits for 2 more job(s) to end"
