@@ -115,16 +115,21 @@ def test_a_hanging_thread_does_not_keep_the_process_from_ending(place: Place, fl
 @pytest.mark.parametrize("lease", [NO_LOSS])
 def test_a_rolling_restart_under_load_costs_no_job_anything(place: Place, fleet: Fleet, lease: float) -> None:
     """Signals fall anywhere: before a claim, in it, between it and the start, in a settle."""
-    number, rng = 600, random.Random(3)
-    lengths = [{"seconds": rng.uniform(0.0, 0.1)} for _ in range(number)]
-    made = [
-        *place.tasks.brief.enqueue_many(lengths[::2]),
-        *place.tasks.brief_in_thread.enqueue_many(lengths[1::2]),
-    ]
+    rng = random.Random(3)
+    made: list[str] = []
+
+    def enqueue_more() -> None:
+        lengths = [{"seconds": rng.uniform(0.0, 0.1)} for _ in range(600)]
+        for task, some in ((place.tasks.brief, lengths[::2]), (place.tasks.brief_in_thread, lengths[1::2])):
+            made.extend(job.id for job in task.enqueue_many(some))
+
     settings = {"concurrency": 4, "threads": 2, "grace": 0.0}
     fleet.start_many(2, **settings)
+    enqueue_more()
     restarts = 0
-    while place.unfinished():
+    while (left := place.unfinished()) or restarts < 3:
+        if restarts < 3 and left < 300:  # on a slow machine one worker is done before another has started
+            enqueue_more()
         worker = rng.choice(fleet.alive)
         for _ in range(rng.randrange(10)):
             time.sleep(LOOK_EVERY)
@@ -134,8 +139,7 @@ def test_a_rolling_restart_under_load_costs_no_job_anything(place: Place, fleet:
         replacement.wait_until_it_says("ready")
         restarts += 1
         assert restarts < 60
-    figures = check(place, [job.id for job in made], fleet)
-    assert restarts >= 3
+    figures = check(place, made, fleet)
     assert (figures.lost, figures.overlaps) == (0, 0)
     costs = place.query("SELECT count(*) FROM leasehold.job_row WHERE failures > 0 OR crashes > 0")
     assert costs == [(0,)]
