@@ -33,10 +33,12 @@ from typing import Any, Protocol
 
 from leasehold.app import Leasehold
 from leasehold.client.job import Job
+from leasehold.client.mirrors import AnyTask
 from leasehold.run.attempt import Attempt
 from leasehold.run.state import RunState
 from leasehold.run.waits import Waits
 from leasehold.stores.open import resolve_url
+from leasehold.tasks.task import Task
 from leasehold.threads import to_thread
 from leasehold.worker.settings import WorkerSettings
 
@@ -209,18 +211,21 @@ class Sandbox:
             raise AssertionError(f"the drain has not ended within {timeout:g} s:\n{stuck}")
         return worker.attempts.ended
 
-    def enqueued(self, task: str | None = None, **args: Any) -> list[Job[Any]]:
+    def enqueued(self, task: AnyTask | str | None = None, **args: Any) -> list[Job[Any]]:
         """Jobs of this task whose arguments include these, oldest first; in any state."""
+        kind = task.name if isinstance(task, Task) else task
         found = []
-        page = self.app.jobs(kind=task, limit=500)
+        page = self.app.jobs(kind=kind, limit=500)
         while True:
             found += [self.app.get(job.id) for job in page.jobs]
             if page.next is None:
                 break
-            page = self.app.jobs(kind=task, limit=500, before=page.next)
+            page = self.app.jobs(kind=kind, limit=500, before=page.next)
         return [job for job in reversed(found) if args.items() <= job.args.items()]
 
-    def assert_enqueued(self, task: str, *, count: int | None = None, **args: Any) -> list[Job[Any]]:
+    def assert_enqueued(
+        self, task: AnyTask | str, *, count: int | None = None, **args: Any
+    ) -> list[Job[Any]]:
         """There is such a job, or exactly `count` of them."""
         found = self.enqueued(task, **args)
         wanted = len(found) > 0 if count is None else len(found) == count
@@ -228,8 +233,9 @@ class Sandbox:
             there = [f"{job.kind} {json.dumps(job.args)} ({job.state})" for job in self.enqueued()]
             expected = "at least one" if count is None else str(count)
             listed = "\n  ".join(there) or "nothing"
+            kind = task.name if isinstance(task, Task) else task
             raise AssertionError(
-                f"expected {expected} {task!r} with {json.dumps(args)}, found {len(found)}; there is:\n  {listed}"
+                f"expected {expected} {kind!r} with {json.dumps(args)}, found {len(found)}; there is:\n  {listed}"
             )
         return found
 

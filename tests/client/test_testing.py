@@ -166,8 +166,9 @@ def test_what_was_not_enqueued_is_told_with_what_was(tmp_path):
         ship.enqueue(1)
         with pytest.raises(AssertionError, match=r'ship \{"order_id": 1\} \(queued\)'):
             box.assert_enqueued("ship", order_id=2)
-        with pytest.raises(AssertionError, match="expected 2"):
-            box.assert_enqueued("ship", count=2)
+        with pytest.raises(AssertionError, match="expected 2 'ship'"):
+            box.assert_enqueued(ship, count=2)
+        assert box.assert_enqueued(ship) == box.assert_enqueued("ship") == box.enqueued(ship)
 
 
 def connect(url: str):

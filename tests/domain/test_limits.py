@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.limits import Need, RateUse, Room, SlotUse, parse_rate, read_need, slots_text
+from leasehold.domain.limits import (
+    Need,
+    Rate,
+    RateUse,
+    Room,
+    SlotUse,
+    brought_rate,
+    default_rate,
+    parse_rate,
+    rate_template,
+    read_need,
+    slots_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +43,24 @@ def test_a_rate_is_a_spacing(text, spacing):
 def test_what_is_no_rate_is_refused(text):
     with pytest.raises(InvalidInput, match="60/min"):
         parse_rate(text)
+
+
+@pytest.mark.parametrize("text", ["60/min", " 5 / s ", "3/10s"])
+def test_a_limit_that_stands_where_the_key_belongs_is_refused_with_the_way_to_write_it(text):
+    with pytest.raises(InvalidInput, match=r"its key is missing.*Rate\(\"openai\""):
+        rate_template(text)
+    assert rate_template("openai") == rate_template(Rate("openai", "60/min")) == "openai"
+    assert rate_template("example.org/{path}") == "example.org/{path}"
+
+
+def test_a_burst_whose_end_no_database_could_store_is_refused():
+    assert default_rate(Rate("key", "1/d", burst=10_000)) == ("1/d", 86_400.0, 10_000)
+    for ask in (
+        lambda: default_rate(Rate("key", "1/36500d", burst=2)),
+        lambda: brought_rate("key", "1/d", 10**6),
+    ):
+        with pytest.raises(InvalidInput, match="a hundred years"):
+            ask()
 
 
 def test_the_same_need_is_the_same_text():

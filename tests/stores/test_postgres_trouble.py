@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import queue
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +17,11 @@ import pytest
 from leasehold import Leasehold
 from leasehold.errors import DatabaseUnfit, DatabaseUnreachable, PermissionMissing, SchemaIncomplete
 from leasehold.stores.contract import Store
+from leasehold.stores.contract.wakeups import ANYTHING, Hint
 from leasehold.stores.open import open_store
 from leasehold.stores.postgres.database import PostgresDatabase
 from leasehold.stores.postgres.prepared import QuickConnection
+from leasehold.stores.postgres.wakeup import PostgresWakeups
 from leasehold.surfaces.cli.main import run
 from leasehold.tasks.batch import Batch
 from leasehold.tasks.blueprint import new_ids
@@ -293,3 +296,28 @@ def test_a_table_that_is_gone_is_told_as_such(scratch: tuple[str, str]) -> None:
             connection.execute("DROP SCHEMA leasehold CASCADE")
         with pytest.raises(SchemaIncomplete, match="does not exist"):
             store.enqueue([new_job()])
+
+
+def test_who_listens_goes_on_after_an_error_of_the_one_it_calls(scratch: tuple[str, str]) -> None:
+    """Its thread would end without a word, and every wake-up would wait for the poll."""
+    heard: queue.Queue[Hint] = queue.Queue()
+    fails = [True]
+
+    def call(hint: Hint) -> None:
+        if fails and hint != ANYTHING:
+            fails.clear()
+            raise RuntimeError("the loop is closed")
+        heard.put(hint)
+
+    _, url = scratch
+    wakeups = PostgresWakeups(url, {"trouble": "a store of this test"})
+    with closing(wakeups), psycopg.connect(url, autocommit=True) as connection:
+        wakeups.call(call)
+        assert heard.get(timeout=20) == ANYTHING
+        connection.execute("NOTIFY trouble")
+        assert heard.get(timeout=20) == ANYTHING, (
+            "it listens again, and looks once for what it may have missed"
+        )
+        connection.execute("NOTIFY trouble")
+        assert heard.get(timeout=20) == Hint.WORK
+        assert wakeups.hears

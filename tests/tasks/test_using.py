@@ -255,6 +255,8 @@ def test_other_settings_are_refused_by_name(app):
     with pytest.raises(InvalidInput) as caught:
         work.using(heartbeat=20)
     assert caught.value.field == "heartbeat"
+    with pytest.raises(InvalidInput, match=r'such as budget=\{"tokens": 1200\}'):
+        work.using(budget=100)
     assert work.using(lease=timedelta(minutes=2), heartbeat=20).enqueue().created
 
 

@@ -156,7 +156,8 @@ def halts(policy: Policy) -> bool:
 def checked_amounts(amounts: object, field: str) -> dict[str, int]:
     """Units and whole amounts, or a refusal that names the unit."""
     if not isinstance(amounts, Mapping) or not amounts:
-        raise InvalidInput(field, "names no unit", "give units and amounts, such as tokens=1200")
+        example = 'budget={"tokens": 1200}' if field == "budget" else "tokens=1200"
+        raise InvalidInput(field, "names no unit", f"give units and amounts, such as {example}")
     return {checked_unit(unit): checked_amount(unit, amount) for unit, amount in amounts.items()}
 
 

@@ -21,6 +21,8 @@ from leasehold.domain.frozen import frozen
 
 LONGEST_NAME = 200
 MOST_UNITS = 1_000_000
+LONGEST_BURST = 100 * 365 * 86_400.0
+"""Seconds that a burst may stand for: the time of the next start has to be one that both databases can store."""
 _UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PER = re.compile(r"\s*(\d+)\s*/\s*([\w.]+)\s*")
 
@@ -193,6 +195,13 @@ def checked_number(number: object, field: str, least: int) -> int:
     return number
 
 
+def checked_burst(burst: object, field: str, spacing: float) -> int:
+    number = checked_number(burst, field, 1)
+    if number * spacing > LONGEST_BURST:
+        raise InvalidInput(field, f"{number:,} starts take over a hundred years at this rate", "give less")
+    return number
+
+
 def checked_slots(
     slots: Mapping[str, Any] | None,
 ) -> tuple[tuple[tuple[str, int], ...], tuple[DefaultLimit, ...]]:
@@ -213,6 +222,9 @@ def checked_slots(
 
 def rate_template(rate: object) -> str | None:
     """The key of a task's `rate=`, in which arguments may be named."""
+    if isinstance(rate, str) and _PER.fullmatch(rate):
+        remedy = f'write rate=Rate("openai", "{rate.strip()}"), with a key that all who share the limit use'
+        raise InvalidInput("rate", f"{rate!r} is a limit, and its key is missing", remedy)
     key = rate.key if isinstance(rate, Rate) else rate
     return None if key is None else checked_limit_name(key, "rate")
 
@@ -224,9 +236,8 @@ def brought_rate(name: str, rate: object, burst: object) -> DefaultLimit | None:
             raise InvalidInput("burst", "comes without a rate", 'give both: rate="60/min", burst=5')
         return None
     text, spacing = parse_rate(rate, "rate")
-    return DefaultLimit(
-        name, text=text, spacing=spacing, burst=1 if burst is None else checked_number(burst, "burst", 1)
-    )
+    burst = 1 if burst is None else checked_burst(burst, "burst", spacing)
+    return DefaultLimit(name, text=text, spacing=spacing, burst=burst)
 
 
 def default_rate(rate: object) -> tuple[str, float, int] | None:
@@ -234,4 +245,4 @@ def default_rate(rate: object) -> tuple[str, float, int] | None:
     if not isinstance(rate, Rate) or rate.limit is None:
         return None
     text, spacing = parse_rate(rate.limit, "rate.limit")
-    return text, spacing, checked_number(rate.burst, "rate.burst", 1)
+    return text, spacing, checked_burst(rate.burst, "rate.burst", spacing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.closing import Closing
-from leasehold.domain.limits import checked_limit_name, checked_number, parse_rate
+from leasehold.domain.limits import checked_burst, checked_limit_name, checked_number, parse_rate
 from leasehold.domain.views import (
     RateRow,
     SlotRow,
@@ -23,7 +23,7 @@ class LimitOperations(StoreDoor):
 
     def set_rate(self, key: str, limit: str, *, burst: int = 1, actor: str | None = None) -> None:
         text, spacing = parse_rate(limit)
-        key, checked = checked_limit_name(key, "key"), checked_number(burst, "burst", 1)
+        key, checked = checked_limit_name(key, "key"), checked_burst(burst, "burst", spacing)
         with self._recorded("rate.set", key, actor, limit=text, burst=checked) as store:
             store.set_rate(key, text, spacing, checked)
         self._store.wake()

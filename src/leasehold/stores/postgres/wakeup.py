@@ -56,7 +56,7 @@ class PostgresWakeups:
             try:
                 self._listen()
                 pause = 0.1
-            except psycopg.Error as error:
+            except Exception as error:  # of whom it calls, too: without its thread `hears` would lie
                 self._listening = False
                 logger.info("not listening for wake-ups (%s); polling instead", str(error).strip())
                 self._closed.wait(pause)
