@@ -38,7 +38,6 @@ from leasehold.run.attempt import Attempt
 from leasehold.run.state import RunState
 from leasehold.run.waits import Waits
 from leasehold.stores.open import resolve_url
-from leasehold.tasks.task import Task
 from leasehold.threads import to_thread
 from leasehold.worker.settings import WorkerSettings
 
@@ -213,7 +212,7 @@ class Sandbox:
 
     def enqueued(self, task: AnyTask | str | None = None, **args: Any) -> list[Job[Any]]:
         """Jobs of this task whose arguments include these, oldest first; in any state."""
-        kind = task.name if isinstance(task, Task) else task
+        kind = task if task is None or isinstance(task, str) else task.name
         found = []
         page = self.app.jobs(kind=kind, limit=500)
         while True:
@@ -233,7 +232,7 @@ class Sandbox:
             there = [f"{job.kind} {json.dumps(job.args)} ({job.state})" for job in self.enqueued()]
             expected = "at least one" if count is None else str(count)
             listed = "\n  ".join(there) or "nothing"
-            kind = task.name if isinstance(task, Task) else task
+            kind = task if isinstance(task, str) else task.name
             raise AssertionError(
                 f"expected {expected} {kind!r} with {json.dumps(args)}, found {len(found)}; there is:\n  {listed}"
             )
