@@ -82,7 +82,7 @@ def test_a_denial_names_the_state(store, clock, state):
     job = in_state(store, clock, state)
     answer = denied(store.claim_by_id(job.id, OWNER))
     assert (answer.state, answer.look) == (state, None)
-    assert state.value in answer.why
+    assert state.value.replace("_", " ") in answer.why
     assert store.get(job.id) == job
 
 

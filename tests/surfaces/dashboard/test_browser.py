@@ -321,7 +321,7 @@ def test_signing_in_and_out(app: Leasehold, chromium: Browser, dashboard: Dashbo
         made.check_quiet()
         page.get_by_label("Token", exact=True).fill("lh_wrong")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert")).to_contain_text("not known")
+        expect(page.get_by_role("alert")).to_contain_text("unknown")
         page.get_by_label("Token", exact=True).fill(dashboard.server.token("read"))
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
