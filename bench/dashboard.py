@@ -138,7 +138,7 @@ def _live(table: Table, store: str, place: Place) -> None:
         client.stream("GET", "/jobs?live=1") as answer,
     ):
         lines = answer.iter_lines()
-        next(line for line in lines if "</table>" in line or "no jobs yet" in line)
+        next(line for line in lines if "</table>" in line or "No jobs yet" in line)
         for _ in range(LOOKS):
             (job,) = new_ids(1)
             place.store.enqueue([NewJob(id=job, kind=KIND, queue=QUEUE, args="{}")])
