@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterator
@@ -164,6 +165,13 @@ def stop(scene: Scene) -> Case:
     return "stop", "g", lambda: scene.verbs.stop(request)
 
 
+def astop(scene: Scene) -> Case:
+    for _ in range(3):
+        put(scene.store, group="g")
+    request = StopRequest(group="g", mode="immediate", reason="enough", actor="ann")
+    return "stop", "g", lambda: asyncio.run(scene.verbs.astop(request))
+
+
 def release_group(scene: Scene) -> Case:
     scene.store.stop_group("g", hold=True)
     return "group.release", "g", lambda: scene.verbs.release_group("g", actor="ann")
@@ -281,6 +289,7 @@ CHANGING: dict[str, Callable[[Scene], Case]] = {
         ),
     ),
     "release_group": release_group,
+    "astop": astop,
     "stop": stop,
     "pause_scope": pause_scope,
     "resume_scope": resume_scope,
