@@ -74,7 +74,7 @@ def test_a_token_that_does_not_count_is_refused_and_not_shown_again(dashboard: D
     with httpx2.Client(base_url=dashboard.url, headers={"Origin": dashboard.url}) as browser:
         answer = browser.post("/sign-in", data={"token": "lh_wrong-and-secret"})
         assert answer.status_code == 401
-        assert "not known" in answer.text
+        assert "is unknown" in answer.text
         assert "wrong-and-secret" not in answer.text
         assert "set-cookie" not in answer.headers
         enqueue = browser.post("/sign-in", data={"token": dashboard.server.token("enqueue")})
