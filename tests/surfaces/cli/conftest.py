@@ -143,7 +143,7 @@ def sqlite_cli(tasks: Path) -> Iterator[Cli]:
 
 
 @pytest.fixture
-def _logging_as_it_was() -> Iterator[None]:
+def logging_as_it_was() -> Iterator[None]:
     """A command that sets up logging writes to stderr as it is then: the test's own, which is closed with it."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
@@ -159,7 +159,7 @@ def here(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    _logging_as_it_was: None,
+    logging_as_it_was: None,
 ) -> Callable[..., Answer]:
     """In this process, on the store that the environment names."""
     monkeypatch.chdir(tmp_path)

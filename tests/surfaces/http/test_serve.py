@@ -16,6 +16,7 @@ from leasehold.surfaces.serve import ServeSettings
 from tests.backends import Backend
 from tests.surfaces.cli.conftest import Answer, Cli, eventually, here, read_until, stop, tasks  # noqa: F401 - fixtures
 from tests.surfaces.cli.conftest import app as commanded_app  # noqa: F401 - a fixture
+from tests.surfaces.cli.conftest import logging_as_it_was  # noqa: F401 - a fixture of `here`
 from tests.surfaces.serving import PATIENCE
 
 KILLED = """
