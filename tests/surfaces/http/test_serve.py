@@ -14,9 +14,17 @@ import pytest
 from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.serve import ServeSettings
 from tests.backends import Backend
-from tests.surfaces.cli.conftest import Answer, Cli, eventually, here, read_until, stop, tasks  # noqa: F401 - fixtures
+from tests.surfaces.cli.conftest import (  # noqa: F401 - fixtures
+    Answer,
+    Cli,
+    eventually,
+    here,
+    logging_as_it_was,
+    read_until,
+    stop,
+    tasks,
+)
 from tests.surfaces.cli.conftest import app as commanded_app  # noqa: F401 - a fixture
-from tests.surfaces.cli.conftest import logging_as_it_was  # noqa: F401 - a fixture of `here`
 from tests.surfaces.serving import PATIENCE
 
 KILLED = """
