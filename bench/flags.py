@@ -102,7 +102,7 @@ def _here(app: Leasehold, url: str, heard: Heard) -> Iterator[None]:
     ready, over = threading.Event(), threading.Event()
 
     async def work() -> None:
-        async with app.worker(retention=None, grace=0):
+        async with app.worker(retention=None, shutdown_grace=0):
             ready.set()
             await asyncio.to_thread(over.wait)
 
@@ -140,7 +140,7 @@ async def _work(url: str) -> None:
 
     with Leasehold(url) as app:
         _register(app, tell)
-        async with app.worker(retention=None, grace=0):
+        async with app.worker(retention=None, shutdown_grace=0):
             tell("ready", "-", time.monotonic())
             await asyncio.to_thread(sys.stdin.read)
 

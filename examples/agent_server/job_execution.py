@@ -19,7 +19,7 @@ class JobExecution:
             tenants="all",
             owner=settings.WORKER_ID,
             sweep=settings.HEARTBEAT_SECONDS,
-            grace=None,  # `initiate_graceful_shutdown` says how long
+            shutdown_grace=None,  # `initiate_graceful_shutdown` says how long
         )
         self._life = AsyncExitStack()
         await self._life.enter_async_context(self._worker)

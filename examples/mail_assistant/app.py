@@ -112,4 +112,4 @@ class Desk:
 
 def mail_worker() -> Worker:
     """N jobs at once (all our tasks are plain functions, so N threads); a shutdown waits for the current ones."""
-    return app.worker(concurrency=0, threads=settings.workers, grace=None, retention="7d")
+    return app.worker(concurrency=0, threads=settings.workers, shutdown_grace=None, retention="7d")

@@ -20,4 +20,4 @@ from .models import MODELS, Retriable, Stats
 def model_run(ctx: SyncContext, model: str, seconds: float = 1.0) -> Stats:
     """A plain function: it may block. The lease is renewed by a thread of the engine meanwhile."""
     print(f"run {ctx.job_id} attempt {ctx.attempt} token {ctx.lease_token}", flush=True)
-    return MODELS[model].run(seconds, ctx.attempt, ctx.sleep)
+    return MODELS[model].run(seconds, ctx.attempt, ctx.wait)

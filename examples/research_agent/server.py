@@ -99,7 +99,9 @@ async def working() -> AsyncIterator[Worker]:
     """The worker starts and stops with the server. What does not end within the grace goes back to the
     queue, and on with the next start. Nothing is pruned: results are kept for audit."""
     await asyncio.to_thread(database.set_up)
-    async with app.worker(concurrency=20, threads=8, grace="2s", retention=None, sweep=SWEEP) as worker:
+    async with app.worker(
+        concurrency=20, threads=8, shutdown_grace="2s", retention=None, sweep=SWEEP
+    ) as worker:
         yield worker
 
 

@@ -61,7 +61,7 @@ async def target_queue(ctx: Context, task_id: str, target: str, options: Options
             result.papers = [paper.paper_id for paper in found.papers]
             await ctx.step("papers", store_papers, task_id, ctx.job_id, found.papers, tx=True)
             during = citation_graph.using(
-                now=True, budget={"citation_graph_pages": options.citation_graph_budget_pages}
+                immediately=True, budget={"citation_graph_pages": options.citation_graph_budget_pages}
             )
             await ctx.enqueue(during, task_id, target, result.papers)
         await Crawl(ctx, task_id, result).run(found.urls[: options.budget_pages])

@@ -73,7 +73,7 @@ def work() -> NoReturn:
     command = [
         sys.executable, "-m", "leasehold", "worker", "examples.tool_runner.app:app",
         "--queues", os.environ.get("RUNNER_QUEUES", "default"),
-        "--executions", str(settings.worker_runs), "--sweep", str(sweep),
+        "--max-executions", str(settings.worker_runs), "--sweep", str(sweep),
     ]  # fmt: skip
     os.execv(sys.executable, command)
 

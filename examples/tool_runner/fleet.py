@@ -37,7 +37,7 @@ class Fleet:
         self.url = url
         self.folder = folder
         self.environment = {
-            **os.environ, "LEASEHOLD_URL": url, "LEASEHOLD_RUNS": str(folder / "runs"), **environment,
+            **os.environ, "LEASEHOLD_URL": url, "LEASEHOLD_EXECUTIONS": str(folder / "runs"), **environment,
         }  # fmt: skip
         self.processes: list[subprocess.Popen[bytes]] = []
         with socket.socket() as free:

@@ -36,14 +36,14 @@ from leasehold.threads import to_thread
 from leasehold.view import Tenant, View
 from leasehold.worker.hooks import Hook
 from leasehold.worker.options import WorkerDetails
-from leasehold.worker.settings import WorkerSettings, grace_in_seconds, split_names
+from leasehold.worker.settings import QueueOrder, WorkerSettings, grace_in_seconds, split_names
 from leasehold.worker.worker import Worker
 
 SCHEMA_VARIABLE = "LEASEHOLD_SCHEMA"
 """The PostgreSQL schema, for apps and commands that name none; by default `leasehold`."""
 RESULTS_VARIABLE = "LEASEHOLD_RESULTS"
 """The folder for results that are files, for apps that name none."""
-RUNS_VARIABLE = "LEASEHOLD_RUNS"
+EXECUTIONS_VARIABLE = "LEASEHOLD_EXECUTIONS"
 """The folder for running commands, for apps that name none."""
 
 P = ParamSpec("P")
@@ -69,8 +69,8 @@ class Leasehold(View):
         pooler: bool = False,
         clock: Clock | None = None,
         results: str | os.PathLike[str] | None = None,
-        runs: str | os.PathLike[str] | None = None,
-        grace: Duration | EllipsisType | None = ...,
+        executions: str | os.PathLike[str] | None = None,
+        shutdown_grace: Duration | EllipsisType | None = ...,
     ) -> None:
         place = Place(
             url=resolve_url(url),
@@ -79,9 +79,9 @@ class Leasehold(View):
             pooler=pooler,
             clock=clock,
             results=os.fspath(results) if results else os.environ.get(RESULTS_VARIABLE) or None,
-            runs=os.fspath(runs) if runs else os.environ.get(RUNS_VARIABLE) or None,
+            executions=os.fspath(executions) if executions else os.environ.get(EXECUTIONS_VARIABLE) or None,
         )
-        super().__init__(Internals(place, grace_in_seconds(grace)))
+        super().__init__(Internals(place, grace_in_seconds(shutdown_grace)))
         self.mirrors = Mirrors(self.__internals__.operations, self.__internals__.tasks)
         self.tenants = Tenants(self.__internals__.operations, self.__internals__.shared.stores.forget)
 
@@ -241,11 +241,11 @@ class Leasehold(View):
         self,
         *,
         queues: str | Iterable[str] = ("default",),
-        strict: bool = False,
+        queue_order: QueueOrder = "turns",
         concurrency: int = 20,
         threads: int = 8,
-        executions: int = 50,
-        grace: Duration | EllipsisType | None = ...,
+        max_executions: int = 50,
+        shutdown_grace: Duration | EllipsisType | None = ...,
         drain_on_sigterm: bool = True,
         retention: Keep = "7d",
         audit_retention: Duration | None = KEPT_FOR,
@@ -255,7 +255,7 @@ class Leasehold(View):
         **more: Unpack[WorkerDetails],
     ) -> Worker:
         """A worker for these queues. Use it as `async with app.worker(): …` inside another program, or run it with
-        `await app.worker().run()`. `grace` is what running jobs get when it drains: left out, it is
+        `await app.worker().run()`. `shutdown_grace` is what running jobs get when it drains: left out, it is
         SHUTDOWN_GRACE_PERIOD_SECONDS of the environment, else 300; None waits for them. `retention` is the age at which
         finished jobs are pruned, for all states (None: never) or by state (`{"succeeded": "1d", "failed": None}`);
         what a task says itself comes first. `audit_retention` is the age at which what `app.audit()` tells is pruned
@@ -264,11 +264,11 @@ class Leasehold(View):
         is every tenant, also those that are made later, and the app itself."""
         settings = WorkerSettings(
             queues=split_names(queues if isinstance(queues, str) else tuple(queues)),
-            strict=strict,
+            queue_order=queue_order,
             concurrency=concurrency,
             threads=threads,
-            executions=executions,
-            grace=grace_in_seconds(grace),
+            max_executions=max_executions,
+            shutdown_grace=grace_in_seconds(shutdown_grace),
             drain_on_sigterm=drain_on_sigterm,
             retention=ages_of(retention, "retention", ages_of("7d", "retention")),
             audit_retention=None if audit_retention is None else seconds(audit_retention, "audit_retention"),

@@ -85,8 +85,8 @@ class Place:
     results: str | None = None
     """The folder for results that are files. Left out: LEASEHOLD_RESULTS; else on SQLite a folder beside the
     database, and on PostgreSQL none."""
-    runs: str | None = None
-    """The folder for running commands, on a local disk. Left out: LEASEHOLD_RUNS; else on SQLite a folder
+    executions: str | None = None
+    """The folder for running commands, on a local disk. Left out: LEASEHOLD_EXECUTIONS; else on SQLite a folder
     beside the database, and on PostgreSQL one in the user's state folder."""
     tenant: str | None = None
     """Whose jobs, of those that the store there knows of; None: its own."""
@@ -96,16 +96,16 @@ class Place:
         return self.url.startswith("sqlite")
 
     @property
-    def runs_folder(self) -> Path:
-        if self.runs is not None:
-            return Path(self.runs)
+    def executions_folder(self) -> Path:
+        if self.executions is not None:
+            return Path(self.executions)
         if self.is_sqlite:
-            return Path(f"{self.url.removeprefix('sqlite:///')}.runs")
+            return Path(f"{self.url.removeprefix('sqlite:///')}.executions")
         state = os.environ.get(STATE_VARIABLE) or Path.home() / ".local" / "state"
-        # A folder for each database: a copy of one must not take the other's runs for its own.
+        # A folder for each database: a copy of one must not take the other's executions for its own.
         parts = urlsplit(self.url)
         place = f"{parts.hostname}:{parts.port}{parts.path}:{self.schema}"
-        return Path(state, "leasehold", "runs", hashlib.sha256(place.encode()).hexdigest()[:16])
+        return Path(state, "leasehold", "executions", hashlib.sha256(place.encode()).hexdigest()[:16])
 
 
 class Shared:
@@ -211,7 +211,7 @@ class Internals:
 
     def command_runner(self) -> SubprocessRunner:
         """The one of this folder; commands of all tasks share it."""
-        folder = self.shared.views[None].place.runs_folder.absolute()
+        folder = self.shared.views[None].place.executions_folder.absolute()
         runner = self.shared.command_runner
         if runner is None or runner.folder != folder.resolve():
             runner = self.shared.command_runner = SubprocessRunner(folder)

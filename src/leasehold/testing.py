@@ -170,7 +170,7 @@ class Sandbox:
     def drain(self, timeout: float = 30.0) -> int:
         """Run what is due, and what becomes due by it, on a real worker; how many runs have ended. Delayed jobs stay
         until the clock is advanced; what is too late (`deadline`, `start_by`, a question's time-out) is ended first.
-        While all that runs only waits for time to pass (a rate, a step's next try, `ctx.sleep`), the clock moves on by
+        While all that runs only waits for time to pass (a rate, a step's next try, `ctx.wait`), the clock moves on by
         itself. If jobs still run after `timeout` real seconds, they are told with what they wait for, and stopped."""
         return asyncio.run(self.adrain(timeout))
 

@@ -83,6 +83,7 @@ from leasehold.tasks.task import Task
 from leasehold.view import Tenant
 from leasehold.worker.health import Health
 from leasehold.worker.options import WorkerOptions
+from leasehold.worker.settings import QueueOrder
 from leasehold.worker.worker import Worker
 
 __all__ = [
@@ -165,6 +166,7 @@ __all__ = [
     "Question",
     "Questions",
     "QueueCount",
+    "QueueOrder",
     "QueueRow",
     "Ran",
     "Rate",

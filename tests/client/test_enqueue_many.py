@@ -177,7 +177,7 @@ def test_more_follow_ups_than_a_transaction_makes_are_refused_with_the_remedy(ap
     burst(app)
     assert few.refresh().state is State.SUCCEEDED
     assert many.refresh().state is State.FAILED
-    assert "task.using(now=True)" in many.error
+    assert "task.using(immediately=True)" in many.error
     assert stored(backend) == AT_ONCE + 2
 
 

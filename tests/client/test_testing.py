@@ -63,7 +63,7 @@ async def rated(ctx: Context) -> int:
 def rated_in_thread(ctx: SyncContext) -> None:
     for _ in range(3):
         ctx.acquire("api", rate="1/h")
-    ctx.sleep(7200)
+    ctx.wait(7200)
 
 
 @pytest.mark.timeout(30)

@@ -42,7 +42,7 @@ def serve(**settings: Unpack[WorkerOptions]) -> Worker:
     return app.worker(**settings)
 
 worker = app.worker(queues="documents", stop_grace=5, poll=0.5)
-lifespan = worker_lifespan(app, concurrency=5, grace="20s", sweep=1)
+lifespan = worker_lifespan(app, concurrency=5, shutdown_grace="20s", sweep=1)
 
 def box(leasehold_sandbox: OpenSandbox) -> Sandbox:
     return leasehold_sandbox(app, url="sqlite:///test.db")

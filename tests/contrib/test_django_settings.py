@@ -63,11 +63,11 @@ def test_a_sqlite_file_is_named_wherever_the_process_stands(monkeypatch, tmp_pat
 
 
 def test_the_settings_of_the_app_are_handed_on():
-    given = {"SCHEMA": "jobs", "POOLER": True, "GRACE": None, "TASKS": ["tasks", "jobs"]}
+    given = {"SCHEMA": "jobs", "POOLER": True, "SHUTDOWN_GRACE": None, "TASKS": ["tasks", "jobs"]}
     with override_settings(LEASEHOLD=given):
         found = ours.configuration()
     assert found.app.pop("url").endswith("/db.sqlite3")
-    assert found.app == {"schema": "jobs", "pooler": True, "grace": None}
+    assert found.app == {"schema": "jobs", "pooler": True, "shutdown_grace": None}
     assert (found.alias, found.tasks) == ("default", ("tasks", "jobs"))
 
 

@@ -192,7 +192,7 @@ def test_what_is_no_failure_is_no_error(app, spans):
     @app.task
     def is_paused(ctx: SyncContext) -> None:
         app.get(ctx.job_id).interrupt()
-        ctx.sleep(60)
+        ctx.wait(60)
 
     @app.task(retry=Retry(max_attempts=1), timeout=0.1)
     async def hangs() -> None:
@@ -355,13 +355,13 @@ def test_a_follow_up_belongs_to_the_attempt_that_asked_for_it(app, spans, now, c
 
     @app.task
     async def parent(ctx: Context) -> None:
-        asked = ctx.enqueue(child.using(now=now))
+        asked = ctx.enqueue(child.using(immediately=now))
         if now:
             await asked
 
     @app.task
     def plain_parent(ctx: SyncContext) -> None:
-        ctx.enqueue(child.using(now=now))
+        ctx.enqueue(child.using(immediately=now))
 
     (parent if colour == "async" else plain_parent).enqueue()
     burst(app, queues=["default", "q"])
@@ -463,7 +463,7 @@ def test_a_trace_that_the_caller_has_given_stays_and_is_linked_to(app, spans, ba
 
 # -- where code runs outside of its worker -----------------------------------------------------------------------------
 def test_a_command_is_an_attempt_like_others(app, spans, tmp_path, monkeypatch):
-    monkeypatch.setenv("LEASEHOLD_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("LEASEHOLD_EXECUTIONS", str(tmp_path / "runs"))
 
     @app.command(retry=Retry(max_attempts=1))
     def fails() -> list[str]:

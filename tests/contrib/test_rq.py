@@ -80,7 +80,7 @@ def queue(client: redis.Redis) -> rq.Queue:
 
 @pytest.fixture
 def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema, grace=0.2) as app:
+    with Leasehold(backend.url, schema=backend.schema, shutdown_grace=0.2) as app:
         yield app
 
 

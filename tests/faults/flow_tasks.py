@@ -29,7 +29,9 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     async def parent(ctx: Context, seconds: float) -> str:
         with log.run(ctx):
             ctx.enqueue(child, ctx.job_id, "first", seconds / 4)
-            await ctx.enqueue(child.using(now=True, key="at once"), ctx.job_id, "at once", seconds / 4)
+            await ctx.enqueue(
+                child.using(immediately=True, key="at once"), ctx.job_id, "at once", seconds / 4
+            )
             await asyncio.sleep(seconds)
             ctx.enqueue(child, ctx.job_id, "second", seconds / 4)
             return told(ctx)
@@ -38,8 +40,8 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     def parent_in_thread(ctx: SyncContext, seconds: float) -> str:
         with log.run(ctx):
             ctx.enqueue(child, ctx.job_id, "first", seconds / 4)
-            ctx.sleep(seconds)
-            ctx.enqueue(child.using(now=True), ctx.job_id, "at once", seconds / 4)
+            ctx.wait(seconds)
+            ctx.enqueue(child.using(immediately=True), ctx.job_id, "at once", seconds / 4)
             ctx.enqueue(child, ctx.job_id, "second", seconds / 4)
             return told(ctx)
 

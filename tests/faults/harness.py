@@ -245,7 +245,7 @@ class Fleet:
             "folder": str(self.place.folder),
             "lease": self.place.lease,
             "deaf": deaf,
-            "settings": {"sweep": 0.3, "grace": 30.0, **settings},
+            "settings": {"sweep": 0.3, "shutdown_grace": 30.0, **settings},
         }
         worker = WorkerProcess(next(self._numbers), self.place, module, config)
         self.all.append(worker)

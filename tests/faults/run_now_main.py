@@ -28,7 +28,7 @@ def register(app: Leasehold, folder: Path, **settings: Any) -> Any:
 
 def main() -> None:
     config: dict[str, Any] = json.loads(sys.argv[1])
-    app = Leasehold(config["url"], schema=config["schema"], grace=config.get("grace", 0))
+    app = Leasehold(config["url"], schema=config["schema"], shutdown_grace=config.get("shutdown_grace", 0))
     hold = register(app, Path(config["folder"]), **config["settings"])
     tell({"ready": True})
     for _ in sys.stdin:

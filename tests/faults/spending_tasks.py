@@ -59,7 +59,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
         if not (folder / "gate-ask").exists():
             note("before the question")
             while not (folder / "gate-ask").exists():
-                ctx.sleep(0.01)
+                ctx.wait(0.01)
         answer = ctx.ask("go", "Shall I go on?", {"type": "boolean"})
         return [one, answer, os.getpid()]
 

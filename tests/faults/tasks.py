@@ -37,7 +37,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     @app.task(**common)
     def brief_in_thread(ctx: SyncContext, seconds: float) -> str:
         with log.run(ctx):
-            ctx.sleep(seconds)
+            ctx.wait(seconds)
             return told(ctx)
 
     @app.task(**common)
@@ -68,7 +68,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     def wait_in_thread(ctx: SyncContext, name: str) -> str:
         with log.run(ctx):
             while not gate(f"{name}-{ctx.attempt}").exists():
-                ctx.sleep(LOOK_EVERY)
+                ctx.wait(LOOK_EVERY)
             return told(ctx)
 
     @app.task(on_drain="pause", **common)

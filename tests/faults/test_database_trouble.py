@@ -249,7 +249,7 @@ def test_a_worker_that_drains_while_the_database_is_away_ends_in_time_and_says_w
     server = start_postgres(fsync=False)
     place = make_place("postgres", lease=30.0, url=server.create_database("jobs"))
     with contextlib.closing(Fleet(place)) as fleet:
-        worker = fleet.start(grace=1.0)
+        worker = fleet.start(shutdown_grace=1.0)
         job = place.tasks.wait_on_loop.enqueue("go")
         place.wait_for_start(job.id)
         server.stop("immediate")

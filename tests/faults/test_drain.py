@@ -34,7 +34,7 @@ def test_running_jobs_finish_within_the_grace_and_jobs_enqueued_meanwhile_stay_q
     place: Place, fleet: Fleet, lease: float
 ) -> None:
     running = [getattr(place.tasks, task).enqueue("go") for task in BOTH]
-    worker = fleet.start(grace=60.0)
+    worker = fleet.start(shutdown_grace=60.0)
     for job in running:
         place.wait_for_start(job.id)
     worker.terminate()
@@ -63,7 +63,7 @@ def test_past_the_grace_jobs_are_handed_back_at_no_cost_or_paused(
     handed_back = [getattr(place.tasks, task).enqueue("never") for task in BOTH]
     paused = place.tasks.wait_or_pause.enqueue("never")
     before = {job.id: place.row(job.id) for job in (*handed_back, paused)}
-    worker = fleet.start(grace=0.3)
+    worker = fleet.start(shutdown_grace=0.3)
     for job in before:
         place.wait_for_start(job)
     worker.terminate()
@@ -88,7 +88,7 @@ def test_past_the_grace_jobs_are_handed_back_at_no_cost_or_paused(
 def test_a_second_signal_ends_the_worker_at_once(place: Place, fleet: Fleet) -> None:
     jobs = [getattr(place.tasks, task).enqueue("never") for task in BOTH]
     before = {job.id: place.row(job.id) for job in jobs}
-    worker = fleet.start(grace=300.0)
+    worker = fleet.start(shutdown_grace=300.0)
     for job in jobs:
         place.wait_for_start(job.id)
     worker.terminate()
@@ -103,7 +103,7 @@ def test_a_second_signal_ends_the_worker_at_once(place: Place, fleet: Fleet) -> 
 def test_a_hanging_thread_does_not_keep_the_process_from_ending(place: Place, fleet: Fleet) -> None:
     job = place.tasks.ignore_the_stop.enqueue("never")
     before = place.row(job.id)
-    worker = fleet.start(grace=0.2, stop_grace=0.2)
+    worker = fleet.start(shutdown_grace=0.2, stop_grace=0.2)
     place.wait_for_start(job.id)
     worker.terminate()
     assert worker.wait(HASTE) == 0
@@ -123,7 +123,7 @@ def test_a_rolling_restart_under_load_costs_no_job_anything(place: Place, fleet:
         for task, some in ((place.tasks.brief, lengths[::2]), (place.tasks.brief_in_thread, lengths[1::2])):
             made.extend(job.id for job in task.enqueue_many(some))
 
-    settings = {"concurrency": 4, "threads": 2, "grace": 0.0}
+    settings = {"concurrency": 4, "threads": 2, "shutdown_grace": 0.0}
     fleet.start_many(2, **settings)
     enqueue_more()
     restarts = 0
@@ -232,7 +232,7 @@ def test_a_worker_inside_a_web_server_claims_nothing_from_the_first_sigterm_on(
 def test_a_web_server_that_ends_before_its_job_hands_the_job_back(place: Place, fleet: Fleet) -> None:
     job = place.tasks.wait_in_thread.enqueue("never")
     before = place.row(job.id)
-    server = fleet.start(module="tests.faults.web_main", grace=0.2)
+    server = fleet.start(module="tests.faults.web_main", shutdown_grace=0.2)
     place.wait_for_start(job.id)
     server.terminate()
     assert server.wait(HASTE) == 0

@@ -86,7 +86,9 @@ def test_a_rolling_deploy_interrupts_and_doubles_nothing(
 def test_a_drain_leaves_executions_at_once_while_others_get_their_grace(
     place: Place, fleet: Fleet, kind: Kind, executions: SimpleNamespace
 ) -> None:
-    (job,), worker = enqueue_begun(place, kind, executions, lambda: fleet.start(module=MAIN, grace=3600.0))
+    (job,), worker = enqueue_begun(
+        place, kind, executions, lambda: fleet.start(module=MAIN, shutdown_grace=3600.0)
+    )
     worker.terminate()
     assert worker.wait(HASTE) == 0
     assert is_orphan(place, job)

@@ -90,7 +90,7 @@ def strike_each(
         for moment in moments
     }
     every = [job for some in jobs.values() for job in some]
-    with zygote(place, "tests.faults.execution_tasks", executions=3) as forked:
+    with zygote(place, "tests.faults.execution_tasks", max_executions=3) as forked:
         ward = Ward(place, forked, workers, frozen_for=2.5 * place.lease)
 
         def at_rest() -> bool:

@@ -77,7 +77,7 @@ def test_a_result_whose_settling_was_never_answered_counts_and_is_not_called_ref
 @pytest.mark.timeout(60)
 def test_a_hand_back_whose_commit_was_never_answered_is_done_once(place: Place, proxy: Proxy) -> None:
     with contextlib.closing(Fleet(place)) as fleet:
-        worker = fleet.start(grace=0.0, **through(proxy))
+        worker = fleet.start(shutdown_grace=0.0, **through(proxy))
         job = place.tasks.wait_on_loop.enqueue("never")
         place.wait_for_start(job.id)
         proxy.drop_reply(DECIDED)
@@ -98,7 +98,7 @@ def test_a_session_that_ends_in_the_middle_of_an_answer_costs_no_result(
 ) -> None:
     with contextlib.closing(Fleet(place)) as fleet:
         worker = fleet.start(
-            grace=0.0, sweep=60.0, **through(proxy)
+            shutdown_grace=0.0, sweep=60.0, **through(proxy)
         )  # the reaper has transactions of its own
         job = place.tasks.wait_on_loop.enqueue("never")
         place.wait_for_start(job.id)

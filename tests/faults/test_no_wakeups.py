@@ -42,7 +42,7 @@ def test_without_any_wakeups_jobs_start_within_the_poll(place: Place, fleet: Fle
 def test_without_any_wakeups_lanes_retries_and_hand_backs_go_on_within_the_poll(
     place: Place, fleet: Fleet
 ) -> None:
-    first = fleet.start(deaf=True, poll=POLL, grace=0.0)
+    first = fleet.start(deaf=True, poll=POLL, shutdown_grace=0.0)
     handed_back = place.tasks.wait_on_loop.enqueue("go")
     place.wait_for_start(handed_back.id)
     second = fleet.start(deaf=True, poll=POLL)

@@ -105,7 +105,7 @@ def test_a_killed_holder_counts_until_its_lease_ends_and_is_cleared_with_no_work
     caller.ask()
     dead = caller.answer()["id"]
     caller.kill()
-    with Leasehold(backend.url, schema=backend.schema, grace=0) as app:
+    with Leasehold(backend.url, schema=backend.schema, shutdown_grace=0) as app:
         hold = register(app, tmp_path, **settings)
         with pytest.raises(AtCapacity) as refused:
             app.run_now(hold)

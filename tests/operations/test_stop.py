@@ -17,7 +17,7 @@ QUICK = {"lease": 9, "heartbeat": 0.1}
 
 @asynccontextmanager
 async def working(app: Leasehold, **settings: object) -> AsyncIterator[Worker]:
-    async with app.worker(retention=None, grace=0, **settings) as worker:
+    async with app.worker(retention=None, shutdown_grace=0, **settings) as worker:
         yield worker
 
 
@@ -103,7 +103,7 @@ def test_immediate_returns_at_once_and_the_handler_is_stopped_a_beat_later(app: 
     @app.task(**QUICK)
     def patient(ctx: SyncContext) -> None:
         began.set()
-        ctx.sleep(60)
+        ctx.wait(60)
 
     async def scenario() -> None:
         job = patient.using(group="g").enqueue()
@@ -150,7 +150,7 @@ def test_follow_ups_of_a_stopped_run_are_created_cancelled_and_never_run(app: Le
     async def search(ctx: Context) -> str:
         began.set()
         await asyncio.to_thread(go.wait, 30)
-        at_once = await ctx.enqueue(verify.using(group="g", now=True))
+        at_once = await ctx.enqueue(verify.using(group="g", immediately=True))
         assert at_once.refresh().state is State.CANCELLED
         ctx.enqueue(verify.using(group="g"))
         ctx.enqueue(verify.using(group="other"))
@@ -224,12 +224,12 @@ def test_follow_ups_belong_to_the_group_of_the_run_that_asks_for_them(app: Lease
     async def parent(ctx: Context) -> None:
         ctx.enqueue(child, 1)
         ctx.enqueue(child.using(group="other"), 2)
-        await ctx.enqueue(child.using(now=True), 3)
+        await ctx.enqueue(child.using(immediately=True), 3)
 
     @app.task
     def plain_parent(ctx: SyncContext) -> None:
         ctx.enqueue(child, 4)
-        ctx.enqueue(child.using(now=True), 5)
+        ctx.enqueue(child.using(immediately=True), 5)
 
     for group in ("g", None):
         parent.using(group=group).enqueue()
@@ -252,7 +252,7 @@ def test_a_group_that_is_stopped_while_its_jobs_breed_reads_stopped(app: Leaseho
     @app.task(**QUICK)
     async def breed(ctx: Context, n: int) -> None:
         await asyncio.sleep(0.005)
-        await ctx.enqueue(breed.using(now=True), n + 1)
+        await ctx.enqueue(breed.using(immediately=True), n + 1)
         ctx.enqueue(breed, n + 1)
 
     async def scenario() -> None:

@@ -523,7 +523,7 @@ def test_interrupted_by_a_pause_while_over_its_limit_a_job_fails_if_its_task_say
     job = work.enqueue()
 
     async def interrupt() -> None:
-        async with app.worker(retention=None, grace=0) as worker:
+        async with app.worker(retention=None, shutdown_grace=0) as worker:
             await until(
                 lambda: any(
                     event.kind == "spent" for event in app.__internals__.store.read_stream(job.id).events
@@ -563,7 +563,7 @@ def test_a_cancelled_job_over_its_limit_is_cancelled(app):
         except OverBudget:
             ctx.emit("spent")
         try:
-            ctx.sleep(60)
+            ctx.wait(60)
         except StopRequested:
             ctx.spend(tokens=1)  # on its way out it still pays
             raise

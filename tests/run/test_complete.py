@@ -236,7 +236,7 @@ def test_a_handler_that_outlives_its_worker_ends_instead_of_waiting_for_ever(app
                     ends.append(type(error).__name__)
 
     async def main() -> None:
-        async with app.worker(retention=None, grace=0.0, stop_grace=0.2):
+        async with app.worker(retention=None, shutdown_grace=0.0, stop_grace=0.2):
             await work.aenqueue()
             await until(begun.is_set)
 

@@ -86,7 +86,7 @@ def test_writes_are_refused_inside_a_plain_block_and_reads_and_follow_ups_are_no
         with ctx.complete("done") as tx:
             tried.call("enqueue", lambda: other.enqueue(1))
             tried.call("enqueue_many", lambda: other.enqueue_many([{"n": 1}]))
-            tried.call("now", lambda: ctx.enqueue(other.using(now=True), 2))
+            tried.call("now", lambda: ctx.enqueue(other.using(immediately=True), 2))
             tried.call("step", lambda: ctx.step("s", tried.ends.setdefault, "step ran", "done"))
             tried.call("cheap step", lambda: ctx.step("c", int, durable="batch"))
             tried.call("tx step", lambda: ctx.step("t", lambda connection: 1, tx=True))

@@ -276,7 +276,7 @@ def test_progress_is_written_at_most_twice_a_second_and_the_last_one_counts(app,
         started = time.monotonic()
         for n in range(150):
             ctx.progress(n + 1, 150, f"step {n + 1}")
-            ctx.sleep(0.01)
+            ctx.wait(0.01)
         took.append(time.monotonic() - started)
 
     job = work.enqueue()
@@ -558,7 +558,7 @@ def test_a_run_that_shows_signs_of_life_is_not_stalled(app):
         until = time.monotonic() + 5.5
         while time.monotonic() < until:
             next(tells)()
-            ctx.sleep(0.1)
+            ctx.wait(0.1)
         return "done"
 
     job = work.enqueue()

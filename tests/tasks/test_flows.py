@@ -91,7 +91,7 @@ def test_a_follow_up_made_now_is_there_at_once_and_once_for_all_runs(app: Leaseh
     @app.task
     def verify(n: int) -> None: ...
 
-    now = verify.using(now=True)
+    now = verify.using(immediately=True)
     retry = Retry(max_attempts=3, backoff=0)
 
     def look(ctx: Context | SyncContext, found: list[str]) -> None:
@@ -129,7 +129,7 @@ def test_a_follow_up_made_now_stays_when_its_parent_fails(app: Leasehold):
 
     @app.task
     def parent(ctx: SyncContext) -> None:
-        ctx.enqueue(verify.using(now=True))
+        ctx.enqueue(verify.using(immediately=True))
         raise Fail("no")
 
     parent.enqueue()
@@ -143,7 +143,7 @@ def test_one_that_nobody_awaited_comes_with_the_success(app: Leasehold):
 
     @app.task
     async def parent(ctx: Context) -> None:
-        ctx.enqueue(verify.using(now=True))
+        ctx.enqueue(verify.using(immediately=True))
 
     parent.enqueue()
     burst(app)
@@ -173,7 +173,7 @@ def test_a_follow_up_now_with_a_held_key_says_so_to_the_handler(app: Leasehold):
     @app.task
     def parent(ctx: SyncContext) -> None:
         try:
-            ctx.enqueue(verify.using(now=True))
+            ctx.enqueue(verify.using(immediately=True))
         except DuplicateJob as error:
             seen.append(error.job_id)
 

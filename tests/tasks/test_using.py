@@ -126,8 +126,8 @@ def test_now_and_key_are_for_follow_ups_and_refused_elsewhere(app, work):
 
     @app.task
     def parent(ctx: SyncContext) -> None:
-        made.append(ctx.enqueue(work.using(now=True, key="k"), 1).id)
-        made.append(ctx.enqueue(work.using(now=True, key="k"), 1).id)
+        made.append(ctx.enqueue(work.using(immediately=True, key="k"), 1).id)
+        made.append(ctx.enqueue(work.using(immediately=True, key="k"), 1).id)
 
     parent.enqueue()
     burst(app)
@@ -183,7 +183,7 @@ def test_the_timeout_of_one_call_ends_its_run(app, colour):
 
         @app.task(retry=Retry(max_attempts=1))
         def wait(ctx: SyncContext) -> None:
-            ctx.sleep(30)
+            ctx.wait(30)
             ctx.raise_if_stopped()
 
     job = wait.using(timeout=0.2).enqueue()
@@ -225,7 +225,7 @@ def test_a_drain_does_what_one_call_has_said(app):
             await asyncio.sleep(30)
 
         jobs = [wait.enqueue(1), wait.using(on_drain="pause").enqueue(2)]
-        async with app.worker(grace=0):
+        async with app.worker(shutdown_grace=0):
             await until(lambda: len(begun) == 2)
         return [job.refresh().state for job in jobs]
 
@@ -312,7 +312,7 @@ WAYS: dict[str, Any] = {
     "run_now": lambda app, wait: app.run_now(wait.using(max_running=1, **SAID)).id,
     "run_by_id": lambda app, wait: app.run_by_id(wait.using(queue="nobody", **SAID).enqueue().id).job.id,
     "follow-up": follow_up,
-    "follow-up at once": lambda app, wait: follow_up(app, wait, now=True),
+    "follow-up at once": lambda app, wait: follow_up(app, wait, immediately=True),
     "chain": lambda app, wait: app.chain(first(app), wait.using(**SAID)).enqueue()[1].id,
     "dag": in_dag,
     "retry": retried,

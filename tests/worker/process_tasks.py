@@ -93,7 +93,7 @@ def all_verbs(ctx: SyncContext, folder: str) -> dict[str, Any]:
     ctx.acquire("browser", 2)
     ctx.release("browser")
     ctx.acquire("openai", rate="1000/s")
-    ctx.sleep(0.01)
+    ctx.wait(0.01)
     ctx.raise_if_stopped()
     follower = ctx.enqueue(follow, 3)
     return {

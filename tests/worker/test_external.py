@@ -29,7 +29,7 @@ TWO_HOURS = {"sqlite": "7200000000", "postgres": "interval '2 hours'"}
 
 @pytest.fixture
 def app(backend: Backend, tmp_path: Path) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema, runs=tmp_path / "runs") as app:
+    with Leasehold(backend.url, schema=backend.schema, executions=tmp_path / "runs") as app:
         yield app
         for pid in alive(app):  # a failed test may have left some
             with suppress(ProcessLookupError):
@@ -505,7 +505,7 @@ def test_a_task_that_has_moved_to_another_runner_does_not_adopt_what_it_has_left
     moves = define(app, "runs")
     job = moves.enqueue()
     leave_running(app, [job])
-    with Leasehold(backend.url, schema=backend.schema, runs=tmp_path / "runs") as moved:
+    with Leasehold(backend.url, schema=backend.schema, executions=tmp_path / "runs") as moved:
         define(moved, "elsewhere")
 
         @moved.command()
@@ -539,7 +539,7 @@ def test_commands_take_neither_the_places_of_the_loop_nor_those_of_threads(app, 
     def in_thread() -> int:
         return 2
 
-    with working(app, concurrency=1, threads=1, executions=2) as worker:
+    with working(app, concurrency=1, threads=1, max_executions=2) as worker:
         wait_for(lambda: sum(has_begun(job)() for job in watched) == 2)
         others = [on_loop.enqueue(), in_thread.enqueue()]
         wait_for(lambda: all(job.refresh().state is State.SUCCEEDED for job in others))

@@ -43,7 +43,7 @@ class Handlers:
         def in_thread(ctx: SyncContext) -> None:
             self.began.set()
             try:
-                ctx.sleep(PATIENCE)
+                ctx.wait(PATIENCE)
             finally:
                 self.tell()
 
@@ -75,7 +75,7 @@ def test_a_running_handler_is_stopped_long_before_the_next_heartbeat(
 ):
     async def scenario() -> None:
         job = handlers.tasks[task].using(group="g").enqueue()
-        async with app.worker(retention=None, grace=0):
+        async with app.worker(retention=None, shutdown_grace=0):
             assert await asyncio.to_thread(handlers.began.wait, PATIENCE)
             asked_at = time.monotonic()
             await asyncio.to_thread(verbs(app)[verb], job)
@@ -90,7 +90,7 @@ def test_a_running_handler_is_stopped_long_before_the_next_heartbeat(
 def test_a_worker_learns_at_once_that_its_run_shall_be_the_last(app: Leasehold, handlers: Handlers):
     async def scenario() -> None:
         job = handlers.tasks["on_loop"].using(group="g").enqueue()
-        async with app.worker(retention=None, grace=0) as worker:
+        async with app.worker(retention=None, shutdown_grace=0) as worker:
             assert await asyncio.to_thread(handlers.began.wait, PATIENCE)
             run = worker.attempts.held[job.id]
             asked_at = time.monotonic()

@@ -270,7 +270,7 @@ def test_runs_take_a_slot_inside_and_never_pass_its_limit(app):
         ctx.acquire("browser")
         with crowd:
             assert crowd.met.wait(20)
-            ctx.sleep(0.01)
+            ctx.wait(0.01)
 
     jobs = [*work.enqueue_many([{}] * 8), *work_in_thread.enqueue_many([{}] * 8)]
     burst(app)

@@ -249,7 +249,7 @@ def test_a_drain_hands_the_job_back_and_leaves_no_child(app, tmp_path):
     job = app.task(run_in="process")(tasks.ignores_sigterm).enqueue(str(tmp_path))
 
     async def run():
-        async with app.worker(grace=0, stop_grace=1):
+        async with app.worker(shutdown_grace=0, stop_grace=1):
             await until((tmp_path / "up").exists)
 
     asyncio.run(run())

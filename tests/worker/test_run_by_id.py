@@ -27,7 +27,7 @@ PATIENCE = 20.0
 
 @pytest.fixture
 def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema, grace=0.2) as app:
+    with Leasehold(backend.url, schema=backend.schema, shutdown_grace=0.2) as app:
         yield app
 
 
@@ -376,7 +376,7 @@ def test_a_work_horse_that_leaves_at_once_has_left_nothing_behind(backend, tmp_p
 
 
 def test_what_a_killed_caller_left_is_recovered_by_the_next_with_no_worker(backend, tmp_path: Path, request):
-    app = Leasehold(backend.url, schema=backend.schema, grace=0)
+    app = Leasehold(backend.url, schema=backend.schema, shutdown_grace=0)
     request.addfinalizer(app.close)
 
     @app.task(lease=3)

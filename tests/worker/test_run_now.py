@@ -20,7 +20,7 @@ PATIENCE = 20.0
 
 @pytest.fixture
 def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema, grace=0.2) as app:
+    with Leasehold(backend.url, schema=backend.schema, shutdown_grace=0.2) as app:
         yield app
 
 
@@ -257,7 +257,7 @@ async def _cards(app: Leasehold) -> list:
 
 
 def test_close_gives_runs_their_grace_and_hands_back_what_does_not_end(backend):
-    app = Leasehold(backend.url, schema=backend.schema, grace=3)
+    app = Leasehold(backend.url, schema=backend.schema, shutdown_grace=3)
     brief, endless = Gate(), Gate()
 
     @app.task(max_running=1)
@@ -291,7 +291,7 @@ def test_close_does_not_wait_for_a_thread_that_hangs(backend):
         hanging.set()
         let_go.wait()
 
-    with Leasehold(backend.url, schema=backend.schema, grace=0) as app:
+    with Leasehold(backend.url, schema=backend.schema, shutdown_grace=0) as app:
 
         @app.task(max_running=1)
         async def hangs() -> None:
@@ -375,7 +375,7 @@ def test_a_run_without_a_queue_fails_where_another_would_go_on(app, signal, told
 
 def test_a_run_without_a_queue_that_close_interrupts_fails_and_says_why(backend):
     gate = Gate()
-    with Leasehold(backend.url, schema=backend.schema, grace=0) as app:
+    with Leasehold(backend.url, schema=backend.schema, shutdown_grace=0) as app:
 
         @app.task(queueing=False, max_running=1)
         async def run() -> None:

@@ -181,7 +181,7 @@ def test_all_that_a_run_does_goes_to_its_own_tenant(app: Leasehold, make: Make, 
         ctx.progress(1, 2, "half")
         ctx.emit("page", {"n": 1})
         ctx.enqueue(note, "with the success")
-        await ctx.enqueue(note.using(now=True), "now")
+        await ctx.enqueue(note.using(immediately=True), "now")
         with pytest.raises(InvalidInput, match="store of its own"):
             ctx.enqueue(note.using(tenant="beta"))
         async with ctx.complete(ctx.tenant):
@@ -270,7 +270,7 @@ def test_a_tenant_that_is_dropped_holds_nobody_up(app: Leasehold, make: Make, se
             await asyncio.sleep(0.01)
 
     async def serve() -> None:
-        async with app.worker(tenants="all", retention=None, stop_grace=1, grace=5) as worker:
+        async with app.worker(tenants="all", retention=None, stop_grace=1, shutdown_grace=5) as worker:
             await long.using(tenant="doomed").aenqueue()
             await began.wait()
             await app.tenants.adrop("doomed")

@@ -166,7 +166,7 @@ def test_an_attempt_that_takes_too_long_is_stopped_and_timed_out(app):
 
     @app.task(timeout=0.2, retry=Retry(max_attempts=1))
     def slow_thread(ctx: SyncContext) -> None:
-        ctx.sleep(60)
+        ctx.wait(60)
 
     jobs = [slow.enqueue(), slow_thread.enqueue()]
     burst(app)
@@ -209,7 +209,7 @@ def test_a_stop_reaches_a_running_job_with_the_next_heartbeat(app, verb):
 
     @app.task(lease=6, heartbeat=0.3)
     def long_thread(ctx: SyncContext) -> None:
-        ctx.sleep(60)
+        ctx.wait(60)
 
     async def run() -> list:
         jobs = [await long.aenqueue(), await long_thread.aenqueue()]
@@ -267,7 +267,7 @@ def test_queues_are_served_in_turn_or_in_order(app):
 
     for queue in ("a", "b"):
         work.using(queue=queue).enqueue_many([{"queue": queue} for _ in range(6)])
-    burst(app, queues="a,b", strict=True, concurrency=1)
+    burst(app, queues="a,b", queue_order="strict", concurrency=1)
     assert order == ["a"] * 6 + ["b"] * 6
     order.clear()
     for queue in ("a", "b"):
@@ -412,7 +412,7 @@ def test_one_renewal_statement_a_beat_serves_all_leases(app):
         {"concurrency": -1},
         {"concurrency": 0, "threads": 0, "executions": 0},
         {"queues": ""},
-        {"grace": "soon"},
+        {"shutdown_grace": "soon"},
         {"retention": -1},
     ],
 )
@@ -529,7 +529,7 @@ def test_quick_plain_jobs_that_were_claimed_ahead_are_given_back_when_a_slow_one
         go.wait()
 
     async def scene() -> None:
-        async with app.worker(threads=1, retention=None, grace=1) as first:
+        async with app.worker(threads=1, retention=None, shutdown_grace=1) as first:
             jobs = await asyncio.to_thread(quick.enqueue_many, [{"n": n} for n in range(300)])
             await until(lambda: first.attempts.ended == 300)
             for more in range(1, 20):
@@ -579,8 +579,8 @@ def test_the_grace_of_a_worker_comes_from_the_environment_unless_it_is_given(app
     assert app.worker().settings.grace == 300.0
     monkeypatch.setenv("SHUTDOWN_GRACE_PERIOD_SECONDS", "45")
     assert app.worker().settings.grace == 45.0
-    assert app.worker(grace="1m").settings.grace == 60.0
-    assert app.worker(grace=None).settings.grace is None
+    assert app.worker(shutdown_grace="1m").settings.grace == 60.0
+    assert app.worker(shutdown_grace=None).settings.grace is None
     monkeypatch.setenv("SHUTDOWN_GRACE_PERIOD_SECONDS", "none")
     assert app.worker().settings.grace is None
     monkeypatch.setenv("SHUTDOWN_GRACE_PERIOD_SECONDS", "soon")

@@ -142,7 +142,7 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
 
     def enqueue(self, task: Bindable[P, J], /, *args: P.args, **kwargs: P.kwargs) -> FollowUp[J]:
         """Ask for a follow-up. It is stored with this job's success, in one transaction, and not at all if the job
-        does not succeed. `task.using(now=True)` stores it when it is awaited: `await ctx.enqueue(…)`."""
+        does not succeed. `task.using(immediately=True)` stores it when it is awaited: `await ctx.enqueue(…)`."""
         return self._ask_for(task, args, kwargs)
 
     async def results(self) -> dict[str, Any]:
@@ -352,9 +352,9 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
 
     def enqueue(self, task: Bindable[P, J], /, *args: P.args, **kwargs: P.kwargs) -> FollowUp[J]:
         """Ask for a follow-up. It is stored with this job's success, in one transaction, and not at all if the job
-        does not succeed. `task.using(now=True)` is stored before this returns."""
+        does not succeed. `task.using(immediately=True)` is stored before this returns."""
         follow_up = self._ask_for(task, args, kwargs)
-        if follow_up.now:
+        if follow_up.immediately:
             follow_up.store()
         return follow_up
 
@@ -367,12 +367,12 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         """The jobs that this one waited for, with their states."""
         return parents_of(self._run.needed_journal().store, self._run.grant.id)
 
-    def sleep(self, seconds: float) -> None:
-        """Sleep, but not longer than until a stop is requested; then raise."""
+    def wait(self, seconds: float) -> None:
+        """Wait in place, at most until a stop is requested; then raise."""
         journal = self._run.journal
         if journal is None:
             self._run.wait(seconds)
         else:
-            with self._run.waiting_for("the end of its ctx.sleep"):
+            with self._run.waiting_for("the end of its ctx.wait"):
                 journal.waits.wait(self._run, seconds)
         self._run.raise_if_stopped()

@@ -1,7 +1,7 @@
 """Follow-ups: what a handler asks for with `ctx.enqueue`, kept until its success is settled.
 
-With `now=True` a follow-up is stored at once, under an id that is made from the parent and a name, so that a second
-run of the parent meets the job that the first one made.
+With `immediately=True` a follow-up is stored at once, under an id that is made from the parent and a name, so that a
+second run of the parent meets the job that the first one made.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from leasehold.threads import to_thread
 
 class FollowUp(Generic[J]):
     """A job that will be there when this run has succeeded; `id` is known already. Given as `after=` it makes another
-    follow-up wait for it. One with `now=True` is stored when it is awaited (in a plain handler: at once)."""
+    follow-up wait for it. One with `immediately=True` is stored when it is awaited (in a plain handler: at once)."""
 
     def __init__(self, parent: Grant, call: Call[J], earlier: FollowUps) -> None:
         plan, settings = call.__plan__, call.__plan__.call
@@ -39,17 +39,17 @@ class FollowUp(Generic[J]):
             )
         # What a run asks for belongs to the same group, unless it says otherwise.
         family = {"follow_up_of": parent.id, "group": settings.group or parent.group_name}
-        self.now = settings.now
+        self.immediately = settings.immediately
         self._tried = False
         self._found: str | None = None
-        if self.now:
+        if self.immediately:
             named = None if settings.key is None else check_text(settings.key, "key")
             name = f"number {earlier.number(call.name)}" if named is None else f"key {named}"
             self._job = plan.new_job(id=derived_id(parent.id, call.name, name), **family)
         else:
             if settings.key is not None:
                 raise InvalidInput(
-                    "key", "names a follow-up that is stored at once", "use it together with now=True"
+                    "key", "names a follow-up that is stored at once", "use it together with immediately=True"
                 )
             self._job = plan.producer.traced(plan.new_job(**family))
         self._producer = plan.producer.of_tenant(parent.tenant)
@@ -58,8 +58,10 @@ class FollowUp(Generic[J]):
         return f"<FollowUp {self._job.kind} {self.id}>"
 
     def __await__(self) -> Generator[Any, None, J]:
-        if not self.now:
-            raise InvalidInput("now", "is not set: the job is stored with the success", "do not await it")
+        if not self.immediately:
+            raise InvalidInput(
+                "immediately", "is not set: the job is stored with the success", "do not await it"
+            )
         return to_thread(self.store).__await__()
 
     @property
@@ -95,8 +97,10 @@ class FollowUps(list[FollowUp[Any]]):
         """Those that go with the success."""
 
     def append(self, one: FollowUp[Any]) -> None:
-        if not one.now:
-            remedy = "store them at once with task.using(now=True), or let one follow-up enqueue the rest"
+        if not one.immediately:
+            remedy = (
+                "store them at once with task.using(immediately=True), or let one follow-up enqueue the rest"
+            )
             check_size(self._later + 1, "enqueue", remedy)
             self._later += 1
         super().append(one)

@@ -1,4 +1,4 @@
-"""How runs wait for time to pass: for a rate, for the next try of a step, in `ctx.sleep`."""
+"""How runs wait for time to pass: for a rate, for the next try of a step, in `ctx.wait`."""
 
 from __future__ import annotations
 

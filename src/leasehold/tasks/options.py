@@ -71,7 +71,7 @@ class CallOptions(_Options, total=False):
 
     after: Iterable[Any]
     on_parent_failure: OnParentFailure
-    now: bool
+    immediately: bool
     key: str | None
     delay: Duration
     at: datetime | None

@@ -320,10 +320,10 @@ class CallSettings:
     """Jobs that must end before this one may run: jobs, follow-ups or ids."""
     on_parent_failure: OnParentFailure = "cancel"
     """What the job does when one of those ends without success: "cancel" or "run"."""
-    now: bool = False
+    immediately: bool = False
     """For a follow-up: store it at once, not with the success of its parent."""
     key: str | None = None
-    """For a follow-up with `now=True`: its name, so that a second run of the parent finds it instead of making
+    """For a follow-up with `immediately=True`: its name, so that a second run of the parent finds it instead of making
     another."""
     tx: Any = None
     """A connection of yours with an open transaction: the job is stored when that commits."""

@@ -45,8 +45,8 @@ def embedded_settings(grace: float | None, owner: str | None) -> WorkerSettings:
         claims=False,
         concurrency=MOST_AT_ONCE,
         threads=MOST_AT_ONCE,
-        executions=MOST_AT_ONCE,
-        grace=grace,
+        max_executions=MOST_AT_ONCE,
+        shutdown_grace=grace,
         prunes=False,
         owner=owner or new_owner(),
     )

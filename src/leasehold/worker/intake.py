@@ -124,9 +124,9 @@ class Intake:
         self._sync_kinds = [name for name, task in inside.items() if not task.is_async]
         self._kinds = self._async_kinds + self._sync_kinds
         self._known_outside = _outside(tasks)
-        self._loop_turns = Turns(settings.queues, settings.strict)
-        self._thread_turns = Turns(settings.queues, settings.strict)
-        self._outside_turns = Turns(settings.queues, settings.strict)
+        self._loop_turns = Turns(settings.queues, settings.queue_order == "strict")
+        self._thread_turns = Turns(settings.queues, settings.queue_order == "strict")
+        self._outside_turns = Turns(settings.queues, settings.queue_order == "strict")
         self._was_empty = False
         self._asked_kinds: list[list[str]] = []
         self._absent_on_loop = Absence()
@@ -160,7 +160,8 @@ class Intake:
             self._async_kinds = [*self._async_kinds, WEBHOOK_KIND]
             self._kinds = self._async_kinds + self._sync_kinds
             self._loop_turns, self._thread_turns = (
-                Turns([*self._loop_turns.all, QUEUE], self._settings.strict) for _ in range(2)
+                Turns([*self._loop_turns.all, QUEUE], self._settings.queue_order == "strict")
+                for _ in range(2)
             )
             self._changed.set()
 
@@ -213,7 +214,7 @@ class Intake:
         on_loop = len(coming) - in_threads - outside
         loop_room = self._settings.concurrency - self._starter.on_loop - on_loop if self._async_kinds else 0
         thread_room = self._starter.thread_room - in_threads if self._sync_kinds else 0
-        outside_room = self._settings.executions - self._starter.outside - outside if outside_kinds else 0
+        outside_room = self._settings.max_executions - self._starter.outside - outside if outside_kinds else 0
         return Room(*(min(max(0, room), MOST_AT_ONCE) for room in (loop_room, thread_room, outside_room)))
 
     @property
@@ -352,7 +353,7 @@ class Intake:
 
     def _claim_from_queues(self, kinds: list[str], room: int, turns: Turns) -> list[Grant]:
         self._asked_kinds.append(kinds)
-        order: Order = "strict" if self._settings.strict else "turns"
+        order: Order = self._settings.queue_order
         grants = self._store.claim(
             self._settings.owner, turns.queues, room, kinds, idle=self._was_empty, order=order
         )

@@ -10,6 +10,7 @@ from typing import TypedDict
 from leasehold.domain.checks.durations import Duration
 from leasehold.domain.retention import Keep
 from leasehold.domain.tracing import Tracing
+from leasehold.worker.settings import QueueOrder
 
 
 class WorkerDetails(TypedDict, total=False):
@@ -30,11 +31,11 @@ class WorkerOptions(WorkerDetails, total=False):
     """The settings of `app.worker` and `worker_lifespan`, as typed keywords."""
 
     queues: str | Iterable[str]
-    strict: bool
+    queue_order: QueueOrder
     concurrency: int
     threads: int
-    executions: int
-    grace: Duration | EllipsisType | None
+    max_executions: int
+    shutdown_grace: Duration | EllipsisType | None
     drain_on_sigterm: bool
     retention: Keep
     audit_retention: Duration | None

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 from types import EllipsisType
+from typing import Literal, get_args
 
 from leasehold.domain.audit import KEPT_FOR
 from leasehold.domain.checks.durations import Duration, seconds
@@ -19,15 +20,17 @@ from leasehold.domain.retention import Ages, ages_of
 from leasehold.domain.tracing import Tracing
 
 GRACE_VARIABLE = "SHUTDOWN_GRACE_PERIOD_SECONDS"
-"""How long running jobs get to end when a worker drains or an app is closed, for those that set no `grace`; `none`
-waits for them, and 300 seconds is the default."""
+"""How long running jobs get to end when a worker drains or an app is closed, for those that set no `shutdown_grace`;
+`none` waits for them, and 300 seconds is the default."""
 DEFAULT_GRACE = 300.0
+
+QueueOrder = Literal["turns", "strict"]
 
 
 def grace_in_seconds(grace: Duration | EllipsisType | None) -> float | None:
     """As given; else what the environment says, where 'none' waits for running jobs; else five minutes."""
     if not isinstance(grace, EllipsisType):
-        return None if grace is None else seconds(grace, "grace")
+        return None if grace is None else seconds(grace, "shutdown_grace")
     told = os.environ.get(GRACE_VARIABLE, "").strip()
     if told.lower() == "none":
         return None
@@ -43,16 +46,16 @@ def new_owner() -> str:
 class WorkerSettings:
     queues: tuple[str, ...] = ("default",)
     """The queues to serve, as names or as text with commas."""
-    strict: bool = False
-    """Serve the queues in the order given, instead of in turn."""
+    queue_order: QueueOrder = "turns"
+    """"turns" gives each queue its share; "strict" empties the first queue before the second one."""
     concurrency: int = 20
     """How many async jobs run at once."""
     threads: int = 8
     """How many plain functions run at once."""
-    executions: int = 50
+    max_executions: int = 50
     """How many commands and containers run at once. Watching one takes neither a thread nor a place on the
     event loop."""
-    grace: float | None = DEFAULT_GRACE
+    shutdown_grace: float | None = DEFAULT_GRACE
     """How long running jobs get to end when the worker drains. None: as long as they need. Left out:
     SHUTDOWN_GRACE_PERIOD_SECONDS, else 300 seconds."""
     stop_grace: float = 10.0
@@ -89,13 +92,15 @@ class WorkerSettings:
     """The name that stands on its leases; no other worker may have it. By default host, process and a random part."""
 
     def __post_init__(self) -> None:
-        for name, least in (("concurrency", 0), ("threads", 0), ("executions", 0)):
+        for name, least in (("concurrency", 0), ("threads", 0), ("max_executions", 0)):
             if getattr(self, name) < least:
                 raise InvalidInput(name, f"{getattr(self, name)} is too small", f"give {least} or more")
-        if self.concurrency + self.threads + self.executions == 0:
+        if self.concurrency + self.threads + self.max_executions == 0:
             raise InvalidInput(
-                "concurrency", "the worker could run nothing", "give concurrency, threads or executions"
+                "concurrency", "the worker could run nothing", "give concurrency, threads or max_executions"
             )
+        if self.queue_order not in get_args(QueueOrder):
+            raise InvalidInput("queue_order", f"{self.queue_order!r} is no order", "use 'turns' or 'strict'")
         if not self.queues and self.claims:
             raise InvalidInput("queues", "no queue to serve", "name at least one")
         if EVERY_TENANT in self.tenants:

@@ -200,7 +200,7 @@ class Worker:
             self.meter,
             self.attempts.settled,
         )
-        self._drain = Drain(self.attempts, self.settler, settings.grace)
+        self._drain = Drain(self.attempts, self.settler, settings.shutdown_grace)
         handler_writes = HandlerThreads(settings.concurrency)
         self._journal = Journal(
             store, settings.owner, handler_writes, BatchWriter(), self.attempts.on_refused, self._waits

@@ -99,7 +99,7 @@ def test_6_when_a_task_needs_an_engine_that_cannot_be_reached(sqlite_cli: Cli):
 
 def test_75_when_the_worker_gave_up_on_handlers_that_ignore_their_stop(sqlite_cli: Cli):
     assert sqlite_cli("enqueue", MODULE, "stubborn").code == 0
-    answer = sqlite_cli("worker", MODULE, "--threads", "1", "--stop-grace", "0.1", "--grace", "1")
+    answer = sqlite_cli("worker", MODULE, "--threads", "1", "--stop-grace", "0.1", "--shutdown-grace", "1")
     assert answer.code == Exit.GAVE_UP == 75
     assert "ignored its stop" in answer.err
 

@@ -52,7 +52,7 @@ def test_sigterm_lets_running_jobs_end_and_takes_no_new_ones(cli: Cli):
 
 def test_sigterm_leaves_a_command_at_once_and_the_next_worker_goes_on_with_it(cli: Cli):
     job = enqueue(cli, "command_until_told")
-    runs = {"LEASEHOLD_RUNS": str(cli.folder / "runs")}
+    runs = {"LEASEHOLD_EXECUTIONS": str(cli.folder / "runs")}
     worker = cli.start("worker", MODULE, SHUTDOWN_GRACE_PERIOD_SECONDS="none", **runs)
     with an_app(cli) as app:
         eventually((cli.folder / "began").exists)
@@ -88,7 +88,7 @@ def test_the_app_may_be_named_by_the_environment(sqlite_cli: Cli):
 
 def test_a_thread_that_hangs_does_not_keep_the_worker_from_ending(sqlite_cli: Cli):
     job = enqueue(sqlite_cli, "hang_in_thread")
-    worker = sqlite_cli.start("worker", MODULE, "--grace", "0")
+    worker = sqlite_cli.start("worker", MODULE, "--shutdown-grace", "0")
     eventually((sqlite_cli.folder / "hanging").exists)
     with an_app(sqlite_cli) as app:
         code, err = stop(worker)

@@ -16,7 +16,7 @@ from django.db import connections
 from leasehold.errors import DriverMissing
 
 DEFAULT_ALIAS = "default"
-OF_APP = ("URL", "SCHEMA", "LISTEN_URL", "POOLER", "RESULTS", "RUNS", "GRACE")
+OF_APP = ("URL", "SCHEMA", "LISTEN_URL", "POOLER", "RESULTS", "EXECUTIONS", "SHUTDOWN_GRACE")
 """Keys that are given to `Leasehold(…)` as they are."""
 KNOWN = ("DATABASE", "TASKS", *OF_APP)
 

@@ -39,7 +39,7 @@ class Crew:
         from leasehold.surfaces.cli.demo_dashboard_tasks import PARENT, QUEUES
 
         work = ["worker", TASKS, "--queues", ",".join(QUEUES), "--tenants", "all"]
-        quick = ["--concurrency", "10", "--sweep", "0.5", "--grace", "1", "--stop-grace", "1"]
+        quick = ["--concurrency", "10", "--sweep", "0.5", "--shutdown-grace", "1", "--stop-grace", "1"]
         command = self._serve if name == "server" else [*work, *quick]
         with self._log_of(name).open("ab") as log:
             self._running[name] = subprocess.Popen(

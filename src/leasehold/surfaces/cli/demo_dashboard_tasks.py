@@ -132,7 +132,7 @@ def load_orders(day: str) -> int:
 @app.task(lease=LEASE)
 def post_totals(ctx: SyncContext) -> str:
     (orders,) = ctx.results().values()
-    ctx.sleep(0.5)
+    ctx.wait(0.5)
     return f"{orders} orders posted"
 
 
@@ -148,7 +148,7 @@ async def sync_account(account: int, part: str) -> str:
 
 @app.task(lease=LEASE, retry=Retry(max_attempts=2, backoff=3), unique="order-{order}", tags=("money",))
 def charge_card(ctx: SyncContext, order: int, cents: int) -> str:
-    ctx.sleep(random.uniform(0.2, 1))
+    ctx.wait(random.uniform(0.2, 1))
     if order % 5 == 0:
         raise PermissionError(f"card of order {order} declined: insufficient funds")
     if order % 7 == 0:

@@ -96,7 +96,17 @@ class Stage:
 
     # -- workers -----------------------------------------------------------------------------------------------------
     def start_worker(self) -> int:
-        command = [sys.executable, "-m", "leasehold", "worker", TASKS, "--sweep", "0.5", "--grace", "5"]
+        command = [
+            sys.executable,
+            "-m",
+            "leasehold",
+            "worker",
+            TASKS,
+            "--sweep",
+            "0.5",
+            "--shutdown-grace",
+            "5",
+        ]
         process = subprocess.Popen(
             [*command, "--log-level", "warning"],
             env={**os.environ, FOLDER: str(self._folder)},

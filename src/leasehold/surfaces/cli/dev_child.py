@@ -67,7 +67,7 @@ def run(settings: DevSettings, told: Tell) -> int:
         worker = app.worker(
             queues=queues,
             concurrency=settings.concurrency,
-            grace=GRACE,
+            shutdown_grace=GRACE,
             stop_grace=STOP_GRACE,
             drain_on_sigterm=False,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -17,7 +17,7 @@ from leasehold.surfaces.cli.problems import Exit
 
 if TYPE_CHECKING:
     from leasehold.operations.operations import Operations
-    from leasehold.types import CallOptions, Job, Worker
+    from leasehold.types import CallOptions, Job, QueueOrder, Worker
 
 LAST_WORDS = 3.0
 """Seconds that a worker which has ended gets to leave; a thread of a handler may hang and hold it back."""
@@ -32,13 +32,14 @@ def add_to(cli: typer.Typer) -> None:
 def worker(
     app: options.AppName,
     queues: Annotated[str, typer.Option(help="Queues to serve.", metavar="A,B")] = "default",
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Serve the queues strictly in this order, not in turn.")
-    ] = False,
+    queue_order: Annotated[
+        str,
+        typer.Option(help="turns: each queue gets its share; strict: in the order given.", metavar="ORDER"),
+    ] = "turns",
     concurrency: Annotated[int, typer.Option(help="Async jobs at once.")] = 20,
     threads: Annotated[int, typer.Option(help="Plain functions at once.")] = 8,
-    executions: Annotated[int, typer.Option(help="Commands and containers at once.")] = 50,
-    grace: Annotated[
+    max_executions: Annotated[int, typer.Option(help="Commands and containers at once.")] = 50,
+    shutdown_grace: Annotated[
         str | None,
         typer.Option(
             help="How long running jobs may take to finish when the worker drains; 'none': as long as they need. "
@@ -89,11 +90,11 @@ def worker(
     with load_app(app) as found:
         made = found.worker(
             queues=queues,
-            strict=strict,
+            queue_order=cast("QueueOrder", queue_order),
             concurrency=concurrency,
             threads=threads,
-            executions=executions,
-            grace=... if grace is None else _or_none(grace),
+            max_executions=max_executions,
+            shutdown_grace=... if shutdown_grace is None else _or_none(shutdown_grace),
             drain_on_sigterm=False,  # it is ours: see _serve
             retention=_or_none(retention),
             audit_retention=_or_none(audit_retention),

@@ -111,7 +111,7 @@ def _settings(visit: Visit) -> dict[str, list[tuple[str, str]]]:
         ("listen URL", masked_url(place.listen_url) if place.listen_url else ""),
         ("pooler", "transaction" if place.pooler else ""),
         ("results as files", place.results or ""),
-        ("running commands", str(place.runs_folder)),
+        ("running commands", str(place.executions_folder)),
     ]
     return {
         "app": [(name, value) for name, value in given if value],
