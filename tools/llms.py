@@ -30,7 +30,6 @@ _TOLD = {
 }
 """Of pages whose first sentence does not say what they are about."""
 _SECTIONS = {"Start": ".", "Guides": "guides", "Concepts": "concepts", "Reference": "reference"}
-_LEFT_OUT = ("mission.md",)
 _FIRST = ("index", "quickstart", "tutorial", "overview", "lease")
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -45,8 +44,7 @@ def llms_text(root: Path) -> str:
 
 
 def _section(docs: Path, title: str, folder: Path) -> list[str]:
-    pages = [page for page in folder.glob("*.md") if page.name not in _LEFT_OUT]
-    pages.sort(key=lambda page: (_place(page.stem), page.stem))
+    pages = sorted(folder.glob("*.md"), key=lambda page: (_place(page.stem), page.stem))
     return [f"## {title}", "", *(_line(docs, page) for page in pages), ""] if pages else []
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 Nav = list["str | dict[str, str | Nav]"]
 
 _START = {"Home": "index.md", "Quickstart": "quickstart.md", "Tutorial": "tutorial.md"}
-_ELSEWHERE = {"examples.md", "mission.md"}
+_ELSEWHERE = {"examples.md"}
 _GUIDES = {
     "Web frameworks": ("fastapi", "django", "flask", "sqlalchemy"),
     "Patterns": ("llm-calls", "fan-out", "human-approval", "errors", "annotations", "testing"),
@@ -53,7 +53,7 @@ def nav_of(docs: Path) -> Nav:
     nav.append({"Reference": _flat(docs, "reference", _REFERENCE)})
     nav.append("examples.md")
     nav.append({"Decisions": _flat(docs, "decisions", ("README",))})
-    nav.append({"Measured": ["mission.md", *_flat(docs, "measured", ())]})
+    nav.append({"Measured": _flat(docs, "measured", ())})
     return [entry for entry in nav if isinstance(entry, str) or all(entry.values())]
 
 
