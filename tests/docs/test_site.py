@@ -55,6 +55,8 @@ def test_a_page_that_no_list_names_is_in_the_navigation_all_the_same(tmp_path: P
         "concepts/lanes.md",
         "decisions/README.md",
         "decisions/0001-a.md",
+        "internals/README.md",
+        "internals/zebra.md",
         "measured/b.md",
     ]
     for name in names:
