@@ -16,6 +16,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md", "CHANGELOG.md")
+FOLDERS = ("docs", "examples", "tests")
 
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
@@ -52,7 +53,8 @@ def find_problems(root: Path) -> list[Problem]:
 
 
 def documents(root: Path) -> list[Path]:
-    return [root / name for name in DOCUMENTS] + sorted((root / "docs").rglob("*.md"))
+    folders = [file for name in FOLDERS for file in sorted((root / name).rglob("*.md"))]
+    return [root / name for name in DOCUMENTS] + folders
 
 
 def links(text: str) -> Iterator[tuple[int, str]]:

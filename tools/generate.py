@@ -1,5 +1,5 @@
-"""Writes what is generated: the state diagram and table in ARCHITECTURE.md, the picture of the states, the present
-schemas, the reference, llms.txt, the site's navigation.
+"""Writes what is generated: the state diagram in ARCHITECTURE.md, the tables of states and the map of the source in
+docs/internals, the picture of the states, the present schemas, the reference, llms.txt, the site's navigation.
 
 python -m tools.generate           write them
 python -m tools.generate --check   fail if one is not current
@@ -21,6 +21,7 @@ from tests.servers import PostgresServer
 from tools.llms import llms_text
 from tools.nav import with_nav
 from tools.reference import reference_pages
+from tools.source_map import source_map
 from tools.state_picture import states_svg
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,7 +45,9 @@ def main(arguments: list[str]) -> int:
 def from_source() -> dict[Path, str]:
     postgres, docs = postgres_schema(), ROOT / "docs"
     return {
-        ROOT / "ARCHITECTURE.md": architecture((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")),
+        **with_generated(ROOT / "ARCHITECTURE.md", diagram=diagram()),
+        **with_generated(docs / "internals" / "states.md", transitions=transitions(), settle=settle_table()),
+        docs / "internals" / "map.md": source_map(ROOT / "src" / "leasehold"),
         STORES / "sqlite" / "schema.sql": sqlite_schema(),
         STORES / "postgres" / "schema.sql": postgres,
         docs / "images" / "states.svg": states_svg(),
@@ -68,13 +71,15 @@ def refresh(wanted: dict[Path, str], check: bool) -> list[Path]:
     return stale
 
 
-def architecture(text: str) -> str:
-    for name, body in (("diagram", diagram()), ("transitions", transitions()), ("settle", settle_table())):
+def with_generated(path: Path, **parts: str) -> dict[Path, str]:
+    """The document with these parts at their places: between `<!-- generated: NAME -->` and `<!-- end -->`."""
+    text = path.read_text(encoding="utf-8")
+    for name, body in parts.items():
         pattern = re.compile(rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if not pattern.search(text):
-            raise SystemExit(f"ARCHITECTURE.md has no place for the generated {name}")
+            raise SystemExit(f"{path.relative_to(ROOT)} has no place for the generated {name}")
         text = pattern.sub(lambda match, body=body: match.group(1) + body + match.group(2), text)
-    return text
+    return {path: text}
 
 
 def diagram() -> str:

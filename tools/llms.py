@@ -1,4 +1,4 @@
-"""llms.txt: what there is to read, for language models that help somebody use Leasehold."""
+"""llms.txt: what there is to read, for language models that help people use Leasehold."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ _HEAD = """# Leasehold
   Names with underscores are not public.
 
 """
-_TOLD = {
+_DESCRIPTIONS = {
     "quickstart": "Install it, write a task, run it, and see what happens when its worker is killed",
     "overview": "Job, worker, lease, queue, lane, group: what each word means",
     "logs": "What a worker logs, and how to attach tracing and error reports",
     "operations": "Databases, upgrades, workers, pruning, the audit, and what to do when something is stuck",
     "questions": "A job asks a person, and waits without a worker",
-    "run-now": "Start work at once, or be told that there is no room",
+    "run-now": "Start work at once, or be refused because there is no room",
     "testing": "A worker and a clock for your own tests",
 }
 """Of pages whose first sentence does not say what they are about."""
 _SECTIONS = {"Start": ".", "Guides": "guides", "Concepts": "concepts", "Reference": "reference"}
-_LEFT_OUT = ("mission.md",)
 _FIRST = ("index", "quickstart", "tutorial", "overview", "lease")
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -45,8 +44,7 @@ def llms_text(root: Path) -> str:
 
 
 def _section(docs: Path, title: str, folder: Path) -> list[str]:
-    pages = [page for page in folder.glob("*.md") if page.name not in _LEFT_OUT]
-    pages.sort(key=lambda page: (_place(page.stem), page.stem))
+    pages = sorted(folder.glob("*.md"), key=lambda page: (_place(page.stem), page.stem))
     return [f"## {title}", "", *(_line(docs, page) for page in pages), ""] if pages else []
 
 
@@ -58,10 +56,10 @@ def _line(docs: Path, page: Path) -> str:
     text = _COMMENT.sub("", _FENCE.sub("", page.read_text(encoding="utf-8"))).lstrip()
     title = text.partition("\n")[0].removeprefix("# ")
     link = f"[{title}](docs/{page.relative_to(docs).as_posix()})"
-    if page.stem in _TOLD:
-        return f"- {link}: {_TOLD[page.stem]}"
+    if page.stem in _DESCRIPTIONS:
+        return f"- {link}: {_DESCRIPTIONS[page.stem]}"
     paragraphs = [part.strip() for part in text.split("\n\n")[1:]]
     first = next(part for part in paragraphs if part and part[0] not in "#|<!")
     sentence = re.split(r"(?<=[.:?])\s", " ".join(first.split()))[0]
-    told = _LINK.sub(r"\1", sentence).replace("*", "").rstrip(".:")
-    return f"- {link}: {told}"
+    text = _LINK.sub(r"\1", sentence).replace("*", "").rstrip(".:")
+    return f"- {link}: {text}"

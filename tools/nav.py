@@ -11,7 +11,7 @@ from pathlib import Path
 Nav = list["str | dict[str, str | Nav]"]
 
 _START = {"Home": "index.md", "Quickstart": "quickstart.md", "Tutorial": "tutorial.md"}
-_ELSEWHERE = {"examples.md", "mission.md"}
+_ELSEWHERE = {"examples.md"}
 _GUIDES = {
     "Web frameworks": ("fastapi", "django", "flask", "sqlalchemy"),
     "Patterns": ("llm-calls", "fan-out", "human-approval", "errors", "annotations", "testing"),
@@ -34,6 +34,18 @@ _CONCEPTS = {
     "Beside your own data": ("transactions", "mirror", "hooks", "tenants"),
 }
 _REFERENCE = ("settings", "cli", "python", "http", "errors", "environment", "metrics", "sql")
+_INTERNALS = (
+    "README",
+    "stages",
+    "states",
+    "claim",
+    "worker",
+    "executions",
+    "groups",
+    "databases",
+    "tenants",
+    "surfaces",
+)
 _PLACE = re.compile(r"^nav: # generated\n.*?^(?=# end of nav$)", re.MULTILINE | re.DOTALL)
 
 
@@ -52,8 +64,15 @@ def nav_of(docs: Path) -> Nav:
     nav.append({"Concepts": _grouped(docs, "concepts", _CONCEPTS)})
     nav.append({"Reference": _flat(docs, "reference", _REFERENCE)})
     nav.append("examples.md")
-    nav.append({"Decisions": _flat(docs, "decisions", ("README",))})
-    nav.append({"Measured": ["mission.md", *_flat(docs, "measured", ())]})
+    inside: Nav = [{"Internals": _flat(docs, "internals", _INTERNALS)}]
+    inside.append({"Decisions": _flat(docs, "decisions", ("README",))})
+    nav.append({"For contributors": _filled(inside)})
+    nav.append({"Measured": _flat(docs, "measured", ())})
+    return _filled(nav)
+
+
+def _filled(nav: Nav) -> Nav:
+    """Without sections that have no page."""
     return [entry for entry in nav if isinstance(entry, str) or all(entry.values())]
 
 

@@ -15,7 +15,7 @@ _PART = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _COMMENTS = re.compile(r"\s*(not run:|output\b|setup\b|page:)")
-_NOT_WALKED = ("decisions", "measured", "mission.md")
+_NOT_WALKED = ("decisions", "internals", "measured")
 
 
 class PageError(Exception):

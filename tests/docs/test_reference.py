@@ -39,10 +39,10 @@ def page(name: str) -> str:
 
 @cache
 def other_pages() -> str:
-    """What people read besides the reference. The mission and the decisions are about us, not about use."""
+    """What people read besides the reference. Decisions and internals are about our code, not about its use."""
     docs = ROOT / "docs"
     pages = [*docs.glob("*.md"), *(docs / "guides").glob("*.md"), *(docs / "concepts").glob("*.md")]
-    return "\n".join(one.read_text(encoding="utf-8") for one in sorted(pages) if one.name != "mission.md")
+    return "\n".join(one.read_text(encoding="utf-8") for one in sorted(pages))
 
 
 @cache

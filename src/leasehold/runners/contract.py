@@ -2,7 +2,7 @@
 
 The name is made of tenant, job and attempt, and is stored, with the site, before anything is started. A runner for
 another system (Kubernetes, Slurm) is one class with these verbs; `tests/runners/conformance.py` is the suite that it
-must pass. Why it is made like this: docs/decisions/0038-a-run-has-a-name-and-starts-once.md.
+must pass. Why it is made like this: docs/decisions/0038-executions-an-execution-has-a-name-and-starts-once.md.
 """
 
 from __future__ import annotations
