@@ -599,7 +599,7 @@ CREATE INDEX tenant_told ON leasehold.tenant (told_at);
 -- Who may ask over HTTP, and for what. The token itself is not kept: `hash` is its SHA-256.
 CREATE TABLE leasehold.token (
     name       text PRIMARY KEY,
-    hash       text NOT NULL UNIQUE,
+    hash       text NOT NULL CONSTRAINT token_hash UNIQUE,
     scopes     json NOT NULL,
     tenants    json NOT NULL,
     queues     json NOT NULL,
@@ -675,143 +675,80 @@ CREATE TABLE leasehold.retention (
     PRIMARY KEY (kind, state)
 );
 
--- One row a job, put together from its place and what belongs to it: the branches are the states. Statements that read
--- a whole job read this one.
+-- One row a job. Each branch is a state: it joins the job with one place and passes `j.*` on, so a column of `job` is named
+-- once, at the top. What stands beside a job is joined once, below. LEFT JOIN for the gate, which every job has: with JOIN,
+-- SQLite (3.40) puts all rows together before LIMIT counts. Statements that read a whole job read this one.
 CREATE VIEW leasehold.job_row AS
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL AS limited, j.priority, 'queued'::text AS state, t.reason AS reason, j.args, j.policy,
-    j.created_at, p.available_at AS available_at, j.lane, NULL::timestamptz AS lane_at, false AS halts_lane,
-    NULL::text AS lease_owner, NULL::timestamptz AS lease_expires_at, j.lease_seconds, p.token AS lease_token, p.attempt, coalesce(t.failures, 0) AS failures,
-    coalesce(t.crashes, 0) AS crashes, NULL::text AS stop_requested,
-    NULL::text AS execution_site, NULL::text AS execution_name, NULL::timestamptz AS execution_started_at, t.first_started_at AS first_started_at,
-    t.started_at AS started_at, NULL::timestamptz AS finished_at, NULL::text AS settled_by, NULL::bigint AS settled_token, NULL::json AS result,
-    NULL::text AS result_ref, t.error AS error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END AS unique_for,
-    j.group_name, j.tags, false AS held, 0 AS unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(t.changed_at, j.created_at) AS updated_at
-FROM leasehold.ready AS p JOIN leasehold.job AS j ON j.seq = p.seq JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'queued', t.reason, j.args, j.policy,
-    j.created_at, p.available_at, j.lane, p.lane_at, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
-    t.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(t.changed_at, j.created_at)
-FROM leasehold.lane_place AS p JOIN leasehold.job AS j ON j.seq = p.seq AND j.lane = p.lane JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'running', CASE WHEN p.stop <> 0 THEN t.reason END, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN j.lane IS NOT NULL THEN to_timestamp(0) END, false,
-    o.name, p.expires_at, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END,
-    x.site, x.name, x.started_at, coalesce(t.first_started_at, p.started_at),
-    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.started_at
-FROM leasehold.lease AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.owner AS o ON o.number = p.owner LEFT JOIN leasehold.execution AS x ON x.job = p.job AND x.attempt = p.attempt
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'running', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END,
-    x.site, x.name, x.started_at, coalesce(t.first_started_at, p.started_at),
-    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.started_at
-FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.execution AS x ON x.job = p.job AND x.attempt = p.attempt
-WHERE p.state = 4
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'pending', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
-    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
-FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-WHERE p.state = 1
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'waiting', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
-    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
-FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-WHERE p.state = 2
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'paused', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
-    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
-FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-WHERE p.state = 3
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'succeeded', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, NULL::timestamptz, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, NULL::text, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
-WHERE p.state = 1
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'cancelled', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, NULL::timestamptz, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
-WHERE p.state = 2
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'failed', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN to_timestamp(0) END, EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
-WHERE p.state = 3
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'timed_out', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN to_timestamp(0) END, EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, (SELECT count(*) FROM leasehold.dependency AS d WHERE d.child_id = j.id AND NOT d.met)::integer, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
-WHERE p.state = 4;
+SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL AS limited, j.priority, j.state,
+    CASE WHEN j.own_reason THEN j.reason WHEN j.stop IS NULL OR j.stop <> 0 THEN t.reason END AS reason, j.args, j.policy,
+    j.created_at, coalesce(j.due_at, t.available_at, j.available_at, j.created_at) AS available_at, j.lane,
+    CASE WHEN h.lane IS NOT NULL OR (j.place = 'lease' AND j.lane IS NOT NULL) THEN to_timestamp(0) ELSE j.lane_at END AS lane_at,
+    h.lane IS NOT NULL AS halts_lane, CASE WHEN j.place = 'lease' THEN o.name END AS lease_owner,
+    j.expires_at AS lease_expires_at, j.lease_seconds, j.token AS lease_token, j.attempt, coalesce(t.failures, 0) AS failures,
+    coalesce(t.crashes, 0) AS crashes, CASE j.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
+    x.site AS execution_site, x.name AS execution_name, x.started_at AS execution_started_at,
+    coalesce(t.first_started_at, j.first_at) AS first_started_at,
+    CASE WHEN j.place = 'parked' THEN j.started_at ELSE coalesce(j.started_at, t.started_at) END AS started_at, j.finished_at,
+    CASE WHEN j.place = 'outcome' THEN o.name END AS settled_by,
+    CASE WHEN j.place = 'outcome' AND j.owner IS NOT NULL THEN j.token END AS settled_token, j.result, j.result_ref,
+    CASE WHEN j.state <> 'succeeded' THEN coalesce(j.error, t.error) END AS error, j.unique_key,
+    CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END AS unique_for, j.group_name, j.tags, j.held,
+    CASE WHEN j.state = 'timed_out' THEN (SELECT count(*) FROM leasehold.dependency AS d WHERE d.child_id = j.id AND NOT d.met)::integer
+        ELSE j.unmet END AS unmet,
+    j.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(j.changed_at, t.changed_at, j.created_at) AS updated_at
+FROM (
+    SELECT j.*, p.token, p.attempt, p.special, 'ready' AS place, 'queued' AS state, p.available_at AS due_at,
+        NULL::timestamptz AS lane_at, NULL::timestamptz AS expires_at, NULL::timestamptz AS started_at,
+        NULL::timestamptz AS first_at, NULL::timestamptz AS finished_at, NULL::timestamptz AS changed_at,
+        NULL::integer AS owner, NULL::smallint AS stop, false AS own_reason, NULL::text AS reason,
+        NULL::text AS error, NULL::json AS result, NULL::text AS result_ref, false AS held, 0 AS unmet
+    FROM leasehold.ready AS p JOIN leasehold.job AS j ON j.seq = p.seq
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'lane', 'queued', p.available_at, p.lane_at, NULL, NULL, NULL, NULL,
+        NULL, NULL, NULL, false, NULL, NULL, NULL, NULL, false, 0
+    FROM leasehold.lane_place AS p JOIN leasehold.job AS j ON j.seq = p.seq AND j.lane = p.lane
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'lease', 'running', NULL, NULL, p.expires_at, p.started_at,
+        p.started_at, NULL, p.started_at, p.owner, p.stop, false, NULL, NULL, NULL, NULL, false, 0
+    FROM leasehold.lease AS p JOIN leasehold.job AS j ON j.seq = p.job
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'running', NULL, p.lane_at, NULL, p.started_at,
+        p.started_at, NULL, p.started_at, NULL, p.stop, true, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 4
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'pending', NULL, p.lane_at, NULL, p.started_at, NULL, NULL,
+        p.since, NULL, NULL, true, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 1
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'waiting', NULL, p.lane_at, NULL, p.started_at, NULL, NULL,
+        p.since, NULL, NULL, true, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 2
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'paused', NULL, p.lane_at, NULL, p.started_at, NULL, NULL,
+        p.since, NULL, NULL, true, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 3
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'succeeded', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.owner, NULL, true, p.reason, NULL, p.result, p.result_ref, false, 0
+    FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 1
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'cancelled', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.owner, NULL, true, p.reason, p.error, p.result, p.result_ref, false, 0
+    FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 2
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'failed', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.owner, NULL, true, p.reason, p.error, p.result, p.result_ref, false, 0
+    FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 3
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'timed_out', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.owner, NULL, true, p.reason, p.error, p.result, p.result_ref, false, 0
+    FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 4
+) AS j
+LEFT JOIN leasehold.gate AS g ON g.id = j.gate
+LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
+LEFT JOIN leasehold.owner AS o ON o.number = j.owner
+LEFT JOIN leasehold.lane_hold AS h ON h.lane = j.lane AND h.job = j.seq AND j.state IN ('failed', 'timed_out')
+LEFT JOIN leasehold.execution AS x ON x.job = j.seq AND x.attempt = j.attempt AND j.state = 'running';
 
 -- For people and their tools: one row a job with the familiar columns. Read it, never write.
 CREATE VIEW leasehold.jobs AS
