@@ -90,7 +90,7 @@ class Jobs:
 
 
 Block = Rows | Jobs
-_KNOWN_TO_MANY = ("owner", "gate")
+_KNOWN_TO_MANY = ("worker_name", "gate")
 
 # --- Kinds of rows --------------------------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ def _halter(d: Dialect, block: int, count: int, lane: str) -> Jobs:
 def _trouble(d: Dialect, count: int, failures: int = 1, where: str = "true") -> Rows:
     started = d.time(-_HOUR)
     columns = {"job": "n", "failures": str(failures), "crashes": "0", "changed_at": started}
-    return Rows("trouble", count, columns | {"first_started_at": started, "started_at": started}, where)
+    return Rows("failure_state", count, columns | {"first_started_at": started, "started_at": started}, where)
 
 
 def _attempt(d: Dialect, count: int, ended: str) -> Rows:
@@ -297,11 +297,11 @@ def _ticket(d: Dialect, count: int, lane: str, due: str = f"{-_HOUR} + i * 0.01"
 
 
 def _owner(name: str) -> str:
-    return f"(SELECT o.number FROM leasehold.owner AS o WHERE o.name = {name})"
+    return f"(SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = {name})"
 
 
 def _owners() -> Rows:
-    return Rows("owner", 20, {"name": "'worker-' || (i - 1)"})
+    return Rows("worker_name", 20, {"name": "'worker-' || (i - 1)"})
 
 
 def _gate(kind: Kind) -> Rows:

@@ -52,7 +52,7 @@ def find_work(query: Query) -> Work:
         )
         return [(str(job_id), seq) for job_id, seq in rows]
 
-    mine = f"p.owner = (SELECT o.number FROM leasehold.owner AS o WHERE o.name = '{OWNER}')"
+    mine = f"p.owner = (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = '{OWNER}')"
     return Work(
         queued=jobs(
             "ready", f"p.gate = {GATE} AND p.priority = 0 AND p.special = 0 AND j.available_at IS NULL"

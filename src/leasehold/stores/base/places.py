@@ -213,8 +213,8 @@ def row_of(job: Job, now: datetime) -> dict[str, Any]:
             }
 
 
-def trouble_of(before: Job, after: Job) -> dict[str, Any] | None:
-    """The row of `trouble` that a move leaves, or None if nothing it tells has changed."""
+def failure_state_of(before: Job, after: Job) -> dict[str, Any] | None:
+    """The row of `failure_state` that a move leaves, or None if nothing it tells has changed."""
     was, will = place_of(before), place_of(after)
     told = ["failures", "crashes", "first_started_at", "available_at"]
     if will is not Place.OUTCOME:

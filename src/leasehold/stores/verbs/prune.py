@@ -16,7 +16,7 @@ from leasehold.stores.verbs.results import ResultVerbs
 
 _STATES = {number: state for state, number in ENDED_STATES.items()}
 _BY_SEQ = (
-    "prune_troubles",
+    "prune_failure_states",
     "prune_attempts",
     "prune_executions",
     "prune_time_limits",

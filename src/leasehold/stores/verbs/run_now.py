@@ -51,8 +51,8 @@ def _run_now(
 
 def _take_turn(session: Session, kind: str) -> None:
     """Calls for one kind decide one after the other: two that count at the same time would both see the last place."""
-    while not session.rows("lock_cap", kind=kind):
-        session.run("insert_cap", kind=kind)
+    while not session.rows("lock_running_cap", kind=kind):
+        session.run("insert_running_cap", kind=kind)
 
 
 def _is_taken(place: Row) -> bool:

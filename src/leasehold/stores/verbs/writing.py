@@ -48,7 +48,9 @@ class Verbs:
     def _make_owner(self, owner: str) -> None:
         """In a transaction of its own, before the first claim: a lease knows its owner by a number."""
         if owner not in self._owners:
-            self._database.single(lambda session: session.run("insert_owner", owner=owner), idempotent=True)
+            self._database.single(
+                lambda session: session.run("insert_worker_name", owner=owner), idempotent=True
+            )
             self._owners.add(owner)
 
     def _still_held(self, leases: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
@@ -161,7 +163,7 @@ def _move(rows: _Rows, move: Move, now: datetime) -> None:
 
 def _sides(rows: _Rows, move: Move, now: datetime) -> None:
     before, after = move.before, move.job
-    rows.add("write_troubles", places.trouble_of(before, after))
+    rows.add("write_failure_states", places.failure_state_of(before, after))
     rows.add("insert_attempts", places.attempt_of(before, after, move.event, now))
     if after.args != before.args:
         rows.add("update_arguments", {"seq": after.seq, "args": after.args})
@@ -194,7 +196,7 @@ def _key(job: Job) -> dict[str, Any]:
     }
 
 
-_BEFORE = ("update_arguments", "write_troubles")
+_BEFORE = ("update_arguments", "write_failure_states")
 """Under the anchors alone, and before the places: the triggers of mirrors read them when a job comes into its place."""
 _SIDES = (
     "insert_attempts",

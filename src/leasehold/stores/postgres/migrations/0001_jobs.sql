@@ -117,7 +117,7 @@ CREATE INDEX outcome_notable ON leasehold.outcome (state, job) WHERE state <> 1;
 
 -- What a run has left behind for the next one, and what the place does not tell: counters, when it first and last
 -- started, its due time once that was put off, the last error, and why it waits or shall stop.
-CREATE TABLE leasehold.trouble (
+CREATE TABLE leasehold.failure_state (
     job              bigint PRIMARY KEY,
     failures         integer NOT NULL,
     crashes          integer NOT NULL,
@@ -144,9 +144,9 @@ CREATE TABLE leasehold.attempt (
 );
 
 -- Who holds leases, by a number that is never used again.
-CREATE TABLE leasehold.owner (
+CREATE TABLE leasehold.worker_name (
     number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name   text NOT NULL CONSTRAINT owner_name UNIQUE
+    name   text NOT NULL CONSTRAINT worker_name_unique UNIQUE
 );
 
 -- Who has a key now. The primary key is the guard.
@@ -239,7 +239,7 @@ CREATE TABLE leasehold.rate (
 ) WITH (fillfactor = 50);
 
 -- One row per task that was ever run at once: what such calls lock, so that they decide one after the other.
-CREATE TABLE leasehold.cap (
+CREATE TABLE leasehold.running_cap (
     kind text PRIMARY KEY
 );
 
@@ -626,13 +626,13 @@ CREATE INDEX audit_target ON leasehold.audit (target, seq);
 
 -- Requests to enqueue that may be repeated: what was asked, and what came of it. Written with the jobs; only requests with
 -- an Idempotency-Key have one.
-CREATE TABLE leasehold.asked_once (
+CREATE TABLE leasehold.idempotency_key (
     key         text PRIMARY KEY,
     fingerprint text NOT NULL,
     answer      json NOT NULL,
     at          timestamptz NOT NULL
 );
-CREATE INDEX asked_once_at ON leasehold.asked_once (at);
+CREATE INDEX idempotency_key_at ON leasehold.idempotency_key (at);
 
 -- How runs have ended, how long their jobs had waited and how long they took: by the minute, and since ever under the epoch.
 -- Workers add to it with their beats. Buckets: by place the bounds of domain/metrics.py.
@@ -745,8 +745,8 @@ FROM (
     FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 4
 ) AS j
 LEFT JOIN leasehold.gate AS g ON g.id = j.gate
-LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-LEFT JOIN leasehold.owner AS o ON o.number = j.owner
+LEFT JOIN leasehold.failure_state AS t ON t.job = j.seq
+LEFT JOIN leasehold.worker_name AS o ON o.number = j.owner
 LEFT JOIN leasehold.lane_hold AS h ON h.lane = j.lane AND h.job = j.seq AND j.state IN ('failed', 'timed_out')
 LEFT JOIN leasehold.execution AS x ON x.job = j.seq AND x.attempt = j.attempt AND j.state = 'running';
 

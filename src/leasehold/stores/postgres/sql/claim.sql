@@ -57,7 +57,7 @@ taken AS (
 held AS (
     INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, owner, lease_seconds, special)
     SELECT seq, token, :now + lease_seconds * interval '1 second', :now, attempt,
-        (SELECT o.number FROM leasehold.owner AS o WHERE o.name = :owner), lease_seconds, special FROM taken)
+        (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = :owner), lease_seconds, special FROM taken)
 
 -- part: grants
 -- What the worker needs of each, in the queue's order. Only a job that has run before can have counters. A job that was
@@ -68,7 +68,7 @@ SELECT t.seq, j.id, t.token, t.attempt, j.kind, j.queue, j.args, t.lease_seconds
     date_part('epoch', :now - t.available_at) AS waited
 FROM taken AS t CROSS JOIN LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = t.seq LIMIT 1) AS j
 LEFT JOIN LATERAL (
-    SELECT q.failures, q.crashes FROM leasehold.trouble AS q WHERE t.attempt > 1 AND q.job = t.seq LIMIT 1) AS r ON true
+    SELECT q.failures, q.crashes FROM leasehold.failure_state AS q WHERE t.attempt > 1 AND q.job = t.seq LIMIT 1) AS r ON true
 ORDER BY t.priority DESC, t.available_at, t.seq
 
 -- name: look
@@ -284,5 +284,5 @@ SELECT (SELECT j.id FROM leasehold.job AS j WHERE j.seq = (SELECT seq FROM head)
          WHERE h.lane = :lane AND h.job IS DISTINCT FROM (SELECT seq FROM head)),
         (SELECT min(s.job) FROM leasehold.lane_stop AS s WHERE s.lane = :lane))) AS blocker;
 
--- name: insert_owner
-INSERT INTO leasehold.owner (name) VALUES (:owner) ON CONFLICT DO NOTHING;
+-- name: insert_worker_name
+INSERT INTO leasehold.worker_name (name) VALUES (:owner) ON CONFLICT DO NOTHING;

@@ -130,5 +130,5 @@ AS state, left(CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) E
         WHERE x.parent_id = g.id ORDER BY x.child_id LIMIT :limit) AS d LIMIT :limit)) AS r,
     LATERAL (SELECT q.seq, q.id, q.kind, q.lane FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j
 LEFT JOIN LATERAL (SELECT x.state, x.error FROM leasehold.outcome AS x WHERE x.job = j.seq LIMIT 1) AS o ON true
-LEFT JOIN LATERAL (SELECT x.error FROM leasehold.trouble AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
+LEFT JOIN LATERAL (SELECT x.error FROM leasehold.failure_state AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
 ORDER BY j.seq, r.relation, r.parent_id, r.child_id;

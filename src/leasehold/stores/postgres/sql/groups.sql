@@ -46,7 +46,7 @@ ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: list_group_errors
 SELECT j.id, j.kind, CASE o.state WHEN 3 THEN 'failed' ELSE 'timed_out' END AS state,
-    substr(coalesce(o.error, (SELECT x.error FROM leasehold.trouble AS x WHERE x.job = d.job)), 1, :length) AS error
+    substr(coalesce(o.error, (SELECT x.error FROM leasehold.failure_state AS x WHERE x.job = d.job)), 1, :length) AS error
 FROM (
     SELECT x.job, x.finished_at FROM leasehold.outcome AS x
     WHERE x.job = ANY(ARRAY(SELECT m.job FROM leasehold.member AS m WHERE m.group_name = :name)) AND x.state IN (3, 4)

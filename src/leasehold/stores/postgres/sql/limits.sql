@@ -61,7 +61,7 @@ SELECT j.id AS job_id, sum(w.units)::bigint AS units, j.kind, n.name AS owner FR
 -- include: runs_of_o
     ) AS live WHERE o.name = :name) AS w
 CROSS JOIN LATERAL (SELECT q.id, q.kind FROM leasehold.job AS q WHERE q.seq = w.job LIMIT 1) AS j
-LEFT JOIN LATERAL (SELECT q.name FROM leasehold.owner AS q WHERE q.number = w.owner LIMIT 1) AS n ON true
+LEFT JOIN LATERAL (SELECT q.name FROM leasehold.worker_name AS q WHERE q.number = w.owner LIMIT 1) AS n ON true
 GROUP BY w.job, j.id, j.kind, n.name, w.started_at ORDER BY w.started_at, w.job LIMIT :limit;
 
 -- name: set_slot

@@ -43,8 +43,8 @@ DELETE FROM leasehold.outcome WHERE job = ANY(:seqs::bigint[]);
 -- name: prune_jobs
 DELETE FROM leasehold.job WHERE seq = ANY(:seqs::bigint[]) RETURNING seq, id, kind, group_name, unique_key, unique_for_ever;
 
--- name: prune_troubles
-DELETE FROM leasehold.trouble WHERE job = ANY(:seqs::bigint[]);
+-- name: prune_failure_states
+DELETE FROM leasehold.failure_state WHERE job = ANY(:seqs::bigint[]);
 
 -- name: prune_attempts
 DELETE FROM leasehold.attempt WHERE job = ANY(:seqs::bigint[]);

@@ -7,7 +7,7 @@ SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_s
     extract(epoch FROM l.expires_at - :now)::float8 AS expires_in
 FROM (SELECT q.*, count(*) OVER (PARTITION BY q.owner) > 1 AS shared FROM leasehold.lease AS q) AS l,
     LATERAL (SELECT q.id FROM leasehold.job AS q WHERE q.seq = l.job LIMIT 1) AS j,
-    LATERAL (SELECT q.name FROM leasehold.owner AS q WHERE q.number = l.owner LIMIT 1) AS o
+    LATERAL (SELECT q.name FROM leasehold.worker_name AS q WHERE q.number = l.owner LIMIT 1) AS o
 WHERE l.expires_at <= :now + (l.lease_seconds / 3 + least(:sweep, l.lease_seconds / 3)) * interval '1 second'
    OR l.expires_at > :now + (l.lease_seconds + :tolerance) * interval '1 second'
 ORDER BY l.expires_at, l.job LIMIT :limit;
@@ -28,10 +28,10 @@ SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
     x.site AS execution_site, x.name AS execution_name, extract(epoch FROM :now - x.started_at)::float8 AS execution_age
 FROM leasehold.lease AS l CROSS JOIN LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = l.job LIMIT 1) AS j
-LEFT JOIN LATERAL (SELECT * FROM leasehold.trouble AS q WHERE q.job = l.job LIMIT 1) AS t ON true
+LEFT JOIN LATERAL (SELECT * FROM leasehold.failure_state AS q WHERE q.job = l.job LIMIT 1) AS t ON true
 LEFT JOIN LATERAL (
     SELECT * FROM leasehold.execution AS q WHERE q.job = l.job AND q.attempt = l.attempt LIMIT 1) AS x ON true
-WHERE l.owner = (SELECT o.number FROM leasehold.owner AS o WHERE o.name = :owner) ORDER BY l.job;
+WHERE l.owner = (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = :owner) ORDER BY l.job;
 
 -- name: count_leases
 SELECT count(*) AS leases FROM leasehold.lease;

@@ -1,9 +1,9 @@
--- name: lock_cap
+-- name: lock_running_cap
 -- FOR UPDATE writes no new version of the row, so that thousands of calls leave nothing to vacuum.
-SELECT kind FROM leasehold.cap WHERE kind = :kind FOR UPDATE;
+SELECT kind FROM leasehold.running_cap WHERE kind = :kind FOR UPDATE;
 
--- name: insert_cap
-INSERT INTO leasehold.cap (kind) VALUES (:kind) ON CONFLICT DO NOTHING;
+-- name: insert_running_cap
+INSERT INTO leasehold.running_cap (kind) VALUES (:kind) ON CONFLICT DO NOTHING;
 
 -- name: list_places
 -- What runs of a kind, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans, and no
@@ -14,5 +14,5 @@ SELECT j.id, o.name AS lease_owner, p.started_at, p.expires_at AS lease_expires_
     UNION ALL
     SELECT k.job, k.attempt, NULL, k.started_at, NULL FROM leasehold.parked AS k WHERE k.state = 4) AS p, LATERAL (
     SELECT x.id FROM leasehold.job AS x WHERE x.seq = p.job AND x.kind = :kind LIMIT 1) AS j
-LEFT JOIN LATERAL (SELECT x.name FROM leasehold.owner AS x WHERE x.number = p.owner LIMIT 1) AS o ON true
+LEFT JOIN LATERAL (SELECT x.name FROM leasehold.worker_name AS x WHERE x.number = p.owner LIMIT 1) AS o ON true
 ORDER BY p.started_at, p.job;

@@ -3,7 +3,7 @@ CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END
 
 -- part: endings_of_j
 LEFT JOIN LATERAL (SELECT x.state, x.error FROM leasehold.outcome AS x WHERE x.job = j.seq LIMIT 1) AS o ON true
-LEFT JOIN LATERAL (SELECT x.error FROM leasehold.trouble AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
+LEFT JOIN LATERAL (SELECT x.error FROM leasehold.failure_state AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
 
 -- name: find_number_at
 -- The highest number of a job that was created by then; above the highest, if all were. Jobs are created in the order

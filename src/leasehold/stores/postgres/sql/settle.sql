@@ -114,9 +114,9 @@ SELECT NULL, true FROM (SELECT FROM slots LIMIT 1) AS freed;
 -- name: read_settlements
 -- After a lost reply: is the lease still held by this token, and if not, was the run under it settled by its holder?
 SELECT j.id, EXISTS (SELECT FROM leasehold.lease AS l WHERE l.job = j.seq AND l.token = r.token OFFSET 0) AS held, coalesce(
-    (SELECT o.name FROM leasehold.outcome AS p JOIN leasehold.owner AS o ON o.number = p.owner
+    (SELECT o.name FROM leasehold.outcome AS p JOIN leasehold.worker_name AS o ON o.number = p.owner
      WHERE p.job = j.seq AND p.token = r.token),
-    (SELECT o.name FROM leasehold.attempt AS a JOIN leasehold.owner AS o ON o.number = a.owner
+    (SELECT o.name FROM leasehold.attempt AS a JOIN leasehold.worker_name AS o ON o.number = a.owner
      WHERE a.job = j.seq AND a.token = r.token AND a.settled)) AS settled_by
 FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) AS r(id, token), LATERAL (
     SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j;

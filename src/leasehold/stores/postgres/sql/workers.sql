@@ -21,7 +21,7 @@ SELECT l.job AS seq, j.id AS job_id, j.kind, j.queue, j.group_name, l.attempt, l
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested, :now AS now
 FROM (
     SELECT x.job, x.attempt, x.started_at, x.expires_at, x.stop,
-        (SELECT o.name FROM leasehold.owner AS o WHERE o.number = x.owner) AS owner
+        (SELECT o.name FROM leasehold.worker_name AS o WHERE o.number = x.owner) AS owner
     FROM leasehold.lease AS x WHERE x.job > :after) AS l CROSS JOIN LATERAL (
     SELECT x.id, x.kind, x.queue, x.group_name FROM leasehold.job AS x WHERE x.seq = l.job LIMIT 1) AS j
 WHERE :owner::text IS NULL OR l.owner = :owner ORDER BY l.job LIMIT :limit;
@@ -35,7 +35,7 @@ FROM (
     UNION ALL
     SELECT k.job, k.attempt, NULL, k.stop FROM leasehold.parked AS k WHERE k.state = 4) AS p
 JOIN leasehold.execution AS x ON x.job = p.job AND x.attempt = p.attempt
-JOIN leasehold.job AS j ON j.seq = p.job LEFT JOIN leasehold.owner AS o ON o.number = p.owner
+JOIN leasehold.job AS j ON j.seq = p.job LEFT JOIN leasehold.worker_name AS o ON o.number = p.owner
 ORDER BY x.placed_at, p.job LIMIT :limit;
 
 -- name: list_lanes
@@ -47,7 +47,7 @@ SELECT h.lane, j.id,
     j.kind, coalesce(o.error, t.error) AS error,
     CASE WHEN o.state IS NOT NULL THEN o.reason WHEN p.state IS NOT NULL THEN p.reason
          WHEN l.stop <> 0 THEN t.reason END AS reason,
-    (SELECT w.name FROM leasehold.owner AS w WHERE w.number = l.owner) AS lease_owner
+    (SELECT w.name FROM leasehold.worker_name AS w WHERE w.number = l.owner) AS lease_owner
 FROM (
     SELECT x.lane, x.job FROM leasehold.lane_hold AS x UNION ALL SELECT x.lane, x.job FROM leasehold.lane_stop AS x
     ORDER BY lane, job) AS h, LATERAL (
@@ -55,7 +55,7 @@ FROM (
 LEFT JOIN LATERAL (SELECT x.* FROM leasehold.outcome AS x WHERE x.job = j.seq LIMIT 1) AS o ON true
 LEFT JOIN LATERAL (SELECT x.* FROM leasehold.lease AS x WHERE x.job = j.seq LIMIT 1) AS l ON true
 LEFT JOIN LATERAL (SELECT x.* FROM leasehold.parked AS x WHERE x.job = j.seq LIMIT 1) AS p ON true
-LEFT JOIN LATERAL (SELECT x.* FROM leasehold.trouble AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
+LEFT JOIN LATERAL (SELECT x.* FROM leasehold.failure_state AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
 WHERE coalesce(l.token, p.token, o.token) IS NOT NULL ORDER BY h.lane, h.job LIMIT :limit;
 
 -- name: list_gates

@@ -117,7 +117,7 @@ CREATE INDEX leasehold_outcome_notable ON leasehold_outcome (state, job) WHERE s
 
 -- What a run has left behind for the next one, and what the place does not tell: counters, when it first and last
 -- started, its due time once that was put off, the last error, and why it waits or shall stop.
-CREATE TABLE leasehold_trouble (
+CREATE TABLE leasehold_failure_state (
     job              INTEGER PRIMARY KEY,
     failures         INTEGER NOT NULL,
     crashes          INTEGER NOT NULL,
@@ -144,9 +144,9 @@ CREATE TABLE leasehold_attempt (
 ) WITHOUT ROWID;
 
 -- Who holds leases, by a number that is never used again.
-CREATE TABLE leasehold_owner (
+CREATE TABLE leasehold_worker_name (
     number INTEGER PRIMARY KEY,
-    name   TEXT NOT NULL CONSTRAINT owner_name UNIQUE
+    name   TEXT NOT NULL CONSTRAINT worker_name_unique UNIQUE
 );
 
 -- Who has a key now. The primary key is the guard.
@@ -237,7 +237,7 @@ CREATE TABLE leasehold_rate (
 );
 
 -- One row per task that was ever run at once: what such calls lock, so that they decide one after the other.
-CREATE TABLE leasehold_cap (
+CREATE TABLE leasehold_running_cap (
     kind TEXT PRIMARY KEY
 );
 
@@ -591,13 +591,13 @@ CREATE INDEX leasehold_audit_target ON leasehold_audit (target, seq);
 
 -- Requests to enqueue that may be repeated: what was asked, and what came of it. Written with the jobs; only requests with
 -- an Idempotency-Key have one.
-CREATE TABLE leasehold_asked_once (
+CREATE TABLE leasehold_idempotency_key (
     key         TEXT PRIMARY KEY,
     fingerprint TEXT NOT NULL,
     answer      TEXT NOT NULL,
     at          INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX leasehold_asked_once_at ON leasehold_asked_once (at);
+CREATE INDEX leasehold_idempotency_key_at ON leasehold_idempotency_key (at);
 
 -- How runs have ended, how long their jobs had waited and how long they took: by the minute, and since ever under minute 0.
 -- Workers add to it with their beats. Buckets: a JSON array, by place the bounds of domain/metrics.py.
@@ -683,8 +683,8 @@ FROM (
     FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job WHERE p.state = 4
 ) AS j
 LEFT JOIN leasehold_gate AS g ON g.id = j.gate
-LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-LEFT JOIN leasehold_owner AS o ON o.number = j.owner
+LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq
+LEFT JOIN leasehold_worker_name AS o ON o.number = j.owner
 LEFT JOIN leasehold_lane_hold AS h ON h.lane = j.lane AND h.job = j.seq AND j.state IN ('failed', 'timed_out')
 LEFT JOIN leasehold_execution AS x ON x.job = j.seq AND x.attempt = j.attempt AND j.state = 'running';
 

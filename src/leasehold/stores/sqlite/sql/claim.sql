@@ -62,7 +62,7 @@ DELETE FROM leasehold_ticket WHERE rowid IN (SELECT value FROM json_each(:ticket
 -- One writer at a time, so what was read in this transaction still stands.
 INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, owner, lease_seconds, special)
 SELECT p.seq, p.token + 1, :now + CAST(round(p.lease_seconds * 1e6) AS INTEGER), :now, p.attempt + 1,
-    (SELECT o.number FROM leasehold_owner AS o WHERE o.name = :owner), p.lease_seconds, p.special
+    (SELECT o.number FROM leasehold_worker_name AS o WHERE o.name = :owner), p.lease_seconds, p.special
 FROM json_each(:seqs) AS r CROSS JOIN leasehold_ready AS p ON p.seq = r.value;
 
 -- name: leave_ready
@@ -71,7 +71,7 @@ DELETE FROM leasehold_ready WHERE seq IN (SELECT value FROM json_each(:seqs));
 -- name: lease_lane_heads
 INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, owner, lease_seconds, special)
 SELECT p.seq, p.token + 1, :now + CAST(round(p.lease_seconds * 1e6) AS INTEGER), :now, p.attempt + 1,
-    (SELECT o.number FROM leasehold_owner AS o WHERE o.name = :owner), p.lease_seconds, p.special
+    (SELECT o.number FROM leasehold_worker_name AS o WHERE o.name = :owner), p.lease_seconds, p.special
 FROM json_each(:heads) AS r CROSS JOIN leasehold_lane_place AS p
     ON p.lane = json_extract(r.value, '$.lane') AND p.lane_at = json_extract(r.value, '$.lane_at')
    AND p.seq = json_extract(r.value, '$.seq');
@@ -99,7 +99,7 @@ CROSS JOIN leasehold_gate AS g ON g.id = j.gate AND g.slots IS NOT NULL;
 SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN l.attempt = 1 AND j.start_by <= :now THEN 0.0 ELSE (j.deadline_at - :now) / 1e6 END AS seconds_left, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special
 FROM json_each(:seqs) AS r CROSS JOIN leasehold_lease AS l ON l.job = r.value CROSS JOIN leasehold_job AS j ON j.seq = l.job
-LEFT JOIN leasehold_trouble AS t ON l.attempt > 1 AND t.job = l.job
+LEFT JOIN leasehold_failure_state AS t ON l.attempt > 1 AND t.job = l.job
 ORDER BY r.key;
 
 -- name: find_lane_head
@@ -112,5 +112,5 @@ SELECT (SELECT j.id FROM leasehold_job AS j WHERE j.seq = (SELECT seq FROM head)
         (SELECT h.job FROM leasehold_lane_hold AS h WHERE h.lane = :lane AND h.job IS NOT (SELECT seq FROM head)),
         (SELECT min(s.job) FROM leasehold_lane_stop AS s WHERE s.lane = :lane))) AS blocker;
 
--- name: insert_owner
-INSERT INTO leasehold_owner (name) VALUES (:owner) ON CONFLICT DO NOTHING;
+-- name: insert_worker_name
+INSERT INTO leasehold_worker_name (name) VALUES (:owner) ON CONFLICT DO NOTHING;

@@ -113,5 +113,5 @@ AS state, substr(CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error)
         SELECT 'follow_up', d.parent_id, d.child_id, NULL, d.child_id
         FROM json_each(:ids) AS g CROSS JOIN leasehold_follow_up AS d ON d.parent_id = g.value LIMIT :limit)) AS r
 CROSS JOIN leasehold_job AS j ON j.id = r.id
-LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq
 ORDER BY j.seq, r.relation, r.parent_id, r.child_id;

@@ -43,7 +43,7 @@ ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: list_group_errors
 SELECT j.id, j.kind, CASE o.state WHEN 3 THEN 'failed' ELSE 'timed_out' END AS state,
-    substr(coalesce(o.error, (SELECT x.error FROM leasehold_trouble AS x WHERE x.job = d.job)), 1, :length) AS error
+    substr(coalesce(o.error, (SELECT x.error FROM leasehold_failure_state AS x WHERE x.job = d.job)), 1, :length) AS error
 FROM (
     SELECT m.job, e.finished_at
     FROM leasehold_member AS m CROSS JOIN leasehold_outcome AS e ON e.job = m.job AND e.state IN (3, 4)

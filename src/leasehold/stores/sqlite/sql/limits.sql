@@ -42,7 +42,7 @@ SELECT j.id AS job_id, sum(w.units) AS units, j.kind, o.name AS owner FROM (
         EXISTS (SELECT 1 FROM leasehold_lease AS l WHERE l.job = h.job AND l.attempt = h.attempt)
         OR EXISTS (SELECT 1 FROM leasehold_parked AS p WHERE p.job = h.job AND p.attempt = h.attempt AND p.state = 4))) AS w
 CROSS JOIN leasehold_job AS j ON j.seq = w.job LEFT JOIN leasehold_lease AS l ON l.job = w.job
-LEFT JOIN leasehold_parked AS p ON p.job = w.job LEFT JOIN leasehold_owner AS o ON o.number = l.owner
+LEFT JOIN leasehold_parked AS p ON p.job = w.job LEFT JOIN leasehold_worker_name AS o ON o.number = l.owner
 GROUP BY j.id, j.kind, o.name ORDER BY coalesce(l.started_at, p.started_at), j.seq LIMIT :limit;
 
 -- name: set_slot

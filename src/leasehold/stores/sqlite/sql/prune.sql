@@ -40,8 +40,8 @@ DELETE FROM leasehold_outcome WHERE job IN (SELECT value FROM json_each(:seqs));
 -- name: prune_jobs
 DELETE FROM leasehold_job WHERE seq IN (SELECT value FROM json_each(:seqs)) RETURNING seq, id, kind, group_name, unique_key, unique_for_ever;
 
--- name: prune_troubles
-DELETE FROM leasehold_trouble WHERE job IN (SELECT value FROM json_each(:seqs));
+-- name: prune_failure_states
+DELETE FROM leasehold_failure_state WHERE job IN (SELECT value FROM json_each(:seqs));
 
 -- name: prune_attempts
 DELETE FROM leasehold_attempt WHERE job IN (SELECT value FROM json_each(:seqs));

@@ -6,7 +6,7 @@
 SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS lease_owner, l.shared,
     (l.expires_at - :now) / 1e6 AS expires_in
 FROM (SELECT q.*, count(*) OVER (PARTITION BY q.owner) > 1 AS shared FROM leasehold_lease AS q) AS l
-CROSS JOIN leasehold_job AS j ON j.seq = l.job CROSS JOIN leasehold_owner AS o ON o.number = l.owner
+CROSS JOIN leasehold_job AS j ON j.seq = l.job CROSS JOIN leasehold_worker_name AS o ON o.number = l.owner
 WHERE l.expires_at <= :now + (l.lease_seconds / 3 + min(:sweep, l.lease_seconds / 3)) * 1e6
    OR l.expires_at > :now + (l.lease_seconds + :tolerance) * 1e6
 ORDER BY l.expires_at, l.job LIMIT :limit;
@@ -27,9 +27,9 @@ SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
     x.site AS execution_site, x.name AS execution_name, (:now - x.started_at) / 1e6 AS execution_age
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
-LEFT JOIN leasehold_trouble AS t ON t.job = l.job
+LEFT JOIN leasehold_failure_state AS t ON t.job = l.job
 LEFT JOIN leasehold_execution AS x ON x.job = l.job AND x.attempt = l.attempt
-WHERE l.owner = (SELECT o.number FROM leasehold_owner AS o WHERE o.name = :owner) ORDER BY l.job;
+WHERE l.owner = (SELECT o.number FROM leasehold_worker_name AS o WHERE o.name = :owner) ORDER BY l.job;
 
 -- name: count_leases
 SELECT count(*) AS leases FROM leasehold_lease;

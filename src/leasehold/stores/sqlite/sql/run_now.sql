@@ -1,9 +1,9 @@
--- name: lock_cap
+-- name: lock_running_cap
 -- SQLite has one writer, so the turn is ours already.
-SELECT kind FROM leasehold_cap WHERE kind = :kind;
+SELECT kind FROM leasehold_running_cap WHERE kind = :kind;
 
--- name: insert_cap
-INSERT INTO leasehold_cap (kind) VALUES (:kind) ON CONFLICT DO NOTHING;
+-- name: insert_running_cap
+INSERT INTO leasehold_running_cap (kind) VALUES (:kind) ON CONFLICT DO NOTHING;
 
 -- name: list_places
 -- What runs of a kind, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans, and no
@@ -13,5 +13,5 @@ SELECT j.id, o.name AS lease_owner, p.started_at, p.expires_at AS lease_expires_
     SELECT l.job, l.attempt, l.owner, l.started_at, l.expires_at FROM leasehold_lease AS l
     UNION ALL
     SELECT k.job, k.attempt, NULL, k.started_at, NULL FROM leasehold_parked AS k WHERE k.state = 4) AS p
-CROSS JOIN leasehold_job AS j ON j.seq = p.job AND j.kind = :kind LEFT JOIN leasehold_owner AS o ON o.number = p.owner
+CROSS JOIN leasehold_job AS j ON j.seq = p.job AND j.kind = :kind LEFT JOIN leasehold_worker_name AS o ON o.number = p.owner
 ORDER BY p.started_at, p.job;

@@ -35,8 +35,8 @@ FROM json_each(:lanes) AS l CROSS JOIN leasehold_lane_place AS h ON (h.lane, h.l
 -- After a lost reply: is the lease still held by this token, and if not, was the run under it settled by its holder?
 SELECT j.id, EXISTS (SELECT 1 FROM leasehold_lease AS l WHERE l.job = j.seq AND l.token = json_extract(r.value, '$[1]'))
     AS held, coalesce(
-        (SELECT o.name FROM leasehold_outcome AS p JOIN leasehold_owner AS o ON o.number = p.owner
+        (SELECT o.name FROM leasehold_outcome AS p JOIN leasehold_worker_name AS o ON o.number = p.owner
          WHERE p.job = j.seq AND p.token = json_extract(r.value, '$[1]')),
-        (SELECT o.name FROM leasehold_attempt AS a JOIN leasehold_owner AS o ON o.number = a.owner
+        (SELECT o.name FROM leasehold_attempt AS a JOIN leasehold_worker_name AS o ON o.number = a.owner
          WHERE a.job = j.seq AND a.token = json_extract(r.value, '$[1]') AND a.settled)) AS settled_by
 FROM json_each(:leases) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extract(r.value, '$[0]');

@@ -20,7 +20,7 @@ FROM leasehold_worker WHERE seen_at >= :now - CAST(round(:age * 1e6) AS INTEGER)
 SELECT l.job AS seq, j.id AS job_id, j.kind, j.queue, j.group_name, l.attempt, o.name AS owner, l.started_at, l.expires_at,
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested, :now AS now
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
-    LEFT JOIN leasehold_owner AS o ON o.number = l.owner
+    LEFT JOIN leasehold_worker_name AS o ON o.number = l.owner
 WHERE l.job > :after AND (:owner IS NULL OR o.name = :owner) ORDER BY l.job LIMIT :limit;
 
 -- name: list_executions
@@ -32,7 +32,7 @@ FROM (
     UNION ALL
     SELECT k.job, k.attempt, NULL, k.stop FROM leasehold_parked AS k WHERE k.state = 4) AS p
 JOIN leasehold_execution AS x ON x.job = p.job AND x.attempt = p.attempt
-JOIN leasehold_job AS j ON j.seq = p.job LEFT JOIN leasehold_owner AS o ON o.number = p.owner
+JOIN leasehold_job AS j ON j.seq = p.job LEFT JOIN leasehold_worker_name AS o ON o.number = p.owner
 ORDER BY x.placed_at, p.job LIMIT :limit;
 
 -- name: list_lanes
@@ -44,13 +44,13 @@ SELECT h.lane, j.id,
     j.kind, coalesce(o.error, t.error) AS error,
     CASE WHEN o.state IS NOT NULL THEN o.reason WHEN p.state IS NOT NULL THEN p.reason
          WHEN l.stop <> 0 THEN t.reason END AS reason,
-    (SELECT w.name FROM leasehold_owner AS w WHERE w.number = l.owner) AS lease_owner
+    (SELECT w.name FROM leasehold_worker_name AS w WHERE w.number = l.owner) AS lease_owner
 FROM (
     SELECT x.lane, x.job FROM leasehold_lane_hold AS x
     UNION ALL SELECT x.lane, x.job FROM leasehold_lane_stop AS x) AS h
 CROSS JOIN leasehold_job AS j ON j.seq = h.job LEFT JOIN leasehold_lease AS l ON l.job = h.job
 LEFT JOIN leasehold_parked AS p ON p.job = h.job LEFT JOIN leasehold_outcome AS o ON o.job = h.job
-LEFT JOIN leasehold_trouble AS t ON t.job = h.job
+LEFT JOIN leasehold_failure_state AS t ON t.job = h.job
 WHERE coalesce(l.token, p.token, o.token) IS NOT NULL ORDER BY h.lane, h.job LIMIT :limit;
 
 -- name: list_gates
