@@ -421,7 +421,7 @@ def test_a_run_that_has_lost_its_lease_stores_nothing_and_settles_nothing(app, b
         )
         backend.query(
             "UPDATE leasehold.lease SET token = token + 1,"
-            " owner = (SELECT number FROM leasehold.worker_name WHERE name = 'thief')"
+            " worker = (SELECT number FROM leasehold.worker_name WHERE name = 'thief')"
             " WHERE job = (SELECT seq FROM leasehold.job WHERE id = ?)",
             job_id,
         )

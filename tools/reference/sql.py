@@ -7,6 +7,7 @@ import sqlite3
 import psycopg
 
 from leasehold.domain.job import Job
+from leasehold.stores.base.rows import COLUMNS
 from leasehold.stores.base.statements import read_migrations
 from leasehold.tasks.settings import Retry
 from tools.reference.source import annotations_of, field_docs, table
@@ -28,9 +29,9 @@ app.close()
 import sqlite3
 
 database = sqlite3.connect("file:leasehold.db?mode=ro", uri=True)
-counted = database.execute("SELECT kind, state, count(*) FROM leasehold_jobs GROUP BY kind, state")
-for kind, state, jobs in counted:
-    print(kind, state, jobs)
+counted = database.execute("SELECT task, state, count(*) FROM leasehold_jobs GROUP BY task, state")
+for task, state, jobs in counted:
+    print(task, state, jobs)
 database.close()
 ```
 
@@ -42,13 +43,17 @@ is nothing to say.
 
 
 def sql_page(postgres: dict[str, str]) -> str:
-    docs = field_docs(Job) | {"max_attempts": field_docs(Retry)["max_attempts"]}
-    types = annotations_of(Job) | {"max_attempts": "`int`"}
+    docs = _by_column(field_docs(Job)) | {"max_attempts": field_docs(Retry)["max_attempts"]}
+    types = _by_column(annotations_of(Job)) | {"max_attempts": "`int`"}
     rows = [
         [f"`{name}`", "integer" if types[name] == "`int`" else "text", postgres[name], docs[name]]
         for name in columns()
     ]
     return "\n".join([HEAD, *table(["Column", "SQLite", "PostgreSQL", "Meaning"], rows)]) + "\n"
+
+
+def _by_column(texts: dict[str, str]) -> dict[str, str]:
+    return {COLUMNS.get(name, name): text for name, text in texts.items()}
 
 
 def columns() -> list[str]:

@@ -51,7 +51,7 @@ class PostgresMirrors:
         ]
         values = ", ".join(map(_text, (mirror.name, mirror.kind, mirror.dump())))
         parts.append(
-            f"INSERT INTO {self._schema}.mirror (name, kind, spec) VALUES ({values})"
+            f"INSERT INTO {self._schema}.mirror (name, task, spec) VALUES ({values})"
             " ON CONFLICT (name) DO UPDATE SET spec = excluded.spec;"
         )
         return "\n".join(parts)
@@ -133,7 +133,7 @@ BEGIN
     END IF;
     SELECT {self._key(mirror)} AS key, j.created_at, t.first_started_at, t.changed_at, t.error INTO fact
     FROM {self._schema}.job AS j LEFT JOIN {self._schema}.failure_state AS t ON t.job = j.seq
-    WHERE j.seq = mirror.number AND j.kind = {_text(mirror.kind)};
+    WHERE j.seq = mirror.number AND j.task = {_text(mirror.kind)};
     IF NOT FOUND OR fact.key IS NULL THEN RETURN NULL; END IF;
     of_key := fact.key;{assigned}
     {write}

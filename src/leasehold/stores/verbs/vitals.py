@@ -36,7 +36,7 @@ class VitalVerbs(Verbs):
 
     def count_by_queue(self, cap: int = 10_000) -> list[QueueCount]:
         rows = self._database.read(lambda session: session.rows("count_by_queue", cap=cap))
-        return [QueueCount(row["queue"], row["kind"], State(row["state"]), row["jobs"]) for row in rows]
+        return [QueueCount(row["queue"], row["task"], State(row["state"]), row["jobs"]) for row in rows]
 
     def stuck_lanes(self, limit: int = 20) -> list[str]:
         rows = self._database.read(lambda session: session.rows("list_stuck_lanes", limit=limit))

@@ -49,7 +49,7 @@ class Verbs:
         """In a transaction of its own, before the first claim: a lease knows its owner by a number."""
         if owner not in self._owners:
             self._database.single(
-                lambda session: session.run("insert_worker_name", owner=owner), idempotent=True
+                lambda session: session.run("insert_worker_name", worker=owner), idempotent=True
             )
             self._owners.add(owner)
 
@@ -189,7 +189,7 @@ def _sides(rows: _Rows, move: Move, now: datetime) -> None:
 
 def _key(job: Job) -> dict[str, Any]:
     return {
-        "kind": job.kind,
+        "task": job.kind,
         "key": job.unique_key,
         "job_id": job.id,
         "for_ever": job.unique_for == "ever",
@@ -215,7 +215,7 @@ _SIDES = (
 
 def find_holders(session: Session, keys: Sequence[tuple[str, str]]) -> list[Row]:
     """Who holds these unique keys, each with its kind, now."""
-    asked = Columns(kinds=[kind for kind, _ in keys], keys=[key for _, key in keys])
+    asked = Columns(tasks=[kind for kind, _ in keys], keys=[key for _, key in keys])
     return session.rows("find_key_holders", asked=asked)
 
 
@@ -226,9 +226,9 @@ def _keep_keys(session: Session, keys: Sequence[dict[str, Any]]) -> None:
     got = {row[0] for row in session.tuples("insert_keys", keys=Records(keys))}
     for key in keys:
         if key["job_id"] not in got:
-            rows = find_holders(session, [(key["kind"], key["key"])])
+            rows = find_holders(session, [(key["task"], key["key"])])
             holder = rows[0]["id"] if rows else "of another transaction"
-            raise DuplicateJob(holder, key["kind"], key["key"])
+            raise DuplicateJob(holder, key["task"], key["key"])
 
 
 _DELETES = {

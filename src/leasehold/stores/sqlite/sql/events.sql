@@ -1,11 +1,11 @@
 -- name: lock_leases
 -- Whoever no longer holds its lease has nothing to tell. This connection is the writer, so nothing moves meanwhile.
-SELECT j.id, l.token, (SELECT o.name FROM leasehold_worker_name AS o WHERE o.number = l.owner) AS owner
+SELECT j.id, l.token, (SELECT o.name FROM leasehold_worker_name AS o WHERE o.number = l.worker) AS worker
 FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extract(v.value, '$.id')
     CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(v.value, '$.token');
 
 -- name: lock_free_leases
-SELECT j.id, l.token, (SELECT o.name FROM leasehold_worker_name AS o WHERE o.number = l.owner) AS owner
+SELECT j.id, l.token, (SELECT o.name FROM leasehold_worker_name AS o WHERE o.number = l.worker) AS worker
 FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extract(v.value, '$.id')
     CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(v.value, '$.token');
 

@@ -41,7 +41,7 @@ SELECT n.value AS number FROM json_each(:numbers) AS n
 
 -- name: list_failures
 -- Those of a walk that have failed or timed out, newest first; of their errors the beginning.
-SELECT j.id, j.kind, o.finished_at, substr(o.error, 1, 2000) AS error FROM (
+SELECT j.id, j.task, o.finished_at, substr(o.error, 1, 2000) AS error FROM (
 
 -- name: list_failures.page
 ) AS d CROSS JOIN leasehold_job AS j ON j.seq = d.number
