@@ -90,7 +90,7 @@ class Jobs:
 
 
 Block = Rows | Jobs
-_KNOWN_TO_MANY = ("owner", "gate")
+_KNOWN_TO_MANY = ("worker_name", "gate")
 
 # --- Kinds of rows --------------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ def _jobs(d: Dialect, block: int, count: int, kind: Kind, place: Rows, *beside: 
     asked = {
         "seq": "n",
         "id": d.id(block, since),
-        "kind": f"'{kind.kind}'",
+        "task": f"'{kind.kind}'",
         "queue": f"'{kind.queue}'",
         "gate": str(kind.gate),
         "priority": str(kind.priority),
@@ -159,7 +159,7 @@ def _jobs(d: Dialect, block: int, count: int, kind: Kind, place: Rows, *beside: 
         rows.append(Rows("member", count, member, where=f"{kind.group} IS NOT NULL"))
     if kind.key is not None:
         asked["unique_key"] = kind.key
-        holder = {"kind": f"'{kind.kind}'", "key": kind.key, "job_id": asked["id"], "for_ever": "false"}
+        holder = {"task": f"'{kind.kind}'", "key": kind.key, "job_id": asked["id"], "for_ever": "false"}
         rows.append(Rows("unique_key", count, holder))
     if kind.deadline is not None:
         asked["deadline_at"] = d.time(kind.deadline)
@@ -202,7 +202,7 @@ def _leased(
         "expires_at": d.time(expires),
         "started_at": d.time(-60),
         "attempt": "1",
-        "owner": _owner(f"'{owner}'"),
+        "worker": _owner(f"'{owner}'"),
         "lease_seconds": "30",
         "special": kind.special,
     }
@@ -259,7 +259,7 @@ def _ended(
         "finished_at": d.time(f"{-_HOUR} + i * 0.0001"),
         "started_at": d.time(-_HOUR),
         "attempt": "1",
-        "owner": _owner(owner),
+        "worker": _owner(owner),
         "state": state,
         "special": kind.special,
         "result": d.json(f"""CASE WHEN {state} = 1 THEN '{{"sent": true}}' END"""),
@@ -277,11 +277,11 @@ def _halter(d: Dialect, block: int, count: int, lane: str) -> Jobs:
 def _trouble(d: Dialect, count: int, failures: int = 1, where: str = "true") -> Rows:
     started = d.time(-_HOUR)
     columns = {"job": "n", "failures": str(failures), "crashes": "0", "changed_at": started}
-    return Rows("trouble", count, columns | {"first_started_at": started, "started_at": started}, where)
+    return Rows("failure_state", count, columns | {"first_started_at": started, "started_at": started}, where)
 
 
 def _attempt(d: Dialect, count: int, ended: str) -> Rows:
-    columns = {"job": "n", "token": "1", "number": "1", "owner": _owner(f"'{OWNER}'"), "settled": "true"}
+    columns = {"job": "n", "token": "1", "number": "1", "worker": _owner(f"'{OWNER}'"), "settled": "true"}
     times = {"started_at": d.time(-_HOUR), "ended_at": d.time(-_HOUR + 1)}
     return Rows("attempt", count, columns | times | {"ended": f"'{ended}'"})
 
@@ -297,15 +297,15 @@ def _ticket(d: Dialect, count: int, lane: str, due: str = f"{-_HOUR} + i * 0.01"
 
 
 def _owner(name: str) -> str:
-    return f"(SELECT o.number FROM leasehold.owner AS o WHERE o.name = {name})"
+    return f"(SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = {name})"
 
 
 def _owners() -> Rows:
-    return Rows("owner", 20, {"name": "'worker-' || (i - 1)"})
+    return Rows("worker_name", 20, {"name": "'worker-' || (i - 1)"})
 
 
 def _gate(kind: Kind) -> Rows:
-    columns = {"id": str(kind.gate), "queue": f"'{kind.queue}'", "kind": f"'{kind.kind}'"}
+    columns = {"id": str(kind.gate), "queue": f"'{kind.queue}'", "task": f"'{kind.kind}'"}
     if kind.slots is not None:
         columns["slots"] = f"'{kind.slots}'"
     if kind.rate is not None:

@@ -148,7 +148,7 @@ def _enqueue_one_by_one(table: Table, place: Place) -> None:
 def _insert_bare(connection: psycopg.Connection[tuple[object, ...]]) -> None:
     for _ in range(ONE_BY_ONE):
         connection.execute(
-            "WITH made AS (INSERT INTO leasehold.job (id, kind, queue, gate, args, created_at)"
+            "WITH made AS (INSERT INTO leasehold.job (id, task, queue, gate, args, created_at)"
             " VALUES (gen_random_uuid(), %s, 'bare', 1, %s, now()) RETURNING seq, gate, created_at)"
             " INSERT INTO leasehold.ready (seq, gate, available_at) SELECT seq, gate, created_at FROM made",
             [KIND, '{"sent":0.0}'],

@@ -21,7 +21,7 @@ TABLES = (
     "lease",
     "parked",
     "outcome",
-    "trouble",
+    "failure_state",
     "attempt",
     "unique_key",
     "lane_hold",
@@ -32,7 +32,7 @@ TABLES = (
     "lease_slot",
     "slot_hold",
     "rate",
-    "cap",
+    "running_cap",
     "job_group",
     "member",
     "time_limit",
@@ -61,11 +61,11 @@ TABLES = (
     "webhook",
     "tenant",
     "token",
-    "asked_once",
+    "idempotency_key",
     "audit",
     "rollup",
 )
-"""What a test leaves behind. `gate` and `owner` stay: stores remember which ones they have made."""
+"""What a test leaves behind. `gate` and `worker_name` stay: stores remember which ones they have made."""
 
 
 @dataclass

@@ -37,9 +37,9 @@ CREATE TABLE IF NOT EXISTS agent_runs (
     completed_at TEXT);
 DROP VIEW IF EXISTS jobs;
 CREATE VIEW jobs AS
-SELECT id, kind AS job_type, {user_id} AS user_id, args AS payload, CASE state {statuses} END AS status,
+SELECT id, task AS job_type, {user_id} AS user_id, args AS payload, CASE state {statuses} END AS status,
     attempt AS attempts, max_attempts, error AS error_message, created_at, started_at, finished_at AS completed_at
-FROM {engine_jobs} WHERE kind IN ({job_types})
+FROM {engine_jobs} WHERE task IN ({job_types})
 """
 
 STATUSES = {

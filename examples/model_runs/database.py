@@ -21,9 +21,9 @@ VIEW = """
 SELECT j.id, {model} AS model,
     CASE j.state WHEN 'pending' THEN 'PENDING' WHEN 'queued' THEN 'PENDING' WHEN 'timed_out' THEN 'FAILED'
         ELSE upper(j.state) END AS status,
-    j.lease_owner, j.lease_expires_at, j.created_at, j.first_started_at AS started_at, j.finished_at,
+    j.worker AS lease_owner, j.lease_expires_at, j.created_at, j.first_started_at AS started_at, j.finished_at,
     j.attempt AS attempt_count, j.result_ref, j.error AS last_error
-FROM {jobs} AS j WHERE j.kind = 'model_run'
+FROM {jobs} AS j WHERE j.task = 'model_run'
 """
 SQLITE = {
     "create": "CREATE VIEW IF NOT EXISTS",

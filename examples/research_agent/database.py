@@ -42,7 +42,7 @@ CREATE INDEX IF NOT EXISTS claims_of_job ON claims (job_id);
 
 VIEWS = {
     "jobs": """
-        SELECT CAST(id AS TEXT) AS id, kind, {states} AS state, group_name AS task_id, -priority AS priority,
+        SELECT CAST(id AS TEXT) AS id, task AS kind, {states} AS state, group_name AS task_id, -priority AS priority,
             args AS input, result AS output, error AS error_message, created_at, started_at, finished_at
         FROM {engine_jobs}""",
     "intervention_queue": """

@@ -44,9 +44,9 @@ CREATE VIEW tool_run_jobs AS
 SELECT id, {{run_id}} AS run_id, {STATUS} AS status, queue, priority,
     (SELECT count(*) FROM {{prefix}}execution AS x JOIN {{prefix}}job AS j ON j.seq = x.job WHERE j.id = jobs.id)
         AS attempts,
-    max_attempts, available_at, lease_owner AS locked_by, lease_expires_at AS locked_until,
+    max_attempts, available_at, worker AS locked_by, lease_expires_at AS locked_until,
     {{last_error}} AS last_error, created_at, updated_at, first_started_at AS started_at, finished_at
-FROM {{prefix}}jobs AS jobs WHERE kind = 'run_tool'"""
+FROM {{prefix}}jobs AS jobs WHERE task = 'run_tool'"""
 
 ON_THIS_DATABASE = (
     {

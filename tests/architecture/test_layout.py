@@ -125,11 +125,6 @@ def test_migrations_are_numbered_alike_without_gaps():
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_whole_schema_stands_in_one_file(dialect: str):
-    assert (folder(dialect) / "schema.sql").is_file()
-
-
 def folder(dialect: str) -> Path:
     return PACKAGE / "stores" / dialect
 

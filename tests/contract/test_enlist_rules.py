@@ -323,7 +323,7 @@ def test_a_plain_handler_enqueues_in_what_it_is_lent(app, backend, ship, fails):
     by_completion.using(group="g").enqueue()
     burst(app)
     assert len(made) == 2
-    rows = backend.query("select kind, state from leasehold.job_row order by seq")
+    rows = backend.query("select task, state from leasehold.job_row order by seq")
     states = [state for kind, state in rows if kind == ship.name]
     assert states == ([] if fails else ["succeeded", "succeeded"])
     assert app.__internals__.store.misplaced() == []

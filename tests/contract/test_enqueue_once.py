@@ -61,7 +61,7 @@ def test_old_keys_go_as_new_ones_come(store: Store, clock: ManualClock, backend:
         store.enqueue_once([new_job()], f"old {number}", "body")
     clock.advance(DAY + 1)
     store.enqueue_once([new_job()], "new", "body")
-    assert backend.query("SELECT key FROM leasehold.asked_once") == [("new",)]
+    assert backend.query("SELECT key FROM leasehold.idempotency_key") == [("new",)]
 
 
 def test_what_is_refused_leaves_no_key_behind(store: Store):

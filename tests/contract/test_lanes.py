@@ -567,7 +567,7 @@ class Walk:
 
     def check(self) -> None:
         jobs = self.query(
-            "SELECT lane, lane_at, seq, state, halts_lane, available_at, kind FROM leasehold.job_row"
+            "SELECT lane, lane_at, seq, state, halts_lane, available_at, task FROM leasehold.job_row"
             " ORDER BY lane_at, seq"
         )
         tickets = self.query("SELECT lane, gate, available_at FROM leasehold.ticket")

@@ -181,7 +181,7 @@ NOT_OF_A_JOB = (
     "webhook",
     "tenant",
     "token",
-    "asked_once",
+    "idempotency_key",
     "audit",
     "rollup",
 )
@@ -231,7 +231,7 @@ def test_a_pruned_job_leaves_no_row_behind(store, clock, backend):
         "lease_slot",
         "time_limit",
     }
-    never = {"pause", "rate", "cap", "stop_mark", "outbox"}
+    never = {"pause", "rate", "running_cap", "stop_mark", "outbox"}
     assert set(OF_A_JOB) - rows().keys() <= let_go | never
     clock.advance(2 * DAY)
     assert store.prune(DAY).deleted == 2

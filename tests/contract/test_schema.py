@@ -159,7 +159,7 @@ def test_a_stop_flag_on_a_parked_job_that_is_no_orphan_is_refused(store, clock, 
 
 def test_a_lease_without_an_owner_an_expiry_or_a_token_is_refused(store, backend):
     running = store.get(run(store).id)
-    for change in ("owner = NULL", "expires_at = NULL", "token = 0"):
+    for change in ("worker = NULL", "expires_at = NULL", "token = 0"):
         _refused(backend, "lease", running, change)
 
 
@@ -219,8 +219,8 @@ def test_a_move_that_is_not_listed_is_noticed_by_the_guard_of_these_tests(store,
     job = end(store, run(store), Failure("boom", final=True))
     with pytest.raises(Exception, match="TRANSITIONS"):
         backend.query(
-            "INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, owner, lease_seconds)"
-            " SELECT job, token, finished_at, finished_at, attempt, owner, 30 FROM leasehold.outcome WHERE job = ?",
+            "INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, worker, lease_seconds)"
+            " SELECT job, token, finished_at, finished_at, attempt, worker, 30 FROM leasehold.outcome WHERE job = ?",
             job.seq,
         )
     claim = put(store)

@@ -345,12 +345,12 @@ _AUDIT = {
         CREATE TRIGGER audit_grant AFTER INSERT ON leasehold_lease BEGIN
             INSERT INTO leasehold_grant_log (job, what, token, owner) VALUES
                 ((SELECT id FROM leasehold_job WHERE seq = new.job), 'grant', new.token,
-                 (SELECT name FROM leasehold_owner WHERE number = new.owner));
+                 (SELECT name FROM leasehold_worker_name WHERE number = new.worker));
         END;
         CREATE TRIGGER audit_end AFTER DELETE ON leasehold_lease BEGIN
             INSERT INTO leasehold_grant_log (job, what, token, owner) VALUES
                 ((SELECT id FROM leasehold_job WHERE seq = old.job), 'end', old.token,
-                 (SELECT name FROM leasehold_owner WHERE number = old.owner));
+                 (SELECT name FROM leasehold_worker_name WHERE number = old.worker));
         END;
         CREATE TRIGGER audit_success AFTER INSERT ON leasehold_outcome WHEN new.state = 1 BEGIN
             INSERT INTO leasehold_grant_log (job, what, token) VALUES
@@ -364,7 +364,7 @@ _AUDIT = {
         BEGIN
             INSERT INTO leasehold.grant_log (job, what, token, owner) VALUES
                 ((SELECT id FROM leasehold.job WHERE seq = lease.job), TG_ARGV[0], lease.token,
-                 (SELECT name FROM leasehold.owner WHERE number = lease.owner));
+                 (SELECT name FROM leasehold.worker_name WHERE number = lease.worker));
             RETURN NULL;
         END $$;
         CREATE TRIGGER audit_grant AFTER INSERT ON leasehold.lease FOR EACH ROW

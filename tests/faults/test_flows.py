@@ -52,7 +52,7 @@ def follow_ups_under_kills(place: Place, tasks: SimpleNamespace, fleet: Fleet, p
         **SETTINGS,
     )
     wanted = {job.id for job in made}
-    rows = place.query("SELECT id, args FROM leasehold.job_row WHERE kind = 'child'")
+    rows = place.query("SELECT id, args FROM leasehold.job_row WHERE task = 'child'")
     named: dict[str, list[str]] = {job: [] for job in wanted}
     for _, args in rows:
         told = args if isinstance(args, dict) else json.loads(args)
@@ -63,7 +63,7 @@ def follow_ups_under_kills(place: Place, tasks: SimpleNamespace, fleet: Fleet, p
     assert {(str(job), number) for job, number in tied} == {(job, 3) for job in wanted}
     figures = check(place, wanted | {str(row[0]) for row in rows}, fleet)
     text = "SELECT count(*) FROM leasehold.history AS h JOIN leasehold.job_row AS j ON j.id = h.job_id"
-    lost = place.query(f"{text} WHERE h.event = 'lost' AND j.kind <> 'child'")[0][0]
+    lost = place.query(f"{text} WHERE h.event = 'lost' AND j.task <> 'child'")[0][0]
     assert lost > 0, "no parent was struck, so this has shown nothing"
     assert fleet.kills >= 5
     assert fleet.unexpected() == []
@@ -125,7 +125,7 @@ def test_a_fan_out_of_300_and_its_fan_in_survive_the_death_of_all_workers_in_the
 
 
 def count(place: Place, state: str, kind: str) -> int:
-    text = "SELECT count(*) FROM leasehold.job_row WHERE state = ? AND kind = ?"
+    text = "SELECT count(*) FROM leasehold.job_row WHERE state = ? AND task = ?"
     return int(place.query(text, state, kind)[0][0])
 
 

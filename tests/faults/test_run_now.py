@@ -80,7 +80,7 @@ def test_two_processes_start_exactly_as_many_as_the_cap_and_name_the_true_holder
     started = {one["id"] for one in told if "id" in one}
     refused = [one for one in told if "id" not in one]
     assert (len(started), len(refused)) == (limit, 2 * (limit + 1) - limit)
-    owners = dict(backend.query("SELECT id, lease_owner FROM leasehold.job_row"))
+    owners = dict(backend.query("SELECT id, worker FROM leasehold.job_row"))
     assert {str(job_id) for job_id in owners} == started, "what was refused has left nothing behind"
     for one in refused:
         assert {holder["job_id"]: holder["owner"] for holder in one["holders"]} == {

@@ -14,7 +14,7 @@ SECONDS = 20.0
 
 def ticks(place: Place) -> list[datetime]:
     """In the order in which their jobs were made. Read as text: psycopg would decode JSON by itself."""
-    rows = place.query("SELECT CAST(args AS text) FROM leasehold.job WHERE kind = 'second' ORDER BY seq")
+    rows = place.query("SELECT CAST(args AS text) FROM leasehold.job WHERE task = 'second' ORDER BY seq")
     return [datetime.fromisoformat(json.loads(row[0])["tick"]) for row in rows]
 
 
@@ -34,7 +34,7 @@ def test_every_tick_has_one_job_though_workers_are_killed(place: Place, fleet: F
     assert found == [first + timedelta(seconds=n) for n in range(len(found))], (
         "none twice, none left out, in order"
     )
-    last = place.query("SELECT id FROM leasehold.job WHERE kind = 'second' ORDER BY seq DESC LIMIT 1")[0][0]
+    last = place.query("SELECT id FROM leasehold.job WHERE task = 'second' ORDER BY seq DESC LIMIT 1")[0][0]
     place.wait_for_state(str(last), "succeeded")
     assert fleet.unexpected() == []
 

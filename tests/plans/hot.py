@@ -52,7 +52,7 @@ def find_work(query: Query) -> Work:
         )
         return [(str(job_id), seq) for job_id, seq in rows]
 
-    mine = f"p.owner = (SELECT o.number FROM leasehold.owner AS o WHERE o.name = '{OWNER}')"
+    mine = f"p.worker = (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = '{OWNER}')"
     return Work(
         queued=jobs(
             "ready", f"p.gate = {GATE} AND p.priority = 0 AND p.special = 0 AND j.available_at IS NULL"
@@ -97,7 +97,7 @@ def hot_calls(store: Store, work: Work) -> list[Call]:
 def postgres_calls(store: Store, work: Work) -> list[Call]:
     one = new_job()
     alike = {"gate": GATE, "priority": 0, "lease_seconds": 30.0}
-    plain = {"id": one.id, **alike, "kind": KIND, "queue": QUEUE, "policy": None, "args": "{}", "delay": None}
+    plain = {"id": one.id, **alike, "task": KIND, "queue": QUEUE, "policy": None, "args": "{}", "delay": None}
     return [
         look(),
         claim_idle(),
@@ -110,17 +110,17 @@ def postgres_calls(store: Store, work: Work) -> list[Call]:
 
 
 def look() -> Call:
-    return Call("look", {"queues": [QUEUE], "kinds": None})
+    return Call("look", {"queues": [QUEUE], "tasks": None})
 
 
 def claim_idle() -> Call:
-    return Call("claim_idle", {"owner": OWNER, "queues": [QUEUE], "kinds": None, "limit": BATCH})
+    return Call("claim_idle", {"worker": OWNER, "queues": [QUEUE], "tasks": None, "limit": BATCH})
 
 
 def claim_shares() -> Call:
     begins = {"dues": ["2000-01-01T00:00:00+00:00"], "firsts": [0]}
     groups = {"turns": [0], "gates": [GATE], "priorities": [0], **begins}
-    return Call("claim_shares", {"owner": OWNER, "share": BATCH, **groups})
+    return Call("claim_shares", {"worker": OWNER, "share": BATCH, **groups})
 
 
 def _size(call: Call) -> int:

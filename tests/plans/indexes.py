@@ -5,7 +5,7 @@ Statements that are not named here, such as inserts, look nothing up.
 
 from __future__ import annotations
 
-STAY_SMALL = ("gate", "pause", "slot", "rate", "cap", "worker", "owner", "listener")
+STAY_SMALL = ("gate", "pause", "slot", "rate", "running_cap", "worker", "worker_name", "listener")
 """There are as many rows as there are kinds, queues, limits, workers and listeners."""
 
 READ_WHOLE: dict[str, tuple[str, ...]] = {
@@ -24,17 +24,17 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
     "await_parked": {"parked_pkey"},
     "await_ready": {"ready_pkey"},
     "bump_groups": {"job_group_pkey"},
-    "claim_idle": {"job_pkey", "ready_claim", "ticket_claim", "trouble_pkey"},
+    "claim_idle": {"job_pkey", "ready_claim", "ticket_claim", "failure_state_pkey"},
     "claim_lanes": {
         "job_pkey",
         "lane_hold_pkey",
         "lane_place_pkey",
         "lane_stop_pkey",
         "ticket_claim",
-        "trouble_pkey",
+        "failure_state_pkey",
     },
-    "claim_plain": {"job_pkey", "ready_claim", "trouble_pkey"},
-    "claim_shares": {"job_pkey", "ready_claim", "trouble_pkey"},
+    "claim_plain": {"job_pkey", "ready_claim", "failure_state_pkey"},
+    "claim_shares": {"job_pkey", "ready_claim", "failure_state_pkey"},
     "clear_stop_marks": {"stop_mark_pkey"},
     "close_questions": {"question_open", "question_pkey"},
     "delete_lane_places": {"lane_place_pkey"},
@@ -48,7 +48,7 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
     "drop_progress": {"event_progress"},
     "drop_time_limits": {"time_limit_pkey"},
     "find_dependents": {"dependency_parent"},
-    "find_held": {"execution_pkey", "job_pkey", "trouble_pkey"},
+    "find_held": {"execution_pkey", "job_pkey", "failure_state_pkey"},
     "find_ids": {"job_id"},
     "find_key_holders": {"unique_key_pkey"},
     "find_keys": {"event_key"},
@@ -83,7 +83,7 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
         "outcome_pkey",
         "parked_pkey",
         "ready_pkey",
-        "trouble_pkey",
+        "failure_state_pkey",
     },
     "hold_for_parents": {"job_id", "parked_pkey"},
     "hold_slot": {"job_id", "lease_pkey"},
@@ -139,11 +139,11 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
     "prune_streams": {"stream_pkey"},
     "prune_tags": {"tag_job", "tag_pkey"},
     "prune_time_limits": {"time_limit_pkey"},
-    "prune_troubles": {"trouble_pkey"},
+    "prune_failure_states": {"failure_state_pkey"},
     "read_flags": {"lease_pkey"},
     "read_listeners": {"listener_pkey"},
     "read_settlements": {"attempt_pkey", "job_id", "lease_pkey", "outcome_pkey"},
-    "read_sides": {"dependency_pkey", "execution_pkey", "job_pkey", "lane_hold_pkey", "trouble_pkey"},
+    "read_sides": {"dependency_pkey", "execution_pkey", "job_pkey", "lane_hold_pkey", "failure_state_pkey"},
     "read_slots": {"lease_pkey", "parked_pkey", "parked_state", "slot_hold_pkey"},
     "read_streams": {"stream_pkey"},
     "ready_new": {"job_pkey"},
@@ -254,7 +254,7 @@ SQLITE_INDEXES: dict[str, set[str]] = {
     "prune_streams": {"stream_key"},
     "prune_tags": {"tag_job"},
     "prune_time_limits": {"key"},
-    "prune_troubles": {"rowid"},
+    "prune_failure_states": {"rowid"},
     "read_grants": {"rowid"},
     "read_flags": {"rowid"},
     "read_listeners": {"listener_key"},

@@ -232,7 +232,7 @@ class Scene:
             self.run(f"VACUUM ANALYZE leasehold.{table}")
 
     def analyse(self) -> None:
-        self.run("ANALYZE " + ", ".join(f"leasehold.{table}" for table in (*TABLES, "gate", "owner")))
+        self.run("ANALYZE " + ", ".join(f"leasehold.{table}" for table in (*TABLES, "gate", "worker_name")))
 
     def mislead(self, rows: int) -> None:
         """The planner believes that the places have so many rows, on the pages that they have now."""

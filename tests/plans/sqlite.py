@@ -22,7 +22,7 @@ from tests.plans.traced import Call
 STEPS = 200_000
 """A batch of 500 may take this many: 400 a row."""
 
-_ALIAS = re.compile(rf"\bleasehold_(?:{'|'.join(TABLES)}|gate|owner)\s+AS\s+(\w+)")
+_ALIAS = re.compile(rf"\bleasehold_(?:{'|'.join(TABLES)}|gate|worker_name)\s+AS\s+(\w+)")
 _VISIT = re.compile(
     r"(SCAN|SEARCH) (\w+)(?: USING (?:COVERING )?(?:INDEX (\w+)|(INTEGER PRIMARY KEY)|(PRIMARY KEY)))?"
 )

@@ -45,7 +45,7 @@ def fill(scene: Any) -> None:
         " SELECT 60000000 * n AS minute FROM s"
     )
     scene.query(
-        "INSERT INTO leasehold.rollup SELECT m.minute, r.queue, r.kind, r.outcome, r.runs, r.wait_seconds,"
+        "INSERT INTO leasehold.rollup SELECT m.minute, r.queue, r.task, r.outcome, r.runs, r.wait_seconds,"
         " r.run_seconds, r.wait_buckets, r.run_buckets"
         f" FROM leasehold.rollup AS r, ({numbers}) AS m WHERE r.minute = {zero}"
     )

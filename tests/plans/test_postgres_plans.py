@@ -167,7 +167,7 @@ def test_a_claim_from_many_kinds_locks_at_most_twice_what_it_takes(
 
 def groups(gates: list[int], limit: int) -> dict[str, Any]:
     return {
-        "owner": OWNER,
+        "worker": OWNER,
         "gates": gates,
         "priorities": [0] * len(gates),
         "limit": limit,

@@ -26,7 +26,7 @@ WITH_FEW_ROWS = {
     "prune_dependencies",
     "prune_groups",
     "prune_lease_slots",
-    "prune_troubles",
+    "prune_failure_states",
 }
 """SQLite knows of so few rows there that it reads them all, by right."""
 

@@ -413,13 +413,15 @@ def test_a_run_that_has_lost_its_lease_stores_nothing_and_settles_nothing(app, b
     )
     after = []
 
-    backend.query("INSERT INTO leasehold.owner (name) VALUES ('thief') ON CONFLICT DO NOTHING")
+    backend.query("INSERT INTO leasehold.worker_name (name) VALUES ('thief') ON CONFLICT DO NOTHING")
 
     def steal(job_id: str) -> None:
-        backend.query("INSERT INTO leasehold.owner (name) VALUES ('thief') ON CONFLICT (name) DO NOTHING")
+        backend.query(
+            "INSERT INTO leasehold.worker_name (name) VALUES ('thief') ON CONFLICT (name) DO NOTHING"
+        )
         backend.query(
             "UPDATE leasehold.lease SET token = token + 1,"
-            " owner = (SELECT number FROM leasehold.owner WHERE name = 'thief')"
+            " worker = (SELECT number FROM leasehold.worker_name WHERE name = 'thief')"
             " WHERE job = (SELECT seq FROM leasehold.job WHERE id = ?)",
             job_id,
         )

@@ -27,7 +27,7 @@ MIRRORED = "work"
 _FACTS = ("requested", "started", "finished", "updated", "result", "result_ref", "error")
 _SEEN = f"SELECT run, state, {', '.join(_FACTS)} FROM leasehold.seen"
 _JOBS = """SELECT seq, id, args, token, attempt, state, created_at, first_started_at, finished_at, updated_at, result,
-    result_ref, error FROM (SELECT *, lease_token AS token FROM leasehold.job_row) AS j WHERE kind = 'work'"""
+    result_ref, error FROM (SELECT *, lease_token AS token FROM leasehold.job_row) AS j WHERE task = 'work'"""
 
 Told = tuple[Any, ...]
 

@@ -159,7 +159,7 @@ def test_connections_that_may_only_read_are_replaced_as_soon_as_they_need_not_be
         assert store.enqueue([new_job()])[0].created
         assert store.claim("worker", ["default"], 1)
         with store._postgres.lend(5) as (session, _):  # type: ignore[attr-defined]
-            session.run("insert_owner", owner="me")
+            session.run("insert_worker_name", worker="me")
 
 
 SETTINGS = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 
+import psycopg
+
 from leasehold.domain.job import Job
+from leasehold.stores.base.rows import COLUMNS
 from leasehold.stores.base.statements import read_migrations
 from leasehold.tasks.settings import Retry
 from tools.reference.source import annotations_of, field_docs, table
@@ -27,9 +29,9 @@ app.close()
 import sqlite3
 
 database = sqlite3.connect("file:leasehold.db?mode=ro", uri=True)
-counted = database.execute("SELECT kind, state, count(*) FROM leasehold_jobs GROUP BY kind, state")
-for kind, state, jobs in counted:
-    print(kind, state, jobs)
+counted = database.execute("SELECT task, state, count(*) FROM leasehold_jobs GROUP BY task, state")
+for task, state, jobs in counted:
+    print(task, state, jobs)
 database.close()
 ```
 
@@ -38,19 +40,20 @@ database.close()
 On SQLite, times are text in UTC such as `2026-01-31T12:00:00.000000Z`, and JSON is text. A column is NULL where there
 is nothing to say.
 """
-PLACES = ("job", "trouble", "ready")
-"""The tables whose columns the view shows under their own names."""
 
 
-def sql_page(postgres_schema: str) -> str:
-    docs = field_docs(Job) | {"max_attempts": field_docs(Retry)["max_attempts"]}
-    types = annotations_of(Job) | {"max_attempts": "`int`"}
-    rows = []
-    for name in columns():
-        sqlite = "integer" if types[name] == "`int`" else "text"
-        postgres = "timestamptz" if "datetime" in types[name] else _on_postgres(postgres_schema, name)
-        rows.append([f"`{name}`", sqlite, postgres, docs[name]])
+def sql_page(postgres: dict[str, str]) -> str:
+    docs = _by_column(field_docs(Job)) | {"max_attempts": field_docs(Retry)["max_attempts"]}
+    types = _by_column(annotations_of(Job)) | {"max_attempts": "`int`"}
+    rows = [
+        [f"`{name}`", "integer" if types[name] == "`int`" else "text", postgres[name], docs[name]]
+        for name in columns()
+    ]
     return "\n".join([HEAD, *table(["Column", "SQLite", "PostgreSQL", "Meaning"], rows)]) + "\n"
+
+
+def _by_column(texts: dict[str, str]) -> dict[str, str]:
+    return {COLUMNS.get(name, name): text for name, text in texts.items()}
 
 
 def columns() -> list[str]:
@@ -66,14 +69,9 @@ def columns() -> list[str]:
         connection.close()
 
 
-def _on_postgres(schema: str, column: str) -> str:
-    """From the column that the view takes it from; else from the cast that makes it."""
-    for place in PLACES:
-        body = re.search(rf"CREATE TABLE leasehold\.{place} \((.*?)\n\);", schema, re.DOTALL)
-        assert body is not None, place
-        if found := re.search(rf"^    {column} ([a-z ]+?)(?: DEFAULT| NOT NULL|,|$)", body[1], re.MULTILINE):
-            return found[1]
-    casts = re.findall(rf"::([a-z ]+)[^:]*? AS {column}\b", schema)
-    if not casts:
-        raise LookupError(f"no type of jobs.{column} in the PostgreSQL schema")
-    return casts[0].strip()
+def postgres_columns(url: str, schema: str = "leasehold") -> dict[str, str]:
+    """The view's columns in a PostgreSQL database that has the schema, with their types."""
+    asked = "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+    with psycopg.connect(url) as connection:
+        found = connection.execute(asked, [f'"{schema}".jobs']).fetchall()
+    return {name: sql_type.replace("timestamp with time zone", "timestamptz") for name, sql_type in found}

@@ -8,7 +8,7 @@ CONCURRENCY = 1000
 SLEEPERS = True
 UNFINISHED = "SELECT (SELECT count(*) FROM leasehold.ready) + (SELECT count(*) FROM leasehold.lease)"
 HISTORY = """WITH made AS (
-    INSERT INTO leasehold.job (id, kind, queue, gate, args, created_at)
+    INSERT INTO leasehold.job (id, task, queue, gate, args, created_at)
     SELECT gen_random_uuid(), 'noop', 'default', 1, '{"sent":0.0}', now() FROM generate_series(1, %(n)s)
     RETURNING seq)
   INSERT INTO leasehold.outcome (job, token, finished_at, started_at, attempt, state)

@@ -9,6 +9,7 @@ import pytest
 from leasehold.stores.postgres.store import PostgresStore
 from leasehold.stores.sqlite.vitals import filesystem_of
 from leasehold.testing import ManualClock
+from tests.backends import Backend
 from tests.faults.pgbouncer import PgBouncer, ensure_pgbouncer
 
 
@@ -53,6 +54,15 @@ def test_a_missing_index_is_bad(app, here, backend):
         assert f"index {index}" in finding(answer, "schema")["detail"]
     finally:
         backend.query(f"CREATE INDEX {index} ON leasehold.tag (job_id)")
+
+
+def test_a_missing_primary_key_is_bad(here, postgres_url, postgres_schema):
+    to = ["--url", postgres_url, "--schema", postgres_schema]
+    assert here("db", "upgrade", *to).code == 0
+    Backend("postgres", postgres_url, postgres_schema).query(
+        "ALTER TABLE leasehold.tag DROP CONSTRAINT tag_pkey"
+    )
+    assert finding(here("doctor", "--json", *to), "schema")["detail"] == "missing: constraint tag_pkey"
 
 
 def test_a_job_that_is_nowhere_is_bad(app, here, backend):

@@ -57,7 +57,7 @@ def run_sql(backend, text: str, job_id: str, args: object) -> None:
 def test_what_it_prints_makes_a_job_that_a_worker_runs(cli, backend, module):
     printed = cli("db", "insert", module, "it:id-leasehold.x")
     assert printed.code == 0, printed.err
-    assert len(backend.query("delete from leasehold.gate where queue = 'from-sql' returning kind")) == 1
+    assert len(backend.query("delete from leasehold.gate where queue = 'from-sql' returning task")) == 1
     job_id = new_id()
     for _ in range(2):
         run_sql(backend, printed.out.strip(), job_id.upper(), {"name": "O'Hara"})

@@ -152,5 +152,5 @@ def test_a_schedule_that_would_show_one_is_refused(app, given):
 def test_a_plain_job_carries_nothing_of_it(app, given, backend):
     enqueue(app, "work", n=1)
     enqueue(app, "log_it", api_key=SECRET)
-    found = dict(backend.query("SELECT kind, policy IS NULL FROM leasehold.job"))
+    found = dict(backend.query("SELECT task, policy IS NULL FROM leasehold.job"))
     assert found == {"work": True, "log_it": False}

@@ -25,11 +25,11 @@ def records_of(runs: Sequence[Row], history: Sequence[Row]) -> list[AttemptRecor
 def _record(run: Row, end: Row | None) -> AttemptRecord:
     if end is None or run["outcome"] == "running":
         return AttemptRecord(
-            run["number"], run["owner"], run["started_at"], run["ended_at"], run["outcome"], None
+            run["number"], run["worker"], run["started_at"], run["ended_at"], run["outcome"], None
         )
     return AttemptRecord(
         number=run["number"],
-        owner=run["owner"] if run["owner"] is not None else end["actor"],
+        owner=run["worker"] if run["worker"] is not None else end["actor"],
         started_at=run["started_at"],
         ended_at=end["at"],
         outcome=end["event"],

@@ -17,7 +17,7 @@ from leasehold.domain.moves import Move
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, LIVE, Flag, State
 from leasehold.stores.base.database import Row
-from leasehold.stores.base.rows import tags_of
+from leasehold.stores.base.rows import record_of, tags_of
 
 
 class Place(StrEnum):
@@ -75,7 +75,7 @@ def assemble(anchor: Row, place: Place, row: Row, side: Row) -> Job:
             job["lane_at"] = row["lane_at"] if place is Place.LANE else None
         case Place.LEASE:
             job |= _running(row, side)
-            job |= {"lease_owner": row["owner"], "lease_expires_at": row["expires_at"]}
+            job |= {"worker": row["worker"], "lease_expires_at": row["expires_at"]}
             job["lane_at"] = STARTED if anchor["lane"] is not None else None
             job["reason"] = side["reason"] if row["stop"] else None
             job["updated_at"] = row["started_at"]
@@ -87,11 +87,11 @@ def assemble(anchor: Row, place: Place, row: Row, side: Row) -> Job:
             job["updated_at"] = row["started_at"] if state is State.RUNNING else row["since"]
         case Place.OUTCOME:
             job |= _ended(row, side)
-    return Job(**job)
+    return record_of(Job, job)
 
 
 def _asked(anchor: Row) -> dict[str, Any]:
-    names = ("seq", "id", "kind", "queue", "gate", "limited", "priority", "args", "created_at", "lane")
+    names = ("seq", "id", "task", "queue", "gate", "limited", "priority", "args", "created_at", "lane")
     job = {name: anchor[name] for name in names}
     more = ("lease_seconds", "unique_key", "group_name", "deadline_at", "start_by", "retry_of", "trace")
     job |= {name: anchor[name] for name in more}
@@ -123,8 +123,8 @@ def _ended(row: Row, side: Row) -> dict[str, Any]:
         "updated_at": row["finished_at"],
         "started_at": row["started_at"] or side["started_at"],
         "first_started_at": side["first_started_at"] or row["started_at"],
-        "settled_by": row["owner"],
-        "settled_token": row["token"] if row["owner"] is not None else None,
+        "settled_by": row["worker"],
+        "settled_token": row["token"] if row["worker"] is not None else None,
         "result": row["result"],
         "result_ref": row["result_ref"],
         "error": _last_error(state, row, side),
@@ -183,7 +183,7 @@ def row_of(job: Job, now: datetime) -> dict[str, Any]:
                 "job": job.seq,
                 "expires_at": job.lease_expires_at,
                 "started_at": job.started_at,
-                "owner": job.lease_owner,
+                "worker": job.lease_owner,
                 "lease_seconds": job.lease_seconds,
                 "stop": STOPS[job.stop_requested],
             }
@@ -204,7 +204,7 @@ def row_of(job: Job, now: datetime) -> dict[str, Any]:
                 "job": job.seq,
                 "finished_at": job.finished_at,
                 "started_at": job.started_at,
-                "owner": job.settled_by,
+                "worker": job.settled_by,
                 "state": ENDED_STATES[job.state],
                 "result": job.result,
                 "result_ref": job.result_ref,
@@ -213,8 +213,8 @@ def row_of(job: Job, now: datetime) -> dict[str, Any]:
             }
 
 
-def trouble_of(before: Job, after: Job) -> dict[str, Any] | None:
-    """The row of `trouble` that a move leaves, or None if nothing it tells has changed."""
+def failure_state_of(before: Job, after: Job) -> dict[str, Any] | None:
+    """The row of `failure_state` that a move leaves, or None if nothing it tells has changed."""
     was, will = place_of(before), place_of(after)
     told = ["failures", "crashes", "first_started_at", "available_at"]
     if will is not Place.OUTCOME:
@@ -259,7 +259,7 @@ def attempt_of(before: Job, after: Job, event: str | None, now: datetime) -> dic
         "job": before.seq,
         "token": before.lease_token,
         "number": before.attempt,
-        "owner": owner,
+        "worker": owner,
         "settled": settled,
         "started_at": before.started_at,
         "ended_at": ended_at,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from leasehold.domain.job import Job
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
+from leasehold.stores.base.database import Row
 
 TIMES = frozenset(
     {
@@ -72,18 +73,37 @@ FLAGS = frozenset(
     }
 )
 
-_JOB_FIELDS = frozenset(f.name for f in fields(Job))
+R = TypeVar("R")
+
+COLUMNS = {
+    "kind": "task",
+    "kinds": "tasks",
+    "owner": "worker",
+    "lease_owner": "worker",
+    "group": "group_name",
+}
+"""Fields that have another name than their column."""
+_COLUMNS_OF_JOB = frozenset(COLUMNS.get(f.name, f.name) for f in fields(Job))
 
 
-def job_from_row(row: dict[str, Any]) -> Job:
+def record_of(cls: type[R], row: Row, **more: Any) -> R:
+    """A record from a row with a column for each field; `more` gives fields that need more than the column's value."""
+    values = row | more
+    for name, column in COLUMNS.items():
+        if name in cls.__annotations__ and column in values:
+            values[name] = values.pop(column)
+    return cls(**values)
+
+
+def job_from_row(row: Row) -> Job:
     """A row of the view job_row. Columns that this code does not know are passed over: a newer schema may have more."""
-    values = {name: value for name, value in row.items() if name in _JOB_FIELDS}
+    values = {name: value for name, value in row.items() if name in _COLUMNS_OF_JOB}
     values["state"] = State(values["state"])
     values["policy"] = Policy.load(values["policy"])
     values["tags"] = tags_of(values["tags"])
     if values["stop_requested"] is not None:
         values["stop_requested"] = Flag(values["stop_requested"])
-    return Job(**values)
+    return record_of(Job, values)
 
 
 def tags_of(text: str | None) -> tuple[str, ...]:

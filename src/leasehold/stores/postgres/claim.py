@@ -165,9 +165,9 @@ class PostgresClaims(JobStore):
         rows = self._postgres.single(
             lambda session: session.tuples(
                 "claim_idle",
-                owner=owner,
+                worker=owner,
                 queues=list(queues),
-                kinds=None if kinds is None else list(kinds),
+                tasks=None if kinds is None else list(kinds),
                 limit=limit,
             )
         )
@@ -184,7 +184,7 @@ class PostgresClaims(JobStore):
     def _look(self, queues: Sequence[str], kinds: Sequence[str] | None, waits: list[float]) -> Look:
         rows = self._postgres.read(
             lambda session: session.tuples(
-                "look", queues=list(queues), kinds=None if kinds is None else list(kinds)
+                "look", queues=list(queues), tasks=None if kinds is None else list(kinds)
             )
         )
         found: dict[str, list[LookedAt]] = {"gate": [], "limited": [], "plain": [], "lane": []}
@@ -260,7 +260,7 @@ def _take_shares(
     groups = [(turn, group) for turn, some in enumerate(parts) for group in some]
     rows = session.tuples(
         "claim_shares",
-        owner=owner,
+        worker=owner,
         turns=[turn for turn, _ in groups],
         gates=[group.gate for _, group in groups],
         priorities=[group.priority for _, group in groups],
@@ -280,7 +280,7 @@ def _take(
     room: int,
 ) -> list[Grant] | None:
     asked: dict[str, Any] = {
-        "owner": owner,
+        "worker": owner,
         "gates": [group.gate for group in groups],
         "priorities": [group.priority for group in groups],
         "limit": room,

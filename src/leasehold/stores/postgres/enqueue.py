@@ -31,7 +31,7 @@ def _common(
 ) -> dict[str, str | None]:
     """What jobs of one task are sent with, as text: made once."""
     return {
-        "kind": kind,
+        "task": kind,
         "queue": queue,
         "gate": str(gate_id(queue, kind)),
         "priority": str(priority),

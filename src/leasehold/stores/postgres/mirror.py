@@ -1,6 +1,6 @@
 """Mirrors on PostgreSQL: one function in our schema, and a trigger that calls it on each of the five places.
 
-It tells what the place tells, with what `trouble` remembers, as the view `job_row` does. Values go through variables of
+It shows what the place says and what `failure_state` keeps, as the view `job_row` does. Values go through variables of
 the columns' own types, so that a key may be a uuid, a state an enum, and a result text or jsonb. The schema stands in
 the text as it is: nothing that the user wrote is searched for names of ours.
 """
@@ -51,7 +51,7 @@ class PostgresMirrors:
         ]
         values = ", ".join(map(_text, (mirror.name, mirror.kind, mirror.dump())))
         parts.append(
-            f"INSERT INTO {self._schema}.mirror (name, kind, spec) VALUES ({values})"
+            f"INSERT INTO {self._schema}.mirror (name, task, spec) VALUES ({values})"
             " ON CONFLICT (name) DO UPDATE SET spec = excluded.spec;"
         )
         return "\n".join(parts)
@@ -132,8 +132,8 @@ BEGIN
         state := 'queued';
     END IF;
     SELECT {self._key(mirror)} AS key, j.created_at, t.first_started_at, t.changed_at, t.error INTO fact
-    FROM {self._schema}.job AS j LEFT JOIN {self._schema}.trouble AS t ON t.job = j.seq
-    WHERE j.seq = mirror.number AND j.kind = {_text(mirror.kind)};
+    FROM {self._schema}.job AS j LEFT JOIN {self._schema}.failure_state AS t ON t.job = j.seq
+    WHERE j.seq = mirror.number AND j.task = {_text(mirror.kind)};
     IF NOT FOUND OR fact.key IS NULL THEN RETURN NULL; END IF;
     of_key := fact.key;{assigned}
     {write}

@@ -91,7 +91,7 @@ class SqliteClaims(JobStore):
     ) -> Look:
         """Of the gates with limits only those that are open."""
         rows = session.tuples(
-            "list_open_gates", queues=list(queues), kinds=None if kinds is None else list(kinds)
+            "list_open_gates", queues=list(queues), tasks=None if kinds is None else list(kinds)
         )
         gates = [gate for gate, limited in rows if not limited]
         now = session.now()
@@ -142,7 +142,7 @@ def _take_groups(
         heads, cleared = _heads(session, groups, open_gates, room)
         if not heads:
             return None if cleared else []
-        session.run("lease_lane_heads", owner=owner, heads=Records(heads))
+        session.run("lease_lane_heads", worker=owner, heads=Records(heads))
         session.run("hold_lanes", heads=Records(heads))
         session.run("leave_lanes", heads=Records(heads))
         since = [round(head["available_at"].timestamp() * 1e6) for head in heads]
@@ -159,7 +159,7 @@ def _lease(session: SqliteSession, owner: str, found: Sequence[Due], limited: bo
     if not found:
         return []
     seqs = [seq for _, _, seq in found]
-    session.run("lease_ready", owner=owner, seqs=seqs)
+    session.run("lease_ready", worker=owner, seqs=seqs)
     session.run("leave_ready", seqs=seqs)
     return _grants(session, seqs, [at for _, at, _ in found], limited)
 

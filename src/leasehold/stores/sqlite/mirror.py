@@ -1,6 +1,6 @@
 """Mirrors on SQLite: five triggers, one for each place that a job can come into.
 
-Each tells what its own place tells, with what `trouble` remembers, as the view `job_row` does: while a trigger runs,
+Each shows what its own place says and what `failure_state` keeps, as the view `job_row` does: while a trigger runs,
 the job may still stand in the place that it leaves.
 """
 
@@ -47,7 +47,7 @@ class SqliteMirrors:
         parts = [self.remove(mirror.name)]
         parts += [f"{text};" for text in self.objects(mirror).values()]
         values = ", ".join(map(literal, (mirror.name, mirror.kind, mirror.dump())))
-        parts.append(f"INSERT INTO leasehold_mirror (name, kind, spec) VALUES ({values});")
+        parts.append(f"INSERT INTO leasehold_mirror (name, task, spec) VALUES ({values});")
         return "\n".join(parts)
 
     def remove(self, name: str) -> str:
@@ -70,8 +70,8 @@ def _trigger(mirror: Mirror, place: str) -> str:
     }
     facts = f"""(
         SELECT {_key(mirror)} AS key, {_status(mirror, place)} AS status{_facts(mirror, place)}
-        FROM leasehold_job AS j LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-        WHERE j.seq = NEW.{number} AND j.kind = {literal(mirror.kind)}) AS m"""
+        FROM leasehold_job AS j LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq
+        WHERE j.seq = NEW.{number} AND j.task = {literal(mirror.kind)}) AS m"""
     changes = ", ".join(f"{quoted(column)} = {value}" for column, value in columns.items())
     text = f"""CREATE TRIGGER {name} AFTER INSERT ON {_PREFIX}{place} WHEN NEW.special >= 1 BEGIN
     UPDATE {table} SET {changes}

@@ -18,6 +18,7 @@ from leasehold.stores.base.audit import changed
 from leasehold.stores.base.database import Clock, Records, Session
 from leasehold.stores.base.migrate import check_version, missing
 from leasehold.stores.base.places import DEADLINE, START_BY
+from leasehold.stores.base.rows import record_of
 from leasehold.stores.base.statements import read_migrations
 from leasehold.stores.base.wakeups import NearWakeups, groups_of, tenants_of, wake_here
 from leasehold.stores.contract.tenants import Tell
@@ -215,7 +216,7 @@ def _settle_succeeded(session: Session, endings: Sequence[Ending]) -> tuple[set[
 def _tell(session: Session, jobs: Sequence[int]) -> None:
     if jobs and read_listeners(session, {SUCCEEDED}):
         rows = session.rows("read_succeeded", jobs=jobs)
-        tell(session, [Happened(SUCCEEDED, **row, detail="", data={}) for row in rows])
+        tell(session, [record_of(Happened, row, event=SUCCEEDED, detail="", data={}) for row in rows])
 
 
 def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
@@ -251,4 +252,4 @@ def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
 
 
 def _plain(tie: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tie[name] for name in ("job", "what", "lane", "kind", "key", "job_id") if name in tie}
+    return {name: tie[name] for name in ("job", "what", "lane", "task", "key", "job_id") if name in tie}

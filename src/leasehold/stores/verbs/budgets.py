@@ -101,7 +101,7 @@ def _budget_rows(session: Session, rows: Sequence[Row]) -> list[BudgetRow]:
             continue
         policy = Policy.load(row["policy"])
         job_id, unit = row["name"], row["unit"]
-        if policy.budget_for == "run" and row["kind"] is not None:
+        if policy.budget_for == "run" and row["task"] is not None:
             if job_id not in of_runs:
                 lines = _lines(session, {**row, "id": job_id}, None)
                 of_runs[job_id] = {line.unit: line for line in lines if line.scope == "run"}
@@ -109,7 +109,7 @@ def _budget_rows(session: Session, rows: Sequence[Row]) -> list[BudgetRow]:
         else:
             limit = (policy.budget or {}).get(unit) if row["lim"] is None else row["lim"]
             line = BudgetLine("job", job_id, unit, limit, row["spent"])
-        found.append(BudgetRow.of(line, policy.on_breach, row["kind"], row["queue"]))
+        found.append(BudgetRow.of(line, policy.on_breach, row["task"], row["queue"]))
     return found
 
 
@@ -143,7 +143,7 @@ def record_spends(
 def _exhausted(lines: Sequence[BudgetLine], moved: Mapping[str, int], job: Row) -> list[Happened]:
     """The limits that this spending has passed; one that was passed before has been told of. The totals are locked."""
     passed = [line for line in lines if line.over and not _before(line, moved.get(line.unit, 0)).over]
-    return [budget_is_exhausted(line, job["id"], job["kind"], job["group_name"]) for line in passed]
+    return [budget_is_exhausted(line, job["id"], job["task"], job["group_name"]) for line in passed]
 
 
 def _before(line: BudgetLine, amount: int) -> BudgetLine:

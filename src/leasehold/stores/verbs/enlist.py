@@ -95,7 +95,7 @@ class EnlistVerbs(EnqueueVerbs):
 def insert_parameters(job: NewJob) -> dict[str, Any]:
     """Of insert_by_hand, but for id and arguments, which whoever runs it gives."""
     return {
-        "kind": job.kind,
+        "task": job.kind,
         "queue": job.queue,
         "gate": gate_of(job),
         "priority": job.priority,
@@ -156,7 +156,7 @@ def _check_keys(session: Session, jobs: Sequence[NewJob]) -> None:
     if not asking:
         return
     keys = [(job.kind, job.unique_key or "") for job in asking]
-    held = {(row["kind"], row["unique_key"]): row["id"] for row in find_holders(session, keys)}
+    held = {(row["task"], row["unique_key"]): row["id"] for row in find_holders(session, keys)}
     for job in jobs:
         if job.unique_key is not None:
             holder = held.setdefault((job.kind, job.unique_key), job.id)

@@ -201,7 +201,7 @@ def _settle_conflicts(
 def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], Row]:
     keys = [(job.kind, job.unique_key) for job in jobs if job.unique_key is not None]
     rows = find_holders(session, keys) if keys else []
-    return {(row["kind"], row["unique_key"]): row for row in rows}
+    return {(row["task"], row["unique_key"]): row for row in rows}
 
 
 def _replace_holders(session: Session, jobs: Sequence[NewJob]) -> Groups:
@@ -304,7 +304,7 @@ def _with_keys(session: Session, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
     known = {row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in keyed))}
     wanted = [job for job in keyed if job.id not in known]
     keys = [
-        {"kind": j.kind, "key": j.unique_key, "job_id": j.id, "for_ever": j.unique_for == "ever"}
+        {"task": j.kind, "key": j.unique_key, "job_id": j.id, "for_ever": j.unique_for == "ever"}
         for j in sorted(wanted, key=lambda job: (job.kind, job.unique_key))
     ]
     got = {row[0] for row in session.tuples("insert_keys", keys=Records(keys))} if keys else set()
@@ -340,7 +340,7 @@ def parameters_for(jobs: Sequence[NewJob]) -> dict[str, Any]:
             lanes=[job.lane for job in jobs],
             keys=[job.unique_key for job in jobs],
         ),
-        "kind": job.kind,
+        "task": job.kind,
         "queue": job.queue,
         "gate": gate_of(job),
         "priority": job.priority,

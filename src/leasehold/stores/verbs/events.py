@@ -43,7 +43,7 @@ class EventVerbs(Verbs):
 
         def work(session: Session) -> set[tuple[str, int]]:
             rows = session.rows("lock_free_leases", leases=leases)
-            owners = {(row["id"], row["token"]): row["owner"] for row in rows}
+            owners = {(row["id"], row["token"]): row["worker"] for row in rows}
             held = [run for run in asked if (run.id, run.token) in owners]
             if held:
                 _write(session, held, owners)

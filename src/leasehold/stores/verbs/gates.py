@@ -61,7 +61,7 @@ def make_gates(session: Session, missing: Mapping[int, NewJob]) -> None:
         {
             "id": number,
             "queue": job.queue,
-            "kind": job.kind,
+            "task": job.kind,
             "slots": slots_text(job.slots),
             "rate_key": job.rate,
         }

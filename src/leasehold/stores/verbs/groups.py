@@ -115,10 +115,10 @@ def _status(session: Session, name: str, kinds: Sequence[str] | None, partial: b
     # The version first: what is read after it is at least as new, so a later change is never taken for seen.
     rows = session.rows("get_group", name=name)
     noted = dict(session.tuples("group_notes", names=[name])).get(name, 0) if partial else 0
-    which: dict[str, Any] = {"name": name, "kinds": None if kinds is None else list(kinds)}
+    which: dict[str, Any] = {"name": name, "tasks": None if kinds is None else list(kinds)}
     counts: dict[str, dict[State, int]] = {}
     for row in session.rows("count_group", **which):
-        counts.setdefault(row["kind"], {})[State(row["state"])] = row["jobs"]
+        counts.setdefault(row["task"], {})[State(row["state"])] = row["jobs"]
     states = {state for by_state in counts.values() for state in by_state}
     results: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []
@@ -134,7 +134,7 @@ def _status(session: Session, name: str, kinds: Sequence[str] | None, partial: b
         _group(rows[0]) if rows else None,
         counts,
         tuple(_result(row) for row in results),
-        tuple(GroupError(row["id"], row["kind"], State(row["state"]), row["error"]) for row in errors),
+        tuple(GroupError(row["id"], row["task"], State(row["state"]), row["error"]) for row in errors),
         cap=CAP,
         questions=questions,
     )
@@ -153,7 +153,7 @@ def _runs(session: Session, which: dict[str, Any]) -> tuple[GroupRun, ...]:
     return tuple(
         GroupRun(
             row["id"],
-            row["kind"],
+            row["task"],
             row["attempt"],
             None if row["progress"] is None else progress_of(row["progress"], row["at"]),
             tuple(emitted[row["id"]]),
@@ -196,7 +196,7 @@ def note_stops(
 def _result(row: dict[str, Any]) -> GroupResult:
     result = row["result"]
     return GroupResult(
-        row["id"], row["kind"], None if result is None else json.loads(result), row["result_ref"]
+        row["id"], row["task"], None if result is None else json.loads(result), row["result_ref"]
     )
 
 

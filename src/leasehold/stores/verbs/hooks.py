@@ -9,6 +9,7 @@ from leasehold.domain.hooks import EVENTS, Delivery, Happened, HookEvent, Listen
 from leasehold.domain.job import NewJob
 from leasehold.stores.base.audit import changed
 from leasehold.stores.base.database import Records, Row, Session
+from leasehold.stores.base.rows import record_of
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.outbox import SILENT_FOR, read_listeners, tell
 
@@ -29,7 +30,7 @@ class HookVerbs(EnqueueVerbs):
 
     def list_listeners(self) -> list[ListenerRow]:
         rows = self._database.read(lambda session: session.rows("list_listeners"))
-        return [ListenerRow(**row) for row in rows]
+        return [record_of(ListenerRow, row) for row in rows]
 
     def find_listeners(self) -> list[Listener]:
         return self._database.read(lambda session: read_listeners(session, set(EVENTS)))
@@ -111,7 +112,7 @@ def _record(listener: Listener, kept: bool) -> dict[str, object]:
     return {
         "name": listener.name,
         "event": listener.event,
-        "kind": listener.kind,
+        "task": listener.kind,
         "webhook": listener.webhook,
         "kept": kept,
     }
@@ -121,7 +122,7 @@ def _delivery(row: Row) -> Delivery:
     event = HookEvent(
         row["event"],
         row["job_id"] or "",
-        row["kind"],
+        row["task"],
         row["queue"],
         row["attempt"],
         row["detail"],

@@ -28,7 +28,7 @@ from leasehold.domain.views import (
 )
 from leasehold.stores.base.attempts import records_of
 from leasehold.stores.base.database import Row, Session
-from leasehold.stores.base.rows import job_from_row, tags_of
+from leasehold.stores.base.rows import job_from_row, record_of, tags_of
 from leasehold.stores.verbs.walks import IDS, JOBS, MEMBERS, TAGGED, TOP, Walk, Walked, Way
 from leasehold.stores.verbs.writing import Verbs
 
@@ -113,7 +113,7 @@ class InspectVerbs(Verbs):
 
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         rows = self._database.read(lambda session: session.rows("list_relatives", id=job_id, limit=limit))
-        return [Relative(**{**row, "state": State(row["state"])}) for row in rows]
+        return [record_of(Relative, row, state=State(row["state"])) for row in rows]
 
     def count_relatives(self, job_id: str) -> dict[Relation, int]:
         rows = self._database.read(lambda session: session.tuples("count_relatives", id=job_id))
@@ -125,14 +125,14 @@ class InspectVerbs(Verbs):
 
     def parent_results(self, job_id: str) -> list[ParentResult]:
         rows = self._database.read(lambda session: session.rows("read_parent_results", id=job_id))
-        return [ParentResult(**row) for row in rows]
+        return [record_of(ParentResult, row) for row in rows]
 
 
 def _tie(row: Row) -> Tie:
     edge = FlowEdge(row["parent_id"], row["child_id"], row["relation"], row["met"])
     error = row["error"]
     return Tie(
-        edge, FlowNode(row["id"], row["kind"], State(row["state"]), first_line(error) if error else None)
+        edge, FlowNode(row["id"], row["task"], State(row["state"]), first_line(error) if error else None)
     )
 
 
@@ -147,7 +147,7 @@ def walk_of(
     """How jobs are found by a filter, and by `more` that every one must meet (None: is not asked)."""
     given = {
         "queue": filter.queue,
-        "kinds": None if filter.kind is None else [filter.kind],
+        "tasks": None if filter.kind is None else [filter.kind],
         "lane": filter.lane,
         "group": filter.group,
         "tags": None if filter.tag is None else [filter.tag],
@@ -172,10 +172,4 @@ def _ways(walk: Walk, filter: Filter) -> list[Way]:
 
 
 def summary_of(row: Row) -> Summary:
-    return Summary(
-        **{
-            **row,
-            "state": State(row["state"]),
-            "tags": tags_of(row["tags"]),
-        }
-    )
+    return record_of(Summary, row, state=State(row["state"]), tags=tags_of(row["tags"]))

@@ -329,4 +329,4 @@ def _rate_row(row: Row) -> RateRow:
 
 def _holders(session: Session, name: str) -> list[SlotHolder]:
     rows = session.rows("list_slot_holders", name=name, limit=MOST_HOLDERS)
-    return [SlotHolder(row["job_id"], row["units"], row["kind"], row["owner"]) for row in rows]
+    return [SlotHolder(row["job_id"], row["units"], row["task"], row["worker"]) for row in rows]

@@ -18,6 +18,7 @@ from leasehold.domain.metrics import (
     bounded,
 )
 from leasehold.stores.base.database import Database, Records, Row, Session
+from leasehold.stores.base.rows import record_of
 from leasehold.stores.verbs.writing import Verbs
 
 
@@ -64,7 +65,7 @@ class MetricVerbs(Verbs):
 
     def list_rollups(self, age: float, queue: str | None = None, kind: str | None = None) -> list[Rollup]:
         rows = self._database.read(
-            lambda session: session.rows("list_rollups", age=age, queue=queue, kind=kind)
+            lambda session: session.rows("list_rollups", age=age, queue=queue, task=kind)
         )
         return [_rollup(row) for row in rows]
 
@@ -72,7 +73,7 @@ class MetricVerbs(Verbs):
         def work(session: Session) -> Gauges:
             return Gauges(
                 ready=[ReadyAge(**row) for row in session.rows("list_ready_ages")],
-                leases=[LeaseAge(**row) for row in session.rows("list_lease_ages")],
+                leases=[record_of(LeaseAge, row) for row in session.rows("list_lease_ages")],
                 slots=[
                     SlotUse(row["name"], row["used"], row["lim"])
                     for row in session.rows("read_slots", names=None)
@@ -86,7 +87,7 @@ class MetricVerbs(Verbs):
 def _record(one: Rollup) -> Row:
     return {
         "queue": one.queue,
-        "kind": one.kind,
+        "task": one.kind,
         "outcome": one.outcome,
         "runs": one.runs,
         "wait_seconds": one.wait.seconds,
@@ -99,7 +100,7 @@ def _record(one: Rollup) -> Row:
 def _rollup(row: Row) -> Rollup:
     return Rollup(
         row["queue"],
-        row["kind"],
+        row["task"],
         row["outcome"],
         row["runs"],
         Histogram(tuple(json.loads(row["wait_buckets"])), row["wait_seconds"]),

@@ -11,6 +11,7 @@ from leasehold.domain.checks.payload import check_text
 from leasehold.domain.hooks import Happened, Listener, group_is_done
 from leasehold.domain.moves import clean_error
 from leasehold.stores.base.database import Records, Session
+from leasehold.stores.base.rows import record_of
 
 SILENT_FOR = 86_400.0
 """Seconds after which a listener whose code nobody has shown hears nothing more. settle.sql knows them too."""
@@ -38,7 +39,8 @@ def tell_of_groups(
 
 
 def read_listeners(session: Session, events: set[str]) -> list[Listener]:
-    return [Listener(**row) for row in session.rows("read_listeners", events=sorted(events), age=SILENT_FOR)]
+    rows = session.rows("read_listeners", events=sorted(events), age=SILENT_FOR)
+    return [record_of(Listener, row) for row in rows]
 
 
 def _row(listener: Listener, one: Happened) -> dict[str, Any]:
@@ -47,7 +49,7 @@ def _row(listener: Listener, one: Happened) -> dict[str, Any]:
         "listener": listener.name,
         "event": one.event,
         "job_id": one.job_id,
-        "kind": one.kind,
+        "task": one.kind,
         "queue": one.queue,
         "attempt": one.attempt,
         "group_name": one.group,

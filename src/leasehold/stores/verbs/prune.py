@@ -16,7 +16,7 @@ from leasehold.stores.verbs.results import ResultVerbs
 
 _STATES = {number: state for state, number in ENDED_STATES.items()}
 _BY_SEQ = (
-    "prune_troubles",
+    "prune_failure_states",
     "prune_attempts",
     "prune_executions",
     "prune_time_limits",
@@ -74,13 +74,13 @@ class PruneVerbs(ResultVerbs):
 
     def set_retention(self, rules: Mapping[str, Ages]) -> None:
         rows = [
-            {"kind": kind, "state": ENDED_STATES[state], "seconds": age}
+            {"task": kind, "state": ENDED_STATES[state], "seconds": age}
             for kind, ages in sorted(rules.items())
             for state, age in ages.items()
         ]
 
         def work(session: Session) -> None:
-            session.run("drop_retention", kinds=sorted(rules))
+            session.run("drop_retention", tasks=sorted(rules))
             if rows:
                 session.run("insert_retention", rules=Records(rows))
 
@@ -135,11 +135,11 @@ class _Batch:
 
     def _old(self, rows: Sequence[Row]) -> list[Row]:
         over = self._retention.is_over
-        return [row for row in rows if row["free"] and over(row["kind"], _STATES[row["state"]], row["age"])]
+        return [row for row in rows if row["free"] and over(row["task"], _STATES[row["state"]], row["age"])]
 
 
 def _counts(rows: Sequence[Row]) -> dict[tuple[str, State], int]:
-    return dict(Counter((row["kind"], _STATES[row["state"]]) for row in rows))
+    return dict(Counter((row["task"], _STATES[row["state"]]) for row in rows))
 
 
 def _delete(session: Session, old: Sequence[Row]) -> int:
@@ -153,7 +153,7 @@ def _delete(session: Session, old: Sequence[Row]) -> int:
     for statement in _BY_ID:
         session.run(statement, ids=ids)
     keys = [
-        {"kind": job["kind"], "key": job["unique_key"], "job_id": job["id"]}
+        {"task": job["task"], "key": job["unique_key"], "job_id": job["id"]}
         for job in jobs
         if job["unique_for_ever"] and job["unique_key"] is not None
     ]

@@ -16,6 +16,7 @@ from leasehold.domain.states import State
 from leasehold.domain.views import OpenQuestion
 from leasehold.stores.base.database import Session
 from leasehold.stores.base.places import as_stored
+from leasehold.stores.base.rows import record_of
 from leasehold.stores.verbs.groups import refuse_in_held_group
 from leasehold.stores.verbs.locking import lock, lock_free
 from leasehold.stores.verbs.writing import Verbs, write
@@ -48,7 +49,7 @@ class QuestionVerbs(Verbs):
         self, group: str | None = None, queue: str | None = None, kind: str | None = None, limit: int = 100
     ) -> list[OpenQuestion]:
         check_page(limit, LONGEST_LIST)
-        given = {"group": group, "queue": queue, "kind": kind}
+        given = {"group": group, "queue": queue, "task": kind}
         asked = {name: value for name, value in given.items() if value is not None}
         parts = [
             "list_open_questions",
@@ -56,7 +57,7 @@ class QuestionVerbs(Verbs):
             "list_open_questions.page",
         ]
         rows = self._database.read(lambda session: session.listing(parts, limit=limit, **asked))
-        return [OpenQuestion(**{**row, "state": State(row["state"])}) for row in rows]
+        return [record_of(OpenQuestion, row, state=State(row["state"])) for row in rows]
 
     def expire_questions(self, ids: list[str]) -> list[Job]:
         """Of jobs that `find_overdue` has found, or whose time is over since."""

@@ -22,6 +22,7 @@ from leasehold.domain.views import Reaped
 from leasehold.stores.answers import Denied
 from leasehold.stores.base.database import Records, Session
 from leasehold.stores.base.places import START_BY, as_stored
+from leasehold.stores.base.rows import record_of
 from leasehold.stores.verbs.dependencies import without_locked_children
 from leasehold.stores.verbs.limits import LimitVerbs, lock_limits, why_not
 from leasehold.stores.verbs.locking import lock, lock_free, lock_free_held
@@ -43,7 +44,7 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
                 token=row["lease_token"],
                 expires_at=row["lease_expires_at"],
                 lease_seconds=row["lease_seconds"],
-                owner=row["lease_owner"],
+                owner=row["worker"],
                 alone=not row["shared"],
                 seen_at=seen_at,
                 expires_in=row["expires_in"],
@@ -89,7 +90,7 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
             return []
 
         self._make_owner(owner)
-        asked = {"sites": list(sites), "kinds": None if kinds is None else list(kinds), "limit": limit}
+        asked = {"sites": list(sites), "tasks": None if kinds is None else list(kinds), "limit": limit}
 
         def work(session: Session) -> list[Grant]:
             found = [row[0] for row in session.tuples("find_orphans", **asked)]
@@ -122,8 +123,8 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
         return [grant for grant in grants if grant.id not in late]
 
     def find_held(self, owner: str) -> list[Grant]:
-        rows = self._database.read(lambda session: session.rows("find_held", owner=owner))
-        return [Grant(**row) for row in rows]
+        rows = self._database.read(lambda session: session.rows("find_held", worker=owner))
+        return [record_of(Grant, row) for row in rows]
 
     def claim_by_id(
         self,
@@ -259,7 +260,7 @@ def _look(session: Session, job: Job, owner: str, now: datetime, monotonic: floa
         expires_at=expires_at,
         lease_seconds=job.lease_seconds,
         owner=owner,
-        alone=len(session.tuples("find_held", owner=owner)) == 1,
+        alone=len(session.tuples("find_held", worker=owner)) == 1,
         seen_at=monotonic,
         expires_in=(expires_at - now).total_seconds(),
     )
@@ -270,7 +271,7 @@ def _not_claimable(session: Session, job: Job, now: datetime, need: Need) -> str
         return "it is an orphan of another site" if job.orphan else f"it {state_told(job.state.value)}"
     if job.available_at > now:
         return "it is not due yet"
-    if session.rows("kind_is_paused", kind=job.kind):
+    if session.rows("task_is_paused", task=job.kind):
         return f"its task {job.kind!r} is paused"
     if job.lane is not None:
         front = session.rows("find_lane_head", lane=job.lane)[0]

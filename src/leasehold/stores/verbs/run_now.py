@@ -28,7 +28,7 @@ def _run_now(
 ) -> Grant | Full | Enqueued:
     _take_turn(session, job.kind)
     # Counted by a statement of its own: it must see what those wrote who had their turn before.
-    places = session.rows("list_places", kind=job.kind)
+    places = session.rows("list_places", task=job.kind)
     if any(place["id"] == job.id for place in places):
         return _given_before(session, job, owner)
     holders = [_holder(place) for place in places if _is_taken(place)]
@@ -51,18 +51,18 @@ def _run_now(
 
 def _take_turn(session: Session, kind: str) -> None:
     """Calls for one kind decide one after the other: two that count at the same time would both see the last place."""
-    while not session.rows("lock_cap", kind=kind):
-        session.run("insert_cap", kind=kind)
+    while not session.rows("lock_running_cap", task=kind):
+        session.run("insert_running_cap", task=kind)
 
 
 def _is_taken(place: Row) -> bool:
     """A lease that has run out takes no place: its owner is gone, or will be told. But what was placed outside may live
     on, until it is adopted and has ended."""
-    return bool(place["placed"]) or place["lease_owner"] is None or place["lease_expires_at"] > place["now"]
+    return bool(place["placed"]) or place["worker"] is None or place["lease_expires_at"] > place["now"]
 
 
 def _holder(place: Row) -> Holder:
-    return Holder(place["id"], place["lease_owner"], place["started_at"], place["lease_expires_at"])
+    return Holder(place["id"], place["worker"], place["started_at"], place["lease_expires_at"])
 
 
 def _given_before(session: Session, job: NewJob, owner: str) -> Grant | Enqueued:

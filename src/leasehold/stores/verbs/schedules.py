@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -16,12 +16,13 @@ from leasehold.domain.views import ScheduleRow
 from leasehold.stores.answers import Fired, Registered
 from leasehold.stores.base.audit import changed
 from leasehold.stores.base.database import Records, Row, Session
+from leasehold.stores.base.rows import record_of
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.workers import SILENT_AFTER
 from leasehold.stores.verbs.writing import Groups, write_moves
 
-_SPEC = ("kind", "args", "every", "cron", "tz", "missed", "overlap", "at_start")
+_SPEC = ("args", "every", "cron", "tz", "missed", "overlap", "at_start")
 
 
 class ScheduleVerbs(EnqueueVerbs):
@@ -48,17 +49,17 @@ class ScheduleVerbs(EnqueueVerbs):
                 _declare(session, wanted[name], row, name in made, starting and name not in shared)
                 for name, row in sorted(known.items())
             ]
-            session.run("join_schedules", owner=owner, names=sorted(wanted))
+            session.run("join_schedules", worker=owner, names=sorted(wanted))
             return found
 
         return self._database.transact(work)
 
     def leave_schedules(self, owner: str) -> None:
-        self._database.single(lambda session: session.run("leave_schedules", owner=owner))
+        self._database.single(lambda session: session.run("leave_schedules", worker=owner))
 
     def list_schedules(self) -> list[ScheduleRow]:
         rows = self._database.read(lambda session: session.rows("list_schedules", age=SILENT_AFTER))
-        return [ScheduleRow(**row) for row in rows]
+        return [record_of(ScheduleRow, row) for row in rows]
 
     def set_schedule(self, schedule: Schedule) -> ScheduleRow:
         def work(session: Session) -> None:
@@ -190,7 +191,7 @@ def _next_at(schedule: Schedule, row: Row) -> datetime:
 
 
 def _others(session: Session, owner: str, wanted: dict[str, Schedule]) -> list[tuple[Any, ...]]:
-    return session.tuples("find_schedule_hosts", names=sorted(wanted), owner=owner, age=SILENT_AFTER)
+    return session.tuples("find_schedule_hosts", names=sorted(wanted), worker=owner, age=SILENT_AFTER)
 
 
 def _locked(session: Session, names: Sequence[str]) -> dict[str, Row]:
@@ -206,7 +207,7 @@ def _found(session: Session, name: str) -> Row:
 
 def _refuse_declared(session: Session, row: Row) -> None:
     """The next start would bring back what the code says."""
-    hosts = session.tuples("find_schedule_hosts", names=[row["name"]], owner="", age=SILENT_AFTER)
+    hosts = session.tuples("find_schedule_hosts", names=[row["name"]], worker="", age=SILENT_AFTER)
     if row["source"] == "code" and hosts:
         raise InvalidInput(
             "name",
@@ -220,16 +221,16 @@ def _change(session: Session, schedule: Schedule, source: Source, next_at: datet
 
 
 def _record(schedule: Schedule, source: Source, now: datetime) -> dict[str, Any]:
-    return {**asdict(schedule), "source": source, "next_at": schedule.next_after(now)}
+    return {"name": schedule.name, **_spec(schedule), "source": source, "next_at": schedule.next_after(now)}
 
 
 def _spec(schedule: Schedule) -> dict[str, Any]:
-    return {name: getattr(schedule, name) for name in _SPEC}
+    return {"task": schedule.kind, **{name: getattr(schedule, name) for name in _SPEC}}
 
 
 def _spec_of(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in _SPEC}
+    return {name: row[name] for name in ("task", *_SPEC)}
 
 
 def _schedule(row: Row) -> Schedule:
-    return Schedule(name=row["name"], **_spec_of(row))
+    return record_of(Schedule, _spec_of(row), name=row["name"])

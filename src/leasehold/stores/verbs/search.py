@@ -13,6 +13,7 @@ from leasehold.domain.search import MOST_LOOKED, SLACK, Found, Needles, Search, 
 from leasehold.domain.views import Filter, Summary
 from leasehold.stores.answers import Failed
 from leasehold.stores.base.database import Row, Session
+from leasehold.stores.base.rows import record_of
 from leasehold.stores.verbs.inspect import WINDOW, summary_of, walk_of
 from leasehold.stores.verbs.walks import TOP, Walk, Way
 from leasehold.stores.verbs.writing import Verbs
@@ -36,7 +37,7 @@ class SearchVerbs(Verbs):
         def work(session: Session) -> Failed:
             walk, ways = walk_of(session, filter, WINDOW)
             rows, more = walk.go("list_failures", ways, "list_failures.page", limit + 1, before)
-            jobs = [FailedJob(**row) for row in rows[:limit]]
+            jobs = [record_of(FailedJob, row) for row in rows[:limit]]
             return Failed(jobs, jobs[-1].id if len(rows) > limit else more)
 
         return self._database.read(work)

@@ -64,7 +64,7 @@ def _find(session: Session, scope: StopScope, before: str | None, running: bool)
     given: dict[str, Any] = {
         "group": scope.group,
         "queue": scope.queue,
-        "kinds": None if scope.kinds is None else list(scope.kinds),
+        "tasks": None if scope.kinds is None else list(scope.kinds),
         "lane": scope.lane,
         "tags": list(scope.tags) or None,
     }
@@ -74,7 +74,7 @@ def _find(session: Session, scope: StopScope, before: str | None, running: bool)
     if ways[0] in (MEMBERS, TAGGED):
         walk = replace(walk, asked={**asked, "live": True})
     rows, more = walk.go("find_stoppable", ways, "find_stoppable.page", PAGE, before)
-    jobs = [StoppedJob(row["id"], row["kind"], State(row["state"])) for row in rows]
+    jobs = [StoppedJob(row["id"], row["task"], State(row["state"])) for row in rows]
     return Stoppable(jobs, jobs[-1].id if len(jobs) == PAGE else more)
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from importlib.resources import files
 
 from leasehold.domain.states import State
 from leasehold.domain.views import QueueCount
+from leasehold.stores.base.statements import read_migrations
 from leasehold.stores.verbs.writing import Verbs
 
 _NAMED = re.compile(
     r"\b(?:CREATE (?:UNIQUE )?(?P<made>TABLE|VIEW|INDEX)|(?P<check>CONSTRAINT)(?: TRIGGER)?) "
     r"(?:IF NOT EXISTS )?(?:leasehold\.)?\"?(?P<name>[a-z_]+)"
 )
-
+_KEYED = re.compile(
+    r"^CREATE TABLE leasehold\.([a-z_]+) \((?:(?!^\)).)*?\bPRIMARY KEY\b", re.DOTALL | re.MULTILINE
+)
+"""A table of PostgreSQL, where a primary key is a constraint that can be dropped alone, named after its table."""
 
 LOOKED_AT = 200_000
 """Jobs that the search for misplaced ones looks at, the newest first. A server ends a statement that takes too long."""
@@ -33,7 +36,7 @@ class VitalVerbs(Verbs):
 
     def count_by_queue(self, cap: int = 10_000) -> list[QueueCount]:
         rows = self._database.read(lambda session: session.rows("count_by_queue", cap=cap))
-        return [QueueCount(row["queue"], row["kind"], State(row["state"]), row["jobs"]) for row in rows]
+        return [QueueCount(row["queue"], row["task"], State(row["state"]), row["jobs"]) for row in rows]
 
     def stuck_lanes(self, limit: int = 20) -> list[str]:
         rows = self._database.read(lambda session: session.rows("list_stuck_lanes", limit=limit))
@@ -55,12 +58,16 @@ class VitalVerbs(Verbs):
         return [_MISPLACED[row["what"]].format(row["id"]) for row in rows]
 
     def _missing_objects(self, package: str) -> list[str]:
-        """Tables, views, indexes and constraints of the present schema that are not in the database."""
+        """Tables, views, indexes and constraints that the migrations make and the database does not have. A migration
+        that drops one of them has to be taken into account here."""
         rows = self._database.read(lambda session: session.rows("list_definitions"))
         there = named_objects("\n".join(row["definition"] for row in rows))
-        return sorted(named_objects(files(package).joinpath("schema.sql").read_text("utf-8")) - there)
+        return sorted(named_objects("\n".join(read_migrations(package).values())) - there)
 
 
 def named_objects(text: str) -> set[str]:
     """What a piece of DDL makes, such as "index job_claim"."""
-    return {f"{(found['made'] or found['check']).lower()} {found['name']}" for found in _NAMED.finditer(text)}
+    named = {
+        f"{(found['made'] or found['check']).lower()} {found['name']}" for found in _NAMED.finditer(text)
+    }
+    return named | {f"constraint {table}_pkey" for table in _KEYED.findall(text)}

@@ -61,7 +61,7 @@ BY_STATE: dict[State, tuple[Way, ...]] = {
     State.TIMED_OUT: (Way("timed_out"),),
 }
 
-_IN_THE_JOB = frozenset({"queue", "kinds", "lane", "group", "tags", "ids", "created_since", "created_until"})
+_IN_THE_JOB = frozenset({"queue", "tasks", "lane", "group", "tags", "ids", "created_since", "created_until"})
 
 
 class Walked(NamedTuple):
@@ -74,7 +74,7 @@ class Walked(NamedTuple):
 class Walk:
     session: Session
     asked: Mapping[str, Any]
-    """What every job must meet: `queue`, `kinds`, `lane`, `group`, `tags`, `states`, `live`; `ids` (the lowest and the
+    """What every job must meet: `queue`, `tasks`, `lane`, `group`, `tags`, `states`, `live`; `ids` (the lowest and the
     highest), `created_since`, `created_until`."""
     size: int
     """How many rows each way may read."""
@@ -89,7 +89,7 @@ class Walk:
         if "lane" in self.asked:
             # Whoever is queued in a lane is nowhere else.
             return [IN_LANE if way is LANES else way for way in ways if way is not QUEUED]
-        if self.asked and self.asked.keys() <= {"queue", "kinds"}:
+        if self.asked and self.asked.keys() <= {"queue", "tasks"}:
             # A gate tells queue and kind of its jobs, and nothing else.
             few = self._few("walk.gated", "walk.where", *(f"walk.where_{name}" for name in self.asked))
             gated = {QUEUED: GATED if few else QUEUED, LANES: GATED_LANES}

@@ -10,6 +10,7 @@ from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.leases import LeasePage, LeaseRow
 from leasehold.domain.states import State
 from leasehold.domain.views import ExecutionRow, LaneHolder, WorkerCard
+from leasehold.stores.base.rows import record_of
 from leasehold.stores.verbs.writing import Verbs
 
 SILENT_AFTER = 45.0
@@ -21,9 +22,9 @@ class WorkerVerbs(Verbs):
         self._database.single(
             lambda session: session.run(
                 "beat_worker",
-                owner=card.owner,
+                worker=card.owner,
                 queues=json.dumps(card.queues),
-                kinds=json.dumps(card.kinds),
+                tasks=json.dumps(card.kinds),
                 sites=json.dumps(card.sites),
                 tenants=json.dumps(card.tenants),
                 concurrency=card.concurrency,
@@ -34,7 +35,7 @@ class WorkerVerbs(Verbs):
         )
 
     def forget_worker(self, owner: str) -> None:
-        self._database.single(lambda session: session.run("forget_worker", owner=owner))
+        self._database.single(lambda session: session.run("forget_worker", worker=owner))
 
     def forget_silent_workers(self, age: float = 3600.0) -> None:
         self._database.single(lambda session: session.run("forget_silent_workers", age=age))
@@ -46,18 +47,18 @@ class WorkerVerbs(Verbs):
     def list_leases(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
         check_page(limit)
         (after,) = (0,) if cursor is None else parts_of(cursor, int)
-        asked = {"owner": owner, "after": after, "limit": limit + 1}
+        asked = {"worker": owner, "after": after, "limit": limit + 1}
         rows = self._database.read(lambda session: session.rows("list_leases", **asked))
         more = cursor_of(rows[limit - 1]["seq"]) if len(rows) > limit else None
         return LeasePage([_lease(row) for row in rows[:limit]], more)
 
     def list_executions(self, limit: int = 500) -> list[ExecutionRow]:
         rows = self._database.read(lambda session: session.rows("list_executions", limit=limit))
-        return [ExecutionRow(**row) for row in rows]
+        return [record_of(ExecutionRow, row) for row in rows]
 
     def list_lanes(self, limit: int = 500) -> list[LaneHolder]:
         rows = self._database.read(lambda session: session.rows("list_lanes", limit=limit))
-        return [LaneHolder(**{**row, "state": State(row["state"])}) for row in rows]
+        return [record_of(LaneHolder, row, state=State(row["state"])) for row in rows]
 
     def list_gates(self) -> list[tuple[str, str]]:
         rows = self._database.read(lambda session: session.tuples("list_gates"))
@@ -71,9 +72,9 @@ class WorkerVerbs(Verbs):
 def _lease(row: dict[str, Any]) -> LeaseRow:
     del row["seq"]
     now = row.pop("now")
-    return LeaseRow(**row, expires_in=(row["expires_at"] - now).total_seconds())
+    return record_of(LeaseRow, row, expires_in=(row["expires_at"] - now).total_seconds())
 
 
 def _card(row: dict[str, Any]) -> WorkerCard:
-    texts = {name: tuple(json.loads(row[name])) for name in ("queues", "kinds", "sites", "tenants")}
-    return WorkerCard(**{**row, **texts})
+    texts = {name: tuple(json.loads(row[name])) for name in ("queues", "tasks", "sites", "tenants")}
+    return record_of(WorkerCard, row, **texts)

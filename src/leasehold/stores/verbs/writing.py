@@ -48,7 +48,9 @@ class Verbs:
     def _make_owner(self, owner: str) -> None:
         """In a transaction of its own, before the first claim: a lease knows its owner by a number."""
         if owner not in self._owners:
-            self._database.single(lambda session: session.run("insert_owner", owner=owner), idempotent=True)
+            self._database.single(
+                lambda session: session.run("insert_worker_name", worker=owner), idempotent=True
+            )
             self._owners.add(owner)
 
     def _still_held(self, leases: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
@@ -161,7 +163,7 @@ def _move(rows: _Rows, move: Move, now: datetime) -> None:
 
 def _sides(rows: _Rows, move: Move, now: datetime) -> None:
     before, after = move.before, move.job
-    rows.add("write_troubles", places.trouble_of(before, after))
+    rows.add("write_failure_states", places.failure_state_of(before, after))
     rows.add("insert_attempts", places.attempt_of(before, after, move.event, now))
     if after.args != before.args:
         rows.add("update_arguments", {"seq": after.seq, "args": after.args})
@@ -187,14 +189,14 @@ def _sides(rows: _Rows, move: Move, now: datetime) -> None:
 
 def _key(job: Job) -> dict[str, Any]:
     return {
-        "kind": job.kind,
+        "task": job.kind,
         "key": job.unique_key,
         "job_id": job.id,
         "for_ever": job.unique_for == "ever",
     }
 
 
-_BEFORE = ("update_arguments", "write_troubles")
+_BEFORE = ("update_arguments", "write_failure_states")
 """Under the anchors alone, and before the places: the triggers of mirrors read them when a job comes into its place."""
 _SIDES = (
     "insert_attempts",
@@ -213,7 +215,7 @@ _SIDES = (
 
 def find_holders(session: Session, keys: Sequence[tuple[str, str]]) -> list[Row]:
     """Who holds these unique keys, each with its kind, now."""
-    asked = Columns(kinds=[kind for kind, _ in keys], keys=[key for _, key in keys])
+    asked = Columns(tasks=[kind for kind, _ in keys], keys=[key for _, key in keys])
     return session.rows("find_key_holders", asked=asked)
 
 
@@ -224,9 +226,9 @@ def _keep_keys(session: Session, keys: Sequence[dict[str, Any]]) -> None:
     got = {row[0] for row in session.tuples("insert_keys", keys=Records(keys))}
     for key in keys:
         if key["job_id"] not in got:
-            rows = find_holders(session, [(key["kind"], key["key"])])
+            rows = find_holders(session, [(key["task"], key["key"])])
             holder = rows[0]["id"] if rows else "of another transaction"
-            raise DuplicateJob(holder, key["kind"], key["key"])
+            raise DuplicateJob(holder, key["task"], key["key"])
 
 
 _DELETES = {

@@ -12,7 +12,7 @@ CREATE TABLE leasehold.job (
     created_at      timestamptz NOT NULL,
     lease_seconds   real NOT NULL DEFAULT 30,
     priority        smallint NOT NULL DEFAULT 0 CONSTRAINT job_priority_in_range CHECK (priority BETWEEN -100 AND 100),
-    kind            text NOT NULL,
+    task            text NOT NULL,
     queue           text NOT NULL,
     policy          json,
     args            json NOT NULL,
@@ -70,7 +70,7 @@ CREATE TABLE leasehold.lease (
     expires_at    timestamptz NOT NULL,
     started_at    timestamptz NOT NULL,
     attempt       integer NOT NULL,
-    owner         integer NOT NULL,
+    worker        integer NOT NULL,
     lease_seconds real NOT NULL,
     special       smallint NOT NULL DEFAULT 0,
     stop          smallint NOT NULL DEFAULT 0 CONSTRAINT lease_stop_known CHECK (stop BETWEEN 0 AND 3)
@@ -96,7 +96,7 @@ CREATE TABLE leasehold.parked (
 );
 CREATE INDEX parked_state ON leasehold.parked (state, job);
 
--- How it ended. state: 1 succeeded, 2 cancelled, 3 failed, 4 timed out. started_at: its last run, if there was one. owner
+-- How it ended. state: 1 succeeded, 2 cancelled, 3 failed, 4 timed out. started_at: its last run, if there was one. worker
 -- is null if it was not the holder of a lease who ended it.
 CREATE TABLE leasehold.outcome (
     job         bigint PRIMARY KEY,
@@ -104,7 +104,7 @@ CREATE TABLE leasehold.outcome (
     finished_at timestamptz NOT NULL,
     started_at  timestamptz,
     attempt     integer NOT NULL,
-    owner       integer,
+    worker      integer,
     state       smallint NOT NULL CONSTRAINT outcome_state_known CHECK (state BETWEEN 1 AND 4),
     special     smallint NOT NULL DEFAULT 0,
     result      json,
@@ -117,7 +117,7 @@ CREATE INDEX outcome_notable ON leasehold.outcome (state, job) WHERE state <> 1;
 
 -- What a run has left behind for the next one, and what the place does not tell: counters, when it first and last
 -- started, its due time once that was put off, the last error, and why it waits or shall stop.
-CREATE TABLE leasehold.trouble (
+CREATE TABLE leasehold.failure_state (
     job              bigint PRIMARY KEY,
     failures         integer NOT NULL,
     crashes          integer NOT NULL,
@@ -134,7 +134,7 @@ CREATE TABLE leasehold.attempt (
     job        bigint NOT NULL,
     token      bigint NOT NULL,
     number     integer NOT NULL,
-    owner      integer,
+    worker     integer,
     settled    boolean NOT NULL,
     started_at timestamptz NOT NULL,
     ended_at   timestamptz NOT NULL,
@@ -144,18 +144,18 @@ CREATE TABLE leasehold.attempt (
 );
 
 -- Who holds leases, by a number that is never used again.
-CREATE TABLE leasehold.owner (
+CREATE TABLE leasehold.worker_name (
     number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name   text NOT NULL CONSTRAINT owner_name UNIQUE
+    name   text NOT NULL CONSTRAINT worker_name_unique UNIQUE
 );
 
 -- Who has a key now. The primary key is the guard.
 CREATE TABLE leasehold.unique_key (
-    kind     text NOT NULL,
+    task     text NOT NULL,
     key      text NOT NULL,
     job_id   uuid NOT NULL,
     for_ever boolean NOT NULL,
-    PRIMARY KEY (kind, key)
+    PRIMARY KEY (task, key)
 );
 
 -- Who has started in a lane, or halts it. The primary key is the tripwire: two claimers that saw different heads cannot
@@ -188,7 +188,7 @@ CREATE INDEX ticket_claim ON leasehold.ticket (gate, priority DESC, available_at
 CREATE TABLE leasehold.gate (
     id       bigint PRIMARY KEY,
     queue    text NOT NULL,
-    kind     text NOT NULL,
+    task     text NOT NULL,
     slots    json,
     rate_key text
 );
@@ -239,8 +239,8 @@ CREATE TABLE leasehold.rate (
 ) WITH (fillfactor = 50);
 
 -- One row per task that was ever run at once: what such calls lock, so that they decide one after the other.
-CREATE TABLE leasehold.cap (
-    kind text PRIMARY KEY
+CREATE TABLE leasehold.running_cap (
+    task text PRIMARY KEY
 );
 
 -- `live`: its jobs that have not ended; it moves with the version. `stop_…`: the last stop that met it, of the whole of it or
@@ -484,9 +484,9 @@ CREATE INDEX history_job ON leasehold.history (job_id, id);
 
 -- Who works here, as each worker last said of itself. Nothing is decided by it: it explains why a job is not running.
 CREATE TABLE leasehold.worker (
-    owner       text PRIMARY KEY,
+    worker      text PRIMARY KEY,
     queues      json NOT NULL,
-    kinds       json NOT NULL,
+    tasks       json NOT NULL,
     sites       json NOT NULL,
     tenants     json NOT NULL,
     concurrency integer NOT NULL,
@@ -508,7 +508,7 @@ CREATE TABLE leasehold.long_name (
 -- in the same transaction, so a tick is dealt with once however many workers look. source: 'code' or 'set'.
 CREATE TABLE leasehold.schedule (
     name       text PRIMARY KEY,
-    kind       text NOT NULL,
+    task       text NOT NULL,
     args       json NOT NULL,
     every      double precision CONSTRAINT schedule_every_positive CHECK (every > 0),
     cron       text,
@@ -531,29 +531,29 @@ CREATE TABLE leasehold.schedule (
 -- Which workers declare a schedule in their code.
 CREATE TABLE leasehold.schedule_host (
     schedule text NOT NULL,
-    owner    text NOT NULL,
+    worker   text NOT NULL,
     since    timestamptz NOT NULL,
-    PRIMARY KEY (schedule, owner)
+    PRIMARY KEY (schedule, worker)
 );
 
 -- Tables of the user's own that triggers keep in step with the jobs of a task. `spec` says how: a migration that makes a
 -- place anew makes the triggers again from it.
 CREATE TABLE leasehold.mirror (
     name text PRIMARY KEY,
-    kind text NOT NULL,
+    task text NOT NULL,
     spec json NOT NULL
 );
 
--- Who wants to hear of what. `kind`: of jobs of this task alone; empty: of all. `seen_at` is when a process last had its
+-- Who wants to hear of what. `task`: of jobs of this task alone; empty: of all. `seen_at` is when a process last had its
 -- code; NULL: it was made by hand, and stays.
 CREATE TABLE leasehold.listener (
     name    text NOT NULL,
     event   text NOT NULL,
-    kind    text NOT NULL DEFAULT '',
+    task    text NOT NULL DEFAULT '',
     webhook boolean NOT NULL DEFAULT false,
     since   timestamptz NOT NULL,
     seen_at timestamptz,
-    PRIMARY KEY (event, name, kind)
+    PRIMARY KEY (event, name, task)
 );
 
 -- What has happened and was not told yet, a row a listener. `due_at` is moved on by who takes it; NULL: nobody tries again.
@@ -562,7 +562,7 @@ CREATE TABLE leasehold.outbox (
     listener   text NOT NULL,
     event      text NOT NULL,
     job_id     uuid,
-    kind       text NOT NULL,
+    task       text NOT NULL,
     queue      text NOT NULL,
     attempt    integer NOT NULL,
     group_name text,
@@ -599,7 +599,7 @@ CREATE INDEX tenant_told ON leasehold.tenant (told_at);
 -- Who may ask over HTTP, and for what. The token itself is not kept: `hash` is its SHA-256.
 CREATE TABLE leasehold.token (
     name       text PRIMARY KEY,
-    hash       text NOT NULL UNIQUE,
+    hash       text NOT NULL CONSTRAINT token_hash UNIQUE,
     scopes     json NOT NULL,
     tenants    json NOT NULL,
     queues     json NOT NULL,
@@ -626,34 +626,34 @@ CREATE INDEX audit_target ON leasehold.audit (target, seq);
 
 -- Requests to enqueue that may be repeated: what was asked, and what came of it. Written with the jobs; only requests with
 -- an Idempotency-Key have one.
-CREATE TABLE leasehold.asked_once (
+CREATE TABLE leasehold.idempotency_key (
     key         text PRIMARY KEY,
     fingerprint text NOT NULL,
     answer      json NOT NULL,
     at          timestamptz NOT NULL
 );
-CREATE INDEX asked_once_at ON leasehold.asked_once (at);
+CREATE INDEX idempotency_key_at ON leasehold.idempotency_key (at);
 
 -- How runs have ended, how long their jobs had waited and how long they took: by the minute, and since ever under the epoch.
 -- Workers add to it with their beats. Buckets: by place the bounds of domain/metrics.py.
 CREATE TABLE leasehold.rollup (
     minute       timestamptz NOT NULL,
     queue        text NOT NULL,
-    kind         text NOT NULL,
+    task         text NOT NULL,
     outcome      text NOT NULL,
     runs         bigint NOT NULL,
     wait_seconds double precision NOT NULL,
     run_seconds  double precision NOT NULL,
     wait_buckets bigint[] NOT NULL,
     run_buckets  bigint[] NOT NULL,
-    PRIMARY KEY (minute, queue, kind, outcome)
+    PRIMARY KEY (minute, queue, task, outcome)
 ) WITH (fillfactor = 80);
 
 -- Plans that are made while these are empty would read them from end to end once they are full. With pages of their own,
 -- which vacuum_truncate keeps, the planner reckons with rows. 50 pages at least: below 40 it would read all of them
 -- rather than find rows by ctid. No claim asks for gate -1, so none walks past these.
 INSERT INTO leasehold.ready (seq, gate, available_at) SELECT -n, -1, to_timestamp(0) FROM generate_series(1, 5000) AS n;
-INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, owner, lease_seconds)
+INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, worker, lease_seconds)
 SELECT -n, 1, to_timestamp(0), to_timestamp(0), 1, 0, 30 FROM generate_series(1, 5000) AS n;
 INSERT INTO leasehold.lane_place (seq, lane, lane_at, gate, priority, available_at, lease_seconds, special)
 SELECT -n, '', to_timestamp(0), -1, 0, to_timestamp(0), 30, 1 FROM generate_series(1, 5000) AS n;
@@ -669,154 +669,91 @@ DELETE FROM leasehold.ticket;
 -- How long jobs of a task are kept that have ended so, as its code says: registered by workers when they start, so that
 -- a pruner without that code knows. state as in `outcome`; seconds null: for ever.
 CREATE TABLE leasehold.retention (
-    kind    text NOT NULL,
+    task    text NOT NULL,
     state   smallint NOT NULL,
     seconds double precision,
-    PRIMARY KEY (kind, state)
+    PRIMARY KEY (task, state)
 );
 
--- One row a job, put together from its place and what belongs to it: the branches are the states. Statements that read
--- a whole job read this one.
+-- One row a job. Each branch is a state: it joins the job with one place and passes `j.*` on, so a column of `job` is named
+-- once, at the top. What stands beside a job is joined once, below. LEFT JOIN for the gate, which every job has: with JOIN,
+-- SQLite (3.40) puts all rows together before LIMIT counts. Statements that read a whole job read this one.
 CREATE VIEW leasehold.job_row AS
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL AS limited, j.priority, 'queued'::text AS state, t.reason AS reason, j.args, j.policy,
-    j.created_at, p.available_at AS available_at, j.lane, NULL::timestamptz AS lane_at, false AS halts_lane,
-    NULL::text AS lease_owner, NULL::timestamptz AS lease_expires_at, j.lease_seconds, p.token AS lease_token, p.attempt, coalesce(t.failures, 0) AS failures,
-    coalesce(t.crashes, 0) AS crashes, NULL::text AS stop_requested,
-    NULL::text AS execution_site, NULL::text AS execution_name, NULL::timestamptz AS execution_started_at, t.first_started_at AS first_started_at,
-    t.started_at AS started_at, NULL::timestamptz AS finished_at, NULL::text AS settled_by, NULL::bigint AS settled_token, NULL::json AS result,
-    NULL::text AS result_ref, t.error AS error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END AS unique_for,
-    j.group_name, j.tags, false AS held, 0 AS unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(t.changed_at, j.created_at) AS updated_at
-FROM leasehold.ready AS p JOIN leasehold.job AS j ON j.seq = p.seq JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'queued', t.reason, j.args, j.policy,
-    j.created_at, p.available_at, j.lane, p.lane_at, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
-    t.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(t.changed_at, j.created_at)
-FROM leasehold.lane_place AS p JOIN leasehold.job AS j ON j.seq = p.seq AND j.lane = p.lane JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'running', CASE WHEN p.stop <> 0 THEN t.reason END, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN j.lane IS NOT NULL THEN to_timestamp(0) END, false,
-    o.name, p.expires_at, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END,
-    x.site, x.name, x.started_at, coalesce(t.first_started_at, p.started_at),
-    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.started_at
-FROM leasehold.lease AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.owner AS o ON o.number = p.owner LEFT JOIN leasehold.execution AS x ON x.job = p.job AND x.attempt = p.attempt
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'running', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END,
-    x.site, x.name, x.started_at, coalesce(t.first_started_at, p.started_at),
-    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.started_at
-FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.execution AS x ON x.job = p.job AND x.attempt = p.attempt
-WHERE p.state = 4
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'pending', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
-    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
-FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-WHERE p.state = 1
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'waiting', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
-    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
-FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-WHERE p.state = 2
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'paused', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, t.first_started_at,
-    p.started_at, NULL::timestamptz, NULL::text, NULL::bigint, NULL::json,
-    NULL::text, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
-FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-WHERE p.state = 3
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'succeeded', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, NULL::timestamptz, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, NULL::text, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
-WHERE p.state = 1
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'cancelled', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, NULL::timestamptz, false,
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
-WHERE p.state = 2
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'failed', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN to_timestamp(0) END, EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
-WHERE p.state = 3
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'timed_out', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN to_timestamp(0) END, EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
-    NULL::text, NULL::timestamptz, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL::text,
-    NULL::text, NULL::text, NULL::timestamptz, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, false, (SELECT count(*) FROM leasehold.dependency AS d WHERE d.child_id = j.id AND NOT d.met)::integer, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job JOIN leasehold.gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold.trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold.owner AS o ON o.number = p.owner
-WHERE p.state = 4;
+SELECT j.seq, j.id, j.task, j.queue, j.gate, g.slots IS NOT NULL AS limited, j.priority, j.state,
+    CASE WHEN j.own_reason THEN j.reason WHEN j.stop IS NULL OR j.stop <> 0 THEN t.reason END AS reason, j.args, j.policy,
+    j.created_at, coalesce(j.due_at, t.available_at, j.available_at, j.created_at) AS available_at, j.lane,
+    CASE WHEN h.lane IS NOT NULL OR (j.place = 'lease' AND j.lane IS NOT NULL) THEN to_timestamp(0) ELSE j.lane_at END AS lane_at,
+    h.lane IS NOT NULL AS halts_lane, CASE WHEN j.place = 'lease' THEN o.name END AS worker,
+    j.expires_at AS lease_expires_at, j.lease_seconds, j.token AS lease_token, j.attempt, coalesce(t.failures, 0) AS failures,
+    coalesce(t.crashes, 0) AS crashes, CASE j.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
+    x.site AS execution_site, x.name AS execution_name, x.started_at AS execution_started_at,
+    coalesce(t.first_started_at, j.first_at) AS first_started_at,
+    CASE WHEN j.place = 'parked' THEN j.started_at ELSE coalesce(j.started_at, t.started_at) END AS started_at, j.finished_at,
+    CASE WHEN j.place = 'outcome' THEN o.name END AS settled_by,
+    CASE WHEN j.place = 'outcome' AND j.worker IS NOT NULL THEN j.token END AS settled_token, j.result, j.result_ref,
+    CASE WHEN j.state <> 'succeeded' THEN coalesce(j.error, t.error) END AS error, j.unique_key,
+    CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END AS unique_for, j.group_name, j.tags, j.held,
+    CASE WHEN j.state = 'timed_out' THEN (SELECT count(*) FROM leasehold.dependency AS d WHERE d.child_id = j.id AND NOT d.met)::integer
+        ELSE j.unmet END AS unmet,
+    j.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(j.changed_at, t.changed_at, j.created_at) AS updated_at
+FROM (
+    SELECT j.*, p.token, p.attempt, p.special, 'ready' AS place, 'queued' AS state, p.available_at AS due_at,
+        NULL::timestamptz AS lane_at, NULL::timestamptz AS expires_at, NULL::timestamptz AS started_at,
+        NULL::timestamptz AS first_at, NULL::timestamptz AS finished_at, NULL::timestamptz AS changed_at,
+        NULL::integer AS worker, NULL::smallint AS stop, false AS own_reason, NULL::text AS reason,
+        NULL::text AS error, NULL::json AS result, NULL::text AS result_ref, false AS held, 0 AS unmet
+    FROM leasehold.ready AS p JOIN leasehold.job AS j ON j.seq = p.seq
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'lane', 'queued', p.available_at, p.lane_at, NULL, NULL, NULL, NULL,
+        NULL, NULL, NULL, false, NULL, NULL, NULL, NULL, false, 0
+    FROM leasehold.lane_place AS p JOIN leasehold.job AS j ON j.seq = p.seq AND j.lane = p.lane
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'lease', 'running', NULL, NULL, p.expires_at, p.started_at,
+        p.started_at, NULL, p.started_at, p.worker, p.stop, false, NULL, NULL, NULL, NULL, false, 0
+    FROM leasehold.lease AS p JOIN leasehold.job AS j ON j.seq = p.job
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'running', NULL, p.lane_at, NULL, p.started_at,
+        p.started_at, NULL, p.started_at, NULL, p.stop, true, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 4
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'pending', NULL, p.lane_at, NULL, p.started_at, NULL, NULL,
+        p.since, NULL, NULL, true, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 1
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'waiting', NULL, p.lane_at, NULL, p.started_at, NULL, NULL,
+        p.since, NULL, NULL, true, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 2
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'paused', NULL, p.lane_at, NULL, p.started_at, NULL, NULL,
+        p.since, NULL, NULL, true, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 3
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'succeeded', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.worker, NULL, true, p.reason, NULL, p.result, p.result_ref, false, 0
+    FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 1
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'cancelled', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.worker, NULL, true, p.reason, p.error, p.result, p.result_ref, false, 0
+    FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 2
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'failed', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.worker, NULL, true, p.reason, p.error, p.result, p.result_ref, false, 0
+    FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 3
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'timed_out', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.worker, NULL, true, p.reason, p.error, p.result, p.result_ref, false, 0
+    FROM leasehold.outcome AS p JOIN leasehold.job AS j ON j.seq = p.job WHERE p.state = 4
+) AS j
+LEFT JOIN leasehold.gate AS g ON g.id = j.gate
+LEFT JOIN leasehold.failure_state AS t ON t.job = j.seq
+LEFT JOIN leasehold.worker_name AS o ON o.number = j.worker
+LEFT JOIN leasehold.lane_hold AS h ON h.lane = j.lane AND h.job = j.seq AND j.state IN ('failed', 'timed_out')
+LEFT JOIN leasehold.execution AS x ON x.job = j.seq AND x.attempt = j.attempt AND j.state = 'running';
 
 -- For people and their tools: one row a job with the familiar columns. Read it, never write.
 CREATE VIEW leasehold.jobs AS
-SELECT id, kind, queue, state, reason, priority, lane, group_name, tags, unique_key, args, result, result_ref, error,
+SELECT id, task, queue, state, reason, priority, lane, group_name, tags, unique_key, args, result, result_ref, error,
     attempt, CASE WHEN policy ->> 'max_attempts' ~ '^[0-9]{1,9}$' THEN (policy ->> 'max_attempts')::integer ELSE 3 END AS max_attempts,
-    failures, crashes, stop_requested, lease_owner, lease_expires_at, execution_site, execution_name,
+    failures, crashes, stop_requested, worker, lease_expires_at, execution_site, execution_name,
     created_at, available_at, first_started_at, started_at, finished_at, updated_at, deadline_at, start_by, retry_of, trace
 FROM leasehold.job_row;

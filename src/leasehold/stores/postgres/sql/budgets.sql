@@ -1,10 +1,10 @@
 -- name: lock_spender
 -- Whose budgets count: the job's own and its group's. The lock only keeps the job from being pruned meanwhile; whoever
 -- moves it does not wait.
-SELECT id, kind, policy, group_name FROM leasehold.job WHERE id = :id FOR KEY SHARE;
+SELECT id, task, policy, group_name FROM leasehold.job WHERE id = :id FOR KEY SHARE;
 
 -- name: find_spender
-SELECT id, kind, policy, group_name FROM leasehold.job WHERE id = :id;
+SELECT id, task, policy, group_name FROM leasehold.job WHERE id = :id;
 
 -- name: insert_spending
 -- What comes back was not there before: a repeat of the same key moves no total.
@@ -28,9 +28,9 @@ SELECT scope, name, unit, lim, spent FROM leasehold.budget WHERE scope = 'group'
 
 -- name: list_budgets
 -- In the order of the key, from a key on, up to a scope.
-SELECT b.scope, b.name, b.unit, b.lim, b.spent, j.kind, j.queue, j.group_name, j.policy
+SELECT b.scope, b.name, b.unit, b.lim, b.spent, j.task, j.queue, j.group_name, j.policy
 FROM leasehold.budget AS b LEFT JOIN LATERAL (
-    SELECT x.kind, x.queue, x.group_name, x.policy FROM leasehold.job AS x
+    SELECT x.task, x.queue, x.group_name, x.policy FROM leasehold.job AS x
     WHERE x.id = CASE WHEN b.scope = 'job' THEN b.name::uuid END LIMIT 1) AS j ON true
 WHERE (b.scope, b.name, b.unit) > (:scope, :name, :unit) AND b.scope <= :last
 ORDER BY b.scope, b.name, b.unit LIMIT :limit;

@@ -1,11 +1,11 @@
 -- part: listed_gates
--- The gates asked for whose queue and kind are not paused. Gates with limits are only listed: whether they are open has
+-- The gates asked for whose queue and task are not paused. Gates with limits are only listed: whether they are open has
 -- to be counted first.
 listed AS MATERIALIZED (
     SELECT g.id, g.slots IS NULL AND g.rate_key IS NULL AS plain FROM given, leasehold.gate AS g
-    WHERE g.queue = ANY(given.queues) AND (given.kinds IS NULL OR g.kind = ANY(given.kinds))
+    WHERE g.queue = ANY(given.queues) AND (given.tasks IS NULL OR g.task = ANY(given.tasks))
       AND NOT EXISTS (SELECT FROM leasehold.pause AS p
-                      WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.kind))
+                      WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.task))
                         AND (p.until IS NULL OR p.until > :now)))
 
 -- part: ready_groups
@@ -53,29 +53,29 @@ taken AS (
     RETURNING seq, gate, priority, available_at, token + 1 AS token, attempt + 1 AS attempt, lease_seconds, special)
 
 -- part: hold_taken
--- What was taken becomes leases of :owner.
+-- What was taken becomes leases of :worker.
 held AS (
-    INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, owner, lease_seconds, special)
+    INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, worker, lease_seconds, special)
     SELECT seq, token, :now + lease_seconds * interval '1 second', :now, attempt,
-        (SELECT o.number FROM leasehold.owner AS o WHERE o.name = :owner), lease_seconds, special FROM taken)
+        (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = :worker), lease_seconds, special FROM taken)
 
 -- part: grants
 -- What the worker needs of each, in the queue's order. Only a job that has run before can have counters. A job that was
 -- to start sooner and never has has no time left, as one past its deadline. `extract` would go by way of numeric.
-SELECT t.seq, j.id, t.token, t.attempt, j.kind, j.queue, j.args, t.lease_seconds, j.policy, j.lane, j.group_name,
+SELECT t.seq, j.id, t.token, t.attempt, j.task, j.queue, j.args, t.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN t.attempt = 1 AND j.start_by <= :now THEN 0 ELSE date_part('epoch', j.deadline_at - :now) END
         AS seconds_left, j.trace, coalesce(r.failures, 0) AS failures, coalesce(r.crashes, 0) AS crashes, t.special,
     date_part('epoch', :now - t.available_at) AS waited
 FROM taken AS t CROSS JOIN LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = t.seq LIMIT 1) AS j
 LEFT JOIN LATERAL (
-    SELECT q.failures, q.crashes FROM leasehold.trouble AS q WHERE t.attempt > 1 AND q.job = t.seq LIMIT 1) AS r ON true
+    SELECT q.failures, q.crashes FROM leasehold.failure_state AS q WHERE t.attempt > 1 AND q.job = t.seq LIMIT 1) AS r ON true
 ORDER BY t.priority DESC, t.available_at, t.seq
 
 -- name: look
 -- Which (source, gate, priority) groups have due work, best first, and which gates are open at all. Rows behind a
--- paused queue or kind are not read at all. Sources: 'gate' (an open gate, no work implied), 'limited' (a gate with
+-- paused queue or task are not read at all. Sources: 'gate' (an open gate, no work implied), 'limited' (a gate with
 -- limits), 'plain', 'lane', and 'later'.
-WITH RECURSIVE given AS MATERIALIZED (SELECT :queues::text[] AS queues, :kinds::text[] AS kinds),
+WITH RECURSIVE given AS MATERIALIZED (SELECT :queues::text[] AS queues, :tasks::text[] AS tasks),
 -- include: listed_gates
 , open AS MATERIALIZED (SELECT id FROM listed WHERE plain),
 asked AS MATERIALIZED (SELECT id FROM open UNION ALL SELECT 0),
@@ -108,7 +108,7 @@ UNION ALL
 -- trip earlier. Only plain jobs, and few groups of them: beside lanes, or gates with limits, whose turn it is takes a look
 -- of its own, and for many groups the shares of claim_plain. Then nothing is taken, and a row without an id says so. If it
 -- has time left, it says when the next job will be due.
-WITH RECURSIVE given AS MATERIALIZED (SELECT :queues::text[] AS queues, :kinds::text[] AS kinds, :limit::integer AS room),
+WITH RECURSIVE given AS MATERIALIZED (SELECT :queues::text[] AS queues, :tasks::text[] AS tasks, :limit::integer AS room),
 -- include: listed_gates
 , open AS MATERIALIZED (SELECT id FROM listed WHERE plain),
 -- include: ready_groups
@@ -284,5 +284,5 @@ SELECT (SELECT j.id FROM leasehold.job AS j WHERE j.seq = (SELECT seq FROM head)
          WHERE h.lane = :lane AND h.job IS DISTINCT FROM (SELECT seq FROM head)),
         (SELECT min(s.job) FROM leasehold.lane_stop AS s WHERE s.lane = :lane))) AS blocker;
 
--- name: insert_owner
-INSERT INTO leasehold.owner (name) VALUES (:owner) ON CONFLICT DO NOTHING;
+-- name: insert_worker_name
+INSERT INTO leasehold.worker_name (name) VALUES (:worker) ON CONFLICT DO NOTHING;

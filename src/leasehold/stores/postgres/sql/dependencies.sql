@@ -73,8 +73,8 @@ WHERE d.child_id = v.child_id AND d.parent_id = v.parent_id;
 
 -- name: read_parent_results
 -- In the order of `after=`. Those without success have none.
-SELECT d.parent_id AS id, j.kind, p.result, p.result_ref FROM leasehold.dependency AS d,
-    LATERAL (SELECT q.seq, q.kind FROM leasehold.job AS q WHERE q.id = d.parent_id LIMIT 1) AS j,
+SELECT d.parent_id AS id, j.task, p.result, p.result_ref FROM leasehold.dependency AS d,
+    LATERAL (SELECT q.seq, q.task FROM leasehold.job AS q WHERE q.id = d.parent_id LIMIT 1) AS j,
     LATERAL (SELECT o.result, o.result_ref FROM leasehold.outcome AS o WHERE o.job = j.seq AND o.state = 1 LIMIT 1) AS p
 WHERE d.child_id = :id ORDER BY d.position;
 
@@ -86,7 +86,7 @@ WHERE d.child_id = :id ORDER BY d.position;
 
 -- name: list_relatives
 -- What a job waits for (the unmet ones first), who waits for it, whose follow-up it is, and which follow-ups it has.
-SELECT r.relation, j.id, j.kind, j.queue,
+SELECT r.relation, j.id, j.task, j.queue,
 -- include: state_of_j
 AS state, r.on_failure, r.met FROM (
     SELECT 1 AS rank, 'waits_for' AS relation, parent_id AS id, on_failure, met, position FROM leasehold.dependency
@@ -97,7 +97,7 @@ AS state, r.on_failure, r.met FROM (
     SELECT 3, 'follow_up_of', parent_id, NULL, NULL, 0 FROM leasehold.follow_up WHERE child_id = :id
     UNION ALL
     SELECT 4, 'follow_up', child_id, NULL, NULL, 0 FROM leasehold.follow_up WHERE parent_id = :id) AS r,
-    LATERAL (SELECT q.seq, q.id, q.kind, q.queue, q.lane FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j
+    LATERAL (SELECT q.seq, q.id, q.task, q.queue, q.lane FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j
 ORDER BY r.rank, r.met, r.position, j.seq LIMIT :limit;
 
 -- name: count_relatives
@@ -108,8 +108,8 @@ UNION ALL SELECT 'follow_up', count(*) FROM leasehold.follow_up WHERE parent_id 
 
 -- name: list_ties
 -- Who waits for whom and who has asked for whom, of all ties that one of these jobs has, with the job at the other end.
--- Of each kind of ties so many and no more.
-SELECT r.relation, r.parent_id, r.child_id, r.met, j.id, j.kind,
+-- Of each sort of ties so many and no more.
+SELECT r.relation, r.parent_id, r.child_id, r.met, j.id, j.task,
 -- include: state_of_j
 AS state, left(CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END, 1000) AS error FROM (
     (SELECT 'waits_for' AS relation, d.parent_id, d.child_id, d.met, d.parent_id AS id
@@ -128,7 +128,7 @@ AS state, left(CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) E
      FROM unnest(:ids::uuid[]) AS g(id), LATERAL (
         SELECT x.* FROM leasehold.follow_up AS x
         WHERE x.parent_id = g.id ORDER BY x.child_id LIMIT :limit) AS d LIMIT :limit)) AS r,
-    LATERAL (SELECT q.seq, q.id, q.kind, q.lane FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j
+    LATERAL (SELECT q.seq, q.id, q.task, q.lane FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j
 LEFT JOIN LATERAL (SELECT x.state, x.error FROM leasehold.outcome AS x WHERE x.job = j.seq LIMIT 1) AS o ON true
-LEFT JOIN LATERAL (SELECT x.error FROM leasehold.trouble AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
+LEFT JOIN LATERAL (SELECT x.error FROM leasehold.failure_state AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
 ORDER BY j.seq, r.relation, r.parent_id, r.child_id;

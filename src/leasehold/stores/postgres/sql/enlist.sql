@@ -22,10 +22,10 @@ SELECT pg_notify(:channel::text, '');
 -- For other languages: printed with everything but id and arguments filled in. The gate comes along, so that the text
 -- does for every database with this schema; a repeat of an id stores nothing.
 WITH gated AS (
-    INSERT INTO leasehold.gate (id, queue, kind) VALUES (:gate, :queue, :kind) ON CONFLICT DO NOTHING),
+    INSERT INTO leasehold.gate (id, queue, task) VALUES (:gate, :queue, :task) ON CONFLICT DO NOTHING),
 made AS (
-    INSERT INTO leasehold.job (id, gate, created_at, lease_seconds, priority, kind, queue, policy, args)
-    VALUES (:id::uuid, :gate, statement_timestamp(), :lease_seconds, :priority, :kind, :queue, :policy, :args::json)
+    INSERT INTO leasehold.job (id, gate, created_at, lease_seconds, priority, task, queue, policy, args)
+    VALUES (:id::uuid, :gate, statement_timestamp(), :lease_seconds, :priority, :task, :queue, :policy, :args::json)
     ON CONFLICT DO NOTHING
     RETURNING seq, gate, priority, created_at, lease_seconds)
 INSERT INTO leasehold.ready (seq, gate, priority, available_at, lease_seconds)

@@ -1,9 +1,9 @@
 -- name: insert_jobs
 -- Jobs that are alike but for id, arguments, lane and key, in the order given (seq follows it). A row that meets its own
 -- id (a repeat after a lost reply) is left out of the answer.
-INSERT INTO leasehold.job (id, gate, created_at, lease_seconds, priority, kind, queue, policy, args, available_at, lane,
+INSERT INTO leasehold.job (id, gate, created_at, lease_seconds, priority, task, queue, policy, args, available_at, lane,
     group_name, unique_key, unique_for_ever, tags, deadline_at, start_by, retry_of, trace)
-SELECT r.id, :gate::bigint, :now, :lease_seconds::real, :priority::smallint, :kind::text, :queue::text, :policy::json,
+SELECT r.id, :gate::bigint, :now, :lease_seconds::real, :priority::smallint, :task::text, :queue::text, :policy::json,
     r.args::json, coalesce(:at::timestamptz, :now + :delay::double precision * interval '1 second'),
     r.lane, :group_name::text, r.unique_key, :unique_for_ever::boolean, :tags::json,
     :now + :deadline::double precision * interval '1 second', :now + :start_by::double precision * interval '1 second',
@@ -47,17 +47,17 @@ INSERT INTO leasehold.member (group_name, job) SELECT :group::text, n.seq FROM u
 -- name: insert_keys
 -- Whoever gets its key is in the answer. In the order of keys: a key that another transaction is about to take, or to
 -- give up, is waited for.
-INSERT INTO leasehold.unique_key (kind, key, job_id, for_ever)
-SELECT r.kind, r.key, r.job_id, r.for_ever
-FROM json_to_recordset(:keys::json) AS r(kind text, key text, job_id uuid, for_ever boolean) ORDER BY r.kind, r.key
+INSERT INTO leasehold.unique_key (task, key, job_id, for_ever)
+SELECT r.task, r.key, r.job_id, r.for_ever
+FROM json_to_recordset(:keys::json) AS r(task text, key text, job_id uuid, for_ever boolean) ORDER BY r.task, r.key
 ON CONFLICT DO NOTHING
 RETURNING job_id;
 
 -- name: find_key_holders
 -- Who holds these unique keys now. One probe a key, whatever the statistics say.
-SELECT u.job_id AS id, u.kind, u.key AS unique_key
-FROM unnest(:asked.kinds::text[], :asked.keys::text[]) AS k(kind, key), LATERAL (
-    SELECT q.job_id, q.kind, q.key FROM leasehold.unique_key AS q WHERE q.kind = k.kind AND q.key = k.key LIMIT 1) AS u;
+SELECT u.job_id AS id, u.task, u.key AS unique_key
+FROM unnest(:asked.tasks::text[], :asked.keys::text[]) AS k(task, key), LATERAL (
+    SELECT q.job_id, q.task, q.key FROM leasehold.unique_key AS q WHERE q.task = k.task AND q.key = k.key LIMIT 1) AS u;
 
 -- name: find_ids
 SELECT j.id, j.seq FROM unnest(:ids::uuid[]) AS r(id), LATERAL (
@@ -71,8 +71,8 @@ ON CONFLICT DO NOTHING;
 -- name: insert_plain
 -- One plain job, and the bell in the same commit: a round trip less than both by themselves. Due now, or after a delay.
 WITH made AS (
-    INSERT INTO leasehold.job (id, gate, created_at, lease_seconds, priority, kind, queue, policy, args, available_at)
-    VALUES (:id, :gate, :now, :lease_seconds::real, :priority, :kind, :queue, :policy, :args,
+    INSERT INTO leasehold.job (id, gate, created_at, lease_seconds, priority, task, queue, policy, args, available_at)
+    VALUES (:id, :gate, :now, :lease_seconds::real, :priority, :task, :queue, :policy, :args,
         :now + :delay::double precision * interval '1 second')
     ON CONFLICT DO NOTHING
     RETURNING seq, gate, priority, coalesce(available_at, created_at) AS due, lease_seconds)
@@ -93,4 +93,4 @@ made AS (
 SELECT statement_timestamp()::text AS now, string_agg(seq::text, ',') AS seqs FROM numbered;
 
 -- name: copy_plain
-COPY leasehold.job (seq, id, gate, created_at, lease_seconds, priority, kind, queue, policy, args) FROM STDIN;
+COPY leasehold.job (seq, id, gate, created_at, lease_seconds, priority, task, queue, policy, args) FROM STDIN;

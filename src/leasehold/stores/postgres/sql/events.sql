@@ -5,9 +5,9 @@ WITH v AS MATERIALIZED (SELECT r.id, r.token FROM json_to_recordset(:leases::jso
 anchors AS MATERIALIZED (
     SELECT j.seq, j.id FROM leasehold.job AS j
     WHERE j.id = ANY(ARRAY(SELECT id FROM v)) ORDER BY j.seq FOR NO KEY UPDATE)
-SELECT a.id, l.token, (SELECT o.name FROM leasehold.owner AS o WHERE o.number = l.owner) AS owner
+SELECT a.id, l.token, (SELECT o.name FROM leasehold.worker_name AS o WHERE o.number = l.worker) AS worker
 FROM anchors AS a JOIN v ON v.id = a.id, LATERAL (
-    SELECT q.token, q.owner FROM leasehold.lease AS q WHERE q.job = a.seq AND q.token = v.token
+    SELECT q.token, q.worker FROM leasehold.lease AS q WHERE q.job = a.seq AND q.token = v.token
     LIMIT 1 FOR KEY SHARE) AS l;
 
 -- name: lock_free_leases
@@ -16,9 +16,9 @@ WITH v AS MATERIALIZED (SELECT r.id, r.token FROM json_to_recordset(:leases::jso
 anchors AS MATERIALIZED (
     SELECT j.seq, j.id FROM leasehold.job AS j
     WHERE j.id = ANY(ARRAY(SELECT id FROM v)) ORDER BY j.seq FOR NO KEY UPDATE SKIP LOCKED)
-SELECT a.id, l.token, (SELECT o.name FROM leasehold.owner AS o WHERE o.number = l.owner) AS owner
+SELECT a.id, l.token, (SELECT o.name FROM leasehold.worker_name AS o WHERE o.number = l.worker) AS worker
 FROM anchors AS a JOIN v ON v.id = a.id, LATERAL (
-    SELECT q.token, q.owner FROM leasehold.lease AS q WHERE q.job = a.seq AND q.token = v.token
+    SELECT q.token, q.worker FROM leasehold.lease AS q WHERE q.job = a.seq AND q.token = v.token
     LIMIT 1 FOR KEY SHARE SKIP LOCKED) AS l;
 
 -- name: read_streams
@@ -81,7 +81,7 @@ SELECT j.id,
 FROM (SELECT a.seq AS number, a.* FROM leasehold.job AS a WHERE a.id = ANY(:ids::uuid[])) AS j
 LEFT JOIN leasehold.outcome AS o ON o.job = j.seq LEFT JOIN leasehold.ready AS r ON r.seq = j.seq
 LEFT JOIN leasehold.lease AS l ON l.job = j.seq LEFT JOIN leasehold.parked AS p ON p.job = j.seq
-LEFT JOIN leasehold.stream AS s ON s.job_id = j.id LEFT JOIN leasehold.trouble AS t ON t.job = j.seq;
+LEFT JOIN leasehold.stream AS s ON s.job_id = j.id LEFT JOIN leasehold.failure_state AS t ON t.job = j.seq;
 
 -- name: read_progress
 SELECT e.data, e.at FROM leasehold.event AS e WHERE e.job_id = :id AND e.kind = 'progress';

@@ -23,45 +23,45 @@ ORDER BY g.state, g.name LIMIT :limit;
 SELECT name, version FROM leasehold.job_group WHERE name = ANY(:names::text[]);
 
 -- name: count_group
-SELECT s.kind, s.state, count(*) AS jobs FROM (
-    SELECT j.kind,
+SELECT s.task, s.state, count(*) AS jobs FROM (
+    SELECT j.task,
 -- include: state_of_number
     AS state FROM (
-        SELECT x.seq AS number, x.kind FROM leasehold.job AS x WHERE x.seq = ANY(ARRAY(
+        SELECT x.seq AS number, x.task FROM leasehold.job AS x WHERE x.seq = ANY(ARRAY(
             SELECT m.job FROM leasehold.member AS m WHERE m.group_name = :name))) AS j
-    WHERE :kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[])) AS s
-GROUP BY s.kind, s.state ORDER BY s.kind, s.state;
+    WHERE :tasks::text[] IS NULL OR j.task = ANY(:tasks::text[])) AS s
+GROUP BY s.task, s.state ORDER BY s.task, s.state;
 
 -- name: list_group_results
 -- Those that ended last. The sort carries no payloads.
-SELECT j.id, j.kind, o.result, o.result_ref FROM (
+SELECT j.id, j.task, o.result, o.result_ref FROM (
     SELECT x.job, x.finished_at FROM leasehold.outcome AS x
     WHERE x.job = ANY(ARRAY(SELECT m.job FROM leasehold.member AS m WHERE m.group_name = :name)) AND x.state = 1
-      AND (:kinds::text[] IS NULL
-        OR (SELECT j.kind FROM leasehold.job AS j WHERE j.seq = x.job) = ANY(:kinds::text[]))
+      AND (:tasks::text[] IS NULL
+        OR (SELECT j.task FROM leasehold.job AS j WHERE j.seq = x.job) = ANY(:tasks::text[]))
     ORDER BY x.finished_at DESC, x.job DESC LIMIT :limit) AS d, LATERAL (
-    SELECT x.id, x.kind FROM leasehold.job AS x WHERE x.seq = d.job LIMIT 1) AS j, LATERAL (
+    SELECT x.id, x.task FROM leasehold.job AS x WHERE x.seq = d.job LIMIT 1) AS j, LATERAL (
     SELECT x.result, x.result_ref FROM leasehold.outcome AS x WHERE x.job = d.job LIMIT 1) AS o
 ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: list_group_errors
-SELECT j.id, j.kind, CASE o.state WHEN 3 THEN 'failed' ELSE 'timed_out' END AS state,
-    substr(coalesce(o.error, (SELECT x.error FROM leasehold.trouble AS x WHERE x.job = d.job)), 1, :length) AS error
+SELECT j.id, j.task, CASE o.state WHEN 3 THEN 'failed' ELSE 'timed_out' END AS state,
+    substr(coalesce(o.error, (SELECT x.error FROM leasehold.failure_state AS x WHERE x.job = d.job)), 1, :length) AS error
 FROM (
     SELECT x.job, x.finished_at FROM leasehold.outcome AS x
     WHERE x.job = ANY(ARRAY(SELECT m.job FROM leasehold.member AS m WHERE m.group_name = :name)) AND x.state IN (3, 4)
-      AND (:kinds::text[] IS NULL
-        OR (SELECT j.kind FROM leasehold.job AS j WHERE j.seq = x.job) = ANY(:kinds::text[]))
+      AND (:tasks::text[] IS NULL
+        OR (SELECT j.task FROM leasehold.job AS j WHERE j.seq = x.job) = ANY(:tasks::text[]))
     ORDER BY x.finished_at DESC, x.job DESC LIMIT :limit) AS d, LATERAL (
-    SELECT x.id, x.kind FROM leasehold.job AS x WHERE x.seq = d.job LIMIT 1) AS j, LATERAL (
+    SELECT x.id, x.task FROM leasehold.job AS x WHERE x.seq = d.job LIMIT 1) AS j, LATERAL (
     SELECT x.state, x.error FROM leasehold.outcome AS x WHERE x.job = d.job LIMIT 1) AS o
 ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: count_group_questions
 -- From the questions that are open, which are few. One that failed keeps its own open: it may be resumed.
 SELECT count(*) AS questions FROM leasehold.question AS q, LATERAL (
-    SELECT x.seq, x.kind, x.group_name FROM leasehold.job AS x WHERE x.id = q.job_id LIMIT 1) AS j
-WHERE q.closed_at IS NULL AND j.group_name = :name AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]))
+    SELECT x.seq, x.task, x.group_name FROM leasehold.job AS x WHERE x.id = q.job_id LIMIT 1) AS j
+WHERE q.closed_at IS NULL AND j.group_name = :name AND (:tasks::text[] IS NULL OR j.task = ANY(:tasks::text[]))
     AND (SELECT 1 FROM leasehold.outcome AS o WHERE o.job = j.seq) IS NULL;
 
 -- name: stop_group
@@ -119,11 +119,11 @@ FROM leasehold.lease AS l, LATERAL (
 WHERE j.group_name = ANY(:names::text[]) GROUP BY j.group_name;
 
 -- name: list_group_runs
-SELECT j.id, j.kind, l.attempt, e.data AS progress, e.at
+SELECT j.id, j.task, l.attempt, e.data AS progress, e.at
 FROM leasehold.lease AS l CROSS JOIN LATERAL (
-    SELECT x.id, x.kind, x.group_name FROM leasehold.job AS x WHERE x.seq = l.job LIMIT 1) AS j LEFT JOIN LATERAL (
+    SELECT x.id, x.task, x.group_name FROM leasehold.job AS x WHERE x.seq = l.job LIMIT 1) AS j LEFT JOIN LATERAL (
     SELECT x.data, x.at FROM leasehold.event AS x WHERE x.job_id = j.id AND x.kind = 'progress' LIMIT 1) AS e ON true
-WHERE j.group_name = :name AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]))
+WHERE j.group_name = :name AND (:tasks::text[] IS NULL OR j.task = ANY(:tasks::text[]))
 ORDER BY l.job LIMIT :limit;
 
 -- name: list_emitted

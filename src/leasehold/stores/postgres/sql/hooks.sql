@@ -1,15 +1,15 @@
 -- name: insert_listeners
-INSERT INTO leasehold.listener (name, event, kind, webhook, since, seen_at)
-SELECT r.name, r.event, r.kind, r.webhook, :now, CASE WHEN r.kept THEN NULL ELSE :now END
-FROM json_to_recordset(:rows::json) AS r(name text, event text, kind text, webhook boolean, kept boolean)
-ORDER BY r.event, r.name, r.kind
-ON CONFLICT (event, name, kind) DO UPDATE SET seen_at = excluded.seen_at, webhook = excluded.webhook;
+INSERT INTO leasehold.listener (name, event, task, webhook, since, seen_at)
+SELECT r.name, r.event, r.task, r.webhook, :now, CASE WHEN r.kept THEN NULL ELSE :now END
+FROM json_to_recordset(:rows::json) AS r(name text, event text, task text, webhook boolean, kept boolean)
+ORDER BY r.event, r.name, r.task
+ON CONFLICT (event, name, task) DO UPDATE SET seen_at = excluded.seen_at, webhook = excluded.webhook;
 
 -- name: drop_other_listeners
 -- Of these names, what they no longer listen to.
 DELETE FROM leasehold.listener AS l WHERE l.name = ANY(:names::text[]) AND NOT EXISTS (
-    SELECT FROM json_to_recordset(:rows::json) AS r(name text, event text, kind text)
-    WHERE r.name = l.name AND r.event = l.event AND r.kind = l.kind);
+    SELECT FROM json_to_recordset(:rows::json) AS r(name text, event text, task text)
+    WHERE r.name = l.name AND r.event = l.event AND r.task = l.task);
 
 -- name: touch_listeners
 UPDATE leasehold.listener SET seen_at = :now WHERE name = ANY(:names::text[]) AND seen_at IS NOT NULL;
@@ -21,14 +21,14 @@ DELETE FROM leasehold.listener WHERE name = :name RETURNING event;
 DELETE FROM leasehold.outbox WHERE listener = :name;
 
 -- name: list_listeners
-SELECT l.name, l.event, l.kind, l.webhook, l.since, l.seen_at,
+SELECT l.name, l.event, l.task, l.webhook, l.since, l.seen_at,
     (SELECT count(*) FROM leasehold.outbox AS o
      WHERE o.listener = l.name AND o.event = l.event AND o.due_at IS NOT NULL) AS waiting,
     (SELECT count(*) FROM leasehold.outbox AS o
      WHERE o.listener = l.name AND o.event = l.event AND o.due_at IS NULL) AS given_up,
     (SELECT o.error FROM leasehold.outbox AS o WHERE o.listener = l.name AND o.event = l.event AND o.error IS NOT NULL
      ORDER BY o.at DESC LIMIT 1) AS last_error
-FROM leasehold.listener AS l ORDER BY l.name, l.event, l.kind;
+FROM leasehold.listener AS l ORDER BY l.name, l.event, l.task;
 
 -- name: find_due_listeners
 SELECT r.name FROM unnest(:names::text[]) AS r(name)
@@ -40,7 +40,7 @@ UPDATE leasehold.outbox SET tries = tries + 1, due_at = :now + :seconds::double 
 WHERE id = ANY(ARRAY(
     SELECT o.id FROM leasehold.outbox AS o WHERE o.listener = :listener AND o.due_at <= :now
     ORDER BY o.due_at LIMIT :limit FOR UPDATE SKIP LOCKED))
-RETURNING id, listener, event, job_id, kind, queue, attempt, group_name, detail, data, at, tries;
+RETURNING id, listener, event, job_id, task, queue, attempt, group_name, detail, data, at, tries;
 
 -- name: drop_outbox
 DELETE FROM leasehold.outbox WHERE id = ANY(:ids::text[]);

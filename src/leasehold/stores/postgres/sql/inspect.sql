@@ -1,6 +1,6 @@
 -- part: told_of_j
--- What a list tells of a job j, from its places o, r, l, p and from its trouble t: the same as the view job_row.
-j.id, j.seq, j.kind, j.queue, j.gate, j.priority,
+-- What a list tells of a job j, from its places o, r, l, p and from its failure state t: the same as the view job_row.
+j.id, j.seq, j.task, j.queue, j.gate, j.priority,
     CASE WHEN o.state IS NOT NULL THEN
              CASE o.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
          WHEN p.state IS NOT NULL THEN
@@ -14,7 +14,7 @@ j.id, j.seq, j.kind, j.queue, j.gate, j.priority,
     ) AS attempt,
     coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes,
     CASE coalesce(l.stop, p.stop) WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
-    (SELECT w.name FROM leasehold.owner AS w WHERE w.number = l.owner) AS lease_owner, l.expires_at AS lease_expires_at,
+    (SELECT w.name FROM leasehold.worker_name AS w WHERE w.number = l.worker) AS worker, l.expires_at AS lease_expires_at,
     CASE WHEN p.state IS NOT NULL THEN p.started_at
          ELSE coalesce(l.started_at, o.started_at, t.started_at) END AS started_at,
     o.finished_at, j.group_name, j.tags,
@@ -27,7 +27,7 @@ LEFT JOIN LATERAL (SELECT x.* FROM leasehold.outcome AS x WHERE x.job = j.seq LI
 LEFT JOIN LATERAL (SELECT x.* FROM leasehold.ready AS x WHERE x.seq = j.seq LIMIT 1) AS r ON true
 LEFT JOIN LATERAL (SELECT x.* FROM leasehold.lease AS x WHERE x.job = j.seq LIMIT 1) AS l ON true
 LEFT JOIN LATERAL (SELECT x.* FROM leasehold.parked AS x WHERE x.job = j.seq LIMIT 1) AS p ON true
-LEFT JOIN LATERAL (SELECT x.* FROM leasehold.trouble AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
+LEFT JOIN LATERAL (SELECT x.* FROM leasehold.failure_state AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
 
 -- name: get_job
 -- As the view job_row tells it, from the places themselves: the view takes the server milliseconds to plan.
@@ -47,8 +47,8 @@ SELECT
     x.site AS execution_site, x.name AS execution_name, x.started_at AS execution_started_at,
     coalesce(t.first_started_at, l.started_at, o.started_at,
         CASE WHEN p.state = 4 THEN p.started_at END) AS first_started_at,
-    (SELECT w.name FROM leasehold.owner AS w WHERE w.number = o.owner) AS settled_by,
-    CASE WHEN o.owner IS NOT NULL THEN o.token END AS settled_token, o.result, o.result_ref, :now AS now
+    (SELECT w.name FROM leasehold.worker_name AS w WHERE w.number = o.worker) AS settled_by,
+    CASE WHEN o.worker IS NOT NULL THEN o.token END AS settled_token, o.result, o.result_ref, :now AS now
 FROM leasehold.job AS j JOIN leasehold.gate AS g ON g.id = j.gate
 -- include: places_of_j
 LEFT JOIN LATERAL (
@@ -105,18 +105,18 @@ WHERE job_id = :id ORDER BY id;
 -- name: list_attempts
 -- The runs that went on to something else, the one that ended the job (unless the job ended after it, elsewhere), and the
 -- one that is under way.
-SELECT a.number, a.token, w.name AS owner, a.started_at, a.ended_at AS ended_at, a.ended AS outcome
-FROM leasehold.job AS j JOIN leasehold.attempt AS a ON a.job = j.seq LEFT JOIN leasehold.owner AS w ON w.number = a.owner
+SELECT a.number, a.token, w.name AS worker, a.started_at, a.ended_at AS ended_at, a.ended AS outcome
+FROM leasehold.job AS j JOIN leasehold.attempt AS a ON a.job = j.seq LEFT JOIN leasehold.worker_name AS w ON w.number = a.worker
 WHERE j.id = :id
 UNION ALL
 SELECT o.attempt, o.token, w.name, o.started_at, o.finished_at,
     CASE o.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
-FROM leasehold.job AS j JOIN leasehold.outcome AS o ON o.job = j.seq LEFT JOIN leasehold.owner AS w ON w.number = o.owner
+FROM leasehold.job AS j JOIN leasehold.outcome AS o ON o.job = j.seq LEFT JOIN leasehold.worker_name AS w ON w.number = o.worker
 WHERE j.id = :id AND o.started_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM leasehold.attempt AS a WHERE a.job = o.job AND a.token = o.token)
 UNION ALL
 SELECT l.attempt, l.token, w.name, l.started_at, NULL, 'running'
-FROM leasehold.job AS j JOIN leasehold.lease AS l ON l.job = j.seq LEFT JOIN leasehold.owner AS w ON w.number = l.owner
+FROM leasehold.job AS j JOIN leasehold.lease AS l ON l.job = j.seq LEFT JOIN leasehold.worker_name AS w ON w.number = l.worker
 WHERE j.id = :id
 ORDER BY 2;
 
@@ -132,7 +132,7 @@ SELECT count(*) FROM leasehold.gate AS g, LATERAL (
     ORDER BY p.priority DESC, p.available_at, p.seq LIMIT :cap) AS b
 WHERE g.queue = :queue AND (g.id = :gate OR (g.slots IS NULL AND g.rate_key IS NULL))
   AND NOT EXISTS (SELECT FROM leasehold.pause AS p
-                  WHERE p.scope = 'kind' AND p.name = g.kind AND (p.until IS NULL OR p.until > :now))
+                  WHERE p.scope = 'kind' AND p.name = g.task AND (p.until IS NULL OR p.until > :now))
   AND b.available_at <= :now
   AND (b.priority > :priority OR (b.available_at, b.seq) < (:available_at::timestamptz, :seq::bigint));
 

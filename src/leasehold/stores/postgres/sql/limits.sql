@@ -1,6 +1,6 @@
 -- part: runs_of_o
 -- The run that the hold o belongs to, if it still runs: under a lease, or as an orphan.
-        SELECT l.owner, l.started_at FROM leasehold.lease AS l WHERE l.job = o.job AND l.attempt = o.attempt
+        SELECT l.worker, l.started_at FROM leasehold.lease AS l WHERE l.job = o.job AND l.attempt = o.attempt
         UNION ALL
         SELECT NULL, p.started_at FROM leasehold.parked AS p
         WHERE p.job = o.job AND p.attempt = o.attempt AND p.state = 4
@@ -46,23 +46,23 @@ UPDATE leasehold.rate AS r SET next_at = greatest(r.next_at, :now) + t.jobs * r.
 FROM json_to_recordset(:taken::json) AS t(key text, jobs integer) WHERE r.key = t.key;
 
 -- name: list_slot_holders
--- Who uses a slot, oldest run first. An orphan has no owner.
-SELECT j.id AS job_id, sum(w.units)::bigint AS units, j.kind, n.name AS owner FROM (
-    SELECT u.job, v.value::integer AS units, live.owner, live.started_at
+-- Who uses a slot, oldest run first. An orphan has no worker.
+SELECT j.id AS job_id, sum(w.units)::bigint AS units, j.task, n.name AS worker FROM (
+    SELECT u.job, v.value::integer AS units, live.worker, live.started_at
     FROM leasehold.gate AS g, LATERAL json_each_text(g.slots) AS v, LATERAL (
         SELECT q.job FROM leasehold.lease_slot AS q WHERE q.gate = g.id OFFSET 0) AS u, LATERAL (
-        SELECT l.owner, l.started_at FROM leasehold.lease AS l WHERE l.job = u.job
+        SELECT l.worker, l.started_at FROM leasehold.lease AS l WHERE l.job = u.job
         UNION ALL
         SELECT NULL, p.started_at FROM leasehold.parked AS p WHERE p.job = u.job AND p.state = 4
         LIMIT 1) AS live
     WHERE v.key = :name
     UNION ALL
-    SELECT o.job, o.units, live.owner, live.started_at FROM leasehold.slot_hold AS o, LATERAL (
+    SELECT o.job, o.units, live.worker, live.started_at FROM leasehold.slot_hold AS o, LATERAL (
 -- include: runs_of_o
     ) AS live WHERE o.name = :name) AS w
-CROSS JOIN LATERAL (SELECT q.id, q.kind FROM leasehold.job AS q WHERE q.seq = w.job LIMIT 1) AS j
-LEFT JOIN LATERAL (SELECT q.name FROM leasehold.owner AS q WHERE q.number = w.owner LIMIT 1) AS n ON true
-GROUP BY w.job, j.id, j.kind, n.name, w.started_at ORDER BY w.started_at, w.job LIMIT :limit;
+CROSS JOIN LATERAL (SELECT q.id, q.task FROM leasehold.job AS q WHERE q.seq = w.job LIMIT 1) AS j
+LEFT JOIN LATERAL (SELECT q.name FROM leasehold.worker_name AS q WHERE q.number = w.worker LIMIT 1) AS n ON true
+GROUP BY w.job, j.id, j.task, n.name, w.started_at ORDER BY w.started_at, w.job LIMIT :limit;
 
 -- name: set_slot
 INSERT INTO leasehold.slot (name, lim) VALUES (:name, :lim) ON CONFLICT (name) DO UPDATE SET lim = excluded.lim;

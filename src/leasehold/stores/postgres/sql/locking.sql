@@ -30,13 +30,13 @@ WHERE p.lane = ANY(:lanes::text[]) AND p.seq = ANY(:seqs::bigint[]) ORDER BY p.s
 
 -- name: probe_leases
 SELECT l.job AS seq, l.token, l.expires_at, l.started_at, l.attempt,
-    (SELECT o.name FROM leasehold.owner AS o WHERE o.number = l.owner) AS owner, l.special, l.stop
+    (SELECT o.name FROM leasehold.worker_name AS o WHERE o.number = l.worker) AS worker, l.special, l.stop
 FROM (SELECT n.seq FROM unnest(:seqs::bigint[]) AS n(seq) ORDER BY n.seq) AS r, LATERAL (
     SELECT q.* FROM leasehold.lease AS q WHERE q.job = r.seq LIMIT 1 FOR UPDATE) AS l;
 
 -- name: probe_free_leases
 SELECT l.job AS seq, l.token, l.expires_at, l.started_at, l.attempt,
-    (SELECT o.name FROM leasehold.owner AS o WHERE o.number = l.owner) AS owner, l.special, l.stop
+    (SELECT o.name FROM leasehold.worker_name AS o WHERE o.number = l.worker) AS worker, l.special, l.stop
 FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (
     SELECT q.* FROM leasehold.lease AS q WHERE q.job = r.seq LIMIT 1 FOR UPDATE SKIP LOCKED) AS l;
 
@@ -47,7 +47,7 @@ SELECT p.job AS seq, p.* FROM leasehold.parked AS p WHERE p.job = ANY(:seqs::big
 -- name: probe_outcomes
 -- Out of this place only under the anchor.
 SELECT p.job AS seq, p.token, p.finished_at, p.started_at, p.attempt,
-    (SELECT o.name FROM leasehold.owner AS o WHERE o.number = p.owner) AS owner, p.state, p.special, p.result,
+    (SELECT o.name FROM leasehold.worker_name AS o WHERE o.number = p.worker) AS worker, p.state, p.special, p.result,
     p.result_ref, p.error, p.reason
 FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (
     SELECT q.* FROM leasehold.outcome AS q WHERE q.job = r.seq LIMIT 1) AS p;
@@ -59,7 +59,7 @@ SELECT j.seq, t.failures, t.crashes, t.first_started_at, t.started_at, t.availab
     j.lane IS NOT NULL AND EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) AS halts,
     (SELECT count(*) FROM leasehold.dependency AS d WHERE d.child_id = j.id AND NOT d.met)::integer AS unmet
 FROM leasehold.job AS j
-LEFT JOIN LATERAL (SELECT * FROM leasehold.trouble AS s WHERE s.job = j.seq LIMIT 1) AS t ON true
+LEFT JOIN LATERAL (SELECT * FROM leasehold.failure_state AS s WHERE s.job = j.seq LIMIT 1) AS t ON true
 LEFT JOIN LATERAL (
     SELECT * FROM leasehold.execution AS m WHERE m.job = j.seq ORDER BY m.attempt DESC LIMIT 1) AS x ON true
 WHERE j.seq = ANY(:seqs::bigint[]);

@@ -12,8 +12,8 @@ DELETE FROM leasehold.pause WHERE scope = :scope AND name = :name RETURNING coal
 SELECT scope, name, paused_by, reason, paused_at, until FROM leasehold.pause
 WHERE until IS NULL OR until > :now ORDER BY scope, name;
 
--- name: kind_is_paused
-SELECT 1 AS yes FROM leasehold.pause WHERE scope = 'kind' AND name = :kind AND (until IS NULL OR until > :now);
+-- name: task_is_paused
+SELECT 1 AS yes FROM leasehold.pause WHERE scope = 'kind' AND name = :task AND (until IS NULL OR until > :now);
 
 -- name: find_halter
 -- The job that stands in the way of its lane, if one does; one that can be resumed before one that waits for an answer.

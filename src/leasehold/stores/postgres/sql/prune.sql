@@ -1,7 +1,7 @@
 -- name: find_old
 -- Outcomes, how old they are, and which of them may go. Whether that is old enough is decided by the rules.
 SELECT o.job, o.state, o.result_ref, extract(epoch FROM :now - o.finished_at)::double precision AS age,
-    (SELECT k.kind FROM leasehold.job AS k WHERE k.seq = o.job) AS kind, (true
+    (SELECT k.task FROM leasehold.job AS k WHERE k.seq = o.job) AS task, (true
 
 -- name: find_old.page
 -- The next ones in the order of seq. The number of rows read is bounded, not only of those found: on SQLite nobody else
@@ -41,10 +41,10 @@ SELECT j.seq FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (
 DELETE FROM leasehold.outcome WHERE job = ANY(:seqs::bigint[]);
 
 -- name: prune_jobs
-DELETE FROM leasehold.job WHERE seq = ANY(:seqs::bigint[]) RETURNING seq, id, kind, group_name, unique_key, unique_for_ever;
+DELETE FROM leasehold.job WHERE seq = ANY(:seqs::bigint[]) RETURNING seq, id, task, group_name, unique_key, unique_for_ever;
 
--- name: prune_troubles
-DELETE FROM leasehold.trouble WHERE job = ANY(:seqs::bigint[]);
+-- name: prune_failure_states
+DELETE FROM leasehold.failure_state WHERE job = ANY(:seqs::bigint[]);
 
 -- name: prune_attempts
 DELETE FROM leasehold.attempt WHERE job = ANY(:seqs::bigint[]);
@@ -100,9 +100,9 @@ DELETE FROM leasehold.budget WHERE scope = 'job' AND name = ANY(:ids::text[]);
 
 -- name: drop_keys_for_ever
 DELETE FROM leasehold.unique_key WHERE ctid = ANY(ARRAY(
-    SELECT u.tid FROM json_to_recordset(:rows::json) AS r(kind text, key text, job_id uuid), LATERAL (
+    SELECT u.tid FROM json_to_recordset(:rows::json) AS r(task text, key text, job_id uuid), LATERAL (
         SELECT q.ctid AS tid FROM leasehold.unique_key AS q
-        WHERE q.kind = r.kind AND q.key = r.key AND q.job_id = r.job_id LIMIT 1) AS u));
+        WHERE q.task = r.task AND q.key = r.key AND q.job_id = r.job_id LIMIT 1) AS u));
 
 -- name: page_groups
 SELECT name FROM leasehold.job_group WHERE name > :after ORDER BY name LIMIT :limit;
@@ -126,13 +126,13 @@ DELETE FROM leasehold.job_group AS g WHERE g.name = ANY(:names::text[]) AND g.li
 DELETE FROM leasehold.budget WHERE scope = 'group' AND name = ANY(:names::text[]);
 
 -- name: list_retention
-SELECT kind, state, seconds FROM leasehold.retention;
+SELECT task, state, seconds FROM leasehold.retention;
 
 -- name: drop_retention
-DELETE FROM leasehold.retention WHERE kind = ANY(:kinds::text[]);
+DELETE FROM leasehold.retention WHERE task = ANY(:tasks::text[]);
 
 -- name: insert_retention
 -- Another worker with the same tasks may start at the same time.
-INSERT INTO leasehold.retention (kind, state, seconds)
-SELECT r.kind, r.state, r.seconds FROM json_to_recordset(:rules::json) AS r(kind text, state smallint, seconds double precision)
-ORDER BY r.kind, r.state ON CONFLICT (kind, state) DO UPDATE SET seconds = excluded.seconds;
+INSERT INTO leasehold.retention (task, state, seconds)
+SELECT r.task, r.state, r.seconds FROM json_to_recordset(:rules::json) AS r(task text, state smallint, seconds double precision)
+ORDER BY r.task, r.state ON CONFLICT (task, state) DO UPDATE SET seconds = excluded.seconds;

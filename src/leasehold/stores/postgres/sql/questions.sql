@@ -39,10 +39,10 @@ FROM leasehold.question WHERE job_id = :id AND key = :key;
 -- name: list_open_questions
 -- The inbox: open questions, the oldest first, of jobs that an answer may still meet. Fragments named
 -- list_open_questions.where_… are added as asked.
-SELECT q.job_id, j.kind, j.queue, j.group_name, CASE p.state WHEN 2 THEN 'waiting' ELSE 'paused' END AS state,
+SELECT q.job_id, j.task, j.queue, j.group_name, CASE p.state WHEN 2 THEN 'waiting' ELSE 'paused' END AS state,
     q.key, q.text, q.schema, q.secret, q.asked_at, q.expires_at
 FROM leasehold.question AS q, LATERAL (
-    SELECT x.seq, x.kind, x.queue, x.group_name FROM leasehold.job AS x WHERE x.id = q.job_id LIMIT 1) AS j, LATERAL (
+    SELECT x.seq, x.task, x.queue, x.group_name FROM leasehold.job AS x WHERE x.id = q.job_id LIMIT 1) AS j, LATERAL (
     SELECT x.state FROM leasehold.parked AS x WHERE x.job = j.seq LIMIT 1) AS p
 WHERE q.closed_at IS NULL AND (q.expires_at IS NULL OR q.expires_at > :now) AND p.state IN (2, 3)
 
@@ -52,8 +52,8 @@ WHERE q.closed_at IS NULL AND (q.expires_at IS NULL OR q.expires_at > :now) AND 
 -- name: list_open_questions.where_queue
  AND j.queue = :queue
 
--- name: list_open_questions.where_kind
- AND j.kind = :kind
+-- name: list_open_questions.where_task
+ AND j.task = :task
 
 -- name: list_open_questions.page
  ORDER BY q.asked_at, q.job_id, q.key LIMIT :limit

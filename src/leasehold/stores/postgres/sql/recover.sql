@@ -3,11 +3,11 @@
 -- a third of their time left, and the time until the next sweep. Owners renew at two thirds; a lease that is seen in time
 -- and renewed has another expiry at the next look. And leases that expire further ahead than they are long: the clock was
 -- set back. By expiry; reads the leases, which are few.
-SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS lease_owner, l.shared,
+SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.shared,
     extract(epoch FROM l.expires_at - :now)::float8 AS expires_in
-FROM (SELECT q.*, count(*) OVER (PARTITION BY q.owner) > 1 AS shared FROM leasehold.lease AS q) AS l,
+FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) > 1 AS shared FROM leasehold.lease AS q) AS l,
     LATERAL (SELECT q.id FROM leasehold.job AS q WHERE q.seq = l.job LIMIT 1) AS j,
-    LATERAL (SELECT q.name FROM leasehold.owner AS q WHERE q.number = l.owner LIMIT 1) AS o
+    LATERAL (SELECT q.name FROM leasehold.worker_name AS q WHERE q.number = l.worker LIMIT 1) AS o
 WHERE l.expires_at <= :now + (l.lease_seconds / 3 + least(:sweep, l.lease_seconds / 3)) * interval '1 second'
    OR l.expires_at > :now + (l.lease_seconds + :tolerance) * interval '1 second'
 ORDER BY l.expires_at, l.job LIMIT :limit;
@@ -15,23 +15,23 @@ ORDER BY l.expires_at, l.job LIMIT :limit;
 -- name: find_orphans
 -- Of the sites this worker serves, by priority, then age. A look: they are taken under their anchors.
 SELECT j.id FROM leasehold.parked AS p,
-    LATERAL (SELECT q.id, q.kind, q.priority FROM leasehold.job AS q WHERE q.seq = p.job LIMIT 1) AS j,
+    LATERAL (SELECT q.id, q.task, q.priority FROM leasehold.job AS q WHERE q.seq = p.job LIMIT 1) AS j,
     LATERAL (SELECT q.site FROM leasehold.execution AS q WHERE q.job = p.job AND q.attempt = p.attempt LIMIT 1) AS x
-WHERE p.state = 4 AND x.site = ANY(:sites::text[]) AND (:kinds::text[] IS NULL OR j.kind = ANY(:kinds::text[]))
+WHERE p.state = 4 AND x.site = ANY(:sites::text[]) AND (:tasks::text[] IS NULL OR j.task = ANY(:tasks::text[]))
 ORDER BY j.priority DESC, p.job LIMIT :limit;
 
 -- name: find_held
--- After a lost reply: what this owner holds. Whether it was to start sooner is judged by when it was granted.
-SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
+-- After a lost reply: what this worker holds. Whether it was to start sooner is judged by when it was granted.
+SELECT l.job AS seq, j.id, l.token, l.attempt, j.task, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN l.attempt = 1 AND j.start_by <= l.started_at THEN 0 ELSE extract(epoch FROM j.deadline_at - :now) END::float8
         AS seconds_left, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special,
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
     x.site AS execution_site, x.name AS execution_name, extract(epoch FROM :now - x.started_at)::float8 AS execution_age
 FROM leasehold.lease AS l CROSS JOIN LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = l.job LIMIT 1) AS j
-LEFT JOIN LATERAL (SELECT * FROM leasehold.trouble AS q WHERE q.job = l.job LIMIT 1) AS t ON true
+LEFT JOIN LATERAL (SELECT * FROM leasehold.failure_state AS q WHERE q.job = l.job LIMIT 1) AS t ON true
 LEFT JOIN LATERAL (
     SELECT * FROM leasehold.execution AS q WHERE q.job = l.job AND q.attempt = l.attempt LIMIT 1) AS x ON true
-WHERE l.owner = (SELECT o.number FROM leasehold.owner AS o WHERE o.name = :owner) ORDER BY l.job;
+WHERE l.worker = (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = :worker) ORDER BY l.job;
 
 -- name: count_leases
 SELECT count(*) AS leases FROM leasehold.lease;

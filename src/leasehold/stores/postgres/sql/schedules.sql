@@ -1,9 +1,9 @@
 -- name: insert_schedules
 -- Those that are new. Whoever declares the same ones at the same time waits here, and finds them there.
 INSERT INTO leasehold.schedule
-    (name, kind, args, every, cron, tz, missed, overlap, at_start, source, next_at, changed_at)
-SELECT r.name, r.kind, r.args::json, r.every, r.cron, r.tz, r.missed, r.overlap, r.at_start, r.source, r.next_at, :now
-FROM json_to_recordset(:schedules::json) AS r(name text, kind text, args text, every double precision, cron text, tz text,
+    (name, task, args, every, cron, tz, missed, overlap, at_start, source, next_at, changed_at)
+SELECT r.name, r.task, r.args::json, r.every, r.cron, r.tz, r.missed, r.overlap, r.at_start, r.source, r.next_at, :now
+FROM json_to_recordset(:schedules::json) AS r(name text, task text, args text, every double precision, cron text, tz text,
     missed text, overlap text, at_start boolean, source text, next_at timestamptz)
 ORDER BY r.name ON CONFLICT (name) DO NOTHING;
 
@@ -14,32 +14,32 @@ SELECT s.*, :now AS now FROM leasehold.schedule AS s WHERE s.name = ANY(:names::
 -- name: list_schedules
 -- With the number of live workers that declare it. One that has just come may not have told of itself yet.
 SELECT s.*, :now AS now, (
-    SELECT count(*) FROM leasehold.schedule_host AS h LEFT JOIN leasehold.worker AS w ON w.owner = h.owner
+    SELECT count(*) FROM leasehold.schedule_host AS h LEFT JOIN leasehold.worker AS w ON w.worker = h.worker
     WHERE h.schedule = s.name
       AND coalesce(w.seen_at, h.since) >= :now - :age::double precision * interval '1 second')::integer AS hosts
 FROM leasehold.schedule AS s ORDER BY s.name;
 
 -- name: find_schedule_hosts
 -- Schedules that other live workers declare as well.
-SELECT DISTINCT h.schedule FROM leasehold.schedule_host AS h LEFT JOIN leasehold.worker AS w ON w.owner = h.owner
-WHERE h.schedule = ANY(:names::text[]) AND h.owner <> :owner AND NOT coalesce(w.draining, false)
+SELECT DISTINCT h.schedule FROM leasehold.schedule_host AS h LEFT JOIN leasehold.worker AS w ON w.worker = h.worker
+WHERE h.schedule = ANY(:names::text[]) AND h.worker <> :worker AND NOT coalesce(w.draining, false)
   AND coalesce(w.seen_at, h.since) >= :now - :age::double precision * interval '1 second';
 
 -- name: join_schedules
-INSERT INTO leasehold.schedule_host (schedule, owner, since) SELECT n, :owner, :now FROM unnest(:names::text[]) AS n
-ON CONFLICT (schedule, owner) DO NOTHING;
+INSERT INTO leasehold.schedule_host (schedule, worker, since) SELECT n, :worker, :now FROM unnest(:names::text[]) AS n
+ON CONFLICT (schedule, worker) DO NOTHING;
 
 -- name: leave_schedules
-DELETE FROM leasehold.schedule_host WHERE owner = :owner;
+DELETE FROM leasehold.schedule_host WHERE worker = :worker;
 
 -- name: forget_schedule_hosts
 -- Of workers that ended without a word.
 DELETE FROM leasehold.schedule_host AS h WHERE h.since < :now - :age::double precision * interval '1 second'
-  AND NOT EXISTS (SELECT FROM leasehold.worker AS w WHERE w.owner = h.owner
+  AND NOT EXISTS (SELECT FROM leasehold.worker AS w WHERE w.worker = h.worker
                   AND w.seen_at >= :now - :age::double precision * interval '1 second');
 
 -- name: change_schedule
-UPDATE leasehold.schedule SET kind = :kind, args = :args::json, every = :every, cron = :cron, tz = :tz, missed = :missed,
+UPDATE leasehold.schedule SET task = :task, args = :args::json, every = :every, cron = :cron, tz = :tz, missed = :missed,
     overlap = :overlap, at_start = :at_start, source = :source, next_at = :next_at, changed_at = :now
 WHERE name = :name;
 

@@ -3,7 +3,7 @@ CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END
 
 -- part: endings_of_j
 LEFT JOIN LATERAL (SELECT x.state, x.error FROM leasehold.outcome AS x WHERE x.job = j.seq LIMIT 1) AS o ON true
-LEFT JOIN LATERAL (SELECT x.error FROM leasehold.trouble AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
+LEFT JOIN LATERAL (SELECT x.error FROM leasehold.failure_state AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
 
 -- name: find_number_at
 -- The highest number of a job that was created by then; above the highest, if all were. Jobs are created in the order
@@ -47,10 +47,10 @@ SELECT n.number FROM unnest(:numbers::bigint[]) AS n(number)
 
 -- name: list_failures
 -- Those of a walk that have failed or timed out, newest first; of their errors the beginning.
-SELECT j.id, j.kind, o.finished_at, left(o.error, 2000) AS error FROM (
+SELECT j.id, j.task, o.finished_at, left(o.error, 2000) AS error FROM (
 
 -- name: list_failures.page
-) AS d, LATERAL (SELECT x.seq, x.id, x.kind FROM leasehold.job AS x WHERE x.seq = d.number LIMIT 1) AS j,
+) AS d, LATERAL (SELECT x.seq, x.id, x.task FROM leasehold.job AS x WHERE x.seq = d.number LIMIT 1) AS j,
     LATERAL (SELECT x.finished_at, x.error FROM leasehold.outcome AS x
              WHERE x.job = j.seq AND x.state IN (3, 4) LIMIT 1) AS o
 ORDER BY d.number DESC LIMIT :limit

@@ -10,8 +10,8 @@ v AS MATERIALIZED (
 -- part: end_successes
 -- One list may hold an old token of a job and a new one.
 ended AS (
-    INSERT INTO leasehold.outcome (job, token, finished_at, started_at, attempt, owner, state, special, result, result_ref)
-    SELECT g.job, g.token, :now, g.started_at, g.attempt, g.owner, 1, g.special, v.result::json, v.result_ref
+    INSERT INTO leasehold.outcome (job, token, finished_at, started_at, attempt, worker, state, special, result, result_ref)
+    SELECT g.job, g.token, :now, g.started_at, g.attempt, g.worker, 1, g.special, v.result::json, v.result_ref
     FROM gone AS g JOIN v ON v.job = g.job AND v.token = g.token)
 
 -- part: left_alone
@@ -32,7 +32,7 @@ WITH
         SELECT l.tid FROM v, LATERAL (
             SELECT q.ctid AS tid FROM leasehold.lease AS q WHERE q.job = v.job AND q.token = v.token AND q.special = 0
             LIMIT 1 FOR UPDATE SKIP LOCKED) AS l))
-    RETURNING job, token, started_at, attempt, owner, special),
+    RETURNING job, token, started_at, attempt, worker, special),
 -- include: end_successes
 -- include: left_alone
 ;
@@ -49,9 +49,9 @@ WITH
         SELECT l.tid FROM v, LATERAL (
             SELECT q.ctid AS tid FROM leasehold.lease AS q WHERE q.job = v.job AND q.token = v.token AND q.special < 2
             LIMIT 1 FOR UPDATE SKIP LOCKED) AS l))
-    RETURNING job, token, started_at, attempt, owner, special),
+    RETURNING job, token, started_at, attempt, worker, special),
 facts AS MATERIALIZED (
-    SELECT g.job, g.attempt, j.id, j.lane, j.priority, j.group_name, j.kind, j.unique_key, j.deadline_at, j.start_by
+    SELECT g.job, g.attempt, j.id, j.lane, j.priority, j.group_name, j.task, j.unique_key, j.deadline_at, j.start_by
     FROM gone AS g, LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = g.job LIMIT 1) AS j WHERE g.special = 1),
 questions AS ( -- only a job that has run before can have asked
     UPDATE leasehold.question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
@@ -66,7 +66,7 @@ keys AS (
     DELETE FROM leasehold.unique_key WHERE ctid = ANY(ARRAY(
         SELECT k.tid FROM facts AS f, LATERAL (
             SELECT q.ctid AS tid FROM leasehold.unique_key AS q
-            WHERE q.kind = f.kind AND q.key = f.unique_key AND q.job_id = f.id AND NOT q.for_ever LIMIT 1) AS k
+            WHERE q.task = f.task AND q.key = f.unique_key AND q.job_id = f.id AND NOT q.for_ever LIMIT 1) AS k
         WHERE f.unique_key IS NOT NULL))
     RETURNING 1),
 slots AS (DELETE FROM leasehold.lease_slot WHERE job = ANY(ARRAY(SELECT job FROM facts)) RETURNING job),
@@ -93,15 +93,15 @@ groups AS (
           ORDER BY q.name FOR UPDATE OF q) AS f
     WHERE g.name = f.name RETURNING g.name, g.live, g.version),
 listeners AS MATERIALIZED (
-    SELECT q.name, q.event, q.kind FROM leasehold.listener AS q WHERE q.event IN ('succeeded', 'group_done')
+    SELECT q.name, q.event, q.task FROM leasehold.listener AS q WHERE q.event IN ('succeeded', 'group_done')
       AND (q.seen_at IS NULL OR q.seen_at >= :now - interval '1 day')),
 told AS (
-    INSERT INTO leasehold.outbox (id, listener, event, job_id, kind, queue, attempt, group_name, detail, data, at, due_at)
-    SELECT replace(gen_random_uuid()::text, '-', ''), l.name, 'succeeded', j.id, j.kind, j.queue, g.attempt, j.group_name,
+    INSERT INTO leasehold.outbox (id, listener, event, job_id, task, queue, attempt, group_name, detail, data, at, due_at)
+    SELECT replace(gen_random_uuid()::text, '-', ''), l.name, 'succeeded', j.id, j.task, j.queue, g.attempt, j.group_name,
         '', '{}'::json, :now, :now
     FROM gone AS g, LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = g.job LIMIT 1) AS j, listeners AS l
     WHERE EXISTS (SELECT FROM listeners AS x WHERE x.event = 'succeeded')
-      AND l.event = 'succeeded' AND l.kind IN ('', j.kind) AND j.kind <> 'leasehold' || '.webhook' -- in one piece it would be taken for a table
+      AND l.event = 'succeeded' AND l.task IN ('', j.task) AND j.task <> 'leasehold' || '.webhook' -- in one piece it would be taken for a table
     UNION ALL
     SELECT replace(gen_random_uuid()::text, '-', ''), l.name, 'group_done', NULL, '', '', 0, g.name,
         'no job of the group is left that could run', json_build_object('version', g.version), :now, :now
@@ -114,9 +114,9 @@ SELECT NULL, true FROM (SELECT FROM slots LIMIT 1) AS freed;
 -- name: read_settlements
 -- After a lost reply: is the lease still held by this token, and if not, was the run under it settled by its holder?
 SELECT j.id, EXISTS (SELECT FROM leasehold.lease AS l WHERE l.job = j.seq AND l.token = r.token OFFSET 0) AS held, coalesce(
-    (SELECT o.name FROM leasehold.outcome AS p JOIN leasehold.owner AS o ON o.number = p.owner
+    (SELECT o.name FROM leasehold.outcome AS p JOIN leasehold.worker_name AS o ON o.number = p.worker
      WHERE p.job = j.seq AND p.token = r.token),
-    (SELECT o.name FROM leasehold.attempt AS a JOIN leasehold.owner AS o ON o.number = a.owner
+    (SELECT o.name FROM leasehold.attempt AS a JOIN leasehold.worker_name AS o ON o.number = a.worker
      WHERE a.job = j.seq AND a.token = r.token AND a.settled)) AS settled_by
 FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) AS r(id, token), LATERAL (
     SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j;

@@ -1,11 +1,11 @@
 -- name: find_stoppable
 -- One page of a walk: the jobs that a stop may move, newest first, so that a job goes before those it waits for.
-SELECT j.id, j.kind,
+SELECT j.id, j.task,
 -- include: state_of_number
 AS state FROM (
 
 -- name: find_stoppable.page
-) AS d, LATERAL (SELECT x.id, x.kind FROM leasehold.job AS x WHERE x.seq = d.number LIMIT 1) AS j
+) AS d, LATERAL (SELECT x.id, x.task FROM leasehold.job AS x WHERE x.seq = d.number LIMIT 1) AS j
 ORDER BY d.number DESC LIMIT :limit
 
 -- name: still_running

@@ -3,8 +3,8 @@ SELECT :now AS now;
 
 -- name: count_by_queue
 -- What is not over yet, or wants somebody's attention. Of each place so many rows are read; the gate tells queue and
--- kind.
-SELECT g.queue, g.kind, c.state, sum(c.jobs)::bigint AS jobs FROM (
+-- task.
+SELECT g.queue, g.task, c.state, sum(c.jobs)::bigint AS jobs FROM (
     SELECT p.gate, 'queued' AS state, count(*) AS jobs FROM (
         SELECT gate FROM leasehold.ready LIMIT :cap) AS p GROUP BY p.gate
     UNION ALL
@@ -21,7 +21,7 @@ SELECT g.queue, g.kind, c.state, sum(c.jobs)::bigint AS jobs FROM (
         SELECT x.gate FROM leasehold.job AS x WHERE x.seq = p.job LIMIT 1) AS j
     GROUP BY j.gate, p.state) AS c
 JOIN leasehold.gate AS g ON g.id = c.gate
-GROUP BY g.queue, g.kind, c.state ORDER BY g.queue, g.kind, c.state;
+GROUP BY g.queue, g.task, c.state ORDER BY g.queue, g.task, c.state;
 
 -- name: list_stuck_lanes
 -- A lane that nothing blocks, whose head is due, and that no ticket speaks for. There must never be one.

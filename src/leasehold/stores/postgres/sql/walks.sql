@@ -29,7 +29,7 @@ SELECT coalesce((SELECT seq FROM leasehold.job WHERE id = :before),
 -- way to find them; conditions named walk.where_… follow as asked, then walk.cut. `j` is the job, where the way brings
 -- it or walk.with_job does.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM leasehold.job AS a
+    SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM leasehold.job AS a
     WHERE a.seq < :below AND a.seq >= :since) AS j
 
 -- name: walk.queued
@@ -37,9 +37,9 @@ SELECT number FROM (SELECT s.number FROM (
     SELECT p.seq AS number FROM leasehold.ready AS p WHERE p.seq < :below AND p.seq >= :since) AS s
 
 -- name: walk.gated
--- Queued jobs of some queues and kinds: by their gates, not in the order of seq.
+-- Queued jobs of some queues and tasks: by their gates, not in the order of seq.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT p.seq AS number, g.queue, g.kind FROM leasehold.gate AS g, LATERAL (
+    SELECT p.seq AS number, g.queue, g.task FROM leasehold.gate AS g, LATERAL (
         SELECT r.seq FROM leasehold.ready AS r WHERE r.gate = g.id OFFSET 0) AS p
     WHERE p.seq < :below AND p.seq >= :since) AS j
 
@@ -50,7 +50,7 @@ SELECT number FROM (SELECT s.number FROM (
 
 -- name: walk.gated_lanes
 SELECT number FROM (SELECT j.number FROM (
-    SELECT p.seq AS number, g.queue, g.kind
+    SELECT p.seq AS number, g.queue, g.task
     FROM leasehold.lane_place AS p JOIN leasehold.gate AS g ON g.id = p.gate
     WHERE p.seq < :below AND p.seq >= :since) AS j
 
@@ -113,8 +113,8 @@ SELECT number FROM (SELECT s.number FROM (
 -- name: walk.tagged
 -- All that has the tag: in the order of ids, not of seq.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM leasehold.tag AS t, LATERAL (
-        SELECT b.seq, b.id, b.queue, b.kind, b.lane, b.group_name, b.created_at FROM leasehold.job AS b
+    SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM leasehold.tag AS t, LATERAL (
+        SELECT b.seq, b.id, b.queue, b.task, b.lane, b.group_name, b.created_at FROM leasehold.job AS b
         WHERE b.id = t.job_id LIMIT 1) AS a
     WHERE t.name = :tag AND a.seq < :below AND a.seq >= :since) AS j
 
@@ -125,8 +125,8 @@ SELECT number FROM (SELECT 1 AS number FROM leasehold.tag AS t WHERE t.name = :t
 -- name: walk.ids
 -- All whose ids are in the range: in the order of ids, not of seq.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM (
-        SELECT b.seq, b.id, b.queue, b.kind, b.lane, b.group_name, b.created_at FROM leasehold.job AS b
+    SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM (
+        SELECT b.seq, b.id, b.queue, b.task, b.lane, b.group_name, b.created_at FROM leasehold.job AS b
         WHERE b.id BETWEEN :low::uuid AND :high::uuid OFFSET 0) AS a
     WHERE a.seq < :below AND a.seq >= :since) AS j
 
@@ -136,7 +136,7 @@ SELECT number FROM (SELECT 1 AS number FROM leasehold.job AS a WHERE a.id BETWEE
 
 -- name: walk.with_job
 , LATERAL (
-    SELECT a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM leasehold.job AS a
+    SELECT a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM leasehold.job AS a
     WHERE a.seq = s.number LIMIT 1) AS j
 
 -- name: walk.where
@@ -148,8 +148,8 @@ SELECT number FROM (SELECT 1 AS number FROM leasehold.job AS a WHERE a.id BETWEE
 -- name: walk.where_queue
  AND j.queue = :queue
 
--- name: walk.where_kinds
- AND j.kind = ANY(:kinds::text[])
+-- name: walk.where_tasks
+ AND j.task = ANY(:tasks::text[])
 
 -- name: walk.where_lane
  AND j.lane = :lane

@@ -1,41 +1,41 @@
 -- name: beat_worker
-INSERT INTO leasehold.worker (owner, queues, kinds, sites, tenants, concurrency, running, draining, version, started_at, seen_at)
-VALUES (:owner, :queues, :kinds, :sites, :tenants, :concurrency, :running, :draining, :version, :now, :now)
-ON CONFLICT (owner) DO UPDATE SET queues = excluded.queues, kinds = excluded.kinds, sites = excluded.sites,
+INSERT INTO leasehold.worker (worker, queues, tasks, sites, tenants, concurrency, running, draining, version, started_at, seen_at)
+VALUES (:worker, :queues, :tasks, :sites, :tenants, :concurrency, :running, :draining, :version, :now, :now)
+ON CONFLICT (worker) DO UPDATE SET queues = excluded.queues, tasks = excluded.tasks, sites = excluded.sites,
     tenants = excluded.tenants, concurrency = excluded.concurrency, running = excluded.running, draining = excluded.draining,
     version = excluded.version, seen_at = excluded.seen_at;
 
 -- name: forget_worker
-DELETE FROM leasehold.worker WHERE owner = :owner;
+DELETE FROM leasehold.worker WHERE worker = :worker;
 
 -- name: forget_silent_workers
 DELETE FROM leasehold.worker WHERE seen_at < :now - :age::double precision * interval '1 second';
 
 -- name: list_workers
-SELECT owner, queues, kinds, sites, tenants, concurrency, running, draining, version, started_at, seen_at
-FROM leasehold.worker WHERE seen_at >= :now - :age::double precision * interval '1 second' ORDER BY owner;
+SELECT worker, queues, tasks, sites, tenants, concurrency, running, draining, version, started_at, seen_at
+FROM leasehold.worker WHERE seen_at >= :now - :age::double precision * interval '1 second' ORDER BY worker;
 
 -- name: list_leases
 -- Who runs what, in the order in which the jobs came. Leases are few, whatever has ended.
-SELECT l.job AS seq, j.id AS job_id, j.kind, j.queue, j.group_name, l.attempt, l.owner, l.started_at, l.expires_at,
+SELECT l.job AS seq, j.id AS job_id, j.task, j.queue, j.group_name, l.attempt, l.worker, l.started_at, l.expires_at,
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested, :now AS now
 FROM (
     SELECT x.job, x.attempt, x.started_at, x.expires_at, x.stop,
-        (SELECT o.name FROM leasehold.owner AS o WHERE o.number = x.owner) AS owner
+        (SELECT o.name FROM leasehold.worker_name AS o WHERE o.number = x.worker) AS worker
     FROM leasehold.lease AS x WHERE x.job > :after) AS l CROSS JOIN LATERAL (
-    SELECT x.id, x.kind, x.queue, x.group_name FROM leasehold.job AS x WHERE x.seq = l.job LIMIT 1) AS j
-WHERE :owner::text IS NULL OR l.owner = :owner ORDER BY l.job LIMIT :limit;
+    SELECT x.id, x.task, x.queue, x.group_name FROM leasehold.job AS x WHERE x.seq = l.job LIMIT 1) AS j
+WHERE :worker::text IS NULL OR l.worker = :worker ORDER BY l.job LIMIT :limit;
 
 -- name: list_executions
 -- What runs outside, watched or not, the oldest first. Reads leases and orphans, which are few, and no other rows.
-SELECT j.id AS job_id, j.kind, j.queue, p.attempt, x.site, x.name, o.name AS owner, x.placed_at, x.started_at,
+SELECT j.id AS job_id, j.task, j.queue, p.attempt, x.site, x.name, o.name AS worker, x.placed_at, x.started_at,
     CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested
 FROM (
-    SELECT l.job, l.attempt, l.owner, l.stop FROM leasehold.lease AS l
+    SELECT l.job, l.attempt, l.worker, l.stop FROM leasehold.lease AS l
     UNION ALL
     SELECT k.job, k.attempt, NULL, k.stop FROM leasehold.parked AS k WHERE k.state = 4) AS p
 JOIN leasehold.execution AS x ON x.job = p.job AND x.attempt = p.attempt
-JOIN leasehold.job AS j ON j.seq = p.job LEFT JOIN leasehold.owner AS o ON o.number = p.owner
+JOIN leasehold.job AS j ON j.seq = p.job LEFT JOIN leasehold.worker_name AS o ON o.number = p.worker
 ORDER BY x.placed_at, p.job LIMIT :limit;
 
 -- name: list_lanes
@@ -44,19 +44,19 @@ ORDER BY x.placed_at, p.job LIMIT :limit;
 SELECT h.lane, j.id,
     CASE WHEN o.state IS NOT NULL THEN CASE o.state WHEN 3 THEN 'failed' ELSE 'timed_out' END
          ELSE CASE p.state WHEN 2 THEN 'waiting' WHEN 3 THEN 'paused' ELSE 'running' END END AS state,
-    j.kind, coalesce(o.error, t.error) AS error,
+    j.task, coalesce(o.error, t.error) AS error,
     CASE WHEN o.state IS NOT NULL THEN o.reason WHEN p.state IS NOT NULL THEN p.reason
          WHEN l.stop <> 0 THEN t.reason END AS reason,
-    (SELECT w.name FROM leasehold.owner AS w WHERE w.number = l.owner) AS lease_owner
+    (SELECT w.name FROM leasehold.worker_name AS w WHERE w.number = l.worker) AS worker
 FROM (
     SELECT x.lane, x.job FROM leasehold.lane_hold AS x UNION ALL SELECT x.lane, x.job FROM leasehold.lane_stop AS x
     ORDER BY lane, job) AS h, LATERAL (
-    SELECT x.id, x.seq, x.kind FROM leasehold.job AS x WHERE x.seq = h.job LIMIT 1) AS j
+    SELECT x.id, x.seq, x.task FROM leasehold.job AS x WHERE x.seq = h.job LIMIT 1) AS j
 LEFT JOIN LATERAL (SELECT x.* FROM leasehold.outcome AS x WHERE x.job = j.seq LIMIT 1) AS o ON true
 LEFT JOIN LATERAL (SELECT x.* FROM leasehold.lease AS x WHERE x.job = j.seq LIMIT 1) AS l ON true
 LEFT JOIN LATERAL (SELECT x.* FROM leasehold.parked AS x WHERE x.job = j.seq LIMIT 1) AS p ON true
-LEFT JOIN LATERAL (SELECT x.* FROM leasehold.trouble AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
+LEFT JOIN LATERAL (SELECT x.* FROM leasehold.failure_state AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
 WHERE coalesce(l.token, p.token, o.token) IS NOT NULL ORDER BY h.lane, h.job LIMIT :limit;
 
 -- name: list_gates
-SELECT DISTINCT queue, kind FROM leasehold.gate ORDER BY queue, kind;
+SELECT DISTINCT queue, task FROM leasehold.gate ORDER BY queue, task;

@@ -46,11 +46,11 @@ FROM json_to_recordset(:rows::json) AS r(seq bigint, lane text, lane_at timestam
     available_at timestamptz, token bigint, attempt integer, lease_seconds real, special smallint);
 
 -- name: insert_leases
-INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, owner, lease_seconds, special, stop)
-SELECT r.job, r.token, r.expires_at, r.started_at, r.attempt, (SELECT o.number FROM leasehold.owner AS o WHERE o.name =
-    r.owner), r.lease_seconds, r.special, r.stop
+INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, worker, lease_seconds, special, stop)
+SELECT r.job, r.token, r.expires_at, r.started_at, r.attempt, (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name =
+    r.worker), r.lease_seconds, r.special, r.stop
 FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, expires_at timestamptz, started_at timestamptz,
-    attempt integer, owner text, lease_seconds real, special smallint, stop smallint);
+    attempt integer, worker text, lease_seconds real, special smallint, stop smallint);
 
 -- name: insert_parked
 INSERT INTO leasehold.parked (job, state, token, attempt, special, since, stop, held, unmet, lane_at, started_at, reason)
@@ -61,11 +61,11 @@ FROM json_to_recordset(:rows::json) AS r(job bigint, state smallint, token bigin
     reason text);
 
 -- name: insert_outcomes
-INSERT INTO leasehold.outcome (job, token, finished_at, started_at, attempt, owner, state, special, result, result_ref, error, reason)
-SELECT r.job, r.token, r.finished_at, r.started_at, r.attempt, (SELECT o.number FROM leasehold.owner AS o WHERE o.name
-    = r.owner), r.state, r.special, r.result::json, r.result_ref, r.error, r.reason
+INSERT INTO leasehold.outcome (job, token, finished_at, started_at, attempt, worker, state, special, result, result_ref, error, reason)
+SELECT r.job, r.token, r.finished_at, r.started_at, r.attempt, (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name
+    = r.worker), r.state, r.special, r.result::json, r.result_ref, r.error, r.reason
 FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, finished_at timestamptz, started_at timestamptz,
-    attempt integer, owner text, state smallint, special smallint, result text, result_ref text, error text, reason
+    attempt integer, worker text, state smallint, special smallint, result text, result_ref text, error text, reason
     text);
 
 -- name: update_leases
@@ -85,8 +85,8 @@ WITH v AS MATERIALIZED (
 UPDATE leasehold.job AS j SET args = v.args::json
 FROM v WHERE j.ctid = ANY(ARRAY(SELECT tid FROM v)) AND j.ctid = v.tid;
 
--- name: write_troubles
-INSERT INTO leasehold.trouble (job, failures, crashes, first_started_at, started_at, available_at, error, reason, changed_at)
+-- name: write_failure_states
+INSERT INTO leasehold.failure_state (job, failures, crashes, first_started_at, started_at, available_at, error, reason, changed_at)
 SELECT r.job, r.failures, r.crashes, r.first_started_at, r.started_at, r.available_at, r.error, r.reason, :now
 FROM json_to_recordset(:rows::json) AS r(job bigint, failures integer, crashes integer, first_started_at timestamptz, started_at timestamptz,
     available_at timestamptz, error text, reason text)
@@ -96,10 +96,10 @@ ON CONFLICT (job) DO UPDATE SET failures = excluded.failures, crashes = excluded
 
 -- name: insert_attempts
 -- A run that is on record already (it went back to the queue before the job ended there) stays as it is.
-INSERT INTO leasehold.attempt (job, token, number, owner, settled, started_at, ended_at, ended, error)
-SELECT r.job, r.token, r.number, (SELECT o.number FROM leasehold.owner AS o WHERE o.name = r.owner), r.settled,
+INSERT INTO leasehold.attempt (job, token, number, worker, settled, started_at, ended_at, ended, error)
+SELECT r.job, r.token, r.number, (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = r.worker), r.settled,
     r.started_at, r.ended_at, r.ended, r.error
-FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, number integer, owner text, settled boolean,
+FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, number integer, worker text, settled boolean,
     started_at timestamptz, ended_at timestamptz, ended text, error text)
 ON CONFLICT (job, token) DO NOTHING;
 
@@ -146,8 +146,8 @@ FROM json_to_recordset(:rows::json) AS r(lane text, job bigint);
 
 -- name: drop_keys
 DELETE FROM leasehold.unique_key WHERE ctid = ANY(ARRAY(
-    SELECT x.tid FROM json_to_recordset(:rows::json) AS r(kind text, key text, job_id uuid), LATERAL (
-        SELECT q.ctid AS tid FROM leasehold.unique_key AS q WHERE q.kind = r.kind AND q.key = r.key AND q.job_id = r.job_id LIMIT 1) AS x));
+    SELECT x.tid FROM json_to_recordset(:rows::json) AS r(task text, key text, job_id uuid), LATERAL (
+        SELECT q.ctid AS tid FROM leasehold.unique_key AS q WHERE q.task = r.task AND q.key = r.key AND q.job_id = r.job_id LIMIT 1) AS x));
 
 -- name: insert_history
 INSERT INTO leasehold.history (job_id, at, event, from_state, to_state, token, attempt, actor, detail)

@@ -13,7 +13,7 @@ CREATE TABLE leasehold_job (
     created_at      INTEGER NOT NULL,
     lease_seconds   REAL NOT NULL DEFAULT 30,
     priority        INTEGER NOT NULL DEFAULT 0 CONSTRAINT job_priority_in_range CHECK (priority BETWEEN -100 AND 100),
-    kind            TEXT NOT NULL,
+    task            TEXT NOT NULL,
     queue           TEXT NOT NULL,
     policy          TEXT,
     args            TEXT NOT NULL,
@@ -70,7 +70,7 @@ CREATE TABLE leasehold_lease (
     expires_at    INTEGER NOT NULL,
     started_at    INTEGER NOT NULL,
     attempt       INTEGER NOT NULL,
-    owner         INTEGER NOT NULL,
+    worker        INTEGER NOT NULL,
     lease_seconds REAL NOT NULL,
     special       INTEGER NOT NULL DEFAULT 0,
     stop          INTEGER NOT NULL DEFAULT 0 CONSTRAINT lease_stop_known CHECK (stop BETWEEN 0 AND 3)
@@ -95,7 +95,7 @@ CREATE TABLE leasehold_parked (
 );
 CREATE INDEX leasehold_parked_state ON leasehold_parked (state, job);
 
--- How it ended. state: 1 succeeded, 2 cancelled, 3 failed, 4 timed out. started_at: its last run, if there was one. owner
+-- How it ended. state: 1 succeeded, 2 cancelled, 3 failed, 4 timed out. started_at: its last run, if there was one. worker
 -- is null if it was not the holder of a lease who ended it.
 CREATE TABLE leasehold_outcome (
     job         INTEGER PRIMARY KEY,
@@ -103,7 +103,7 @@ CREATE TABLE leasehold_outcome (
     finished_at INTEGER NOT NULL,
     started_at  INTEGER,
     attempt     INTEGER NOT NULL,
-    owner       INTEGER,
+    worker      INTEGER,
     state       INTEGER NOT NULL CONSTRAINT outcome_state_known CHECK (state BETWEEN 1 AND 4),
     special     INTEGER NOT NULL DEFAULT 0,
     result      TEXT,
@@ -117,7 +117,7 @@ CREATE INDEX leasehold_outcome_notable ON leasehold_outcome (state, job) WHERE s
 
 -- What a run has left behind for the next one, and what the place does not tell: counters, when it first and last
 -- started, its due time once that was put off, the last error, and why it waits or shall stop.
-CREATE TABLE leasehold_trouble (
+CREATE TABLE leasehold_failure_state (
     job              INTEGER PRIMARY KEY,
     failures         INTEGER NOT NULL,
     crashes          INTEGER NOT NULL,
@@ -134,7 +134,7 @@ CREATE TABLE leasehold_attempt (
     job        INTEGER NOT NULL,
     token      INTEGER NOT NULL,
     number     INTEGER NOT NULL,
-    owner      INTEGER,
+    worker     INTEGER,
     settled    INTEGER NOT NULL,
     started_at INTEGER NOT NULL,
     ended_at   INTEGER NOT NULL,
@@ -144,18 +144,18 @@ CREATE TABLE leasehold_attempt (
 ) WITHOUT ROWID;
 
 -- Who holds leases, by a number that is never used again.
-CREATE TABLE leasehold_owner (
+CREATE TABLE leasehold_worker_name (
     number INTEGER PRIMARY KEY,
-    name   TEXT NOT NULL CONSTRAINT owner_name UNIQUE
+    name   TEXT NOT NULL CONSTRAINT worker_name_unique UNIQUE
 );
 
 -- Who has a key now. The primary key is the guard.
 CREATE TABLE leasehold_unique_key (
-    kind     TEXT NOT NULL,
+    task     TEXT NOT NULL,
     key      TEXT NOT NULL,
     job_id   TEXT NOT NULL,
     for_ever INTEGER NOT NULL,
-    PRIMARY KEY (kind, key)
+    PRIMARY KEY (task, key)
 ) WITHOUT ROWID;
 
 -- Who has started in a lane, or halts it. The primary key is the tripwire: two claimers that saw different heads cannot
@@ -186,7 +186,7 @@ CREATE INDEX leasehold_ticket_claim ON leasehold_ticket (gate, priority DESC, av
 CREATE TABLE leasehold_gate (
     id       INTEGER PRIMARY KEY,
     queue    TEXT NOT NULL,
-    kind     TEXT NOT NULL,
+    task     TEXT NOT NULL,
     slots    TEXT,
     rate_key TEXT
 );
@@ -237,8 +237,8 @@ CREATE TABLE leasehold_rate (
 );
 
 -- One row per task that was ever run at once: what such calls lock, so that they decide one after the other.
-CREATE TABLE leasehold_cap (
-    kind TEXT PRIMARY KEY
+CREATE TABLE leasehold_running_cap (
+    task TEXT PRIMARY KEY
 );
 
 -- `live`: its jobs that have not ended; it moves with the version. `stop_…`: the last stop that met it, of the whole of it or
@@ -440,9 +440,9 @@ CREATE INDEX leasehold_history_job ON leasehold_history (job_id, id);
 
 -- Who works here, as each worker last said of itself. Nothing is decided by it: it explains why a job is not running.
 CREATE TABLE leasehold_worker (
-    owner       TEXT PRIMARY KEY,
+    worker      TEXT PRIMARY KEY,
     queues      TEXT NOT NULL,
-    kinds       TEXT NOT NULL,
+    tasks       TEXT NOT NULL,
     sites       TEXT NOT NULL,
     tenants     TEXT NOT NULL,
     concurrency INTEGER NOT NULL,
@@ -464,7 +464,7 @@ CREATE TABLE leasehold_long_name (
 -- in the same transaction, so a tick is dealt with once however many workers look. source: 'code' or 'set'.
 CREATE TABLE leasehold_schedule (
     name       TEXT PRIMARY KEY,
-    kind       TEXT NOT NULL,
+    task       TEXT NOT NULL,
     args       TEXT NOT NULL,
     every      REAL CONSTRAINT schedule_every_positive CHECK (every > 0),
     cron       TEXT,
@@ -487,38 +487,38 @@ CREATE TABLE leasehold_schedule (
 -- Which workers declare a schedule in their code.
 CREATE TABLE leasehold_schedule_host (
     schedule TEXT NOT NULL,
-    owner    TEXT NOT NULL,
+    worker   TEXT NOT NULL,
     since    INTEGER NOT NULL,
-    PRIMARY KEY (schedule, owner)
+    PRIMARY KEY (schedule, worker)
 ) WITHOUT ROWID;
 
 -- Tables of the user's own that triggers keep in step with the jobs of a task. `spec` says how: a migration that makes a
 -- place anew makes the triggers again from it.
 CREATE TABLE leasehold_mirror (
     name TEXT PRIMARY KEY,
-    kind TEXT NOT NULL,
+    task TEXT NOT NULL,
     spec TEXT NOT NULL
 ) WITHOUT ROWID;
 
 -- How long jobs of a task are kept that have ended so, as its code says: registered by workers when they start, so that
 -- a pruner without that code knows. state as in `outcome`; seconds null: for ever.
 CREATE TABLE leasehold_retention (
-    kind    TEXT NOT NULL,
+    task    TEXT NOT NULL,
     state   INTEGER NOT NULL,
     seconds REAL,
-    PRIMARY KEY (kind, state)
+    PRIMARY KEY (task, state)
 ) WITHOUT ROWID;
 
--- Who wants to hear of what. `kind`: of jobs of this task alone; empty: of all. `seen_at` is when a process last had its
+-- Who wants to hear of what. `task`: of jobs of this task alone; empty: of all. `seen_at` is when a process last had its
 -- code; NULL: it was made by hand, and stays.
 CREATE TABLE leasehold_listener (
     name    TEXT NOT NULL,
     event   TEXT NOT NULL,
-    kind    TEXT NOT NULL DEFAULT '',
+    task    TEXT NOT NULL DEFAULT '',
     webhook INTEGER NOT NULL DEFAULT 0,
     since   INTEGER NOT NULL,
     seen_at INTEGER,
-    PRIMARY KEY (event, name, kind)
+    PRIMARY KEY (event, name, task)
 );
 
 -- What has happened and was not told yet, a row a listener. `due_at` is moved on by who takes it; NULL: nobody tries again.
@@ -527,7 +527,7 @@ CREATE TABLE leasehold_outbox (
     listener   TEXT NOT NULL,
     event      TEXT NOT NULL,
     job_id     TEXT,
-    kind       TEXT NOT NULL,
+    task       TEXT NOT NULL,
     queue      TEXT NOT NULL,
     attempt    INTEGER NOT NULL,
     group_name TEXT,
@@ -564,7 +564,7 @@ CREATE INDEX leasehold_tenant_told ON leasehold_tenant (told_at);
 -- Who may ask over HTTP, and for what. The token itself is not kept: `hash` is its SHA-256.
 CREATE TABLE leasehold_token (
     name       TEXT PRIMARY KEY,
-    hash       TEXT NOT NULL UNIQUE,
+    hash       TEXT NOT NULL CONSTRAINT token_hash UNIQUE,
     scopes     TEXT NOT NULL,
     tenants    TEXT NOT NULL,
     queues     TEXT NOT NULL,
@@ -591,172 +591,108 @@ CREATE INDEX leasehold_audit_target ON leasehold_audit (target, seq);
 
 -- Requests to enqueue that may be repeated: what was asked, and what came of it. Written with the jobs; only requests with
 -- an Idempotency-Key have one.
-CREATE TABLE leasehold_asked_once (
+CREATE TABLE leasehold_idempotency_key (
     key         TEXT PRIMARY KEY,
     fingerprint TEXT NOT NULL,
     answer      TEXT NOT NULL,
     at          INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX leasehold_asked_once_at ON leasehold_asked_once (at);
+CREATE INDEX leasehold_idempotency_key_at ON leasehold_idempotency_key (at);
 
 -- How runs have ended, how long their jobs had waited and how long they took: by the minute, and since ever under minute 0.
 -- Workers add to it with their beats. Buckets: a JSON array, by place the bounds of domain/metrics.py.
 CREATE TABLE leasehold_rollup (
     minute       INTEGER NOT NULL,
     queue        TEXT NOT NULL,
-    kind         TEXT NOT NULL,
+    task         TEXT NOT NULL,
     outcome      TEXT NOT NULL,
     runs         INTEGER NOT NULL,
     wait_seconds REAL NOT NULL,
     run_seconds  REAL NOT NULL,
     wait_buckets TEXT NOT NULL,
     run_buckets  TEXT NOT NULL,
-    PRIMARY KEY (minute, queue, kind, outcome)
+    PRIMARY KEY (minute, queue, task, outcome)
 ) WITHOUT ROWID;
 
--- One row a job, put together from its place and what belongs to it: the branches are the states. Statements that read
--- a whole job read this one.
+-- One row a job. Each branch is a state: it joins the job with one place and passes `j.*` on, so a column of `job` is named
+-- once, at the top. What stands beside a job is joined once, below. LEFT JOIN for the gate, which every job has: with JOIN,
+-- SQLite (3.40) puts all rows together before LIMIT counts. Statements that read a whole job read this one.
 CREATE VIEW leasehold_job_row AS
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL AS limited, j.priority, 'queued' AS state, t.reason AS reason, j.args, j.policy,
-    j.created_at, p.available_at AS available_at, j.lane, NULL AS lane_at, 0 AS halts_lane,
-    NULL AS lease_owner, NULL AS lease_expires_at, j.lease_seconds, p.token AS lease_token, p.attempt, coalesce(t.failures, 0) AS failures,
-    coalesce(t.crashes, 0) AS crashes, NULL AS stop_requested,
-    NULL AS execution_site, NULL AS execution_name, NULL AS execution_started_at, t.first_started_at AS first_started_at,
-    t.started_at AS started_at, NULL AS finished_at, NULL AS settled_by, NULL AS settled_token, NULL AS result,
-    NULL AS result_ref, t.error AS error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END AS unique_for,
-    j.group_name, j.tags, 0 AS held, 0 AS unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(t.changed_at, j.created_at) AS updated_at
-FROM leasehold_ready AS p JOIN leasehold_job AS j ON j.seq = p.seq JOIN leasehold_gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'queued', t.reason, j.args, j.policy,
-    j.created_at, p.available_at, j.lane, p.lane_at, 0,
-    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL,
-    NULL, NULL, NULL, t.first_started_at,
-    t.started_at, NULL, NULL, NULL, NULL,
-    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, 0, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(t.changed_at, j.created_at)
-FROM leasehold_lane_place AS p JOIN leasehold_job AS j ON j.seq = p.seq AND j.lane = p.lane JOIN leasehold_gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'running', CASE WHEN p.stop <> 0 THEN t.reason END, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN j.lane IS NOT NULL THEN 0 END, 0,
-    o.name, p.expires_at, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END,
-    x.site, x.name, x.started_at, coalesce(t.first_started_at, p.started_at),
-    p.started_at, NULL, NULL, NULL, NULL,
-    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, 0, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.started_at
-FROM leasehold_lease AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold_owner AS o ON o.number = p.owner LEFT JOIN leasehold_execution AS x ON x.job = p.job AND x.attempt = p.attempt
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'running', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, 0,
-    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END,
-    x.site, x.name, x.started_at, coalesce(t.first_started_at, p.started_at),
-    p.started_at, NULL, NULL, NULL, NULL,
-    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.started_at
-FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold_execution AS x ON x.job = p.job AND x.attempt = p.attempt
-WHERE p.state = 4
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'pending', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, 0,
-    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL,
-    NULL, NULL, NULL, t.first_started_at,
-    p.started_at, NULL, NULL, NULL, NULL,
-    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
-FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-WHERE p.state = 1
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'waiting', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, 0,
-    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL,
-    NULL, NULL, NULL, t.first_started_at,
-    p.started_at, NULL, NULL, NULL, NULL,
-    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
-FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-WHERE p.state = 2
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'paused', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, p.lane_at, 0,
-    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL,
-    NULL, NULL, NULL, t.first_started_at,
-    p.started_at, NULL, NULL, NULL, NULL,
-    NULL, t.error, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, p.held, p.unmet, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.since
-FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-WHERE p.state = 3
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'succeeded', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, NULL, 0,
-    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL,
-    NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, NULL, j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, 0, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold_owner AS o ON o.number = p.owner
-WHERE p.state = 1
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'cancelled', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, NULL, 0,
-    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL,
-    NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, 0, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold_owner AS o ON o.number = p.owner
-WHERE p.state = 2
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'failed', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN 0 END, EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
-    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL,
-    NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, 0, 0, p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold_owner AS o ON o.number = p.owner
-WHERE p.state = 3
-UNION ALL
-SELECT j.seq, j.id, j.kind, j.queue, j.gate, g.slots IS NOT NULL, j.priority, 'timed_out', p.reason, j.args, j.policy,
-    j.created_at, coalesce(t.available_at, j.available_at, j.created_at), j.lane, CASE WHEN EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) THEN 0 END, EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq),
-    NULL, NULL, j.lease_seconds, p.token, p.attempt, coalesce(t.failures, 0),
-    coalesce(t.crashes, 0), NULL,
-    NULL, NULL, NULL, coalesce(t.first_started_at, p.started_at),
-    coalesce(p.started_at, t.started_at), p.finished_at, o.name, CASE WHEN p.owner IS NOT NULL THEN p.token END, p.result,
-    p.result_ref, coalesce(p.error, t.error), j.unique_key, CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END,
-    j.group_name, j.tags, 0, (SELECT count(*) FROM leasehold_dependency AS d WHERE d.child_id = j.id AND NOT d.met), p.special, j.deadline_at, j.start_by, j.retry_of, j.trace, p.finished_at
-FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job JOIN leasehold_gate AS g ON g.id = j.gate
-    LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
-    LEFT JOIN leasehold_owner AS o ON o.number = p.owner
-WHERE p.state = 4;
+SELECT j.seq, j.id, j.task, j.queue, j.gate, g.slots IS NOT NULL AS limited, j.priority, j.state,
+    CASE WHEN j.own_reason THEN j.reason WHEN j.stop IS NULL OR j.stop <> 0 THEN t.reason END AS reason, j.args, j.policy,
+    j.created_at, coalesce(j.due_at, t.available_at, j.available_at, j.created_at) AS available_at, j.lane,
+    CASE WHEN h.lane IS NOT NULL OR (j.place = 'lease' AND j.lane IS NOT NULL) THEN 0 ELSE j.lane_at END AS lane_at,
+    h.lane IS NOT NULL AS halts_lane, CASE WHEN j.place = 'lease' THEN o.name END AS worker,
+    j.expires_at AS lease_expires_at, j.lease_seconds, j.token AS lease_token, j.attempt, coalesce(t.failures, 0) AS failures,
+    coalesce(t.crashes, 0) AS crashes, CASE j.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
+    x.site AS execution_site, x.name AS execution_name, x.started_at AS execution_started_at,
+    coalesce(t.first_started_at, j.first_at) AS first_started_at,
+    CASE WHEN j.place = 'parked' THEN j.started_at ELSE coalesce(j.started_at, t.started_at) END AS started_at, j.finished_at,
+    CASE WHEN j.place = 'outcome' THEN o.name END AS settled_by,
+    CASE WHEN j.place = 'outcome' AND j.worker IS NOT NULL THEN j.token END AS settled_token, j.result, j.result_ref,
+    CASE WHEN j.state <> 'succeeded' THEN coalesce(j.error, t.error) END AS error, j.unique_key,
+    CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END AS unique_for, j.group_name, j.tags, j.held,
+    CASE WHEN j.state = 'timed_out' THEN (SELECT count(*) FROM leasehold_dependency AS d WHERE d.child_id = j.id AND NOT d.met)
+        ELSE j.unmet END AS unmet,
+    j.special, j.deadline_at, j.start_by, j.retry_of, j.trace, coalesce(j.changed_at, t.changed_at, j.created_at) AS updated_at
+FROM (
+    SELECT j.*, p.token, p.attempt, p.special, 'ready' AS place, 'queued' AS state, p.available_at AS due_at,
+        NULL AS lane_at, NULL AS expires_at, NULL AS started_at, NULL AS first_at, NULL AS finished_at,
+        NULL AS changed_at, NULL AS worker, NULL AS stop, 0 AS own_reason, NULL AS reason, NULL AS error,
+        NULL AS result, NULL AS result_ref, 0 AS held, 0 AS unmet
+    FROM leasehold_ready AS p JOIN leasehold_job AS j ON j.seq = p.seq
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'lane', 'queued', p.available_at, p.lane_at, NULL, NULL, NULL, NULL,
+        NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, 0
+    FROM leasehold_lane_place AS p JOIN leasehold_job AS j ON j.seq = p.seq AND j.lane = p.lane
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'lease', 'running', NULL, NULL, p.expires_at, p.started_at,
+        p.started_at, NULL, p.started_at, p.worker, p.stop, 0, NULL, NULL, NULL, NULL, 0, 0
+    FROM leasehold_lease AS p JOIN leasehold_job AS j ON j.seq = p.job
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'running', NULL, p.lane_at, NULL, p.started_at,
+        p.started_at, NULL, p.started_at, NULL, p.stop, 1, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job WHERE p.state = 4
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'pending', NULL, p.lane_at, NULL, p.started_at, NULL, NULL,
+        p.since, NULL, NULL, 1, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job WHERE p.state = 1
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'waiting', NULL, p.lane_at, NULL, p.started_at, NULL, NULL,
+        p.since, NULL, NULL, 1, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job WHERE p.state = 2
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'parked', 'paused', NULL, p.lane_at, NULL, p.started_at, NULL, NULL,
+        p.since, NULL, NULL, 1, p.reason, NULL, NULL, NULL, p.held, p.unmet
+    FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job WHERE p.state = 3
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'succeeded', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.worker, NULL, 1, p.reason, NULL, p.result, p.result_ref, 0, 0
+    FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job WHERE p.state = 1
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'cancelled', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.worker, NULL, 1, p.reason, p.error, p.result, p.result_ref, 0, 0
+    FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job WHERE p.state = 2
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'failed', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.worker, NULL, 1, p.reason, p.error, p.result, p.result_ref, 0, 0
+    FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job WHERE p.state = 3
+    UNION ALL
+    SELECT j.*, p.token, p.attempt, p.special, 'outcome', 'timed_out', NULL, NULL, NULL, p.started_at, p.started_at,
+        p.finished_at, p.finished_at, p.worker, NULL, 1, p.reason, p.error, p.result, p.result_ref, 0, 0
+    FROM leasehold_outcome AS p JOIN leasehold_job AS j ON j.seq = p.job WHERE p.state = 4
+) AS j
+LEFT JOIN leasehold_gate AS g ON g.id = j.gate
+LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq
+LEFT JOIN leasehold_worker_name AS o ON o.number = j.worker
+LEFT JOIN leasehold_lane_hold AS h ON h.lane = j.lane AND h.job = j.seq AND j.state IN ('failed', 'timed_out')
+LEFT JOIN leasehold_execution AS x ON x.job = j.seq AND x.attempt = j.attempt AND j.state = 'running';
 
 -- For people and their tools: one row a job with the familiar columns, instants as ISO 8601 in UTC. Read it, never write.
 CREATE VIEW leasehold_jobs AS
-SELECT id, kind, queue, state, reason, priority, lane, group_name, tags, unique_key, args, result, result_ref, error,
+SELECT id, task, queue, state, reason, priority, lane, group_name, tags, unique_key, args, result, result_ref, error,
     attempt, CASE WHEN json_valid(policy) AND json_type(policy, '$.max_attempts') = 'integer' THEN json_extract(policy, '$.max_attempts') ELSE 3 END AS max_attempts,
-    failures, crashes, stop_requested, lease_owner, execution_site, execution_name, retry_of, trace,
+    failures, crashes, stop_requested, worker, execution_site, execution_name, retry_of, trace,
     strftime('%Y-%m-%dT%H:%M:%S', lease_expires_at / 1000000, 'unixepoch') || printf('.%06dZ', lease_expires_at % 1000000) AS lease_expires_at,
     strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000, 'unixepoch') || printf('.%06dZ', created_at % 1000000) AS created_at,
     strftime('%Y-%m-%dT%H:%M:%S', available_at / 1000000, 'unixepoch') || printf('.%06dZ', available_at % 1000000) AS available_at,

@@ -1,9 +1,9 @@
 -- name: lock_spender
 -- Whose budgets count: the job's own and its group's. This connection is the writer: the job is not pruned meanwhile.
-SELECT id, kind, policy, group_name FROM leasehold_job WHERE id = :id;
+SELECT id, task, policy, group_name FROM leasehold_job WHERE id = :id;
 
 -- name: find_spender
-SELECT id, kind, policy, group_name FROM leasehold_job WHERE id = :id;
+SELECT id, task, policy, group_name FROM leasehold_job WHERE id = :id;
 
 -- name: insert_spending
 -- What comes back was not there before: a repeat of the same key moves no total.
@@ -27,7 +27,7 @@ SELECT scope, name, unit, lim, spent FROM leasehold_budget WHERE scope = 'group'
 
 -- name: list_budgets
 -- In the order of the key, from a key on, up to a scope.
-SELECT b.scope, b.name, b.unit, b.lim, b.spent, j.kind, j.queue, j.group_name, j.policy
+SELECT b.scope, b.name, b.unit, b.lim, b.spent, j.task, j.queue, j.group_name, j.policy
 FROM leasehold_budget AS b LEFT JOIN leasehold_job AS j ON b.scope = 'job' AND j.id = b.name
 WHERE (b.scope, b.name, b.unit) > (:scope, :name, :unit) AND b.scope <= :last
 ORDER BY b.scope, b.name, b.unit LIMIT :limit;

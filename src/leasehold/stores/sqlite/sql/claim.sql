@@ -1,10 +1,10 @@
 -- name: list_open_gates
--- Gates of the queues and kinds asked for whose queue and kind are not paused, and which of them have limits besides.
+-- Gates of the queues and tasks asked for whose queue and task are not paused, and which of them have limits besides.
 SELECT g.id, g.slots IS NOT NULL OR g.rate_key IS NOT NULL AS limited FROM leasehold_gate AS g
 WHERE g.queue IN (SELECT value FROM json_each(:queues))
-  AND (:kinds IS NULL OR g.kind IN (SELECT value FROM json_each(:kinds)))
+  AND (:tasks IS NULL OR g.task IN (SELECT value FROM json_each(:tasks)))
   AND NOT EXISTS (SELECT 1 FROM leasehold_pause AS p
-                  WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.kind))
+                  WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.task))
                     AND (p.until IS NULL OR p.until > :now));
 
 -- name: look_ready
@@ -60,18 +60,18 @@ DELETE FROM leasehold_ticket WHERE rowid IN (SELECT value FROM json_each(:ticket
 
 -- name: lease_ready
 -- One writer at a time, so what was read in this transaction still stands.
-INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, owner, lease_seconds, special)
+INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, worker, lease_seconds, special)
 SELECT p.seq, p.token + 1, :now + CAST(round(p.lease_seconds * 1e6) AS INTEGER), :now, p.attempt + 1,
-    (SELECT o.number FROM leasehold_owner AS o WHERE o.name = :owner), p.lease_seconds, p.special
+    (SELECT o.number FROM leasehold_worker_name AS o WHERE o.name = :worker), p.lease_seconds, p.special
 FROM json_each(:seqs) AS r CROSS JOIN leasehold_ready AS p ON p.seq = r.value;
 
 -- name: leave_ready
 DELETE FROM leasehold_ready WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: lease_lane_heads
-INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, owner, lease_seconds, special)
+INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, worker, lease_seconds, special)
 SELECT p.seq, p.token + 1, :now + CAST(round(p.lease_seconds * 1e6) AS INTEGER), :now, p.attempt + 1,
-    (SELECT o.number FROM leasehold_owner AS o WHERE o.name = :owner), p.lease_seconds, p.special
+    (SELECT o.number FROM leasehold_worker_name AS o WHERE o.name = :worker), p.lease_seconds, p.special
 FROM json_each(:heads) AS r CROSS JOIN leasehold_lane_place AS p
     ON p.lane = json_extract(r.value, '$.lane') AND p.lane_at = json_extract(r.value, '$.lane_at')
    AND p.seq = json_extract(r.value, '$.seq');
@@ -96,10 +96,10 @@ CROSS JOIN leasehold_gate AS g ON g.id = j.gate AND g.slots IS NOT NULL;
 -- name: read_grants
 -- What the worker needs of each. Only a job that has run before can have counters. A job that was to start sooner and
 -- never has has no time left, as one past its deadline.
-SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
+SELECT l.job AS seq, j.id, l.token, l.attempt, j.task, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN l.attempt = 1 AND j.start_by <= :now THEN 0.0 ELSE (j.deadline_at - :now) / 1e6 END AS seconds_left, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special
 FROM json_each(:seqs) AS r CROSS JOIN leasehold_lease AS l ON l.job = r.value CROSS JOIN leasehold_job AS j ON j.seq = l.job
-LEFT JOIN leasehold_trouble AS t ON l.attempt > 1 AND t.job = l.job
+LEFT JOIN leasehold_failure_state AS t ON l.attempt > 1 AND t.job = l.job
 ORDER BY r.key;
 
 -- name: find_lane_head
@@ -112,5 +112,5 @@ SELECT (SELECT j.id FROM leasehold_job AS j WHERE j.seq = (SELECT seq FROM head)
         (SELECT h.job FROM leasehold_lane_hold AS h WHERE h.lane = :lane AND h.job IS NOT (SELECT seq FROM head)),
         (SELECT min(s.job) FROM leasehold_lane_stop AS s WHERE s.lane = :lane))) AS blocker;
 
--- name: insert_owner
-INSERT INTO leasehold_owner (name) VALUES (:owner) ON CONFLICT DO NOTHING;
+-- name: insert_worker_name
+INSERT INTO leasehold_worker_name (name) VALUES (:worker) ON CONFLICT DO NOTHING;

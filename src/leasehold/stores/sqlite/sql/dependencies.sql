@@ -60,7 +60,7 @@ UPDATE leasehold_dependency SET met = 1 WHERE (child_id, parent_id) IN (
 
 -- name: read_parent_results
 -- In the order of `after=`. Those without success have none.
-SELECT d.parent_id AS id, j.kind, p.result, p.result_ref FROM leasehold_dependency AS d
+SELECT d.parent_id AS id, j.task, p.result, p.result_ref FROM leasehold_dependency AS d
 CROSS JOIN leasehold_job AS j ON j.id = d.parent_id CROSS JOIN leasehold_outcome AS p ON p.job = j.seq
 WHERE d.child_id = :id AND p.state = 1 ORDER BY d.position;
 
@@ -71,7 +71,7 @@ WHERE d.child_id = :id ORDER BY d.position;
 
 -- name: list_relatives
 -- What a job waits for (the unmet ones first), who waits for it, whose follow-up it is, and which follow-ups it has.
-SELECT r.relation, j.id, j.kind, j.queue,
+SELECT r.relation, j.id, j.task, j.queue,
 -- include: state_of_j
 AS state, r.on_failure, r.met FROM (
     SELECT 1 AS rank, 'waits_for' AS relation, parent_id AS id, on_failure, met, position FROM leasehold_dependency
@@ -93,8 +93,8 @@ UNION ALL SELECT 'follow_up', count(*) FROM leasehold_follow_up WHERE parent_id 
 
 -- name: list_ties
 -- Who waits for whom and who has asked for whom, of all ties that one of these jobs has, with the job at the other end.
--- Of each kind of ties so many and no more.
-SELECT r.relation, r.parent_id, r.child_id, r.met, j.id, j.kind,
+-- Of each sort of ties so many and no more.
+SELECT r.relation, r.parent_id, r.child_id, r.met, j.id, j.task,
 -- include: state_of_j
 AS state, substr(CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END, 1, 1000) AS error FROM (
     SELECT * FROM (
@@ -113,5 +113,5 @@ AS state, substr(CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error)
         SELECT 'follow_up', d.parent_id, d.child_id, NULL, d.child_id
         FROM json_each(:ids) AS g CROSS JOIN leasehold_follow_up AS d ON d.parent_id = g.value LIMIT :limit)) AS r
 CROSS JOIN leasehold_job AS j ON j.id = r.id
-LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq
 ORDER BY j.seq, r.relation, r.parent_id, r.child_id;

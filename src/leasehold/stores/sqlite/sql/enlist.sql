@@ -10,9 +10,9 @@ FROM leasehold_job AS j WHERE j.id IN (SELECT value FROM json_each(:ids));
 -- For other languages: printed with everything but id and arguments filled in. The gate comes along, so that the text
 -- does for every file with this schema; a repeat of an id stores nothing. Three statements, because SQLite writes into
 -- one table at a time: `changes()` is whether the one before has stored the job.
-INSERT INTO leasehold_gate (id, queue, kind) VALUES (:gate, :queue, :kind) ON CONFLICT DO NOTHING;
-INSERT INTO leasehold_job (id, gate, created_at, lease_seconds, priority, kind, queue, policy, args)
-VALUES (lower(:id), :gate, CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER), :lease_seconds, :priority, :kind,
+INSERT INTO leasehold_gate (id, queue, task) VALUES (:gate, :queue, :task) ON CONFLICT DO NOTHING;
+INSERT INTO leasehold_job (id, gate, created_at, lease_seconds, priority, task, queue, policy, args)
+VALUES (lower(:id), :gate, CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER), :lease_seconds, :priority, :task,
     :queue, :policy, json(:args))
 ON CONFLICT DO NOTHING;
 INSERT INTO leasehold_ready (seq, gate, priority, available_at, lease_seconds, special)

@@ -1,9 +1,9 @@
 -- name: insert_jobs
 -- Jobs that are alike but for id, arguments, lane and key, in the order given (seq follows it). A row that meets its own
 -- id (a repeat after a lost reply) is left out of the answer.
-INSERT INTO leasehold_job (id, gate, created_at, lease_seconds, priority, kind, queue, policy, args, available_at, lane,
+INSERT INTO leasehold_job (id, gate, created_at, lease_seconds, priority, task, queue, policy, args, available_at, lane,
     group_name, unique_key, unique_for_ever, tags, deadline_at, start_by, retry_of, trace)
-SELECT json_extract(r.value, '$[0]'), :gate, :now, :lease_seconds, :priority, :kind, :queue, :policy,
+SELECT json_extract(r.value, '$[0]'), :gate, :now, :lease_seconds, :priority, :task, :queue, :policy,
     json_extract(r.value, '$[1]'), coalesce(:at, :now + CAST(round(:delay * 1e6) AS INTEGER)),
     json_extract(r.value, '$[2]'), :group_name, json_extract(r.value, '$[3]'), :unique_for_ever, :tags,
     :now + CAST(round(:deadline * 1e6) AS INTEGER), :now + CAST(round(:start_by * 1e6) AS INTEGER), :retry_of, :trace
@@ -44,8 +44,8 @@ INSERT INTO leasehold_member (group_name, job) SELECT :group, value FROM json_ea
 
 -- name: insert_keys
 -- Whoever gets its key is in the answer.
-INSERT INTO leasehold_unique_key (kind, key, job_id, for_ever)
-SELECT json_extract(r.value, '$.kind'), json_extract(r.value, '$.key'), json_extract(r.value, '$.job_id'),
+INSERT INTO leasehold_unique_key (task, key, job_id, for_ever)
+SELECT json_extract(r.value, '$.task'), json_extract(r.value, '$.key'), json_extract(r.value, '$.job_id'),
     json_extract(r.value, '$.for_ever')
 FROM json_each(:keys) AS r WHERE true
 ON CONFLICT DO NOTHING
@@ -53,9 +53,9 @@ RETURNING job_id;
 
 -- name: find_key_holders
 -- Who holds these unique keys now.
-SELECT u.job_id AS id, u.kind, u.key AS unique_key
+SELECT u.job_id AS id, u.task, u.key AS unique_key
 FROM json_each(:asked) AS r CROSS JOIN leasehold_unique_key AS u
-    ON u.kind = json_extract(r.value, '$[0]') AND u.key = json_extract(r.value, '$[1]');
+    ON u.task = json_extract(r.value, '$[0]') AND u.key = json_extract(r.value, '$[1]');
 
 -- name: find_ids
 SELECT id, seq FROM leasehold_job WHERE id IN (SELECT value FROM json_each(:ids));

@@ -1,11 +1,11 @@
 -- name: lock_leases
 -- Whoever no longer holds its lease has nothing to tell. This connection is the writer, so nothing moves meanwhile.
-SELECT j.id, l.token, (SELECT o.name FROM leasehold_owner AS o WHERE o.number = l.owner) AS owner
+SELECT j.id, l.token, (SELECT o.name FROM leasehold_worker_name AS o WHERE o.number = l.worker) AS worker
 FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extract(v.value, '$.id')
     CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(v.value, '$.token');
 
 -- name: lock_free_leases
-SELECT j.id, l.token, (SELECT o.name FROM leasehold_owner AS o WHERE o.number = l.owner) AS owner
+SELECT j.id, l.token, (SELECT o.name FROM leasehold_worker_name AS o WHERE o.number = l.worker) AS worker
 FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extract(v.value, '$.id')
     CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(v.value, '$.token');
 
@@ -71,7 +71,7 @@ SELECT j.id,
 FROM (SELECT a.seq AS number, a.* FROM leasehold_job AS a WHERE a.id IN (SELECT value FROM json_each(:ids))) AS j
 LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_ready AS r ON r.seq = j.seq
 LEFT JOIN leasehold_lease AS l ON l.job = j.seq LEFT JOIN leasehold_parked AS p ON p.job = j.seq
-LEFT JOIN leasehold_stream AS s ON s.job_id = j.id LEFT JOIN leasehold_trouble AS t ON t.job = j.seq;
+LEFT JOIN leasehold_stream AS s ON s.job_id = j.id LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq;
 
 -- name: read_progress
 SELECT e.data, e.at FROM leasehold_event AS e WHERE e.job_id = :id AND e.kind = 'progress';

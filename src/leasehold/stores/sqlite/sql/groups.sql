@@ -22,33 +22,33 @@ ORDER BY g.state, g.name LIMIT :limit;
 SELECT name, version FROM leasehold_job_group WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: count_group
-SELECT s.kind, s.state, count(*) AS jobs FROM (
-    SELECT j.kind,
+SELECT s.task, s.state, count(*) AS jobs FROM (
+    SELECT j.task,
 -- include: state_of_number
     AS state FROM (SELECT m.job AS number FROM leasehold_member AS m WHERE m.group_name = :name) AS d
     CROSS JOIN leasehold_job AS j ON j.seq = d.number
-    WHERE :kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds))) AS s
-GROUP BY s.kind, s.state ORDER BY s.kind, s.state;
+    WHERE :tasks IS NULL OR j.task IN (SELECT value FROM json_each(:tasks))) AS s
+GROUP BY s.task, s.state ORDER BY s.task, s.state;
 
 -- name: list_group_results
 -- Those that ended last. The sort carries no payloads.
-SELECT j.id, j.kind, o.result, o.result_ref FROM (
+SELECT j.id, j.task, o.result, o.result_ref FROM (
     SELECT m.job, e.finished_at
     FROM leasehold_member AS m CROSS JOIN leasehold_outcome AS e ON e.job = m.job AND e.state = 1
-    WHERE m.group_name = :name AND (:kinds IS NULL
-        OR (SELECT x.kind FROM leasehold_job AS x WHERE x.seq = m.job) IN (SELECT value FROM json_each(:kinds)))
+    WHERE m.group_name = :name AND (:tasks IS NULL
+        OR (SELECT x.task FROM leasehold_job AS x WHERE x.seq = m.job) IN (SELECT value FROM json_each(:tasks)))
     ORDER BY e.finished_at DESC, m.job DESC LIMIT :limit) AS d
 CROSS JOIN leasehold_job AS j ON j.seq = d.job CROSS JOIN leasehold_outcome AS o ON o.job = d.job
 ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: list_group_errors
-SELECT j.id, j.kind, CASE o.state WHEN 3 THEN 'failed' ELSE 'timed_out' END AS state,
-    substr(coalesce(o.error, (SELECT x.error FROM leasehold_trouble AS x WHERE x.job = d.job)), 1, :length) AS error
+SELECT j.id, j.task, CASE o.state WHEN 3 THEN 'failed' ELSE 'timed_out' END AS state,
+    substr(coalesce(o.error, (SELECT x.error FROM leasehold_failure_state AS x WHERE x.job = d.job)), 1, :length) AS error
 FROM (
     SELECT m.job, e.finished_at
     FROM leasehold_member AS m CROSS JOIN leasehold_outcome AS e ON e.job = m.job AND e.state IN (3, 4)
-    WHERE m.group_name = :name AND (:kinds IS NULL
-        OR (SELECT x.kind FROM leasehold_job AS x WHERE x.seq = m.job) IN (SELECT value FROM json_each(:kinds)))
+    WHERE m.group_name = :name AND (:tasks IS NULL
+        OR (SELECT x.task FROM leasehold_job AS x WHERE x.seq = m.job) IN (SELECT value FROM json_each(:tasks)))
     ORDER BY e.finished_at DESC, m.job DESC LIMIT :limit) AS d
 CROSS JOIN leasehold_job AS j ON j.seq = d.job CROSS JOIN leasehold_outcome AS o ON o.job = d.job
 ORDER BY d.finished_at DESC, d.job DESC;
@@ -58,7 +58,7 @@ ORDER BY d.finished_at DESC, d.job DESC;
 SELECT count(*) AS questions
 FROM leasehold_question AS q INDEXED BY leasehold_question_open CROSS JOIN leasehold_job AS j ON j.id = q.job_id
 WHERE q.closed_at IS NULL AND j.group_name = :name
-    AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
+    AND (:tasks IS NULL OR j.task IN (SELECT value FROM json_each(:tasks)))
     AND (SELECT 1 FROM leasehold_outcome AS o WHERE o.job = j.seq) IS NULL;
 
 -- name: stop_group
@@ -115,10 +115,10 @@ FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
 WHERE j.group_name IN (SELECT value FROM json_each(:names)) GROUP BY j.group_name;
 
 -- name: list_group_runs
-SELECT j.id, j.kind, l.attempt, e.data AS progress, e.at
+SELECT j.id, j.task, l.attempt, e.data AS progress, e.at
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
     LEFT JOIN leasehold_event AS e ON e.job_id = j.id AND e.kind = 'progress'
-WHERE j.group_name = :name AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
+WHERE j.group_name = :name AND (:tasks IS NULL OR j.task IN (SELECT value FROM json_each(:tasks)))
 ORDER BY l.job LIMIT :limit;
 
 -- name: list_emitted

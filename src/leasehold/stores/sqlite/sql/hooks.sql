@@ -1,14 +1,14 @@
 -- name: insert_listeners
-INSERT INTO leasehold_listener (name, event, kind, webhook, since, seen_at)
-SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.event'), json_extract(r.value, '$.kind'),
+INSERT INTO leasehold_listener (name, event, task, webhook, since, seen_at)
+SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.event'), json_extract(r.value, '$.task'),
     json_extract(r.value, '$.webhook'), :now, CASE WHEN json_extract(r.value, '$.kept') THEN NULL ELSE :now END
 FROM json_each(:rows) AS r WHERE true
-ON CONFLICT (event, name, kind) DO UPDATE SET seen_at = excluded.seen_at, webhook = excluded.webhook;
+ON CONFLICT (event, name, task) DO UPDATE SET seen_at = excluded.seen_at, webhook = excluded.webhook;
 
 -- name: drop_other_listeners
 -- Of these names, what they no longer listen to.
-DELETE FROM leasehold_listener WHERE name IN (SELECT value FROM json_each(:names)) AND (name, event, kind) NOT IN (
-    SELECT json_extract(value, '$.name'), json_extract(value, '$.event'), json_extract(value, '$.kind')
+DELETE FROM leasehold_listener WHERE name IN (SELECT value FROM json_each(:names)) AND (name, event, task) NOT IN (
+    SELECT json_extract(value, '$.name'), json_extract(value, '$.event'), json_extract(value, '$.task')
     FROM json_each(:rows));
 
 -- name: touch_listeners
@@ -22,14 +22,14 @@ DELETE FROM leasehold_listener WHERE name = :name RETURNING event;
 DELETE FROM leasehold_outbox WHERE listener = :name;
 
 -- name: list_listeners
-SELECT l.name, l.event, l.kind, l.webhook, l.since, l.seen_at,
+SELECT l.name, l.event, l.task, l.webhook, l.since, l.seen_at,
     (SELECT count(*) FROM leasehold_outbox AS o
      WHERE o.listener = l.name AND o.event = l.event AND o.due_at IS NOT NULL) AS waiting,
     (SELECT count(*) FROM leasehold_outbox AS o
      WHERE o.listener = l.name AND o.event = l.event AND o.due_at IS NULL) AS given_up,
     (SELECT o.error FROM leasehold_outbox AS o WHERE o.listener = l.name AND o.event = l.event AND o.error IS NOT NULL
      ORDER BY o.at DESC LIMIT 1) AS last_error
-FROM leasehold_listener AS l ORDER BY l.name, l.event, l.kind;
+FROM leasehold_listener AS l ORDER BY l.name, l.event, l.task;
 
 -- name: find_due_listeners
 SELECT r.value FROM json_each(:names) AS r
@@ -41,7 +41,7 @@ UPDATE leasehold_outbox SET tries = tries + 1, due_at = :now + CAST(round(:secon
 WHERE id IN (
     SELECT o.id FROM leasehold_outbox AS o WHERE o.listener = :listener AND o.due_at <= :now
     ORDER BY o.due_at LIMIT :limit)
-RETURNING id, listener, event, job_id, kind, queue, attempt, group_name, detail, data, at, tries;
+RETURNING id, listener, event, job_id, task, queue, attempt, group_name, detail, data, at, tries;
 
 -- name: drop_outbox
 DELETE FROM leasehold_outbox WHERE id IN (SELECT value FROM json_each(:ids));

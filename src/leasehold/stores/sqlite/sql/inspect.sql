@@ -4,7 +4,7 @@ SELECT r.*, :now AS now FROM leasehold_job_row AS r WHERE r.id = :id;
 -- name: list_jobs
 -- One page of a walk, newest first; payloads stay where they are. It tells of a job what the view job_row would; a
 -- join with the view would put all of it together.
-SELECT j.id, j.seq, j.kind, j.queue, j.gate, j.priority,
+SELECT j.id, j.seq, j.task, j.queue, j.gate, j.priority,
     CASE WHEN o.state IS NOT NULL THEN
              CASE o.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
          WHEN p.state IS NOT NULL THEN
@@ -18,7 +18,7 @@ SELECT j.id, j.seq, j.kind, j.queue, j.gate, j.priority,
     ) AS attempt,
     coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes,
     CASE coalesce(l.stop, p.stop) WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
-    (SELECT w.name FROM leasehold_owner AS w WHERE w.number = l.owner) AS lease_owner, l.expires_at AS lease_expires_at,
+    (SELECT w.name FROM leasehold_worker_name AS w WHERE w.number = l.worker) AS worker, l.expires_at AS lease_expires_at,
     CASE WHEN p.state IS NOT NULL THEN p.started_at
          ELSE coalesce(l.started_at, o.started_at, t.started_at) END AS started_at,
     o.finished_at, j.group_name, j.tags,
@@ -31,7 +31,7 @@ FROM (
 ) AS d CROSS JOIN leasehold_job AS j ON j.seq = d.number
 LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_ready AS r ON r.seq = j.seq
 LEFT JOIN leasehold_lease AS l ON l.job = j.seq LEFT JOIN leasehold_parked AS p ON p.job = j.seq
-LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq
 ORDER BY d.number DESC LIMIT :limit
 
 -- name: find_ids_between
@@ -67,18 +67,18 @@ WHERE job_id = :id ORDER BY id;
 -- name: list_attempts
 -- The runs that went on to something else, the one that ended the job (unless the job ended after it, elsewhere), and the
 -- one that is under way.
-SELECT a.number, a.token, w.name AS owner, a.started_at, a.ended_at AS ended_at, a.ended AS outcome
-FROM leasehold_job AS j JOIN leasehold_attempt AS a ON a.job = j.seq LEFT JOIN leasehold_owner AS w ON w.number = a.owner
+SELECT a.number, a.token, w.name AS worker, a.started_at, a.ended_at AS ended_at, a.ended AS outcome
+FROM leasehold_job AS j JOIN leasehold_attempt AS a ON a.job = j.seq LEFT JOIN leasehold_worker_name AS w ON w.number = a.worker
 WHERE j.id = :id
 UNION ALL
 SELECT o.attempt, o.token, w.name, o.started_at, o.finished_at,
     CASE o.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
-FROM leasehold_job AS j JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_owner AS w ON w.number = o.owner
+FROM leasehold_job AS j JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_worker_name AS w ON w.number = o.worker
 WHERE j.id = :id AND o.started_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM leasehold_attempt AS a WHERE a.job = o.job AND a.token = o.token)
 UNION ALL
 SELECT l.attempt, l.token, w.name, l.started_at, NULL, 'running'
-FROM leasehold_job AS j JOIN leasehold_lease AS l ON l.job = j.seq LEFT JOIN leasehold_owner AS w ON w.number = l.owner
+FROM leasehold_job AS j JOIN leasehold_lease AS l ON l.job = j.seq LEFT JOIN leasehold_worker_name AS w ON w.number = l.worker
 WHERE j.id = :id
 ORDER BY 2;
 
@@ -98,7 +98,7 @@ SELECT coalesce(sum((SELECT count(*) FROM (
 FROM leasehold_gate AS g
 WHERE g.queue = :queue AND (g.id = :gate OR (g.slots IS NULL AND g.rate_key IS NULL))
   AND NOT EXISTS (SELECT 1 FROM leasehold_pause AS p
-                  WHERE p.scope = 'kind' AND p.name = g.kind AND (p.until IS NULL OR p.until > :now));
+                  WHERE p.scope = 'kind' AND p.name = g.task AND (p.until IS NULL OR p.until > :now));
 
 -- name: count_ahead_in_lane
 SELECT count(*) FROM (

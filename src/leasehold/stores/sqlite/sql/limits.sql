@@ -33,8 +33,8 @@ UPDATE leasehold_rate SET next_at = max(next_at, :now) + CAST(round(json_extract
 FROM json_each(:taken) AS t WHERE leasehold_rate.key = json_extract(t.value, '$.key');
 
 -- name: list_slot_holders
--- Who uses a slot, oldest run first. An orphan has no owner.
-SELECT j.id AS job_id, sum(w.units) AS units, j.kind, o.name AS owner FROM (
+-- Who uses a slot, oldest run first. An orphan has no worker.
+SELECT j.id AS job_id, sum(w.units) AS units, j.task, o.name AS worker FROM (
     SELECT u.job, n.value AS units FROM leasehold_lease_slot AS u CROSS JOIN leasehold_gate AS g ON g.id = u.gate
     CROSS JOIN json_each(g.slots) AS n WHERE n.key = :name
     UNION ALL
@@ -42,8 +42,8 @@ SELECT j.id AS job_id, sum(w.units) AS units, j.kind, o.name AS owner FROM (
         EXISTS (SELECT 1 FROM leasehold_lease AS l WHERE l.job = h.job AND l.attempt = h.attempt)
         OR EXISTS (SELECT 1 FROM leasehold_parked AS p WHERE p.job = h.job AND p.attempt = h.attempt AND p.state = 4))) AS w
 CROSS JOIN leasehold_job AS j ON j.seq = w.job LEFT JOIN leasehold_lease AS l ON l.job = w.job
-LEFT JOIN leasehold_parked AS p ON p.job = w.job LEFT JOIN leasehold_owner AS o ON o.number = l.owner
-GROUP BY j.id, j.kind, o.name ORDER BY coalesce(l.started_at, p.started_at), j.seq LIMIT :limit;
+LEFT JOIN leasehold_parked AS p ON p.job = w.job LEFT JOIN leasehold_worker_name AS o ON o.number = l.worker
+GROUP BY j.id, j.task, o.name ORDER BY coalesce(l.started_at, p.started_at), j.seq LIMIT :limit;
 
 -- name: set_slot
 INSERT INTO leasehold_slot (name, lim) VALUES (:name, :lim) ON CONFLICT (name) DO UPDATE SET lim = excluded.lim;

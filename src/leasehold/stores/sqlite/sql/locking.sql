@@ -16,22 +16,22 @@ SELECT p.* FROM leasehold_lane_place AS p
 WHERE p.lane IN (SELECT value FROM json_each(:lanes)) AND p.seq IN (SELECT value FROM json_each(:seqs)) ORDER BY p.seq;
 
 -- name: probe_leases
-SELECT l.job AS seq, l.token, l.expires_at AS expires_at, l.started_at, l.attempt, o.name AS owner, l.special, l.stop
-FROM leasehold_lease AS l LEFT JOIN leasehold_owner AS o ON o.number = l.owner
+SELECT l.job AS seq, l.token, l.expires_at AS expires_at, l.started_at, l.attempt, o.name AS worker, l.special, l.stop
+FROM leasehold_lease AS l LEFT JOIN leasehold_worker_name AS o ON o.number = l.worker
 WHERE l.job IN (SELECT value FROM json_each(:seqs)) ORDER BY l.job;
 
 -- name: probe_free_leases
-SELECT l.job AS seq, l.token, l.expires_at AS expires_at, l.started_at, l.attempt, o.name AS owner, l.special, l.stop
-FROM leasehold_lease AS l LEFT JOIN leasehold_owner AS o ON o.number = l.owner
+SELECT l.job AS seq, l.token, l.expires_at AS expires_at, l.started_at, l.attempt, o.name AS worker, l.special, l.stop
+FROM leasehold_lease AS l LEFT JOIN leasehold_worker_name AS o ON o.number = l.worker
 WHERE l.job IN (SELECT value FROM json_each(:seqs)) ORDER BY l.job;
 
 -- name: probe_parked
 SELECT p.job AS seq, p.* FROM leasehold_parked AS p WHERE p.job IN (SELECT value FROM json_each(:seqs)) ORDER BY p.job;
 
 -- name: probe_outcomes
-SELECT p.job AS seq, p.token, p.finished_at, p.started_at, p.attempt, o.name AS owner, p.state, p.special, p.result,
+SELECT p.job AS seq, p.token, p.finished_at, p.started_at, p.attempt, o.name AS worker, p.state, p.special, p.result,
     p.result_ref, p.error, p.reason
-FROM leasehold_outcome AS p LEFT JOIN leasehold_owner AS o ON o.number = p.owner
+FROM leasehold_outcome AS p LEFT JOIN leasehold_worker_name AS o ON o.number = p.worker
 WHERE p.job IN (SELECT value FROM json_each(:seqs)) ORDER BY p.job;
 
 -- name: read_sides
@@ -40,7 +40,7 @@ SELECT j.seq, t.failures, t.crashes, t.first_started_at, t.started_at, t.availab
     x.attempt AS placed_in, x.site, x.name, x.started_at AS execution_started_at,
     j.lane IS NOT NULL AND EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) AS halts,
     (SELECT count(*) FROM leasehold_dependency AS d WHERE d.child_id = j.id AND NOT d.met) AS unmet
-FROM leasehold_job AS j LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+FROM leasehold_job AS j LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq
 LEFT JOIN leasehold_execution AS x
     ON x.job = j.seq AND x.attempt = (SELECT max(m.attempt) FROM leasehold_execution AS m WHERE m.job = j.seq)
 WHERE j.seq IN (SELECT value FROM json_each(:seqs));

@@ -3,18 +3,18 @@
 SELECT 1;
 
 -- name: list_rollup_labels
-SELECT DISTINCT queue, kind FROM leasehold_rollup WHERE minute = 0;
+SELECT DISTINCT queue, task FROM leasehold_rollup WHERE minute = 0;
 
 -- name: add_rollups
 -- To this minute, by the database's clock, and to the totals.
 INSERT INTO leasehold_rollup AS t (
-    minute, queue, kind, outcome, runs, wait_seconds, run_seconds, wait_buckets, run_buckets)
-SELECT m.minute, json_extract(r.value, '$.queue'), json_extract(r.value, '$.kind'), json_extract(r.value, '$.outcome'),
+    minute, queue, task, outcome, runs, wait_seconds, run_seconds, wait_buckets, run_buckets)
+SELECT m.minute, json_extract(r.value, '$.queue'), json_extract(r.value, '$.task'), json_extract(r.value, '$.outcome'),
     json_extract(r.value, '$.runs'), json_extract(r.value, '$.wait_seconds'), json_extract(r.value, '$.run_seconds'),
     json_extract(r.value, '$.wait_buckets'), json_extract(r.value, '$.run_buckets')
 FROM (SELECT 0 AS minute UNION ALL SELECT :now - :now % 60000000) AS m CROSS JOIN json_each(:rollups) AS r
 WHERE true
-ON CONFLICT (minute, queue, kind, outcome) DO UPDATE SET runs = t.runs + excluded.runs,
+ON CONFLICT (minute, queue, task, outcome) DO UPDATE SET runs = t.runs + excluded.runs,
     wait_seconds = t.wait_seconds + excluded.wait_seconds, run_seconds = t.run_seconds + excluded.run_seconds,
     wait_buckets = (
         SELECT json_group_array(a.value + b.value) FROM json_each(t.wait_buckets) AS a
@@ -24,14 +24,14 @@ ON CONFLICT (minute, queue, kind, outcome) DO UPDATE SET runs = t.runs + exclude
         CROSS JOIN json_each(excluded.run_buckets) AS b ON b.key = a.key);
 
 -- name: read_totals
-SELECT queue, kind, outcome, runs, wait_seconds, run_seconds, wait_buckets, run_buckets
-FROM leasehold_rollup WHERE minute = 0 ORDER BY queue, kind, outcome;
+SELECT queue, task, outcome, runs, wait_seconds, run_seconds, wait_buckets, run_buckets
+FROM leasehold_rollup WHERE minute = 0 ORDER BY queue, task, outcome;
 
 -- name: list_rollups
-SELECT minute, queue, kind, outcome, runs, wait_seconds, run_seconds, wait_buckets, run_buckets
+SELECT minute, queue, task, outcome, runs, wait_seconds, run_seconds, wait_buckets, run_buckets
 FROM leasehold_rollup WHERE minute > max(0, :now - CAST(round(:age * 1e6) AS INTEGER))
-  AND (:queue IS NULL OR queue = :queue) AND (:kind IS NULL OR kind = :kind)
-ORDER BY minute, queue, kind, outcome;
+  AND (:queue IS NULL OR queue = :queue) AND (:task IS NULL OR task = :task)
+ORDER BY minute, queue, task, outcome;
 
 -- name: prune_rollups
 -- The totals stay.
@@ -67,9 +67,9 @@ CROSS JOIN leasehold_gate AS g ON g.id = d.gate WHERE d.due <= :now GROUP BY g.q
 
 -- name: list_lease_ages
 -- Reads the leases, which are few.
-SELECT g.queue, g.kind, (:now - min(l.started_at)) / 1e6 AS oldest, (min(l.expires_at) - :now) / 1e6 AS expires_in
+SELECT g.queue, g.task, (:now - min(l.started_at)) / 1e6 AS oldest, (min(l.expires_at) - :now) / 1e6 AS expires_in
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job CROSS JOIN leasehold_gate AS g ON g.id = j.gate
-GROUP BY g.queue, g.kind ORDER BY g.queue, g.kind;
+GROUP BY g.queue, g.task ORDER BY g.queue, g.task;
 
 -- name: count_open_questions
 SELECT count(*) FROM (

@@ -1,7 +1,7 @@
 -- name: find_old
 -- Outcomes, how old they are, and which of them may go. Whether that is old enough is decided by the rules.
 SELECT o.job, o.state, o.result_ref, (:now - o.finished_at) / 1e6 AS age,
-    (SELECT k.kind FROM leasehold_job AS k WHERE k.seq = o.job) AS kind, (1
+    (SELECT k.task FROM leasehold_job AS k WHERE k.seq = o.job) AS task, (1
 
 -- name: find_old.page
 -- The next ones in the order of seq. The number of rows read is bounded, not only of those found: on SQLite nobody else
@@ -38,10 +38,10 @@ SELECT j.seq FROM leasehold_job AS j WHERE j.seq IN (SELECT value FROM json_each
 DELETE FROM leasehold_outcome WHERE job IN (SELECT value FROM json_each(:seqs));
 
 -- name: prune_jobs
-DELETE FROM leasehold_job WHERE seq IN (SELECT value FROM json_each(:seqs)) RETURNING seq, id, kind, group_name, unique_key, unique_for_ever;
+DELETE FROM leasehold_job WHERE seq IN (SELECT value FROM json_each(:seqs)) RETURNING seq, id, task, group_name, unique_key, unique_for_ever;
 
--- name: prune_troubles
-DELETE FROM leasehold_trouble WHERE job IN (SELECT value FROM json_each(:seqs));
+-- name: prune_failure_states
+DELETE FROM leasehold_failure_state WHERE job IN (SELECT value FROM json_each(:seqs));
 
 -- name: prune_attempts
 DELETE FROM leasehold_attempt WHERE job IN (SELECT value FROM json_each(:seqs));
@@ -96,9 +96,9 @@ DELETE FROM leasehold_spending WHERE job_id IN (SELECT value FROM json_each(:ids
 DELETE FROM leasehold_budget WHERE scope = 'job' AND name IN (SELECT value FROM json_each(:ids));
 
 -- name: drop_keys_for_ever
-DELETE FROM leasehold_unique_key WHERE (kind, key) IN (
-    SELECT u.kind, u.key FROM json_each(:rows) AS r CROSS JOIN leasehold_unique_key AS u
-        ON u.kind = json_extract(r.value, '$.kind') AND u.key = json_extract(r.value, '$.key')
+DELETE FROM leasehold_unique_key WHERE (task, key) IN (
+    SELECT u.task, u.key FROM json_each(:rows) AS r CROSS JOIN leasehold_unique_key AS u
+        ON u.task = json_extract(r.value, '$.task') AND u.key = json_extract(r.value, '$.key')
     WHERE u.job_id = json_extract(r.value, '$.job_id'));
 
 -- name: page_groups
@@ -121,12 +121,12 @@ DELETE FROM leasehold_job_group WHERE name IN (SELECT value FROM json_each(:name
 DELETE FROM leasehold_budget WHERE scope = 'group' AND name IN (SELECT value FROM json_each(:names));
 
 -- name: list_retention
-SELECT kind, state, seconds FROM leasehold_retention;
+SELECT task, state, seconds FROM leasehold_retention;
 
 -- name: drop_retention
-DELETE FROM leasehold_retention WHERE kind IN (SELECT value FROM json_each(:kinds));
+DELETE FROM leasehold_retention WHERE task IN (SELECT value FROM json_each(:tasks));
 
 -- name: insert_retention
-INSERT INTO leasehold_retention (kind, state, seconds)
-SELECT json_extract(value, '$.kind'), json_extract(value, '$.state'), json_extract(value, '$.seconds')
-FROM json_each(:rules) WHERE true ON CONFLICT (kind, state) DO UPDATE SET seconds = excluded.seconds;
+INSERT INTO leasehold_retention (task, state, seconds)
+SELECT json_extract(value, '$.task'), json_extract(value, '$.state'), json_extract(value, '$.seconds')
+FROM json_each(:rules) WHERE true ON CONFLICT (task, state) DO UPDATE SET seconds = excluded.seconds;

@@ -3,10 +3,10 @@
 -- a third of their time left, and the time until the next sweep. Owners renew at two thirds; a lease that is seen in time
 -- and renewed has another expiry at the next look. And leases that expire further ahead than they are long: the clock was
 -- set back. By expiry; reads the leases, which are few.
-SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS lease_owner, l.shared,
+SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.shared,
     (l.expires_at - :now) / 1e6 AS expires_in
-FROM (SELECT q.*, count(*) OVER (PARTITION BY q.owner) > 1 AS shared FROM leasehold_lease AS q) AS l
-CROSS JOIN leasehold_job AS j ON j.seq = l.job CROSS JOIN leasehold_owner AS o ON o.number = l.owner
+FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) > 1 AS shared FROM leasehold_lease AS q) AS l
+CROSS JOIN leasehold_job AS j ON j.seq = l.job CROSS JOIN leasehold_worker_name AS o ON o.number = l.worker
 WHERE l.expires_at <= :now + (l.lease_seconds / 3 + min(:sweep, l.lease_seconds / 3)) * 1e6
    OR l.expires_at > :now + (l.lease_seconds + :tolerance) * 1e6
 ORDER BY l.expires_at, l.job LIMIT :limit;
@@ -16,20 +16,20 @@ ORDER BY l.expires_at, l.job LIMIT :limit;
 SELECT j.id FROM leasehold_parked AS p CROSS JOIN leasehold_job AS j ON j.seq = p.job
 CROSS JOIN leasehold_execution AS x ON x.job = p.job AND x.attempt = p.attempt
 WHERE p.state = 4 AND x.site IN (SELECT value FROM json_each(:sites))
-  AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
+  AND (:tasks IS NULL OR j.task IN (SELECT value FROM json_each(:tasks)))
 ORDER BY j.priority DESC, p.job LIMIT :limit;
 
 -- name: find_held
--- After a lost reply: what this owner holds. Whether it was to start sooner is judged by when it was granted.
-SELECT l.job AS seq, j.id, l.token, l.attempt, j.kind, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
+-- After a lost reply: what this worker holds. Whether it was to start sooner is judged by when it was granted.
+SELECT l.job AS seq, j.id, l.token, l.attempt, j.task, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN l.attempt = 1 AND j.start_by <= l.started_at THEN 0.0 ELSE (j.deadline_at - :now) / 1e6 END AS seconds_left,
     j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special,
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested,
     x.site AS execution_site, x.name AS execution_name, (:now - x.started_at) / 1e6 AS execution_age
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
-LEFT JOIN leasehold_trouble AS t ON t.job = l.job
+LEFT JOIN leasehold_failure_state AS t ON t.job = l.job
 LEFT JOIN leasehold_execution AS x ON x.job = l.job AND x.attempt = l.attempt
-WHERE l.owner = (SELECT o.number FROM leasehold_owner AS o WHERE o.name = :owner) ORDER BY l.job;
+WHERE l.worker = (SELECT o.number FROM leasehold_worker_name AS o WHERE o.name = :worker) ORDER BY l.job;
 
 -- name: count_leases
 SELECT count(*) AS leases FROM leasehold_lease;

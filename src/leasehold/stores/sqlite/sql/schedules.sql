@@ -1,8 +1,8 @@
 -- name: insert_schedules
 -- Those that are new. Whoever declares the same ones at the same time waits here, and finds them there.
 INSERT INTO leasehold_schedule
-    (name, kind, args, every, cron, tz, missed, overlap, at_start, source, next_at, changed_at)
-SELECT json_extract(value, '$.name'), json_extract(value, '$.kind'), json_extract(value, '$.args'),
+    (name, task, args, every, cron, tz, missed, overlap, at_start, source, next_at, changed_at)
+SELECT json_extract(value, '$.name'), json_extract(value, '$.task'), json_extract(value, '$.args'),
     json_extract(value, '$.every'), json_extract(value, '$.cron'), json_extract(value, '$.tz'),
     json_extract(value, '$.missed'), json_extract(value, '$.overlap'), json_extract(value, '$.at_start'),
     json_extract(value, '$.source'), json_extract(value, '$.next_at'), :now
@@ -16,32 +16,32 @@ SELECT s.*, :now AS now FROM leasehold_schedule AS s WHERE s.name IN (SELECT val
 -- name: list_schedules
 -- With the number of live workers that declare it. One that has just come may not have told of itself yet.
 SELECT s.*, :now AS now, (
-    SELECT count(*) FROM leasehold_schedule_host AS h LEFT JOIN leasehold_worker AS w ON w.owner = h.owner
+    SELECT count(*) FROM leasehold_schedule_host AS h LEFT JOIN leasehold_worker AS w ON w.worker = h.worker
     WHERE h.schedule = s.name
       AND coalesce(w.seen_at, h.since) >= :now - CAST(round(:age * 1e6) AS INTEGER)) AS hosts
 FROM leasehold_schedule AS s ORDER BY s.name;
 
 -- name: find_schedule_hosts
 -- Schedules that other live workers declare as well.
-SELECT DISTINCT h.schedule FROM leasehold_schedule_host AS h LEFT JOIN leasehold_worker AS w ON w.owner = h.owner
-WHERE h.schedule IN (SELECT value FROM json_each(:names)) AND h.owner <> :owner AND NOT coalesce(w.draining, 0)
+SELECT DISTINCT h.schedule FROM leasehold_schedule_host AS h LEFT JOIN leasehold_worker AS w ON w.worker = h.worker
+WHERE h.schedule IN (SELECT value FROM json_each(:names)) AND h.worker <> :worker AND NOT coalesce(w.draining, 0)
   AND coalesce(w.seen_at, h.since) >= :now - CAST(round(:age * 1e6) AS INTEGER);
 
 -- name: join_schedules
-INSERT INTO leasehold_schedule_host (schedule, owner, since)
-SELECT value, :owner, :now FROM json_each(:names) WHERE true ON CONFLICT (schedule, owner) DO NOTHING;
+INSERT INTO leasehold_schedule_host (schedule, worker, since)
+SELECT value, :worker, :now FROM json_each(:names) WHERE true ON CONFLICT (schedule, worker) DO NOTHING;
 
 -- name: leave_schedules
-DELETE FROM leasehold_schedule_host WHERE owner = :owner;
+DELETE FROM leasehold_schedule_host WHERE worker = :worker;
 
 -- name: forget_schedule_hosts
 -- Of workers that ended without a word.
 DELETE FROM leasehold_schedule_host WHERE since < :now - CAST(round(:age * 1e6) AS INTEGER)
-  AND NOT EXISTS (SELECT 1 FROM leasehold_worker AS w WHERE w.owner = leasehold_schedule_host.owner
+  AND NOT EXISTS (SELECT 1 FROM leasehold_worker AS w WHERE w.worker = leasehold_schedule_host.worker
                   AND w.seen_at >= :now - CAST(round(:age * 1e6) AS INTEGER));
 
 -- name: change_schedule
-UPDATE leasehold_schedule SET kind = :kind, args = :args, every = :every, cron = :cron, tz = :tz, missed = :missed,
+UPDATE leasehold_schedule SET task = :task, args = :args, every = :every, cron = :cron, tz = :tz, missed = :missed,
     overlap = :overlap, at_start = :at_start, source = :source, next_at = :next_at, changed_at = :now
 WHERE name = :name;
 

@@ -25,7 +25,7 @@ FROM (
 
 -- name: search_text.page
 ) AS d CROSS JOIN leasehold_job AS j ON j.seq = d.number
-LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_trouble AS t ON t.job = j.seq
+LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq
 ORDER BY d.number DESC LIMIT :limit
 
 -- name: read_texts
@@ -33,7 +33,7 @@ ORDER BY d.number DESC LIMIT :limit
 SELECT j.seq AS number, j.args, j.policy,
 -- include: error_of_j
 AS error FROM json_each(:numbers) AS n CROSS JOIN leasehold_job AS j ON j.seq = n.value
-LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_trouble AS t ON t.job = j.seq;
+LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq;
 
 -- name: search.numbers
 -- Jobs that were found before, in the place of a walk.
@@ -41,7 +41,7 @@ SELECT n.value AS number FROM json_each(:numbers) AS n
 
 -- name: list_failures
 -- Those of a walk that have failed or timed out, newest first; of their errors the beginning.
-SELECT j.id, j.kind, o.finished_at, substr(o.error, 1, 2000) AS error FROM (
+SELECT j.id, j.task, o.finished_at, substr(o.error, 1, 2000) AS error FROM (
 
 -- name: list_failures.page
 ) AS d CROSS JOIN leasehold_job AS j ON j.seq = d.number

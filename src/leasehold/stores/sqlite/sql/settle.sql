@@ -2,8 +2,8 @@
 -- Success is success under every flag, so the token is the whole guard. Jobs that others wait for are left to the decided
 -- way, which judges those in the same transaction. The leases go next, then what the jobs are tied to. Arrays
 -- [job, token, result, reference] are taken apart more quickly than objects.
-INSERT INTO leasehold_outcome (job, token, finished_at, started_at, attempt, owner, state, special, result, result_ref)
-SELECT l.job, l.token, :now, l.started_at, l.attempt, l.owner, 1, l.special, json_extract(r.value, '$[2]'),
+INSERT INTO leasehold_outcome (job, token, finished_at, started_at, attempt, worker, state, special, result, result_ref)
+SELECT l.job, l.token, :now, l.started_at, l.attempt, l.worker, 1, l.special, json_extract(r.value, '$[2]'),
     json_extract(r.value, '$[3]')
 FROM json_each(:settled) AS r CROSS JOIN leasehold_lease AS l ON l.job = json_extract(r.value, '$[0]')
 WHERE l.token = json_extract(r.value, '$[1]') AND l.special < 2
@@ -13,15 +13,15 @@ RETURNING job, special, attempt;
 DELETE FROM leasehold_lease WHERE job IN (SELECT value FROM json_each(:jobs));
 
 -- name: read_ties
-SELECT j.seq AS job, j.id AS job_id, j.lane, j.group_name, j.kind, j.unique_key AS key, j.unique_for_ever AS for_ever,
+SELECT j.seq AS job, j.id AS job_id, j.lane, j.group_name, j.task, j.unique_key AS key, j.unique_for_ever AS for_ever,
     j.deadline_at, j.start_by, g.slots IS NOT NULL AS limited
 FROM leasehold_job AS j JOIN leasehold_gate AS g ON g.id = j.gate WHERE j.seq IN (SELECT value FROM json_each(:jobs));
 
 -- name: read_succeeded
 -- For those who listen. Webhooks' own deliveries are not told of.
-SELECT j.id AS job_id, j.kind, j.queue, o.attempt, j.group_name AS "group"
+SELECT j.id AS job_id, j.task, j.queue, o.attempt, j.group_name AS "group"
 FROM leasehold_job AS j JOIN leasehold_outcome AS o ON o.job = j.seq
-WHERE j.seq IN (SELECT value FROM json_each(:jobs)) AND j.kind <> 'leasehold.webhook';
+WHERE j.seq IN (SELECT value FROM json_each(:jobs)) AND j.task <> 'leasehold.webhook';
 
 -- name: file_next_tickets
 -- One writer at a time: what is seen here is what is there.
@@ -35,8 +35,8 @@ FROM json_each(:lanes) AS l CROSS JOIN leasehold_lane_place AS h ON (h.lane, h.l
 -- After a lost reply: is the lease still held by this token, and if not, was the run under it settled by its holder?
 SELECT j.id, EXISTS (SELECT 1 FROM leasehold_lease AS l WHERE l.job = j.seq AND l.token = json_extract(r.value, '$[1]'))
     AS held, coalesce(
-        (SELECT o.name FROM leasehold_outcome AS p JOIN leasehold_owner AS o ON o.number = p.owner
+        (SELECT o.name FROM leasehold_outcome AS p JOIN leasehold_worker_name AS o ON o.number = p.worker
          WHERE p.job = j.seq AND p.token = json_extract(r.value, '$[1]')),
-        (SELECT o.name FROM leasehold_attempt AS a JOIN leasehold_owner AS o ON o.number = a.owner
+        (SELECT o.name FROM leasehold_attempt AS a JOIN leasehold_worker_name AS o ON o.number = a.worker
          WHERE a.job = j.seq AND a.token = json_extract(r.value, '$[1]') AND a.settled)) AS settled_by
 FROM json_each(:leases) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extract(r.value, '$[0]');

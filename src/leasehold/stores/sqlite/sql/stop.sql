@@ -1,6 +1,6 @@
 -- name: find_stoppable
 -- One page of a walk: the jobs that a stop may move, newest first, so that a job goes before those it waits for.
-SELECT j.id, j.kind,
+SELECT j.id, j.task,
 -- include: state_of_number
 AS state FROM (
 

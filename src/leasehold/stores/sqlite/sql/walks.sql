@@ -29,7 +29,7 @@ SELECT coalesce((SELECT seq FROM leasehold_job WHERE id = :before),
 -- way to find them; conditions named walk.where_… follow as asked, then walk.cut. `j` is the job, where the way brings
 -- it or walk.with_job does.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM leasehold_job AS a
+    SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM leasehold_job AS a
     WHERE a.seq < :below AND a.seq >= :since) AS j
 
 -- name: walk.queued
@@ -37,9 +37,9 @@ SELECT number FROM (SELECT s.number FROM (
     SELECT p.seq AS number FROM leasehold_ready AS p WHERE p.seq < :below AND p.seq >= :since) AS s
 
 -- name: walk.gated
--- Queued jobs of some queues and kinds: by their gates, not in the order of seq.
+-- Queued jobs of some queues and tasks: by their gates, not in the order of seq.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT p.seq AS number, g.queue, g.kind FROM leasehold_gate AS g CROSS JOIN leasehold_ready AS p ON p.gate = g.id
+    SELECT p.seq AS number, g.queue, g.task FROM leasehold_gate AS g CROSS JOIN leasehold_ready AS p ON p.gate = g.id
     WHERE p.seq < :below AND p.seq >= :since) AS j
 
 -- name: walk.lanes
@@ -49,7 +49,7 @@ SELECT number FROM (SELECT s.number FROM (
 
 -- name: walk.gated_lanes
 SELECT number FROM (SELECT j.number FROM (
-    SELECT p.seq AS number, g.queue, g.kind
+    SELECT p.seq AS number, g.queue, g.task
     FROM leasehold_lane_place AS p CROSS JOIN leasehold_gate AS g ON g.id = p.gate
     WHERE p.seq < :below AND p.seq >= :since) AS j
 
@@ -120,7 +120,7 @@ SELECT number FROM (SELECT s.number FROM (
 -- name: walk.tagged
 -- All that has the tag: in the order of ids, not of seq.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at
+    SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at
     FROM leasehold_tag AS t CROSS JOIN leasehold_job AS a ON a.id = t.job_id
     WHERE t.name = :tag AND a.seq < :below AND a.seq >= :since) AS j
 
@@ -131,7 +131,7 @@ SELECT number FROM (SELECT 1 AS number FROM leasehold_tag AS t WHERE t.name = :t
 -- name: walk.ids
 -- All whose ids are in the range: in the order of ids, not of seq, which the signs keep SQLite from using.
 SELECT number FROM (SELECT j.number FROM (
-    SELECT +a.seq AS number, a.id, a.queue, a.kind, a.lane, a.group_name, a.created_at FROM leasehold_job AS a
+    SELECT +a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM leasehold_job AS a
     WHERE a.id BETWEEN :low AND :high AND +a.seq < :below AND +a.seq >= :since) AS j
 
 -- name: walk.id_range
@@ -150,8 +150,8 @@ SELECT number FROM (SELECT 1 AS number FROM leasehold_job AS a WHERE a.id BETWEE
 -- name: walk.where_queue
  AND j.queue = :queue
 
--- name: walk.where_kinds
- AND j.kind IN (SELECT value FROM json_each(:kinds))
+-- name: walk.where_tasks
+ AND j.task IN (SELECT value FROM json_each(:tasks))
 
 -- name: walk.where_lane
  AND j.lane = :lane

@@ -36,10 +36,10 @@ SELECT json_extract(r.value, '$.seq'), json_extract(r.value, '$.lane'), json_ext
 FROM json_each(:rows) AS r;
 
 -- name: insert_leases
-INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, owner, lease_seconds, special, stop)
+INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, worker, lease_seconds, special, stop)
 SELECT json_extract(r.value, '$.job'), json_extract(r.value, '$.token'), json_extract(r.value, '$.expires_at'),
-    json_extract(r.value, '$.started_at'), json_extract(r.value, '$.attempt'), (SELECT o.number FROM leasehold_owner
-    AS o WHERE o.name = json_extract(r.value, '$.owner')), json_extract(r.value, '$.lease_seconds'),
+    json_extract(r.value, '$.started_at'), json_extract(r.value, '$.attempt'), (SELECT o.number FROM leasehold_worker_name
+    AS o WHERE o.name = json_extract(r.value, '$.worker')), json_extract(r.value, '$.lease_seconds'),
     json_extract(r.value, '$.special'), json_extract(r.value, '$.stop')
 FROM json_each(:rows) AS r;
 
@@ -52,10 +52,10 @@ SELECT json_extract(r.value, '$.job'), json_extract(r.value, '$.state'), json_ex
 FROM json_each(:rows) AS r;
 
 -- name: insert_outcomes
-INSERT INTO leasehold_outcome (job, token, finished_at, started_at, attempt, owner, state, special, result, result_ref, error, reason)
+INSERT INTO leasehold_outcome (job, token, finished_at, started_at, attempt, worker, state, special, result, result_ref, error, reason)
 SELECT json_extract(r.value, '$.job'), json_extract(r.value, '$.token'), json_extract(r.value, '$.finished_at'),
-    json_extract(r.value, '$.started_at'), json_extract(r.value, '$.attempt'), (SELECT o.number FROM leasehold_owner
-    AS o WHERE o.name = json_extract(r.value, '$.owner')), json_extract(r.value, '$.state'), json_extract(r.value,
+    json_extract(r.value, '$.started_at'), json_extract(r.value, '$.attempt'), (SELECT o.number FROM leasehold_worker_name
+    AS o WHERE o.name = json_extract(r.value, '$.worker')), json_extract(r.value, '$.state'), json_extract(r.value,
     '$.special'), json_extract(r.value, '$.result'), json_extract(r.value, '$.result_ref'), json_extract(r.value,
     '$.error'), json_extract(r.value, '$.reason')
 FROM json_each(:rows) AS r;
@@ -70,8 +70,8 @@ FROM json_each(:rows) AS r WHERE l.job = json_extract(r.value, '$.job') AND l.to
 UPDATE leasehold_job AS j SET args = json_extract(r.value, '$.args')
 FROM json_each(:rows) AS r WHERE j.seq = json_extract(r.value, '$.seq');
 
--- name: write_troubles
-INSERT INTO leasehold_trouble (job, failures, crashes, first_started_at, started_at, available_at, error, reason, changed_at)
+-- name: write_failure_states
+INSERT INTO leasehold_failure_state (job, failures, crashes, first_started_at, started_at, available_at, error, reason, changed_at)
 SELECT json_extract(r.value, '$.job'), json_extract(r.value, '$.failures'), json_extract(r.value, '$.crashes'),
     json_extract(r.value, '$.first_started_at'), json_extract(r.value, '$.started_at'), json_extract(r.value,
     '$.available_at'), json_extract(r.value, '$.error'), json_extract(r.value, '$.reason'), :now
@@ -82,9 +82,9 @@ ON CONFLICT (job) DO UPDATE SET failures = excluded.failures, crashes = excluded
 
 -- name: insert_attempts
 -- A run that is on record already (it went back to the queue before the job ended there) stays as it is.
-INSERT INTO leasehold_attempt (job, token, number, owner, settled, started_at, ended_at, ended, error)
+INSERT INTO leasehold_attempt (job, token, number, worker, settled, started_at, ended_at, ended, error)
 SELECT json_extract(r.value, '$.job'), json_extract(r.value, '$.token'), json_extract(r.value, '$.number'), (SELECT
-    o.number FROM leasehold_owner AS o WHERE o.name = json_extract(r.value, '$.owner')), json_extract(r.value,
+    o.number FROM leasehold_worker_name AS o WHERE o.name = json_extract(r.value, '$.worker')), json_extract(r.value,
     '$.settled'), json_extract(r.value, '$.started_at'), json_extract(r.value, '$.ended_at'), json_extract(r.value,
     '$.ended'), json_extract(r.value, '$.error')
 FROM json_each(:rows) AS r WHERE true
@@ -127,8 +127,8 @@ SELECT json_extract(r.value, '$.lane'), json_extract(r.value, '$.job')
 FROM json_each(:rows) AS r;
 
 -- name: drop_keys
-DELETE FROM leasehold_unique_key WHERE (kind, key, job_id) IN (
-    SELECT json_extract(value, '$.kind'), json_extract(value, '$.key'), json_extract(value, '$.job_id') FROM json_each(:rows));
+DELETE FROM leasehold_unique_key WHERE (task, key, job_id) IN (
+    SELECT json_extract(value, '$.task'), json_extract(value, '$.key'), json_extract(value, '$.job_id') FROM json_each(:rows));
 
 -- name: insert_history
 INSERT INTO leasehold_history (job_id, at, event, from_state, to_state, token, attempt, actor, detail)
