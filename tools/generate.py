@@ -1,5 +1,5 @@
 """Writes what is generated: the state diagram and table in ARCHITECTURE.md, the picture of the states, the present
-schemas, the reference, llms.txt, the site's navigation.
+schemas, the reference, the verbs of the store, llms.txt, the site's navigation.
 
 python -m tools.generate           write them
 python -m tools.generate --check   fail if one is not current
@@ -20,7 +20,7 @@ from leasehold.stores.open import open_store
 from tests.servers import PostgresServer
 from tools.llms import llms_text
 from tools.nav import with_nav
-from tools.reference import reference_pages
+from tools.reference import internals_pages, reference_pages
 from tools.state_picture import states_svg
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,6 +49,7 @@ def from_source() -> dict[Path, str]:
         STORES / "postgres" / "schema.sql": postgres,
         docs / "images" / "states.svg": states_svg(),
         **{docs / "reference" / name: text for name, text in reference_pages(postgres).items()},
+        **{docs / "internals" / name: text for name, text in internals_pages().items()},
     }
 
 

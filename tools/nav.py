@@ -52,6 +52,7 @@ def nav_of(docs: Path) -> Nav:
     nav.append({"Concepts": _grouped(docs, "concepts", _CONCEPTS)})
     nav.append({"Reference": _flat(docs, "reference", _REFERENCE)})
     nav.append("examples.md")
+    nav.append({"Internals": _flat(docs, "internals", ())})
     nav.append({"Decisions": _flat(docs, "decisions", ("README",))})
     nav.append({"Measured": ["mission.md", *_flat(docs, "measured", ())]})
     return [entry for entry in nav if isinstance(entry, str) or all(entry.values())]

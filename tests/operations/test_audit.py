@@ -35,7 +35,7 @@ from leasehold.errors import (
     TenantNotFound,
 )
 from leasehold.operations.operations import Operations
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
 from tests.contract.lives import end, in_state, orphan, run
@@ -67,7 +67,7 @@ MIRROR = Mirror(
 class Scene:
     """A store, and the operator's verbs on it. What is prepared goes past them, so that nothing of it is recorded."""
 
-    def __init__(self, store: Store, clock: ManualClock, backend: Backend) -> None:
+    def __init__(self, store: JobStore, clock: ManualClock, backend: Backend) -> None:
         self.store = store
         self.clock = clock
         self.backend = backend
@@ -76,7 +76,7 @@ class Scene:
     def job(self, state: State, **fields: Any) -> str:
         return in_state(self.store, self.clock, state, **fields).id
 
-    def audit(self, store: Store | None = None) -> list[AuditRow]:
+    def audit(self, store: JobStore | None = None) -> list[AuditRow]:
         return (store or self.store).list_audit().entries
 
     def seen_in_the_table(self) -> str:
@@ -106,7 +106,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(store: Store, clock: ManualClock, backend: Backend) -> Iterator[Scene]:
+def scene(store: JobStore, clock: ManualClock, backend: Backend) -> Iterator[Scene]:
     yield Scene(store, clock, backend)
     for row in store.list_tenants():
         store.drop_tenant(row.name)
