@@ -51,7 +51,7 @@ def reads(app: Leasehold, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def count_statements(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """At the seam of the database, where every statement passes."""
     counted: Counter[str] = Counter()
-    database: Any = store._database  # type: ignore[attr-defined]
+    database: Any = store._database
     read = database.read
 
     class Counting:

@@ -221,7 +221,7 @@ def test_a_schema_or_file_of_somebody_else_is_not_taken_for_a_tenant(app: Leaseh
     with pytest.raises(InvalidInput, match="belongs to no tenant"):
         app.tenants.create("acme")
     assert [row.name for row in app.tenants.list()] == ["beta"]
-    app.__internals__.store._remove("acme")  # type: ignore[attr-defined]
+    app.__internals__.store._remove("acme")
 
 
 def test_one_that_was_left_half_made_is_made_whole(app: Leasehold, backend: Backend):

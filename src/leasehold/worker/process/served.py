@@ -59,7 +59,8 @@ class Served:
 
     def call(self, verb: str, args: list[Any]) -> object:
         if verb == FLUSH:
-            return SyncContext(self._run).flush()
+            SyncContext(self._run).flush()
+            return None
         first = [getattr(self._run.grant, name) for name in CALLS[verb].first]
         try:
             answer = getattr(self._store, verb)(*first, *_decoded(verb, args))
