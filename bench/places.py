@@ -20,7 +20,7 @@ from leasehold import Leasehold
 from leasehold.domain.job import NewJob
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.tasks.blueprint import new_ids
 from tests.plans import postgres, sqlite
 from tests.servers import PostgresServer
@@ -38,7 +38,7 @@ class Place:
         self.name = name
         self.url = url
         self.scene = scene
-        self.store: Store = scene.store
+        self.store: JobStore = scene.store
 
     @property
     def is_postgres(self) -> bool:

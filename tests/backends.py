@@ -11,8 +11,8 @@ from typing import Any
 from leasehold.domain.checks.ids import make_id
 from leasehold.domain.job import Job, NewJob
 from leasehold.stores.base.database import Clock
-from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store
+from leasehold.stores.store import JobStore
 
 TABLES = (
     "job",
@@ -73,9 +73,9 @@ class Backend:
     name: str
     url: str
     schema: str = "leasehold"
-    _opened: list[Store] = field(default_factory=list)
+    _opened: list[JobStore] = field(default_factory=list)
 
-    def open(self, clock: Clock | None = None, results: str | None = None) -> Store:
+    def open(self, clock: Clock | None = None, results: str | None = None) -> JobStore:
         """Another store on this database, as another process would have. Without a clock: the database's own."""
         store = open_store(self.url, schema=self.schema, clock=clock, results=results)
         self._opened.append(store)
@@ -129,7 +129,7 @@ def new_job(**fields: Any) -> NewJob:
     return NewJob(**{"id": new_id(), "kind": "work", "args": "{}", **fields})
 
 
-def put(store: Store, **fields: Any) -> Job:
+def put(store: JobStore, **fields: Any) -> Job:
     """Enqueue one job and read it back."""
     (made,) = store.enqueue([new_job(**fields)])
     return store.get(made.id)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from leasehold import Leasehold
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend
 from tests.runners.docker.engine import PrivateEngine, why_no_engine
@@ -165,7 +165,7 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]
 
 
 @pytest.fixture
-def store(backend: Backend, clock: ManualClock) -> Store:
+def store(backend: Backend, clock: ManualClock) -> JobStore:
     """The store under test, on the test's clock."""
     return backend.open(clock)
 

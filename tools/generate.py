@@ -1,5 +1,5 @@
 """Writes what is generated: the state diagram in ARCHITECTURE.md, the tables of states and the map of the source in
-docs/internals, the picture of the states, the reference, llms.txt, the site's navigation.
+docs/internals, the picture of the states, the reference, the verbs of the store, llms.txt, the site's navigation.
 
 python -m tools.generate           write them
 python -m tools.generate --check   fail if one is not current
@@ -17,7 +17,7 @@ from leasehold.stores.open import open_store
 from tests.servers import PostgresServer
 from tools.llms import llms_text
 from tools.nav import with_nav
-from tools.reference import reference_pages
+from tools.reference import internals_pages, reference_pages
 from tools.reference.sql import postgres_columns
 from tools.source_map import source_map
 from tools.state_picture import states_svg
@@ -47,6 +47,7 @@ def from_source() -> dict[Path, str]:
         docs / "internals" / "map.md": source_map(ROOT / "src" / "leasehold"),
         docs / "images" / "states.svg": states_svg(),
         **{docs / "reference" / name: text for name, text in reference_pages(_jobs_view()).items()},
+        **{docs / "internals" / name: text for name, text in internals_pages().items()},
     }
 
 

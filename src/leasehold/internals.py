@@ -34,12 +34,10 @@ from leasehold.runners.subprocess import SubprocessRunner
 from leasehold.stores.answers import Enqueued
 from leasehold.stores.base.database import Clock
 from leasehold.stores.base.forks import ForkLock
-from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store
 from leasehold.stores.opened import OpenStores
 from leasehold.stores.scratch import scratch_place
 from leasehold.stores.tenants.directory import Directory
-from leasehold.stores.tenants.one import tenant_store
 from leasehold.tasks.by_sql import job_by_sql
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.external import External
@@ -54,6 +52,7 @@ from leasehold.worker.worker import Lifespan, Worker
 
 if TYPE_CHECKING:
     from leasehold.runners.docker.runner import DockerRunner
+    from leasehold.stores.store import JobStore
 
 STATE_VARIABLE = "XDG_STATE_HOME"
 """Where programs keep their state: the folder for running commands is in it, on PostgreSQL; by default
@@ -151,7 +150,7 @@ class Internals:
         self.operations = Operations(lambda: self.store, self.tasks.queues, place.listen_url)
         self._sweeping = ForkLock()
         self._reaper: Reaper | None = None
-        self._of_tenant: tuple[Directory, Store] | None = None
+        self._of_tenant: tuple[Directory, JobStore] | None = None
         self.enqueue = Enqueue(
             self.operations,
             self.find_task,
@@ -277,7 +276,7 @@ class Internals:
         tasks: Mapping[str, TaskDefinition],
         settings: WorkerSettings,
         waits: Waits | None = None,
-        store: Store | None = None,
+        store: JobStore | None = None,
     ) -> Worker:
         if store is None:
             tenants = settings.tenants
@@ -305,17 +304,19 @@ class Internals:
 
     # -- the store -------------------------------------------------------------------------------------------------
     @property
-    def store(self) -> Store:
+    def store(self) -> JobStore:
         """The open store, with a schema that this code knows."""
         if self.tenant is None:
             return self.shared.stores.own
         directory, found = self.shared.stores.directory, self._of_tenant
         if found is None or found[0] is not directory:
+            from leasehold.stores.tenants.one import tenant_store  # loads every verb
+
             # The same one at each call: who waits for groups is found by it.
             found = self._of_tenant = directory, tenant_store(directory, self.tenant)
         return found[1]
 
-    def _open(self) -> Store:
+    def _open(self) -> JobStore:
         store = self._open_unchecked()
         try:
             try:
@@ -330,7 +331,7 @@ class Internals:
             raise
         return store
 
-    def _open_unchecked(self) -> Store:
+    def _open_unchecked(self) -> JobStore:
         place = self.place
         return open_store(
             place.url, schema=place.schema, clock=place.clock, pooler=place.pooler, results=place.results

@@ -24,7 +24,7 @@ from tests.architecture.sources import (
 
 # What each part may know of ours: a module and everything below it. A part without a line here may not exist.
 # "leasehold" alone stands for the public names, `from leasehold import …`.
-CONTRACT = ("stores.contract", "stores.answers")
+STORE = ("stores.store", "stores.answers", "stores.base.wakeups", "stores.base.read_timeout")
 ROOMS = ("tasks", "run", "worker", "operations", "client")
 DOORS = ("errors", "types")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -32,10 +32,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "threads": (),
     "stores": ("stores", "threads", "domain"),
     "tasks": ("tasks", "runners.contract", "threads", "domain"),
-    "run": ("run", "tasks", "runners.contract", *CONTRACT, "threads", "domain"),
+    "run": ("run", "tasks", "runners.contract", *STORE, "threads", "domain"),
     "runners": ("runners", "domain"),
-    "worker": ("worker", "run", "runners", "tasks", *CONTRACT, "threads", "domain"),
-    "operations": ("operations", *CONTRACT, "threads", "domain"),
+    "worker": ("worker", "run", "runners", "tasks", *STORE, "threads", "domain"),
+    "operations": ("operations", *STORE, "threads", "domain"),
     "client": ("client", "operations", "tasks", "threads", "domain"),
     "internals": (*ROOMS, "stores", "runners", "domain"),
     "view": ("internals", *ROOMS, "threads", "domain"),
@@ -82,7 +82,7 @@ SERVE = ("leasehold.surfaces.serve", "leasehold.surfaces.serve_stdio")
 # Folders whose parts know nothing of each other, but each of itself.
 STRANGERS = ("surfaces", "contrib")
 
-# The two dialects; one contract is all they share.
+# The two dialects; the verbs are all they share.
 DIALECTS = ("leasehold.stores.sqlite", "leasehold.stores.postgres")
 
 # Modules through which the domain would reach a file, a socket, a clock, a thread or chance.
@@ -127,6 +127,11 @@ def test_every_layer_imports_only_what_lies_below_it():
 
 
 @WHOLE
+def test_rooms_import_the_store_for_its_type_only():
+    none_of(loads_of_the_store(PACKAGE))
+
+
+@WHOLE
 def test_the_domain_is_pure():
     none_of(impurities(PACKAGE))
 
@@ -160,6 +165,23 @@ def wrong_directions(package: Path) -> Iterator[str]:
         for line, target in imported_modules(module, known):
             if is_below(target, "leasehold") and not may_import(module, part, target):
                 yield f"{where(module.path, line, package.parent)}: {module.name} may not import {target}"
+
+
+def loads_of_the_store(package: Path) -> Iterator[str]:
+    """Imports of `stores.store` that run: they would load every verb with the app, before a database is opened."""
+    for module in modules(package):
+        if part_of(module) in ("stores", "domain"):
+            continue
+        typing_only = {
+            child.lineno
+            for node in nodes(module.tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+            for child in node.body
+        }
+        for statement in imports(module):
+            names = {statement.module, *(f"{statement.module}.{name}" for name in statement.names)}
+            if "leasehold.stores.store" in names and statement.line not in typing_only:
+                yield f"{where(module.path, statement.line, package.parent)}: import it under TYPE_CHECKING"
 
 
 def may_import(module: Module, part: str, target: str) -> bool:
@@ -240,31 +262,31 @@ def is_below(name: str, top: str) -> bool:
 
 BREAKS = {
     "domain imports a run": ("domain/job.py", "from ..run import attempt"),
-    "domain imports a store inside a function": ("domain/job.py", "def f():\n    import leasehold.stores.contract"),
+    "domain imports a store inside a function": ("domain/job.py", "def f():\n    import leasehold.stores.store"),
     "domain imports the public package": ("domain/job.py", "from leasehold import Leasehold"),
     "stores import the worker": ("stores/store.py", "from leasehold.worker.worker import Worker"),
     "stores import the app": ("stores/store.py", "from .. import app"),
-    "a run imports a store's inside": ("run/attempt.py", "from ..stores.store import JobStore"),
+    "a run imports a store's inside": ("run/attempt.py", "from ..stores.sqlite.database import Database"),
     "a run imports the package of stores": ("run/attempt.py", "from ..stores import open"),
     "a task imports a run": ("tasks/task.py", "from ..run.attempt import Attempt"),
-    "a task imports the contract": ("tasks/task.py", "from ..stores.contract import Store"),
+    "a task imports the store": ("tasks/task.py", "from ..stores.store import JobStore"),
     "a task imports a handle for typing": ("tasks/task.py", "if TYPE_CHECKING:\n    from ..client.job import Job"),
     "a run imports the worker": ("run/attempt.py", "from ..worker.worker import Worker"),
     "a run imports a handle": ("run/attempt.py", "from ..client.job import Job"),
     "an operation imports a task": ("operations/operations.py", "from ..tasks.task import Task"),
     "an operation imports a handle": ("operations/operations.py", "from ..client.job import Job"),
-    "a handle imports the contract": ("client/job.py", "from ..stores.contract import Store"),
+    "a handle imports the store": ("client/job.py", "from ..stores.store import JobStore"),
     "a handle imports the worker": ("client/job.py", "from ..worker.worker import Worker"),
     "a worker imports a dialect": ("worker/worker.py", "from leasehold.stores.sqlite.database import Database"),
     "a worker imports the app": ("worker/worker.py", "from leasehold.app import Leasehold"),
     "a run imports a surface for typing": ("run/attempt.py", "if TYPE_CHECKING:\n    from ..surfaces import cli"),
     "a runner imports the worker": ("runners/contract.py", "from ..worker.worker import Worker"),
-    "a runner imports the contract of stores": ("runners/contract.py", "from ..stores.contract import Store"),
+    "a runner imports the store": ("runners/contract.py", "from ..stores.store import JobStore"),
     "the shim imports its neighbour": ("runners/shim.py", "from .contract import Phase"),
     "postgres imports sqlite": ("stores/postgres/database.py", "from ..sqlite.database import Database"),
     "sqlite imports postgres": ("stores/sqlite/database.py", "from leasehold.stores import postgres"),
     "app imports a surface": ("app.py", "from .surfaces import cli"),
-    "a surface imports a store": ("surfaces/cli/main.py", "from ...stores import contract"),
+    "a surface imports a store": ("surfaces/cli/main.py", "from ...stores import store"),
     "a surface imports the worker": ("surfaces/cli/main.py", "from leasehold.worker import worker"),
     "a surface imports its sibling": ("surfaces/cli/main.py", "from ..http import problems"),
     "a surface that listens imports the command line": ("surfaces/http/problems.py", "from ..cli import main"),
@@ -275,7 +297,7 @@ BREAKS = {
 }  # fmt: skip
 KEEPS = {
     "app wires everything": ("app.py", "from .worker import worker\nfrom .stores.sqlite import database"),
-    "a run knows the contract": ("run/attempt.py", "from ..stores import contract\nfrom ..domain.job import Job"),
+    "a run knows the store": ("run/attempt.py", "from ..stores import store\nfrom ..domain.job import Job"),
     "a worker knows the runs": ("worker/worker.py", "from ..run import attempt\nfrom ..tasks.task import Task"),
     "a handle knows the door": ("client/job.py", "from ..operations import operations\nfrom ..tasks import task"),
     "a runner knows the domain": ("runners/subprocess.py", "from ..domain.job import Job\nfrom .contract import Phase"),
@@ -296,6 +318,20 @@ def test_a_wrong_direction_is_noticed(name: str, tmp_path: Path):
 @pytest.mark.parametrize("name", KEEPS)
 def test_a_right_direction_is_left_alone(name: str, tmp_path: Path):
     assert list(wrong_directions(a_package(tmp_path, *KEEPS[name]))) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "problems"),
+    [
+        ("from ..stores.store import JobStore", 1),
+        ("from ..stores import store", 1),
+        ("def f():\n    from leasehold.stores.store import JobStore", 1),
+        ("if TYPE_CHECKING:\n    from ..stores.store import JobStore", 0),
+        ("from ..stores.answers import Ending", 0),
+    ],
+)
+def test_a_load_of_the_store_is_noticed(source: str, problems: int, tmp_path: Path):
+    assert len(list(loads_of_the_store(a_package(tmp_path, "run/attempt.py", source)))) == problems
 
 
 @pytest.mark.parametrize(
@@ -358,7 +394,7 @@ def a_package(folder: Path, path: str, source: str) -> Path:
     package = folder / "leasehold"
     files = [
         "__main__.py", "app.py", "domain/job.py", "tasks/task.py", "run/attempt.py", "worker/worker.py",
-        "operations/operations.py", "client/job.py", "stores/contract/__init__.py", "stores/store.py",
+        "operations/operations.py", "client/job.py", "stores/store.py",
         "stores/open.py", "stores/sqlite/database.py", "stores/postgres/database.py", "surfaces/cli/main.py",
         "remote/client.py", "surfaces/http/problems.py",
         "contrib/rq.py", "runners/contract.py", "runners/shim.py", "runners/subprocess.py",

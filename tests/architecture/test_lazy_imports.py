@@ -14,15 +14,29 @@ NOT_AT_IMPORT = (
 
 PROGRAM = """
 import json, sys
-import leasehold
-print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+{statement}
+print(json.dumps(sorted(sys.modules)))
 """
 
 
 def test_importing_the_package_pulls_in_no_optional_library():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    loaded = json.loads(done.stdout)  # and nothing else was printed
+    loaded = {name.partition(".")[0] for name in loaded_by("import leasehold")}
     assert "leasehold" in loaded
     assert [name for name in NOT_AT_IMPORT if name in loaded] == []
+
+
+def test_importing_the_app_loads_no_verb_of_the_store():
+    loaded = loaded_by("from leasehold import Leasehold")
+    assert "leasehold.stores.open" in loaded
+    assert [
+        name for name in loaded if name.startswith(("leasehold.stores.verbs", "leasehold.stores.store"))
+    ] == []
+
+
+def loaded_by(statement: str) -> list[str]:
+    program = PROGRAM.format(statement=statement)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    loaded: list[str] = json.loads(done.stdout)  # and nothing else was printed
+    return loaded

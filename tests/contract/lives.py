@@ -8,7 +8,7 @@ from leasehold.domain.job import Grant, Job, Sighting
 from leasehold.domain.outcome import Asked, DeadlinePassed, Failure, Outcome, Stopped, Success
 from leasehold.domain.states import State
 from leasehold.stores.answers import Denied, Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import put
 
@@ -17,18 +17,18 @@ SITE = "machine-1"
 LEASE = 30.0
 
 
-def claim_one(store: Store, owner: str = OWNER, queue: str = "default") -> Grant:
+def claim_one(store: JobStore, owner: str = OWNER, queue: str = "default") -> Grant:
     (grant,) = store.claim(owner, [queue], 1)
     return grant
 
 
 def claim_ids(
-    store: Store, limit: int = 10, owner: str = OWNER, queue: str = "default", **asked: Any
+    store: JobStore, limit: int = 10, owner: str = OWNER, queue: str = "default", **asked: Any
 ) -> list[str]:
     return [grant.id for grant in store.claim(owner, [queue], limit, **asked)]
 
 
-def claim_until_found(store: Store, limit: int = 10, owner: str = OWNER, tries: int = 3) -> list[str]:
+def claim_until_found(store: JobStore, limit: int = 10, owner: str = OWNER, tries: int = 3) -> list[str]:
     """A ticket whose head turns out to belong elsewhere is filed anew, so the first claim may come back empty."""
     for _ in range(tries):
         if found := claim_ids(store, limit, owner):
@@ -36,14 +36,14 @@ def claim_until_found(store: Store, limit: int = 10, owner: str = OWNER, tries: 
     return []
 
 
-def run(store: Store, owner: str = OWNER, **fields: Any) -> Grant:
+def run(store: JobStore, owner: str = OWNER, **fields: Any) -> Grant:
     """A new job, claimed by its id."""
     grant = store.claim_by_id(put(store, **fields).id, owner)
     assert isinstance(grant, Grant), grant
     return grant
 
 
-def run_external(store: Store, owner: str = OWNER, site: str = SITE, **fields: Any) -> Grant:
+def run_external(store: JobStore, owner: str = OWNER, site: str = SITE, **fields: Any) -> Grant:
     """A running job whose execution has been placed and started."""
     grant = run(store, owner, **fields)
     assert store.place_execution(grant.id, grant.token, site, f"run-{grant.id}-{grant.attempt}")
@@ -51,20 +51,20 @@ def run_external(store: Store, owner: str = OWNER, site: str = SITE, **fields: A
     return grant
 
 
-def end(store: Store, grant: Grant, outcome: Outcome) -> Job:
+def end(store: JobStore, grant: Grant, outcome: Outcome) -> Job:
     """Settle, and insist that it was accepted."""
     settled = store.settle([Ending(grant.id, grant.token, outcome)])
     assert settled.accepted == [grant.id], settled
     return store.get(grant.id)
 
 
-def is_fenced(store: Store, grant: Grant, outcome: Outcome) -> bool:
+def is_fenced(store: JobStore, grant: Grant, outcome: Outcome) -> bool:
     settled = store.settle([Ending(grant.id, grant.token, outcome)])
     assert bool(settled.accepted) != bool(settled.fenced), settled
     return settled.fenced == [grant.id]
 
 
-def sight(store: Store, clock: ManualClock, job_id: str) -> Sighting:
+def sight(store: JobStore, clock: ManualClock, job_id: str) -> Sighting:
     """Let the lease run out and take both looks at it; the answer is ripe."""
     clock.advance(store.get(job_id).lease_seconds + 1)
     (seen,) = [s for s in store.sight_missed() if s.id == job_id]
@@ -72,14 +72,14 @@ def sight(store: Store, clock: ManualClock, job_id: str) -> Sighting:
     return seen
 
 
-def lose(store: Store, clock: ManualClock, grant: Grant) -> Job:
+def lose(store: JobStore, clock: ManualClock, grant: Grant) -> Job:
     """The whole way of a missed lease."""
     (reaped,) = store.reap([sight(store, clock, grant.id)])
     assert reaped.id == grant.id
     return store.get(grant.id)
 
 
-def orphan(store: Store, clock: ManualClock, **fields: Any) -> Job:
+def orphan(store: JobStore, clock: ManualClock, **fields: Any) -> Job:
     """Running with no owner: its worker has drained and left the external run alive."""
     from leasehold.domain.outcome import Detached
 
@@ -89,7 +89,7 @@ def orphan(store: Store, clock: ManualClock, **fields: Any) -> Job:
     return job
 
 
-def in_state(store: Store, clock: ManualClock, state: State, **fields: Any) -> Job:
+def in_state(store: JobStore, clock: ManualClock, state: State, **fields: Any) -> Job:
     """A job in this state. All but pending and queued have run once, so a stale token of theirs exists."""
     match state:
         case State.PENDING:

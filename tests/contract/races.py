@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, put
 
@@ -44,7 +44,7 @@ class Referee(Protocol):
 class Race:
     """`one` is the store whose verb is stopped, `two` and `three` are those of other processes."""
 
-    def __init__(self, one: Store, two: Store, three: Store, referee: Referee) -> None:
+    def __init__(self, one: JobStore, two: JobStore, three: JobStore, referee: Referee) -> None:
         self.one, self.two, self.three = one, two, three
         self._referee = referee
         self._threads = ThreadPoolExecutor(4)
@@ -217,7 +217,9 @@ class SqliteReferee:
         return any(gate.asked.is_set() for gate in self._others)
 
 
-def _open_gated(backend: Backend, clock: ManualClock, gate: _Gate, monkeypatch: pytest.MonkeyPatch) -> Store:
+def _open_gated(
+    backend: Backend, clock: ManualClock, gate: _Gate, monkeypatch: pytest.MonkeyPatch
+) -> JobStore:
     class Gated(sqlite3.Connection):
         def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
             if sql == "BEGIN IMMEDIATE":

@@ -11,14 +11,14 @@ from leasehold.domain.errors import InvalidInput, JobNotFound, Refused
 from leasehold.domain.outcome import Breached, HandedBack, Stopped, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import new_id, put
 from tests.contract.lives import OWNER, SITE, end, granted, in_state, lose, orphan, run
 
 TOKENS = Policy(budget={"tokens": 100})
 
 
-def lines(store: Store, job_id: str) -> dict[tuple[str, str], tuple[int | None, int]]:
+def lines(store: JobStore, job_id: str) -> dict[tuple[str, str], tuple[int | None, int]]:
     return {(line.scope, line.unit): (line.limit, line.spent) for line in store.budget(job_id)}
 
 

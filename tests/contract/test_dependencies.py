@@ -23,36 +23,36 @@ from leasehold.domain.outcome import (
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
 from tests.contract.lives import claim_ids, claim_one, end, granted, in_state, lose, run
 
 ONCE = Policy(max_attempts=1, max_crashes=1)
-Finish = Callable[[Store, ManualClock, Job], object]
+Finish = Callable[[JobStore, ManualClock, Job], object]
 
 
 def settle(outcome: Any) -> Finish:
     return lambda store, clock, job: end(store, granted(store.claim_by_id(job.id, "w")), outcome)
 
 
-def stopped_while_running(store: Store, clock: ManualClock, job: Job) -> object:
+def stopped_while_running(store: JobStore, clock: ManualClock, job: Job) -> object:
     grant = granted(store.claim_by_id(job.id, "w"))
     store.cancel(job.id)
     return end(store, grant, Stopped())
 
 
-def finished_without_retry(store: Store, clock: ManualClock, job: Job) -> object:
+def finished_without_retry(store: JobStore, clock: ManualClock, job: Job) -> object:
     grant = granted(store.claim_by_id(job.id, "w"))
     store.finish(job.id)
     return end(store, grant, Stopped())
 
 
-def reaped(store: Store, clock: ManualClock, job: Job) -> object:
+def reaped(store: JobStore, clock: ManualClock, job: Job) -> object:
     return lose(store, clock, granted(store.claim_by_id(job.id, "w")))
 
 
-def taken_over_by_id(store: Store, clock: ManualClock, job: Job) -> object:
+def taken_over_by_id(store: JobStore, clock: ManualClock, job: Job) -> object:
     """Claim by id meets a missed lease, reaps it, and the job is out of tries."""
     store.claim_by_id(job.id, "w")
     clock.advance(31)
@@ -61,14 +61,14 @@ def taken_over_by_id(store: Store, clock: ManualClock, job: Job) -> object:
     return store.claim_by_id(job.id, "other", sighting=seen)
 
 
-def cancelled_failure(store: Store, clock: ManualClock, job: Job) -> object:
+def cancelled_failure(store: JobStore, clock: ManualClock, job: Job) -> object:
     """Judged when it failed; the cancel that follows finds nobody waiting."""
     settle(Failure("broken", final=True))(store, clock, job)
     return store.cancel(job.id)
 
 
 def expired(seconds: float) -> Finish:
-    def finish(store: Store, clock: ManualClock, job: Job) -> object:
+    def finish(store: JobStore, clock: ManualClock, job: Job) -> object:
         clock.advance(seconds)
         return store.expire()
 
@@ -102,7 +102,7 @@ BAD_ENDS: dict[str, tuple[Finish, dict[str, Any], str]] = {
 @pytest.mark.parametrize("on_failure", ["cancel", "run"])
 @pytest.mark.parametrize("how", BAD_ENDS)
 def test_a_parent_that_ends_badly_cancels_its_child_with_the_reason_or_lets_it_run(
-    store: Store, clock: ManualClock, how: str, on_failure: str
+    store: JobStore, clock: ManualClock, how: str, on_failure: str
 ):
     finish, fields, state = BAD_ENDS[how]
     parent = put(store, kind="load", **fields)
@@ -126,7 +126,7 @@ def test_a_parent_that_ends_badly_cancels_its_child_with_the_reason_or_lets_it_r
 
 
 @pytest.mark.parametrize("on_failure", ["cancel", "run"])
-def test_a_parent_that_succeeds_sets_its_child_free(store: Store, on_failure: str):
+def test_a_parent_that_succeeds_sets_its_child_free(store: JobStore, on_failure: str):
     parent = run(store)
     child = put(store, after=(parent.id,), on_parent_failure=on_failure)
     assert claim_ids(store) == []
@@ -140,7 +140,7 @@ def test_a_parent_that_succeeds_sets_its_child_free(store: Store, on_failure: st
 @pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMED_OUT])
 @pytest.mark.parametrize("on_failure", ["cancel", "run"])
 def test_a_parent_that_has_ended_already_is_judged_at_once(
-    store: Store, clock: ManualClock, state: State, on_failure: str
+    store: JobStore, clock: ManualClock, state: State, on_failure: str
 ):
     parent = in_state(store, clock, state)
     child = put(store, after=(parent.id,), on_parent_failure=on_failure)
@@ -152,12 +152,12 @@ def test_a_parent_that_has_ended_already_is_judged_at_once(
 
 
 @pytest.mark.parametrize("state", [State.PAUSED, State.WAITING, State.PENDING, State.QUEUED, State.RUNNING])
-def test_a_child_waits_with_a_parent_that_has_not_ended(store: Store, clock: ManualClock, state: State):
+def test_a_child_waits_with_a_parent_that_has_not_ended(store: JobStore, clock: ManualClock, state: State):
     parent = in_state(store, clock, state)
     assert put(store, after=(parent.id,)).state is State.PENDING
 
 
-def test_a_retry_of_the_parent_is_not_its_end(store: Store, clock: ManualClock):
+def test_a_retry_of_the_parent_is_not_its_end(store: JobStore, clock: ManualClock):
     parent = run(store)
     child = put(store, after=(parent.id,))
     end(store, parent, Failure("try again"))
@@ -167,7 +167,7 @@ def test_a_retry_of_the_parent_is_not_its_end(store: Store, clock: ManualClock):
     assert store.get(child.id).state is State.QUEUED
 
 
-def test_a_fan_in_starts_when_the_last_parent_has_ended_and_finds_all_results_in_order(store: Store):
+def test_a_fan_in_starts_when_the_last_parent_has_ended_and_finds_all_results_in_order(store: JobStore):
     parents = [run(store) for _ in range(5)]
     child = put(store, after=tuple(grant.id for grant in parents))
     for number, grant in enumerate(reversed(parents)):
@@ -178,7 +178,7 @@ def test_a_fan_in_starts_when_the_last_parent_has_ended_and_finds_all_results_in
     assert found == [(grant.id, str(4 - n)) for n, grant in enumerate(parents)]
 
 
-def test_parents_that_end_in_one_batch_are_counted_each(store: Store):
+def test_parents_that_end_in_one_batch_are_counted_each(store: JobStore):
     parents = [run(store) for _ in range(4)]
     bad = run(store)
     child = put(store, after=tuple(grant.id for grant in parents))
@@ -190,7 +190,7 @@ def test_parents_that_end_in_one_batch_are_counted_each(store: Store):
     assert store.get(other.id).state is State.CANCELLED
 
 
-def test_every_descendant_of_a_failed_branch_ends_and_names_its_cause(store: Store):
+def test_every_descendant_of_a_failed_branch_ends_and_names_its_cause(store: JobStore):
     root, top = new_job(kind="root"), new_job(kind="top")
     left, right = new_job(kind="left", after=(root.id,)), new_job(kind="right", after=(root.id, top.id))
     join = new_job(kind="join", after=(left.id, right.id))
@@ -205,7 +205,7 @@ def test_every_descendant_of_a_failed_branch_ends_and_names_its_cause(store: Sto
     assert store.get(careless.id).state is State.QUEUED
 
 
-def test_a_batch_whose_root_has_failed_already_ends_at_once(store: Store):
+def test_a_batch_whose_root_has_failed_already_ends_at_once(store: JobStore):
     root = run(store)
     end(store, root, Failure("broken", final=True))
     first = new_job(after=(root.id,))
@@ -215,7 +215,7 @@ def test_a_batch_whose_root_has_failed_already_ends_at_once(store: Store):
     assert [store.get(job.id).reason for job in (first, second)] == [cause, cause]
 
 
-def test_a_resumed_parent_finds_its_children_ended_and_moves_nobody(store: Store):
+def test_a_resumed_parent_finds_its_children_ended_and_moves_nobody(store: JobStore):
     parent = run(store)
     child = put(store, after=(parent.id,))
     careless = put(store, after=(parent.id,), on_parent_failure="run")
@@ -226,7 +226,7 @@ def test_a_resumed_parent_finds_its_children_ended_and_moves_nobody(store: Store
     assert (store.get(careless.id).state, store.get(careless.id).unmet) == (State.QUEUED, 0)
 
 
-def test_a_missing_parent_is_refused_by_name_and_nothing_is_stored(store: Store):
+def test_a_missing_parent_is_refused_by_name_and_nothing_is_stored(store: JobStore):
     missing, child = new_job().id, new_job()
     with pytest.raises(JobNotFound, match=missing):
         store.enqueue([child, new_job(after=(missing,))])
@@ -234,7 +234,7 @@ def test_a_missing_parent_is_refused_by_name_and_nothing_is_stored(store: Store)
         store.get(child.id)
 
 
-def test_a_circle_cannot_be_stored(store: Store):
+def test_a_circle_cannot_be_stored(store: JobStore):
     one, two = new_job(), new_job()
     first = new_job(id=one.id, after=(two.id,))
     second = new_job(id=two.id, after=(one.id,))
@@ -244,7 +244,7 @@ def test_a_circle_cannot_be_stored(store: Store):
         store.enqueue([new_job(id=one.id, after=(one.id,))])
 
 
-def test_a_repeated_enqueue_ties_nothing_twice(store: Store, backend: Backend):
+def test_a_repeated_enqueue_ties_nothing_twice(store: JobStore, backend: Backend):
     parent = run(store)
     child = new_job(after=(parent.id, parent.id))
     assert [one.created for one in store.enqueue([child])] == [True]
@@ -254,7 +254,7 @@ def test_a_repeated_enqueue_ties_nothing_twice(store: Store, backend: Backend):
     assert store.get(child.id).state is State.QUEUED
 
 
-def test_whoever_waits_for_a_job_that_stands_for_another_waits_for_that_one(store: Store):
+def test_whoever_waits_for_a_job_that_stands_for_another_waits_for_that_one(store: JobStore):
     holder = run(store, unique_key="k")
     asked = new_job(unique_key="k")
     child = new_job(after=(asked.id,))
@@ -265,7 +265,7 @@ def test_whoever_waits_for_a_job_that_stands_for_another_waits_for_that_one(stor
     assert store.get(child.id).state is State.QUEUED
 
 
-def test_a_held_child_needs_its_release_too(store: Store):
+def test_a_held_child_needs_its_release_too(store: JobStore):
     parent = run(store)
     child = put(store, after=(parent.id,), hold=True)
     assert (child.held, child.unmet) == (True, 1)
@@ -274,7 +274,7 @@ def test_a_held_child_needs_its_release_too(store: Store):
     assert store.release(child.id).state is State.QUEUED
 
 
-def test_a_paused_child_takes_note_and_goes_on_from_where_its_parents_are(store: Store):
+def test_a_paused_child_takes_note_and_goes_on_from_where_its_parents_are(store: JobStore):
     parent, other = run(store), run(store)
     child = put(store, after=(parent.id, other.id))
     store.pause(child.id)
@@ -286,7 +286,7 @@ def test_a_paused_child_takes_note_and_goes_on_from_where_its_parents_are(store:
 
 
 @pytest.mark.parametrize("verb", ["pause", "expire"])
-def test_a_resting_child_whose_parent_fails_is_cancelled(store: Store, clock: ManualClock, verb: str):
+def test_a_resting_child_whose_parent_fails_is_cancelled(store: JobStore, clock: ManualClock, verb: str):
     parent = run(store, lease_seconds=1000.0)
     child = put(store, after=(parent.id,), deadline=60.0)
     if verb == "pause":
@@ -299,7 +299,7 @@ def test_a_resting_child_whose_parent_fails_is_cancelled(store: Store, clock: Ma
     assert store.get(child.id).reason == f"job {parent.id} (work) ended failed"
 
 
-def test_a_child_that_timed_out_while_it_waited_waits_again_when_resumed(store: Store, clock: ManualClock):
+def test_a_child_that_timed_out_while_it_waited_waits_again_when_resumed(store: JobStore, clock: ManualClock):
     parent = run(store, lease_seconds=1000.0)
     child = put(store, after=(parent.id,), deadline=60.0)
     clock.advance(61)
@@ -307,7 +307,7 @@ def test_a_child_that_timed_out_while_it_waited_waits_again_when_resumed(store: 
     assert store.resume(child.id).state is State.PENDING
 
 
-def test_a_cancelled_child_is_left_alone(store: Store):
+def test_a_cancelled_child_is_left_alone(store: JobStore):
     parent = run(store)
     child = put(store, after=(parent.id,))
     store.cancel(child.id, reason="not needed")
@@ -315,7 +315,7 @@ def test_a_cancelled_child_is_left_alone(store: Store):
     assert (store.get(child.id).state, store.get(child.id).reason) == (State.CANCELLED, "not needed")
 
 
-def test_a_delayed_child_keeps_its_delay_and_a_late_one_is_due_at_once(store: Store, clock: ManualClock):
+def test_a_delayed_child_keeps_its_delay_and_a_late_one_is_due_at_once(store: JobStore, clock: ManualClock):
     parent = run(store)
     slow, quick = put(store, after=(parent.id,), delay=600.0), put(store, after=(parent.id,))
     clock.advance(10)
@@ -325,7 +325,7 @@ def test_a_delayed_child_keeps_its_delay_and_a_late_one_is_due_at_once(store: St
     assert claim_ids(store) == [quick.id]
 
 
-def test_a_child_takes_its_place_in_a_lane_when_it_is_set_free(store: Store, clock: ManualClock):
+def test_a_child_takes_its_place_in_a_lane_when_it_is_set_free(store: JobStore, clock: ManualClock):
     parent = run(store)
     child = put(store, after=(parent.id,), lane="l")
     clock.advance(1)
@@ -338,7 +338,7 @@ def test_a_child_takes_its_place_in_a_lane_when_it_is_set_free(store: Store, clo
     assert claim_ids(store) == [child.id]
 
 
-def test_the_groups_of_parent_and_child_are_told_once(store: Store):
+def test_the_groups_of_parent_and_child_are_told_once(store: JobStore):
     parent = run(store, group="g")
     put(store, after=(parent.id,), group="g")
     other = put(store, after=(parent.id,), group="h")
@@ -348,7 +348,7 @@ def test_the_groups_of_parent_and_child_are_told_once(store: Store):
     assert (store.group("g").version, store.group("h").version) == (before[0] + 1, before[1] + 1)
 
 
-def test_a_stale_token_cannot_settle_an_awaited_job(store: Store, clock: ManualClock):
+def test_a_stale_token_cannot_settle_an_awaited_job(store: JobStore, clock: ManualClock):
     stale = run(store)
     child = put(store, after=(stale.id,))
     lose(store, clock, stale)
@@ -360,7 +360,7 @@ def test_a_stale_token_cannot_settle_an_awaited_job(store: Store, clock: ManualC
     assert store.get(child.id).state is State.QUEUED
 
 
-def test_a_lost_reply_of_an_awaited_settle_reads_as_done(store: Store):
+def test_a_lost_reply_of_an_awaited_settle_reads_as_done(store: JobStore):
     parent = run(store)
     child = put(store, after=(parent.id,))
     end(store, parent, Success())
@@ -370,7 +370,7 @@ def test_a_lost_reply_of_an_awaited_settle_reads_as_done(store: Store):
     assert store.get(child.id).unmet == 0
 
 
-def test_an_unstorable_result_of_an_awaited_job_costs_only_its_own_branch(store: Store):
+def test_an_unstorable_result_of_an_awaited_job_costs_only_its_own_branch(store: JobStore):
     good, bad = run(store), run(store)
     one, two = put(store, after=(good.id,)), put(store, after=(bad.id,))
     settled = store.settle(
@@ -381,7 +381,9 @@ def test_an_unstorable_result_of_an_awaited_job_costs_only_its_own_branch(store:
     assert store.get(two.id).reason == f"job {bad.id} (work) ended failed"
 
 
-def test_a_parent_stays_while_a_child_may_want_its_result(store: Store, clock: ManualClock, backend: Backend):
+def test_a_parent_stays_while_a_child_may_want_its_result(
+    store: JobStore, clock: ManualClock, backend: Backend
+):
     parent, other = run(store), run(store, lease_seconds=1e6)
     child = put(store, after=(parent.id, other.id))
     end(store, parent, Success("1"))
@@ -394,7 +396,7 @@ def test_a_parent_stays_while_a_child_may_want_its_result(store: Store, clock: M
     assert backend.query("SELECT count(*) FROM leasehold.dependency") == [(0,)]
 
 
-def test_a_new_try_of_a_child_waits_for_the_same_parents(store: Store):
+def test_a_new_try_of_a_child_waits_for_the_same_parents(store: JobStore):
     parent = run(store)
     child = put(store, after=(parent.id,))
     end(store, parent, Failure("broken", final=True))
@@ -408,7 +410,7 @@ def test_a_new_try_of_a_child_waits_for_the_same_parents(store: Store):
     assert [one.result for one in store.parent_results(third.id)] == ["7"]
 
 
-def test_relatives_tell_both_sides(store: Store):
+def test_relatives_tell_both_sides(store: JobStore):
     parent, other = run(store), run(store)
     child = put(store, kind="child", after=(parent.id, other.id), on_parent_failure="run")
     end(store, parent, Success())
@@ -426,7 +428,7 @@ def test_relatives_tell_both_sides(store: Store):
     )
 
 
-def test_a_child_that_was_forgotten_is_found(store: Store, backend: Backend):
+def test_a_child_that_was_forgotten_is_found(store: JobStore, backend: Backend):
     """As a worker would leave it that knows nothing of dependencies."""
     parent, other = run(store), run(store)
     child = put(store, after=(parent.id, other.id))
@@ -498,7 +500,7 @@ def test_parents_settled_by_many_at_once_free_their_child_once(backend: Backend)
     assert (after.state, after.unmet) == (State.QUEUED, 0)
 
 
-def test_relatives_are_counted_by_relation(store: Store):
+def test_relatives_are_counted_by_relation(store: JobStore):
     parents = [put(store) for _ in range(3)]
     child = put(store, after=tuple(parent.id for parent in parents))
     assert store.count_relatives(child.id) == {"waits_for": 3}

@@ -11,7 +11,7 @@ from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.states import State
 from leasehold.domain.stream import LOG, LOG_CAP, Note, RunNotes
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import new_id, put
 from tests.contract.lives import claim_one, end, run
 
@@ -32,7 +32,7 @@ def line(place: int, text: str) -> Note:
     return Note(place, LOG, text=text)
 
 
-def seen(store: Store, job_id: str, since: int = 0) -> list[tuple[int, str, object]]:
+def seen(store: JobStore, job_id: str, since: int = 0) -> list[tuple[int, str, object]]:
     return [(event.seq, event.kind, event.data) for event in store.read_stream(job_id, since).events]
 
 
@@ -194,7 +194,7 @@ def test_a_reader_never_finds_a_smaller_number_later(backend):
     notes = [item(place, str(place)) for place in range(1, 301)]
     stores = [backend.open() for _ in range(3)]
 
-    def write(own: Store) -> None:
+    def write(own: JobStore) -> None:
         for start in range(0, len(notes), 5):
             while own.write_events([told(grant, *notes[start : start + 5])]).locked:
                 pass  # another has the job in hand

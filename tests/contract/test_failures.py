@@ -13,21 +13,23 @@ from leasehold.domain.states import State
 from leasehold.domain.views import Filter
 from leasehold.operations import failures as operations_on_failures
 from leasehold.operations.operations import Operations
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.contract.lives import end, in_state, run
 
 
 @pytest.fixture
-def operations(store: Store) -> Operations:
+def operations(store: JobStore) -> Operations:
     return Operations(lambda: store)
 
 
-def fail(store: Store, error: str, **fields: object) -> str:
+def fail(store: JobStore, error: str, **fields: object) -> str:
     return end(store, run(store, **fields), Failure(error, final=True)).id
 
 
-def test_failures_that_say_the_same_are_one_group(store: Store, operations: Operations, clock: ManualClock):
+def test_failures_that_say_the_same_are_one_group(
+    store: JobStore, operations: Operations, clock: ManualClock
+):
     begin = operations.now()
     for number in range(3):
         last = fail(store, f"timeout after {number} s for job {number:08}-0000-7000-8000-000000000000\nstack")
@@ -59,7 +61,7 @@ def test_failures_that_say_the_same_are_one_group(store: Store, operations: Oper
 
 
 def test_the_largest_group_comes_first_then_the_newest(
-    store: Store, operations: Operations, clock: ManualClock
+    store: JobStore, operations: Operations, clock: ManualClock
 ):
     for error in ("a", "b", "b", "c", "d"):
         fail(store, error)
@@ -68,7 +70,7 @@ def test_the_largest_group_comes_first_then_the_newest(
 
 
 def test_only_what_the_filter_finds_counts_and_only_failures(
-    store: Store, operations: Operations, clock: ManualClock
+    store: JobStore, operations: Operations, clock: ManualClock
 ):
     for state in State:
         in_state(store, clock, state)
@@ -89,7 +91,7 @@ def test_only_what_the_filter_finds_counts_and_only_failures(
         assert (found.looked, sum(group.count for group in found.groups)) == (looked, looked), filter
 
 
-def test_it_looks_at_the_newest_and_says_if_there_are_more(store: Store, operations: Operations):
+def test_it_looks_at_the_newest_and_says_if_there_are_more(store: JobStore, operations: Operations):
     for error in ("a", "b", "b"):
         fail(store, error)
     found = operations.list_failures(2)
@@ -98,7 +100,7 @@ def test_it_looks_at_the_newest_and_says_if_there_are_more(store: Store, operati
 
 
 def test_a_filter_that_finds_few_is_followed_only_so_far(
-    store: Store, operations: Operations, monkeypatch: pytest.MonkeyPatch
+    store: JobStore, operations: Operations, monkeypatch: pytest.MonkeyPatch
 ):
     for queue in ("q", *["other"] * 5):
         fail(store, "a", queue=queue)
@@ -111,7 +113,7 @@ def test_a_filter_that_finds_few_is_followed_only_so_far(
 
 
 def test_a_list_has_so_many_groups_and_counts_the_others(
-    store: Store, operations: Operations, monkeypatch: pytest.MonkeyPatch
+    store: JobStore, operations: Operations, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(operations_on_failures, "MOST_GROUPS", 2)
     for error in ("a", "b", "c"):

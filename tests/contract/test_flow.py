@@ -12,7 +12,7 @@ from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.states import State
 from leasehold.operations import flow as operations_on_flow
 from leasehold.operations.operations import Operations
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import end, run
@@ -20,7 +20,7 @@ from tests.plans.traced import Traced
 
 
 @pytest.fixture
-def operations(store: Store) -> Operations:
+def operations(store: JobStore) -> Operations:
     return Operations(lambda: store)
 
 
@@ -28,7 +28,7 @@ def edges(flow: Flow) -> set[tuple[str, str, str, bool | None]]:
     return {(edge.from_id, edge.to_id, edge.relation, edge.met) for edge in flow.edges}
 
 
-def test_the_whole_flow_is_told_from_each_of_its_jobs(store: Store, operations: Operations):
+def test_the_whole_flow_is_told_from_each_of_its_jobs(store: JobStore, operations: Operations):
     grant = run(store, kind="first")
     left, right = (put(store, kind=name, after=(grant.id,)) for name in ("left", "right"))
     last = put(store, kind="last", after=(left.id, right.id))
@@ -56,7 +56,7 @@ def test_the_whole_flow_is_told_from_each_of_its_jobs(store: Store, operations: 
         }
 
 
-def test_a_job_tells_the_first_line_of_its_error(store: Store, operations: Operations):
+def test_a_job_tells_the_first_line_of_its_error(store: JobStore, operations: Operations):
     grant = run(store)
     child = put(store, after=(grant.id,))
     end(store, grant, Failure("ValueError: no\n  File x", final=True))
@@ -66,13 +66,13 @@ def test_a_job_tells_the_first_line_of_its_error(store: Store, operations: Opera
         assert told[child.id][0] is State.CANCELLED
 
 
-def test_a_job_without_ties_is_a_flow_of_its_own(store: Store, operations: Operations):
+def test_a_job_without_ties_is_a_flow_of_its_own(store: JobStore, operations: Operations):
     job = put(store)
     flow = operations.read_flow(job.id)
     assert ([node.id for node in flow.nodes], flow.edges, flow.cut) == ([job.id], [], False)
 
 
-def test_a_hundred_jobs_in_ten_levels_cost_a_read_a_level(store: Store, operations: Operations):
+def test_a_hundred_jobs_in_ten_levels_cost_a_read_a_level(store: JobStore, operations: Operations):
     levels: list[list[str]] = [[new_id() for _ in range(10)] for _ in range(10)]
     store.enqueue([new_job(id=job_id) for job_id in levels[0]])
     for above, level in itertools.pairwise(levels):
@@ -83,7 +83,7 @@ def test_a_hundred_jobs_in_ten_levels_cost_a_read_a_level(store: Store, operatio
     assert (len(flow.nodes), len(flow.edges), flow.cut) == (100, 900, False)
 
 
-def test_of_more_jobs_than_asked_for_the_nearest_are_told(store: Store, operations: Operations):
+def test_of_more_jobs_than_asked_for_the_nearest_are_told(store: JobStore, operations: Operations):
     first = put(store)
     second = put(store, after=(first.id,))
     third = put(store, after=(second.id,))
@@ -96,7 +96,7 @@ def test_of_more_jobs_than_asked_for_the_nearest_are_told(store: Store, operatio
 
 
 def test_of_a_job_with_very_many_ties_some_are_read(
-    store: Store, operations: Operations, monkeypatch: pytest.MonkeyPatch
+    store: JobStore, operations: Operations, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(operations_on_flow, "TIES", 1)
     parent = put(store)
@@ -105,7 +105,7 @@ def test_of_a_job_with_very_many_ties_some_are_read(
     assert (len(flow.nodes), len(flow.edges), flow.cut) == (5, 4, True)
 
 
-def test_pruned_jobs_are_left_out(store: Store, operations: Operations, clock: ManualClock):
+def test_pruned_jobs_are_left_out(store: JobStore, operations: Operations, clock: ManualClock):
     grant = run(store)
     child = new_job()
     end(store, grant, Success("1", None, (child,)))

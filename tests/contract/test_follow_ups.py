@@ -11,7 +11,7 @@ from leasehold.domain.outcome import Failure, HandedBack, Snoozed, Stopped, Succ
 from leasehold.domain.states import State
 from leasehold.domain.views import Filter
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
 from tests.contract.lives import claim_ids, end, is_fenced, lose, run
@@ -23,11 +23,11 @@ def follow_up(**fields) -> NewJob:
     return new_job(**{"kind": "verify", "queue": "later", **fields})
 
 
-def made(store: Store) -> set[str]:
+def made(store: JobStore) -> set[str]:
     return {job.id for job in store.list_jobs(LATER, limit=500).jobs}
 
 
-def test_follow_ups_are_there_when_the_success_is(store: Store):
+def test_follow_ups_are_there_when_the_success_is(store: JobStore):
     grant = run(store)
     wanted = tuple(follow_up() for _ in range(3))
     settled = store.settle([Ending(grant.id, grant.token, Success("1", None, wanted))])
@@ -38,7 +38,7 @@ def test_follow_ups_are_there_when_the_success_is(store: Store):
     assert {one.id for one in store.relatives(grant.id)} == {job.id for job in wanted}
 
 
-def test_a_settle_that_is_repeated_makes_no_second_set(store: Store):
+def test_a_settle_that_is_repeated_makes_no_second_set(store: JobStore):
     grant = run(store)
     wanted = (follow_up(), follow_up())
     end(store, grant, Success(None, None, wanted))
@@ -48,7 +48,7 @@ def test_a_settle_that_is_repeated_makes_no_second_set(store: Store):
     assert store.read_settlements({grant.id: grant.token}, "worker-1") == {grant.id: "done"}
 
 
-def test_a_run_that_has_lost_its_lease_makes_none(store: Store, clock: ManualClock):
+def test_a_run_that_has_lost_its_lease_makes_none(store: JobStore, clock: ManualClock):
     grant = run(store)
     lose(store, clock, grant)
     assert is_fenced(store, grant, Success(None, None, (follow_up(),)))
@@ -58,21 +58,21 @@ def test_a_run_that_has_lost_its_lease_makes_none(store: Store, clock: ManualClo
 @pytest.mark.parametrize(
     "outcome", [Failure("no"), Failure("no", final=True), Snoozed(1.0), HandedBack(), Stopped(pause=True)]
 )
-def test_no_other_ending_carries_any(store: Store, outcome):
+def test_no_other_ending_carries_any(store: JobStore, outcome):
     assert not hasattr(outcome, "follow_ups")
     end(store, run(store), outcome)
     assert made(store) == set()
 
 
 @pytest.mark.parametrize("flag", ["cancel", "pause", "finish"])
-def test_a_success_under_a_flag_is_a_success_with_its_follow_ups(store: Store, flag: str):
+def test_a_success_under_a_flag_is_a_success_with_its_follow_ups(store: JobStore, flag: str):
     grant = run(store)
     getattr(store, flag)(grant.id)
     assert end(store, grant, Success(None, None, (follow_up(),))).state is State.SUCCEEDED
     assert len(made(store)) == 1
 
 
-def test_many_parents_in_one_batch_get_their_own(store: Store):
+def test_many_parents_in_one_batch_get_their_own(store: JobStore):
     grants = [run(store) for _ in range(20)]
     plain = [run(store) for _ in range(5)]
     wanted = {grant.id: (follow_up(), follow_up(), follow_up()) for grant in grants}
@@ -84,7 +84,7 @@ def test_many_parents_in_one_batch_get_their_own(store: Store):
         assert {one.id for one in store.relatives(grant.id)} == {job.id for job in wanted[grant.id]}
 
 
-def test_the_failure_of_a_follow_up_leaves_its_parent_alone(store: Store):
+def test_the_failure_of_a_follow_up_leaves_its_parent_alone(store: JobStore):
     grant = run(store)
     end(store, grant, Success(None, None, (follow_up(),)))
     (child,) = store.claim("w", ["later"], 1)
@@ -93,14 +93,14 @@ def test_the_failure_of_a_follow_up_leaves_its_parent_alone(store: Store):
     assert store.history(grant.id) == []
 
 
-def test_a_follow_up_whose_key_is_held_leads_to_its_holder(store: Store):
+def test_a_follow_up_whose_key_is_held_leads_to_its_holder(store: JobStore):
     holder = put(store, kind="verify", queue="later", unique_key="k")
     end(store, run(store), Success(None, None, (follow_up(unique_key="k"), follow_up())))
     assert len(made(store)) == 2
     assert holder.id in made(store)
 
 
-def test_a_follow_up_that_must_not_meet_a_holder_is_left_out_and_told(store: Store):
+def test_a_follow_up_that_must_not_meet_a_holder_is_left_out_and_told(store: JobStore):
     holder = put(store, kind="verify", queue="later", unique_key="k")
     grant = run(store)
     good, bad = follow_up(), follow_up(unique_key="k", on_duplicate="raise")
@@ -111,7 +111,7 @@ def test_a_follow_up_that_must_not_meet_a_holder_is_left_out_and_told(store: Sto
     assert entry.detail == f"verify: its unique key 'k' is held by job {holder.id}"
 
 
-def test_a_follow_up_of_a_missing_job_is_left_out_with_those_behind_it(store: Store):
+def test_a_follow_up_of_a_missing_job_is_left_out_with_those_behind_it(store: JobStore):
     gone = new_job().id
     first = follow_up(after=(gone,))
     second, good = follow_up(after=(first.id,)), follow_up()
@@ -124,7 +124,7 @@ def test_a_follow_up_of_a_missing_job_is_left_out_with_those_behind_it(store: St
     ]
 
 
-def test_follow_ups_may_wait_for_each_other_and_for_their_parent(store: Store):
+def test_follow_ups_may_wait_for_each_other_and_for_their_parent(store: JobStore):
     grant = run(store)
     first = follow_up(after=(grant.id,))
     second = follow_up(after=(first.id,))
@@ -132,7 +132,7 @@ def test_follow_ups_may_wait_for_each_other_and_for_their_parent(store: Store):
     assert (store.get(first.id).state, store.get(second.id).state) == (State.QUEUED, State.PENDING)
 
 
-def test_a_follow_up_takes_its_lane_tags_group_and_delay_with_it(store: Store, clock: ManualClock):
+def test_a_follow_up_takes_its_lane_tags_group_and_delay_with_it(store: JobStore, clock: ManualClock):
     grant = run(store, group="g")
     version = store.group("g").version
     wanted = follow_up(lane="l", tags=("t",), group="g", delay=60.0, hold=False)
@@ -144,7 +144,7 @@ def test_a_follow_up_takes_its_lane_tags_group_and_delay_with_it(store: Store, c
     assert claim_ids(store, queue="later") == [wanted.id]
 
 
-def test_an_awaited_parent_with_follow_ups_does_both(store: Store):
+def test_an_awaited_parent_with_follow_ups_does_both(store: JobStore):
     grant = run(store)
     child = put(store, queue="later", after=(grant.id,))
     wanted = follow_up()
@@ -152,7 +152,7 @@ def test_an_awaited_parent_with_follow_ups_does_both(store: Store):
     assert sorted(claim_ids(store, queue="later")) == sorted([child.id, wanted.id])
 
 
-def test_an_unstorable_result_takes_its_follow_ups_with_it_and_spares_the_others(store: Store):
+def test_an_unstorable_result_takes_its_follow_ups_with_it_and_spares_the_others(store: JobStore):
     good, bad = run(store), run(store)
     kept, dropped = follow_up(), follow_up()
     settled = store.settle(
@@ -166,7 +166,7 @@ def test_an_unstorable_result_takes_its_follow_ups_with_it_and_spares_the_others
     assert made(store) == {kept.id}
 
 
-def test_pruning_forgets_who_followed_whom(store: Store, clock: ManualClock, backend: Backend):
+def test_pruning_forgets_who_followed_whom(store: JobStore, clock: ManualClock, backend: Backend):
     grant = run(store)
     end(store, grant, Success(None, None, (follow_up(),)))
     clock.advance(3600)

@@ -6,18 +6,18 @@ import pytest
 
 from leasehold.domain.outcome import Asked, Failure, Success
 from leasehold.domain.states import LIVE, State
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import groups
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
 from tests.contract.lives import end, in_state, run
 
 
-def version(store: Store) -> int:
+def version(store: JobStore) -> int:
     return store.group_versions(["g"])["g"]
 
 
-def test_a_status_counts_by_kind_and_state(store: Store, clock: ManualClock):
+def test_a_status_counts_by_kind_and_state(store: JobStore, clock: ManualClock):
     for state in State:
         in_state(store, clock, state, group="g")
     put(store, group="g", kind="verify")
@@ -38,7 +38,7 @@ def test_a_status_counts_by_kind_and_state(store: Store, clock: ManualClock):
     assert only.version == status.version
 
 
-def test_the_question_of_a_job_that_has_ended_is_not_counted(store: Store, clock: ManualClock):
+def test_the_question_of_a_job_that_has_ended_is_not_counted(store: JobStore, clock: ManualClock):
     for deadline in (None, 50.0):
         end(store, run(store, group="g", deadline=deadline), Asked("q", "May I?"))
     assert store.group_status("g").questions == 2
@@ -48,7 +48,7 @@ def test_the_question_of_a_job_that_has_ended_is_not_counted(store: Store, clock
     assert store.group_status("g").questions == 1
 
 
-def test_a_failure_fails_nobody_else_and_not_the_group(store: Store):
+def test_a_failure_fails_nobody_else_and_not_the_group(store: JobStore):
     bad, good = run(store, group="g"), run(store, group="g")
     end(store, bad, Failure("broken", final=True))
     assert store.group_status("g").state == "active"
@@ -57,7 +57,7 @@ def test_a_failure_fails_nobody_else_and_not_the_group(store: Store):
     assert (status.state, status.succeeded, status.live, status.progress) == ("active", 1, 0, 0.5)
 
 
-def test_an_unknown_group_is_empty_and_has_version_0(store: Store):
+def test_an_unknown_group_is_empty_and_has_version_0(store: JobStore):
     status = store.group_status("nobody")
     assert (status.version, status.state, status.total, status.live, status.progress) == (
         0,
@@ -69,7 +69,7 @@ def test_an_unknown_group_is_empty_and_has_version_0(store: Store):
     assert store.group_versions(["nobody"]) == {}
 
 
-def test_results_and_errors_come_latest_first_up_to_the_cap(store: Store, clock: ManualClock, monkeypatch):
+def test_results_and_errors_come_latest_first_up_to_the_cap(store: JobStore, clock: ManualClock, monkeypatch):
     monkeypatch.setattr(groups, "CAP", 3)
     grants = [run(store, group="g") for _ in range(10)]
     for number in (4, 0, 2, 1, 3):
@@ -86,7 +86,7 @@ def test_results_and_errors_come_latest_first_up_to_the_cap(store: Store, clock:
     assert status.counts["work"] == {State.SUCCEEDED: 5, State.FAILED: 5}
 
 
-def test_every_change_moves_the_version_and_a_claim_does_not(store: Store):
+def test_every_change_moves_the_version_and_a_claim_does_not(store: JobStore):
     seen = []
 
     def moved() -> bool:
@@ -111,7 +111,7 @@ def test_every_change_moves_the_version_and_a_claim_does_not(store: Store):
     assert moved()
 
 
-def test_versions_of_many_groups_come_in_one_answer(store: Store):
+def test_versions_of_many_groups_come_in_one_answer(store: JobStore):
     for name in ("a", "b", "b"):
         put(store, group=name)
     assert store.group_versions(["a", "b", "c"]) == {"a": 1, "b": 2}
@@ -119,7 +119,7 @@ def test_versions_of_many_groups_come_in_one_answer(store: Store):
 
 
 def test_a_group_counts_its_jobs_that_live_or_can_be_resumed_from_a_pause(
-    store: Store, clock: ManualClock, backend: Backend
+    store: JobStore, clock: ManualClock, backend: Backend
 ):
     def live() -> int:
         return int(backend.query("SELECT live FROM leasehold.job_group WHERE name = 'g'")[0][0])

@@ -14,7 +14,7 @@ from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_id, new_job, put
 from tests.contract.lives import OWNER, SITE, claim_one, end, lose, orphan, run
@@ -23,22 +23,22 @@ from tests.plans.traced import Traced
 ME = "tests.me"
 
 
-def listen(store: Store, *events: str, name: str = ME, kind: str = "") -> None:
+def listen(store: JobStore, *events: str, name: str = ME, kind: str = "") -> None:
     store.register_listeners([Listener(name, event, kind) for event in events or EVENTS])
 
 
-def heard(store: Store, name: str = ME) -> list[Delivery]:
+def heard(store: JobStore, name: str = ME) -> list[Delivery]:
     """All that waits, and it is done with."""
     taken = store.take_events([name], 100, 60.0)
     store.drop_events([one.event.id for one in taken])
     return taken
 
 
-def names(store: Store) -> list[str]:
+def names(store: JobStore) -> list[str]:
     return sorted(one.event.name for one in heard(store))
 
 
-def settle_hot(store: Store, listened: bool = True, **fields: object) -> str:
+def settle_hot(store: JobStore, listened: bool = True, **fields: object) -> str:
     """A success as a worker sends it: as tied, if it knows of a listener."""
     put(store, **fields)
     grant = claim_one(store)
@@ -47,60 +47,60 @@ def settle_hot(store: Store, listened: bool = True, **fields: object) -> str:
     return grant.id
 
 
-Deed = Callable[[Store, ManualClock], object]
+Deed = Callable[[JobStore, ManualClock], object]
 
 
-def _requeue_by_answer(store: Store, _: ManualClock) -> None:
+def _requeue_by_answer(store: JobStore, _: ManualClock) -> None:
     grant = run(store)
     end(store, grant, Asked("q", "May I?"))
     store.answer(grant.id, "q", "1")
 
 
-def _resume(store: Store, _: ManualClock) -> None:
+def _resume(store: JobStore, _: ManualClock) -> None:
     grant = run(store)
     end(store, grant, Failure("x", final=True))
     store.resume(grant.id)
 
 
-def _expire(store: Store, clock: ManualClock) -> None:
+def _expire(store: JobStore, clock: ManualClock) -> None:
     put(store, deadline=5.0)
     clock.advance(10)
     assert store.expire()
 
 
-def _claim_too_late(store: Store, clock: ManualClock) -> None:
+def _claim_too_late(store: JobStore, clock: ManualClock) -> None:
     put(store, start_by=5.0)
     clock.advance(10)
     assert store.claim(OWNER, ["default"], 1) == []
 
 
-def _fail_a_parent(store: Store, _: ManualClock) -> None:
+def _fail_a_parent(store: JobStore, _: ManualClock) -> None:
     grant = run(store)
     put(store, after=(grant.id,))
     end(store, grant, Failure("x", final=True))
 
 
-def _stop(store: Store, _: ManualClock) -> None:
+def _stop(store: JobStore, _: ManualClock) -> None:
     store.stop_jobs([put(store).id], StopScope(queue="default"), "immediate")
 
 
-def _replace_a_holder(store: Store, _: ManualClock) -> None:
+def _replace_a_holder(store: JobStore, _: ManualClock) -> None:
     for _n in range(2):
         put(store, unique_key="k", on_duplicate="replace")
 
 
-def _adopt(store: Store, clock: ManualClock) -> None:
+def _adopt(store: JobStore, clock: ManualClock) -> None:
     orphan(store, clock)
     assert store.adopt("worker-2", [SITE])
 
 
-def _complete(store: Store, _: ManualClock) -> None:
+def _complete(store: JobStore, _: ManualClock) -> None:
     grant = run(store)
     with store.transaction(grant.id, grant.token, 10.0) as tx:
         tx.succeed(Success("1"))
 
 
-def _cancel(store: Store, _: ManualClock) -> None:
+def _cancel(store: JobStore, _: ManualClock) -> None:
     store.cancel(put(store).id)
 
 
@@ -139,7 +139,7 @@ DEEDS: dict[str, tuple[Deed, list[str]]] = {
 
 
 @pytest.mark.parametrize("deed", DEEDS)
-def test_what_happens_is_told_to_who_listens(store: Store, clock: ManualClock, deed: str):
+def test_what_happens_is_told_to_who_listens(store: JobStore, clock: ManualClock, deed: str):
     act, told = DEEDS[deed]
     listen(store)
     act(store, clock)
@@ -148,14 +148,14 @@ def test_what_happens_is_told_to_who_listens(store: Store, clock: ManualClock, d
 
 @pytest.mark.parametrize("deed", DEEDS)
 def test_nothing_is_written_where_nobody_listens(
-    store: Store, clock: ManualClock, backend: Backend, deed: str
+    store: JobStore, clock: ManualClock, backend: Backend, deed: str
 ):
     listen(store, "stalled")
     DEEDS[deed][0](store, clock)
     assert backend.query("SELECT count(*) FROM leasehold.outbox") == [(0,)]
 
 
-def test_a_plain_job_runs_the_same_statements_with_listeners_for_other_jobs(store: Store):
+def test_a_plain_job_runs_the_same_statements_with_listeners_for_other_jobs(store: JobStore):
     def statements() -> list[str]:
         with Traced(store) as calls:
             settle_hot(store, listened=False)
@@ -169,7 +169,7 @@ def test_a_plain_job_runs_the_same_statements_with_listeners_for_other_jobs(stor
     assert heard(store) == []
 
 
-def test_a_listener_for_one_kind_hears_nothing_of_others(store: Store):
+def test_a_listener_for_one_kind_hears_nothing_of_others(store: JobStore):
     listen(store, "succeeded", "failed", kind="report")
     settle_hot(store, kind="other")
     end(store, run(store, kind="other"), Failure("x", final=True))
@@ -181,7 +181,7 @@ def test_a_listener_for_one_kind_hears_nothing_of_others(store: Store):
     ]
 
 
-def test_an_event_says_what_has_happened_to_whom(store: Store, clock: ManualClock):
+def test_an_event_says_what_has_happened_to_whom(store: JobStore, clock: ManualClock):
     listen(store, "failed", "requeued", "cancelled")
     grant = run(store, group="g", lane="l")
     end(store, grant, Failure("broken"))
@@ -204,7 +204,7 @@ def test_an_event_says_what_has_happened_to_whom(store: Store, clock: ManualCloc
     assert (cancelled.event.detail, cancelled.event.data["actor"]) == ("no need", "ann")
 
 
-def test_each_listener_gets_its_own_and_each_event_an_id(store: Store):
+def test_each_listener_gets_its_own_and_each_event_an_id(store: JobStore):
     listen(store, "failed", name="a")
     listen(store, "failed", name="b")
     for _ in range(2):
@@ -213,7 +213,7 @@ def test_each_listener_gets_its_own_and_each_event_an_id(store: Store):
     assert len(set(ids)) == len(ids) == 4
 
 
-def test_a_group_is_done_when_its_last_job_is_and_again_when_it_is_reopened(store: Store):
+def test_a_group_is_done_when_its_last_job_is_and_again_when_it_is_reopened(store: JobStore):
     listen(store, "group_done")
     first, second = run(store, group="g"), run(store, group="g")
     end(store, first, Success("1"))
@@ -229,7 +229,7 @@ def test_a_group_is_done_when_its_last_job_is_and_again_when_it_is_reopened(stor
 
 
 @pytest.mark.parametrize("hot", [False, True])
-def test_of_many_successes_of_a_group_that_are_settled_at_once_it_is_told_once(store: Store, hot: bool):
+def test_of_many_successes_of_a_group_that_are_settled_at_once_it_is_told_once(store: JobStore, hot: bool):
     listen(store, "group_done")
     ids = [put(store, group="g").id for _ in range(5)]
     grants = store.claim(OWNER, ["default"], 5)
@@ -238,7 +238,7 @@ def test_of_many_successes_of_a_group_that_are_settled_at_once_it_is_told_once(s
     assert [one.event.group for one in heard(store)] == ["g"]
 
 
-def test_a_budget_is_told_of_when_it_is_passed_and_after_a_top_up_again(store: Store):
+def test_a_budget_is_told_of_when_it_is_passed_and_after_a_top_up_again(store: JobStore):
     listen(store, "budget_exhausted")
     grant = run(store, group="g", policy=Policy(budget={"tokens": 10}))
     store.set_group_budget("g", {"tokens": 15})
@@ -260,7 +260,7 @@ def test_a_budget_is_told_of_when_it_is_passed_and_after_a_top_up_again(store: S
     assert (lowered.event.group, lowered.event.data["limit"]) == ("g", 5)
 
 
-def test_what_a_worker_tells_reaches_who_listens(store: Store):
+def test_what_a_worker_tells_reaches_who_listens(store: JobStore):
     listen(store, "stalled")
     store.tell_listeners(
         [Happened("stalled", new_id(), "work", "default", 1, None, "silent", {"seconds": 3})]
@@ -271,7 +271,7 @@ def test_what_a_worker_tells_reaches_who_listens(store: Store):
 # -- delivery ----------------------------------------------------------------------------------------------------------
 
 
-def failures(store: Store, number: int = 1) -> None:
+def failures(store: JobStore, number: int = 1) -> None:
     listen(store, "failed")
     for _ in range(number):
         end(store, run(store), Failure("x", final=True))
@@ -281,7 +281,7 @@ def ids(taken: Sequence[Delivery]) -> list[str]:
     return [one.event.id for one in taken]
 
 
-def test_what_was_taken_and_not_dropped_comes_again_with_the_same_id(store: Store, clock: ManualClock):
+def test_what_was_taken_and_not_dropped_comes_again_with_the_same_id(store: JobStore, clock: ManualClock):
     failures(store)
     (first,) = store.take_events([ME], 10, 60.0)
     assert store.take_events([ME], 10, 60.0) == []
@@ -290,7 +290,7 @@ def test_what_was_taken_and_not_dropped_comes_again_with_the_same_id(store: Stor
     assert (again.event, first.tries, again.tries) == (first.event, 1, 2)
 
 
-def test_what_could_not_be_delivered_comes_later_or_is_given_up(store: Store, clock: ManualClock):
+def test_what_could_not_be_delivered_comes_later_or_is_given_up(store: JobStore, clock: ManualClock):
     failures(store)
     (first,) = store.take_events([ME], 10, 60.0)
     store.retry_event(first.event.id, 5.0, "boom")
@@ -305,7 +305,7 @@ def test_what_could_not_be_delivered_comes_later_or_is_given_up(store: Store, cl
     assert (row.waiting, row.given_up, row.last_error) == (0, 1, "boom at last")
 
 
-def test_what_is_given_back_has_not_been_tried(store: Store):
+def test_what_is_given_back_has_not_been_tried(store: JobStore):
     failures(store, 3)
     taken = store.take_events([ME], 2, 60.0)
     assert len(taken) == 2
@@ -314,7 +314,7 @@ def test_what_is_given_back_has_not_been_tried(store: Store):
     assert sorted(one.tries for one in again) == [1, 1, 1]
 
 
-def test_events_become_jobs_and_are_gone(store: Store, backend: Backend):
+def test_events_become_jobs_and_are_gone(store: JobStore, backend: Backend):
     failures(store, 3)
     store.enqueue_events([ME], lambda one: new_job(kind="deliver", args=f'{{"id": "{one.event.id}"}}'))
     assert backend.query("SELECT count(*) FROM leasehold.outbox") == [(0,)]
@@ -325,7 +325,7 @@ def test_events_become_jobs_and_are_gone(store: Store, backend: Backend):
 
 
 def test_a_listener_whose_code_is_gone_hears_nothing_after_a_day_and_is_forgotten(
-    store: Store, clock: ManualClock, backend: Backend
+    store: JobStore, clock: ManualClock, backend: Backend
 ):
     listen(store, "failed", "succeeded", name="old")
     store.register_listeners([Listener("by_hand", "failed")], kept=True)
@@ -346,7 +346,7 @@ def test_a_listener_whose_code_is_gone_hears_nothing_after_a_day_and_is_forgotte
     assert backend.query("SELECT count(*) FROM leasehold.outbox WHERE listener = 'old'") == [(0,)]
 
 
-def test_what_nobody_could_deliver_is_forgotten_after_a_week(store: Store, clock: ManualClock):
+def test_what_nobody_could_deliver_is_forgotten_after_a_week(store: JobStore, clock: ManualClock):
     store.register_listeners([Listener(ME, "failed")], kept=True)
     end(store, run(store), Failure("x", final=True))
     clock.advance(7 * 86_400 + 1)
@@ -354,13 +354,13 @@ def test_what_nobody_could_deliver_is_forgotten_after_a_week(store: Store, clock
     assert heard(store) == []
 
 
-def test_a_listener_that_registers_again_listens_to_what_it_says_now(store: Store):
+def test_a_listener_that_registers_again_listens_to_what_it_says_now(store: JobStore):
     listen(store, "failed", "paused")
     listen(store, "paused", "cancelled")
     assert sorted(listener.event for listener in store.find_listeners()) == ["cancelled", "paused"]
 
 
-def test_a_listener_that_is_removed_leaves_nothing_behind(store: Store, backend: Backend):
+def test_a_listener_that_is_removed_leaves_nothing_behind(store: JobStore, backend: Backend):
     failures(store)
     assert store.remove_listener(ME)
     assert not store.remove_listener(ME)
@@ -368,7 +368,7 @@ def test_a_listener_that_is_removed_leaves_nothing_behind(store: Store, backend:
     assert store.list_listeners() == []
 
 
-def test_a_move_that_is_rolled_back_is_not_told(store: Store):
+def test_a_move_that_is_rolled_back_is_not_told(store: JobStore):
     listen(store)
     grant = run(store)
 

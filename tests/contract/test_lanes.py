@@ -26,7 +26,7 @@ from leasehold.domain.outcome import (
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import FINAL, State
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.gates import gate_id
 from leasehold.testing import START, ManualClock
 from tests.backends import Backend, new_job, put
@@ -42,11 +42,11 @@ from tests.contract.lives import (
 )
 
 
-def _fill(store: Store, count: int, lane: str = "lane", **fields: Any) -> list[str]:
+def _fill(store: JobStore, count: int, lane: str = "lane", **fields: Any) -> list[str]:
     return [put(store, lane=lane, **fields).id for _ in range(count)]
 
 
-def _succeed(store: Store) -> str:
+def _succeed(store: JobStore) -> str:
     """Claim the lane's next and let it succeed."""
     (job_id,) = claim_until_found(store, limit=1)
     (grant,) = [grant for grant in store.find_held(OWNER) if grant.id == job_id]
@@ -200,33 +200,33 @@ def test_a_started_job_stays_first_though_one_with_an_earlier_place_is_committed
     assert [_succeed(store), _succeed(store)] == [first, late]
 
 
-def _fail(store: Store, clock: ManualClock, job_id: str) -> None:
+def _fail(store: JobStore, clock: ManualClock, job_id: str) -> None:
     end(store, claim_one(store), Failure("boom", final=True))
 
 
-def _time_out(store: Store, clock: ManualClock, job_id: str) -> None:
+def _time_out(store: JobStore, clock: ManualClock, job_id: str) -> None:
     end(store, claim_one(store), DeadlinePassed("late"))
 
 
-def _pause_running(store: Store, clock: ManualClock, job_id: str) -> None:
+def _pause_running(store: JobStore, clock: ManualClock, job_id: str) -> None:
     end(store, claim_one(store), Stopped(pause=True))
 
 
-def _pause_queued(store: Store, clock: ManualClock, job_id: str) -> None:
+def _pause_queued(store: JobStore, clock: ManualClock, job_id: str) -> None:
     store.pause(job_id)
 
 
-def _ask(store: Store, clock: ManualClock, job_id: str) -> None:
+def _ask(store: JobStore, clock: ManualClock, job_id: str) -> None:
     end(store, claim_one(store), Asked("q", "May I?"))
 
 
-def _orphan(store: Store, clock: ManualClock, job_id: str) -> None:
+def _orphan(store: JobStore, clock: ManualClock, job_id: str) -> None:
     grant = claim_one(store)
     store.place_execution(grant.id, grant.token, SITE, "run")
     end(store, grant, Detached())
 
 
-def _lose_fail(store: Store, clock: ManualClock, job_id: str) -> None:
+def _lose_fail(store: JobStore, clock: ManualClock, job_id: str) -> None:
     grant = claim_one(store)
     for _ in range(3):
         job = lose(store, clock, grant)
@@ -549,7 +549,7 @@ class Walk:
     }
 
     def __init__(
-        self, store: Store, clock: ManualClock, backend: Backend, query: Query, chance: random.Random
+        self, store: JobStore, clock: ManualClock, backend: Backend, query: Query, chance: random.Random
     ) -> None:
         self.store, self.clock, self.backend, self.query, self.chance = store, clock, backend, query, chance
         self.told: list[str] = []

@@ -14,7 +14,7 @@ from leasehold.domain.groups import GROUP_TOTAL_CAP
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.stop import StopScope
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import new_job, put
 from tests.contract.lives import OWNER, end, run
 
@@ -30,7 +30,7 @@ def walk(look: Callable[..., Any], rows: str, **asked: Any) -> list[list[Any]]:
             return pages
 
 
-def test_groups_are_listed_by_name_a_page_at_a_time(store: Store):
+def test_groups_are_listed_by_name_a_page_at_a_time(store: JobStore):
     names = ["a", "b", "b/c", "d é", "e"]
     store.enqueue([new_job(group=name) for name in reversed(names)])
     pages = walk(store.list_groups, "groups")
@@ -38,7 +38,7 @@ def test_groups_are_listed_by_name_a_page_at_a_time(store: Store):
     assert sorted(group.name for page in pages for group in page) == sorted(names)
 
 
-def test_a_listed_group_tells_how_much_of_it_lives(store: Store):
+def test_a_listed_group_tells_how_much_of_it_lives(store: JobStore):
     grant = run(store, group="g")
     store.enqueue([new_job(group="g") for _ in range(3)])
     (group,) = store.list_groups().groups
@@ -56,13 +56,13 @@ def test_a_listed_group_tells_how_much_of_it_lives(store: Store):
     assert (group.live, group.total, group.version) == (status.live, status.total, status.version)
 
 
-def test_jobs_of_a_listed_group_are_counted_up_to_a_cap(store: Store):
+def test_jobs_of_a_listed_group_are_counted_up_to_a_cap(store: JobStore):
     store.enqueue([new_job(group="g") for _ in range(GROUP_TOTAL_CAP + 5)])
     (group,) = store.list_groups().groups
     assert (group.live, group.total) == (GROUP_TOTAL_CAP + 5, GROUP_TOTAL_CAP)
 
 
-def test_groups_are_listed_by_their_state_with_who_stopped_them(store: Store):
+def test_groups_are_listed_by_their_state_with_who_stopped_them(store: JobStore):
     store.enqueue([new_job(group=name) for name in ("a", "b", "c", "d", "e")])
     for name in ("b", "d", "e"):
         store.stop_group(name, True, "ann", "enough")
@@ -83,7 +83,7 @@ def test_groups_are_listed_by_their_state_with_who_stopped_them(store: Store):
     assert (active.name, active.last_stop.mode, active.last_stop.actor) == ("a", "immediate", "cy")
 
 
-def test_leases_tell_who_holds_what_since_when_and_for_how_long(store: Store, clock):
+def test_leases_tell_who_holds_what_since_when_and_for_how_long(store: JobStore, clock):
     first = run(store, group="g")
     clock.advance(10)
     second = run(store, owner="worker-2")
@@ -104,7 +104,7 @@ def test_leases_tell_who_holds_what_since_when_and_for_how_long(store: Store, cl
     assert [row.job_id for row in store.list_leases().leases] == [first.id]
 
 
-def test_leases_are_listed_a_page_at_a_time_in_the_order_of_arrival(store: Store):
+def test_leases_are_listed_a_page_at_a_time_in_the_order_of_arrival(store: JobStore):
     jobs = [put(store).id for _ in range(5)]
     assert len(store.claim(OWNER, ["default"], 5)) == 5
     pages = walk(store.list_leases, "leases")
@@ -112,7 +112,7 @@ def test_leases_are_listed_a_page_at_a_time_in_the_order_of_arrival(store: Store
     assert walk(store.list_leases, "leases", owner=OWNER) == walk(store.list_leases, "leases")
 
 
-def test_budgets_tell_what_may_be_spent_and_what_becomes_of_who_spends_more(store: Store):
+def test_budgets_tell_what_may_be_spent_and_what_becomes_of_who_spends_more(store: JobStore):
     policy = Policy(budget={"tokens": 100, "pages": 5}, on_breach="pause")
     grant = run(store, policy=policy, group="g")
     store.set_group_budget("g", {"tokens": 1000})
@@ -139,7 +139,7 @@ def test_budgets_tell_what_may_be_spent_and_what_becomes_of_who_spends_more(stor
     assert {row.scope for row in store.list_budgets("group").budgets} == {"group"}
 
 
-def test_budgets_are_listed_a_page_at_a_time(store: Store):
+def test_budgets_are_listed_a_page_at_a_time(store: JobStore):
     for name in ("a", "b"):
         store.set_group_budget(name, {"tokens": 1, "pages": 2})
     grant = run(store)
@@ -154,7 +154,7 @@ def test_budgets_are_listed_a_page_at_a_time(store: Store):
     assert [len(page) for page in walk(store.list_budgets, "budgets", scope="job")] == [2, 1]
 
 
-def test_a_limit_for_each_run_is_listed_with_what_the_latest_has_spent(store: Store, clock):
+def test_a_limit_for_each_run_is_listed_with_what_the_latest_has_spent(store: JobStore, clock):
     policy = Policy(budget={"tokens": 100}, budget_for="run", backoff=0.0)
     grant = run(store, policy=policy)
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 90)])
@@ -182,7 +182,7 @@ def test_a_limit_for_each_run_is_listed_with_what_the_latest_has_spent(store: St
         "x" * 9999,
     ],
 )
-def test_a_cursor_that_was_made_up_is_refused_by_its_name(store: Store, cursor: str):
+def test_a_cursor_that_was_made_up_is_refused_by_its_name(store: JobStore, cursor: str):
     for look in (store.list_groups, store.list_budgets, store.list_leases):
         with pytest.raises(InvalidInput) as refused:
             look(limit=2, cursor=cursor)
@@ -190,7 +190,7 @@ def test_a_cursor_that_was_made_up_is_refused_by_its_name(store: Store, cursor: 
 
 
 @pytest.mark.parametrize("limit", [0, 501, True, "5"])
-def test_a_page_has_at_most_500_rows(store: Store, limit: Any):
+def test_a_page_has_at_most_500_rows(store: JobStore, limit: Any):
     for look in (store.list_groups, store.list_budgets, store.list_leases):
         with pytest.raises(InvalidInput) as refused:
             look(limit=limit)

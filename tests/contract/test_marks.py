@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.domain.outcome import Asked, Failure, Success
 from leasehold.domain.stream import Note, RunNotes
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import new_id, put
 from tests.contract.lives import claim_one, end
@@ -17,7 +17,7 @@ Fields = dict[str, object]
 
 
 @pytest.mark.parametrize("fields", [{}, {"lane": "l"}], ids=["plain", "in a lane"])
-def test_every_move_of_a_job_changes_its_mark(store: Store, clock: ManualClock, fields: Fields):
+def test_every_move_of_a_job_changes_its_mark(store: JobStore, clock: ManualClock, fields: Fields):
     job = put(store, **fields)
     seen = [mark(store, job.id)]
 
@@ -45,18 +45,18 @@ def test_every_move_of_a_job_changes_its_mark(store: Store, clock: ManualClock, 
     moved("succeeded", lambda: end(store, grant[-1], Success("1")))
 
 
-def test_marks_of_many_are_read_at_once_and_unknown_ones_are_left_out(store: Store):
+def test_marks_of_many_are_read_at_once_and_unknown_ones_are_left_out(store: JobStore):
     jobs = [put(store) for _ in range(3)]
     found = store.mark_jobs([*(job.id for job in jobs), new_id()])
     assert found.keys() == {job.id for job in jobs}
     assert store.mark_jobs([]) == {}
 
 
-def mark(store: Store, job_id: str) -> str:
+def mark(store: JobStore, job_id: str) -> str:
     return store.mark_jobs([job_id])[job_id]
 
 
-def tell(store: Store, grant, place: int, kind: str = "word", data: str = "1") -> None:
+def tell(store: JobStore, grant, place: int, kind: str = "word", data: str = "1") -> None:
     assert (
         store.write_events([RunNotes(grant.id, grant.token, grant.attempt, (Note(place, kind, data),))]).lost
         == []

@@ -15,7 +15,7 @@ from leasehold.domain.metrics import BOUNDS, MOST_PAIRS, OTHER, SPARE, Histogram
 from leasehold.domain.outcome import Asked, Failure, Success
 from leasehold.domain.policy import Policy
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import new_job, put
 from tests.plans.traced import Traced
 
@@ -34,7 +34,7 @@ def rollup(
     return Rollup(queue, kind, outcome, runs, found, found)
 
 
-def settle(store: Store) -> None:
+def settle(store: JobStore) -> None:
     grants = store.claim("w", ["default"], 5000)
     store.settle([Ending(grant.id, grant.token, Success(), grant.seq) for grant in grants])
 
@@ -109,7 +109,7 @@ def test_workers_that_bring_new_pairs_at_the_same_time_keep_to_the_number(store,
     stores = [backend.open(clock) for _ in range(4)]
     start = threading.Barrier(len(stores))
 
-    def add(number: int, own: Store) -> None:
+    def add(number: int, own: JobStore) -> None:
         own.totals()  # it has its connection
         start.wait()
         own.add_rollups([rollup(kind=f"k{number}-{n}") for n in range(5)])

@@ -13,14 +13,14 @@ from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.domain.views import Filter
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import TABLES, new_id, new_job, put
 from tests.contract.lives import end, in_state, orphan, run
 
 DAY = 86_400.0
 
 
-def newer(store: Store) -> Job:
+def newer(store: JobStore) -> Job:
     """On SQLite the newest job of all is never pruned: those that are looked at here must not be it."""
     return put(store, hold=True)
 

@@ -13,7 +13,7 @@ from leasehold.domain.outcome import Detached, Failure, HandedBack, Snoozed, Sto
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
 from leasehold.stores.answers import Ending, Enqueued
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import START, ManualClock
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import (
@@ -38,7 +38,7 @@ def race(backend, clock, monkeypatch) -> Iterator[Race]:
         yield race
 
 
-def _settle(store: Store, grant: Grant, outcome):
+def _settle(store: JobStore, grant: Grant, outcome):
     return lambda: store.settle([Ending(grant.id, grant.token, outcome)])
 
 
@@ -299,7 +299,7 @@ def test_a_reaper_and_a_thief_of_one_lease_have_one_winner(race, clock):
     assert (job.crashes, job.attempt, job.lease_owner) == (1, 2, "thief")
 
 
-def _orphan(store: Store) -> Grant:
+def _orphan(store: JobStore) -> Grant:
     grant = run_external(store)
     end(store, grant, Detached())
     return grant

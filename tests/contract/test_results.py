@@ -12,7 +12,7 @@ import pytest
 from leasehold.domain.errors import InvalidInput, ResultMissing
 from leasehold.domain.outcome import HandedBack, Success
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import Backend, new_id, put
 from tests.contract.lives import claim_one, end, run
 
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(backend: Backend, clock, folder: Path) -> Store:
+def store(backend: Backend, clock, folder: Path) -> JobStore:
     return backend.open(clock, str(folder))
 
 

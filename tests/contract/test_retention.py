@@ -13,20 +13,20 @@ from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.retention import ENDED, Retention, ages_of
 from leasehold.domain.states import State
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import put
 from tests.contract.lives import end, run
 
 DAY = 86_400.0
 
 
-def ended(store: Store, kind: str = "work", ok: bool = True, **fields) -> str:
+def ended(store: JobStore, kind: str = "work", ok: bool = True, **fields) -> str:
     grant = run(store, kind=kind, **fields)
     end(store, grant, Success() if ok else Failure("boom", final=True))
     return grant.id
 
 
-def left(store: Store, *ids: str) -> list[bool]:
+def left(store: JobStore, *ids: str) -> list[bool]:
     found = {job.id for job in store.list_jobs(limit=500).jobs}
     return [job_id in found for job_id in ids]
 

@@ -15,7 +15,7 @@ from leasehold.domain.search import MOST_LOOKED, SLACK, Found, Search
 from leasehold.domain.states import State
 from leasehold.domain.views import Filter
 from leasehold.operations.operations import Operations
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import search as verbs
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
@@ -23,7 +23,7 @@ from tests.contract.lives import end, in_state, run
 
 
 @pytest.fixture
-def operations(store: Store) -> Operations:
+def operations(store: JobStore) -> Operations:
     return Operations(lambda: store)
 
 
@@ -62,7 +62,7 @@ def all_pages(operations: Operations, search: Search, limit: int) -> list[list[s
     ],
 )
 def test_a_text_is_found_in_arguments_and_errors_whatever_its_case(
-    store: Store, operations: Operations, text: str, stored: str
+    store: JobStore, operations: Operations, text: str, stored: str
 ):
     named = put(store, args=args(target=stored))
     broken = end(store, run(store), Failure(f"ValueError: {stored}", final=True))
@@ -75,17 +75,17 @@ def test_a_text_is_found_in_arguments_and_errors_whatever_its_case(
 
 
 @pytest.mark.parametrize("text", ["%", "_", "a%c", "a_c", "\\", "*", "?", "'; DROP TABLE job; --"])
-def test_no_character_of_a_text_stands_for_others(store: Store, operations: Operations, text: str):
+def test_no_character_of_a_text_stands_for_others(store: JobStore, operations: Operations, text: str):
     put(store, args=args(target="abc"))
     assert operations.search_jobs(Search(text=text)).jobs == []
 
 
-def test_a_piece_of_the_json_is_found_as_it_is_stored(store: Store, operations: Operations):
+def test_a_piece_of_the_json_is_found_as_it_is_stored(store: JobStore, operations: Operations):
     job = put(store, args=args(target="x", n=17))
     assert ids(operations.search_jobs(Search(text='"target":"x","n":17'))) == [job.id]
 
 
-def test_a_success_has_no_error_to_be_found_by(store: Store, operations: Operations, clock: ManualClock):
+def test_a_success_has_no_error_to_be_found_by(store: JobStore, operations: Operations, clock: ManualClock):
     grant = run(store, policy=Policy(backoff=0.0))
     end(store, grant, Failure("flaky network"))
     clock.advance(600)
@@ -96,7 +96,7 @@ def test_a_success_has_no_error_to_be_found_by(store: Store, operations: Operati
 
 
 # -- what nobody may see -------------------------------------------------------------------------------------------
-def test_sensitive_arguments_are_never_found(store: Store, operations: Operations):
+def test_sensitive_arguments_are_never_found(store: JobStore, operations: Operations):
     policy = Policy(sensitive=("api_key",))
     hidden = put(store, args=args(api_key="sk-SECRET", target="acme"), policy=policy)
     plain = put(store, args=args(api_key="sk-SECRET", target="acme"))
@@ -108,13 +108,15 @@ def test_sensitive_arguments_are_never_found(store: Store, operations: Operation
     assert ids(operations.search_jobs(Search(text='"target":"acme"'))) == [plain.id, hidden.id]
 
 
-def test_the_error_of_a_job_with_sensitive_arguments_is_found(store: Store, operations: Operations):
+def test_the_error_of_a_job_with_sensitive_arguments_is_found(store: JobStore, operations: Operations):
     grant = run(store, args=args(api_key="sk-SECRET"), policy=Policy(sensitive=("api_key",)))
     end(store, grant, Failure("Zeitüberschreitung", final=True))
     assert ids(operations.search_jobs(Search(text="ZEITÜBER"))) == [grant.id]
 
 
-def test_what_is_not_found_for_its_secrecy_leaves_no_gap_in_the_pages(store: Store, operations: Operations):
+def test_what_is_not_found_for_its_secrecy_leaves_no_gap_in_the_pages(
+    store: JobStore, operations: Operations
+):
     shown = []
     for number in range(6):
         sensitive = ("target",) if number % 2 else ()
@@ -126,7 +128,7 @@ def test_what_is_not_found_for_its_secrecy_leaves_no_gap_in_the_pages(store: Sto
 
 # -- bounds --------------------------------------------------------------------------------------------------------
 def test_a_page_looks_at_so_many_jobs_and_says_so(
-    store: Store, operations: Operations, monkeypatch: pytest.MonkeyPatch
+    store: JobStore, operations: Operations, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(verbs, "ROUND", 10)
     assert verbs.ROUNDS == MOST_LOOKED // 2000
@@ -143,7 +145,7 @@ def test_a_page_looks_at_so_many_jobs_and_says_so(
 @pytest.mark.parametrize("limit", [1, 2, 3, 500])
 @pytest.mark.parametrize("rounds", [3, 2000])
 def test_every_match_is_on_one_page(
-    store: Store, operations: Operations, monkeypatch: pytest.MonkeyPatch, limit: int, rounds: int
+    store: JobStore, operations: Operations, monkeypatch: pytest.MonkeyPatch, limit: int, rounds: int
 ):
     monkeypatch.setattr(verbs, "ROUND", rounds)
     made = [put(store, args=args(target="needle" if n % 3 == 0 else "hay")).id for n in range(20)]
@@ -153,7 +155,7 @@ def test_every_match_is_on_one_page(
 
 
 def test_only_jobs_that_the_filter_finds_are_looked_into(
-    store: Store, operations: Operations, clock: ManualClock
+    store: JobStore, operations: Operations, clock: ManualClock
 ):
     fields = {"args": args(target="needle")}
     failed = in_state(store, clock, State.FAILED, **fields)
@@ -172,7 +174,7 @@ def test_only_jobs_that_the_filter_finds_are_looked_into(
         assert (ids(found), found.looked) == (expected, len(expected)), filter
 
 
-def test_without_a_text_it_is_a_page_of_the_list(store: Store, operations: Operations):
+def test_without_a_text_it_is_a_page_of_the_list(store: JobStore, operations: Operations):
     for _ in range(5):
         put(store, queue="q")
     put(store)
@@ -184,7 +186,9 @@ def test_without_a_text_it_is_a_page_of_the_list(store: Store, operations: Opera
 
 
 # -- times ---------------------------------------------------------------------------------------------------------
-def test_since_and_until_bound_the_time_of_creation(store: Store, operations: Operations, clock: ManualClock):
+def test_since_and_until_bound_the_time_of_creation(
+    store: JobStore, operations: Operations, clock: ManualClock
+):
     made, times = [], []
     for number in range(40):
         job = put(store, args=args(target="needle"), queue=f"q{number % 2}")
@@ -211,7 +215,7 @@ def test_times_of_an_empty_store_find_nothing(operations: Operations):
 
 
 def test_jobs_that_were_created_a_little_out_of_order_are_found(
-    store: Store, operations: Operations, clock: ManualClock, backend: Backend
+    store: JobStore, operations: Operations, clock: ManualClock, backend: Backend
 ):
     jobs = []
     for _ in range(30):
@@ -232,7 +236,7 @@ def test_jobs_that_were_created_a_little_out_of_order_are_found(
 
 
 # -- ids -----------------------------------------------------------------------------------------------------------
-def test_jobs_are_found_by_the_beginning_of_their_id(store: Store, operations: Operations):
+def test_jobs_are_found_by_the_beginning_of_their_id(store: JobStore, operations: Operations):
     one = put(store, id="019a0000-0000-7000-8000-0000000000a1", args=args(target="x"), group="g")
     two = put(store, id="019a0000-0001-7000-8000-0000000000a2", args=args(target="y"))
     other = put(store, id="029a0000-0001-7000-8000-0000000000a3", args=args(target="x"))
@@ -253,7 +257,7 @@ def test_jobs_are_found_by_the_beginning_of_their_id(store: Store, operations: O
 
 
 def test_a_prefix_that_very_many_have_is_a_condition(
-    store: Store, operations: Operations, monkeypatch: pytest.MonkeyPatch
+    store: JobStore, operations: Operations, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(verbs, "WINDOW", 3)
     made = [put(store, id=f"019a0000-0000-7000-8000-{n:012}").id for n in range(10)]

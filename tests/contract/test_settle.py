@@ -25,7 +25,7 @@ from leasehold.domain.outcome import (
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import new_job, put
 from tests.contract.lives import (
@@ -137,7 +137,7 @@ def test_every_cell_of_the_table_ends_as_written(store, clock, line, flag):
     _check_lane(store, clock, after, follower)
 
 
-def _check_lease(store: Store, cell: Cell, flag: str, before: Job, after: Job) -> None:
+def _check_lease(store: JobStore, cell: Cell, flag: str, before: Job, after: Job) -> None:
     assert after.lease_token == before.lease_token, "only a grant moves the token"
     assert (after.lease_owner, after.lease_expires_at) == (None, None)
     if after.orphan:
@@ -186,12 +186,12 @@ def _check_texts(cell: Cell, line: str, after: Job) -> None:
         assert (after.result, after.result_ref) == (None, None)
 
 
-def _check_questions(store: Store, line: str, flag: str, after: Job) -> None:
+def _check_questions(store: JobStore, line: str, flag: str, after: Job) -> None:
     still_open = [question.key for question in store.questions(after.id) if question.closed_at is None]
     assert still_open == (["q"] if line == "question" and QUESTION_STAYS_OPEN[flag] else [])
 
 
-def _check_history(store: Store, cell: Cell, after: Job) -> None:
+def _check_history(store: JobStore, cell: Cell, after: Job) -> None:
     told = [entry for entry in store.history(after.id) if not entry.event.endswith("_requested")]
     if isinstance(cell.outcome, Success):
         assert told == [], "the row itself tells a plain success"
@@ -202,7 +202,7 @@ def _check_history(store: Store, cell: Cell, after: Job) -> None:
     assert (entry.token, entry.attempt) == (after.lease_token, after.attempt)
 
 
-def _check_lane(store: Store, clock: ManualClock, after: Job, follower: Job) -> None:
+def _check_lane(store: JobStore, clock: ManualClock, after: Job, follower: Job) -> None:
     """Succeeded and cancelled let the lane go on; a queued job is still first; all others hold the lane."""
     match after.state:
         case State.SUCCEEDED | State.CANCELLED:

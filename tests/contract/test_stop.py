@@ -16,7 +16,7 @@ from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopRequest, StopScope
 from leasehold.operations import stop as engine
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_id, new_job, put
 from tests.contract.lives import claim_ids, end, in_state, lose, orphan, run
@@ -50,7 +50,7 @@ WAITS_FOR_NOBODY = (State.PENDING, State.QUEUED, State.WAITING, State.PAUSED)
 ENDED = (State.FAILED, State.TIMED_OUT, State.SUCCEEDED, State.CANCELLED)
 
 
-def stop(store: Store, scope: StopScope, mode: str = "graceful", **given: Any) -> StopReport:
+def stop(store: JobStore, scope: StopScope, mode: str = "graceful", **given: Any) -> StopReport:
     settings = {"mode": mode, "wait": 0} | given
     return engine.Stop(store, StopRequest(**asdict(scope), **settings), KNOWN).begin().wait()
 
@@ -58,7 +58,7 @@ def stop(store: Store, scope: StopScope, mode: str = "graceful", **given: Any) -
 @pytest.mark.parametrize("mode", ["graceful", "immediate", "full"])
 @pytest.mark.parametrize("name", SCOPES)
 def test_every_mode_and_scope_moves_what_it_covers_and_nothing_else(
-    store: Store, clock: ManualClock, name: str, mode: str
+    store: JobStore, clock: ManualClock, name: str, mode: str
 ):
     scope, inside, outside = SCOPES[name]
     covered = {state: in_state(store, clock, state, **inside) for state in State}
@@ -92,7 +92,7 @@ def test_every_mode_and_scope_moves_what_it_covers_and_nothing_else(
 @pytest.mark.parametrize("mode", ["graceful", "immediate", "full"])
 @pytest.mark.parametrize("front", [State.RUNNING, State.WAITING, State.PAUSED])
 def test_a_lane_is_stopped_with_its_front_its_queue_and_what_is_held(
-    store: Store, clock: ManualClock, mode: str, front: State
+    store: JobStore, clock: ManualClock, mode: str, front: State
 ):
     first = in_state(store, clock, front, lane="a")
     queued, held = put(store, lane="a"), put(store, lane="a", hold=True)
@@ -110,7 +110,7 @@ def test_a_lane_is_stopped_with_its_front_its_queue_and_what_is_held(
     assert claim_ids(store) == [other.id]
 
 
-def test_everything_is_everything(store: Store, clock: ManualClock):
+def test_everything_is_everything(store: JobStore, clock: ManualClock):
     live = [in_state(store, clock, state, queue=state.value) for state in WAITS_FOR_NOBODY]
     running = run(store, group="g")
     report = stop(store, StopScope(everything=True), "immediate")
@@ -119,7 +119,7 @@ def test_everything_is_everything(store: Store, clock: ManualClock):
     assert report.unaffected_kinds == []
 
 
-def test_orphans_are_flagged_for_whoever_adopts_them(store: Store, clock: ManualClock):
+def test_orphans_are_flagged_for_whoever_adopts_them(store: JobStore, clock: ManualClock):
     lost = orphan(store, clock, group="g")
     report = stop(store, StopScope(group="g"), "full")
     assert report.flagged == {"work": 1}
@@ -133,26 +133,26 @@ def test_orphans_are_flagged_for_whoever_adopts_them(store: Store, clock: Manual
     [Failure("broken"), Asked("q", "May I?"), Stopped()],
     ids=lambda one: type(one).__name__,
 )
-def test_after_a_graceful_stop_nothing_is_tried_again(store: Store, outcome: Any):
+def test_after_a_graceful_stop_nothing_is_tried_again(store: JobStore, outcome: Any):
     grant = run(store, group="g")
     stop(store, StopScope(group="g"), "graceful", reason="done")
     assert end(store, grant, outcome).state is State.CANCELLED
     assert claim_ids(store) == []
 
 
-def test_after_a_graceful_stop_a_lost_lease_is_not_tried_again_either(store: Store, clock: ManualClock):
+def test_after_a_graceful_stop_a_lost_lease_is_not_tried_again_either(store: JobStore, clock: ManualClock):
     grant = run(store, group="g")
     stop(store, StopScope(group="g"), "graceful")
     assert lose(store, clock, grant).state is State.CANCELLED
 
 
-def test_a_success_after_the_stop_stays_a_success(store: Store):
+def test_a_success_after_the_stop_stays_a_success(store: JobStore):
     grant = run(store, group="g")
     stop(store, StopScope(group="g"), "immediate")
     assert end(store, grant, Success("1")).state is State.SUCCEEDED
 
 
-def test_one_that_was_to_be_paused_is_cancelled_when_the_wait_finds_it_at_rest(store: Store, monkeypatch):
+def test_one_that_was_to_be_paused_is_cancelled_when_the_wait_finds_it_at_rest(store: JobStore, monkeypatch):
     grant = run(store, group="g")
     store.pause(grant.id)
     looks = []
@@ -169,7 +169,7 @@ def test_one_that_was_to_be_paused_is_cancelled_when_the_wait_finds_it_at_rest(s
     assert store.get(grant.id).state is State.CANCELLED
 
 
-def test_a_job_that_is_claimed_between_the_look_and_the_write_is_flagged(store: Store):
+def test_a_job_that_is_claimed_between_the_look_and_the_write_is_flagged(store: JobStore):
     job = put(store, group="g")
     found = store.find_stoppable(StopScope(group="g"))
     assert [(one.id, one.state) for one in found.jobs] == [(job.id, State.QUEUED)]
@@ -179,7 +179,7 @@ def test_a_job_that_is_claimed_between_the_look_and_the_write_is_flagged(store: 
     assert store.get(job.id).stop_requested == "cancel"
 
 
-def test_jobs_that_wait_for_others_are_counted_and_keep_the_stops_reason(store: Store):
+def test_jobs_that_wait_for_others_are_counted_and_keep_the_stops_reason(store: JobStore):
     first, second, third = new_id(), new_id(), new_id()
     store.enqueue(
         [
@@ -193,7 +193,7 @@ def test_jobs_that_wait_for_others_are_counted_and_keep_the_stops_reason(store: 
     assert {store.get(one).reason for one in (first, second, third)} == {"enough"}
 
 
-def test_a_dry_run_tells_the_same_and_changes_nothing(store: Store, clock: ManualClock, backend: Backend):
+def test_a_dry_run_tells_the_same_and_changes_nothing(store: JobStore, clock: ManualClock, backend: Backend):
     jobs = {state: in_state(store, clock, state, group="g") for state in State}
     before = store.group("g")
     told = stop(store, StopScope(group="g"), "immediate", dry_run=True)
@@ -205,7 +205,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(store: Store, clock: Manua
     assert (told.cancelled_counts, told.flagged) == (done.cancelled_counts, done.flagged)
 
 
-def test_a_second_stop_finds_nothing_new(store: Store):
+def test_a_second_stop_finds_nothing_new(store: JobStore):
     grant = run(store, group="g")
     put(store, group="g")
     stop(store, StopScope(group="g"), "graceful")
@@ -227,7 +227,7 @@ def test_a_second_stop_finds_nothing_new(store: Store):
         (StopScope(group="g", kinds=("work",)), True, "hold"),
     ],
 )
-def test_a_scope_that_cannot_be_meant_is_refused(store: Store, scope: StopScope, hold: bool, field: str):
+def test_a_scope_that_cannot_be_meant_is_refused(store: JobStore, scope: StopScope, hold: bool, field: str):
     job = put(store, queue="q", group="g")
     with pytest.raises(InvalidInput) as refusal:
         stop(store, scope, hold=hold)
@@ -238,13 +238,13 @@ def test_a_scope_that_cannot_be_meant_is_refused(store: Store, scope: StopScope,
 # -- follow-ups ------------------------------------------------------------------------------------------------------
 
 
-def succeed_with(store: Store, grant: Any, *follow_ups: Any) -> list[Job]:
+def succeed_with(store: JobStore, grant: Any, *follow_ups: Any) -> list[Job]:
     settled = store.settle([Ending(grant.id, grant.token, Success("1", None, tuple(follow_ups)))])
     assert settled.accepted == [grant.id]
     return [store.get(job.id) for job in follow_ups]
 
 
-def test_follow_ups_of_a_stopped_run_in_its_scope_are_created_cancelled(store: Store, backend: Backend):
+def test_follow_ups_of_a_stopped_run_in_its_scope_are_created_cancelled(store: JobStore, backend: Backend):
     grant = run(store, group="g")
     stop(store, StopScope(group="g", kinds=("work",)), "graceful", reason="session_completed", actor="ann")
     inside, outside = succeed_with(
@@ -258,7 +258,7 @@ def test_follow_ups_of_a_stopped_run_in_its_scope_are_created_cancelled(store: S
     assert backend.query("SELECT count(*) FROM leasehold.stop_mark") == [(0,)]
 
 
-def test_a_stop_of_the_whole_group_covers_its_follow_ups_and_leaves_it_stopped(store: Store):
+def test_a_stop_of_the_whole_group_covers_its_follow_ups_and_leaves_it_stopped(store: JobStore):
     grant = run(store, group="g")
     stop(store, StopScope(group="g"), "graceful", reason="enough")
     (inside,) = succeed_with(store, grant, new_job(group="g"))
@@ -268,7 +268,7 @@ def test_a_stop_of_the_whole_group_covers_its_follow_ups_and_leaves_it_stopped(s
     assert (group.state, group.reason) == ("stopped", "enough")
 
 
-def test_a_follow_up_stored_at_once_by_a_stopped_run_is_created_cancelled(store: Store):
+def test_a_follow_up_stored_at_once_by_a_stopped_run_is_created_cancelled(store: JobStore):
     grant = run(store, group="g")
     before = new_job(group="g", follow_up_of=grant.id)
     store.enqueue([before])
@@ -284,7 +284,7 @@ def test_a_follow_up_stored_at_once_by_a_stopped_run_is_created_cancelled(store:
     assert store.enqueue([after])[0].created is False
 
 
-def test_two_stops_with_different_scopes_both_count_for_follow_ups(store: Store):
+def test_two_stops_with_different_scopes_both_count_for_follow_ups(store: JobStore):
     grant = run(store, group="g", tags=("x",))
     stop(store, StopScope(group="g"), "graceful", reason="group")
     stop(store, StopScope(tags=("x",)), "graceful", reason="tag")
@@ -293,7 +293,7 @@ def test_two_stops_with_different_scopes_both_count_for_follow_ups(store: Store)
     assert (first.state, second.state, third.state) == (State.CANCELLED, State.CANCELLED, State.QUEUED)
 
 
-def test_a_resumed_job_owes_nothing_to_the_stop_of_its_last_run(store: Store):
+def test_a_resumed_job_owes_nothing_to_the_stop_of_its_last_run(store: JobStore):
     grant = run(store, group="g")
     stop(store, StopScope(group="g"), "graceful")
     assert end(store, grant, Failure("broken", final=True)).state is State.FAILED
@@ -303,7 +303,7 @@ def test_a_resumed_job_owes_nothing_to_the_stop_of_its_last_run(store: Store):
     assert made.state is State.QUEUED
 
 
-def test_a_cancelled_follow_up_pushes_nobody_aside(store: Store):
+def test_a_cancelled_follow_up_pushes_nobody_aside(store: JobStore):
     holder = put(store, unique_key="k")
     grant = run(store, group="g")
     stop(store, StopScope(group="g"), "graceful")
@@ -312,7 +312,7 @@ def test_a_cancelled_follow_up_pushes_nobody_aside(store: Store):
     assert store.get(holder.id).state is State.QUEUED
 
 
-def test_marks_go_with_their_job(store: Store, backend: Backend, clock: ManualClock):
+def test_marks_go_with_their_job(store: JobStore, backend: Backend, clock: ManualClock):
     grant = run(store, group="g")
     stop(store, StopScope(group="g"), "graceful")
     end(store, grant, Success("1"))
@@ -325,7 +325,7 @@ def test_marks_go_with_their_job(store: Store, backend: Backend, clock: ManualCl
 # -- holds -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_held_group_takes_nothing_in_until_it_is_released(store: Store):
+def test_a_held_group_takes_nothing_in_until_it_is_released(store: JobStore):
     put(store, group="g")
     report = stop(store, StopScope(group="g"), hold=True, reason="maintenance", actor="ann")
     assert report.held
@@ -348,14 +348,14 @@ def test_a_held_group_takes_nothing_in_until_it_is_released(store: Store):
     assert (group.state, group.reason, group.changed_by) == ("active", None, "bob")
 
 
-def test_a_group_that_nobody_has_heard_of_can_be_held(store: Store):
+def test_a_group_that_nobody_has_heard_of_can_be_held(store: JobStore):
     stop(store, StopScope(group="new"), hold=True)
     with pytest.raises(GroupOnHold):
         put(store, group="new")
 
 
 @pytest.mark.parametrize("verb", ["resume", "retry", "release", "answer", "resume_lane"])
-def test_nothing_in_a_held_group_is_set_going_again(store: Store, clock: ManualClock, verb: str):
+def test_nothing_in_a_held_group_is_set_going_again(store: JobStore, clock: ManualClock, verb: str):
     fields = {"group": "g"} | ({"lane": "l"} if verb == "resume_lane" else {})
     state = {"release": State.PENDING, "answer": State.WAITING, "resume_lane": State.PAUSED}.get(
         verb, State.FAILED
@@ -377,7 +377,7 @@ def test_nothing_in_a_held_group_is_set_going_again(store: Store, clock: ManualC
     calls[verb]()
 
 
-def test_a_hold_does_not_undo_the_success_whose_follow_up_it_refuses(store: Store):
+def test_a_hold_does_not_undo_the_success_whose_follow_up_it_refuses(store: JobStore):
     grant = run(store)
     store.stop_group("g", True)
     refused = new_job(group="g")
@@ -389,7 +389,7 @@ def test_a_hold_does_not_undo_the_success_whose_follow_up_it_refuses(store: Stor
     assert store.group_status("g").total == 0
 
 
-def test_a_follow_up_does_not_reopen_a_group_that_was_stopped(store: Store):
+def test_a_follow_up_does_not_reopen_a_group_that_was_stopped(store: JobStore):
     """It was asked for by a run that did not know of the stop yet. The stop's next pass finds it."""
     grant, at_once = run(store, group="g"), run(store, group="g")
     store.stop_group("g", False, "ann", "enough")
@@ -405,13 +405,13 @@ def test_a_follow_up_does_not_reopen_a_group_that_was_stopped(store: Store):
     assert (status.state, status.live) == ("stopped", 0)
 
 
-def test_a_follow_up_makes_a_group_that_is_not_there(store: Store):
+def test_a_follow_up_makes_a_group_that_is_not_there(store: JobStore):
     grant = run(store)
     store.settle([Ending(grant.id, grant.token, Success("1", None, (new_job(group="new"),)))])
     assert (store.group_status("new").state, store.group_status("new").live) == ("active", 1)
 
 
-def test_a_stop_of_a_part_leaves_who_when_and_why_on_the_group(store: Store, clock: ManualClock):
+def test_a_stop_of_a_part_leaves_who_when_and_why_on_the_group(store: JobStore, clock: ManualClock):
     """Its state is not touched: the rest of it goes on."""
     put(store, group="g")
     put(store, group="g", kind="verify")
@@ -428,7 +428,7 @@ def test_a_stop_of_a_part_leaves_who_when_and_why_on_the_group(store: Store, clo
     assert row.last_stop == told
 
 
-def test_every_group_whose_jobs_a_stop_has_met_remembers_it(store: Store, clock: ManualClock):
+def test_every_group_whose_jobs_a_stop_has_met_remembers_it(store: JobStore, clock: ManualClock):
     for group in ("a", "b"):
         put(store, group=group)
         run(store, group=group)
@@ -441,7 +441,7 @@ def test_every_group_whose_jobs_a_stop_has_met_remembers_it(store: Store, clock:
 
 
 def test_a_stop_of_the_whole_group_is_its_last_stop_too_and_outlives_its_reopening(
-    store: Store, clock: ManualClock
+    store: JobStore, clock: ManualClock
 ):
     put(store, group="g")
     stop(store, StopScope(group="g"), mode="full", reason="enough", actor="ann")
@@ -453,7 +453,7 @@ def test_a_stop_of_the_whole_group_is_its_last_stop_too_and_outlives_its_reopeni
     assert status.last_stop == GroupStop({"group": "g"}, "full", "enough", "ann", clock.now())
 
 
-def test_without_a_hold_the_next_job_reopens_the_group(store: Store):
+def test_without_a_hold_the_next_job_reopens_the_group(store: JobStore):
     put(store, group="g")
     stop(store, StopScope(group="g"), reason="enough", actor="ann")
     group = store.group("g")
@@ -494,7 +494,7 @@ def test_a_large_stop_keeps_every_transaction_short(backend: Backend):
     print(f"\n{backend.name}: batches of 500 took {[f'{s * 1000:.0f} ms' for s in seconds]}")
 
 
-def test_windows_and_pages_lead_past_what_is_not_in_the_scope(store: Store, monkeypatch):
+def test_windows_and_pages_lead_past_what_is_not_in_the_scope(store: JobStore, monkeypatch):
     from leasehold.stores.verbs import stop as verbs
 
     monkeypatch.setattr(verbs, "PAGE", 7)

@@ -6,18 +6,18 @@ import pytest
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.tokens import checked_token, make_token, token_hash
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend
 
 TEXT = make_token(bytes(range(32)))
 
 
-def add(store: Store, text: str = TEXT, name: str = "ci", **more: object):
+def add(store: JobStore, text: str = TEXT, name: str = "ci", **more: object):
     return store.add_token(checked_token(text, name, ["read", "enqueue"], **more))
 
 
-def test_a_token_is_found_by_its_hash_with_what_it_may_do(store: Store):
+def test_a_token_is_found_by_its_hash_with_what_it_may_do(store: JobStore):
     made = add(store, tenants=["acme", "eu_*"], queues=["agents*"])
     found = store.find_token(token_hash(TEXT))
     assert found == made
@@ -27,12 +27,12 @@ def test_a_token_is_found_by_its_hash_with_what_it_may_do(store: Store):
     assert store.find_token(token_hash(TEXT + "x")) is None
 
 
-def test_the_token_itself_is_not_in_the_database(store: Store, backend: Backend):
+def test_the_token_itself_is_not_in_the_database(store: JobStore, backend: Backend):
     add(store)
     assert TEXT not in str(backend.query("SELECT * FROM leasehold.token"))
 
 
-def test_it_counts_until_its_time_is_over(store: Store, clock: ManualClock):
+def test_it_counts_until_its_time_is_over(store: JobStore, clock: ManualClock):
     add(store, expires_in="1h")
     clock.advance(3599)
     assert store.find_token(token_hash(TEXT)) is not None
@@ -41,7 +41,7 @@ def test_it_counts_until_its_time_is_over(store: Store, clock: ManualClock):
     assert [row.live for row in store.list_tokens()] == [False]
 
 
-def test_a_revoked_token_counts_no_more_and_its_name_stays_taken(store: Store, clock: ManualClock):
+def test_a_revoked_token_counts_no_more_and_its_name_stays_taken(store: JobStore, clock: ManualClock):
     add(store)
     assert store.revoke_token("ci")
     first = store.list_tokens()[0].token.revoked_at

@@ -21,19 +21,19 @@ from leasehold.domain.outcome import (
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import TRANSITIONS, Event, State
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_id
 from tests.contract.lives import SITE, in_state, lose, orphan, run, run_external, sight
 
 DEADLINE = 600.0
 
-Apply = Callable[[Store, ManualClock, Job], bool]
+Apply = Callable[[JobStore, ManualClock, Job], bool]
 """Apply an event to a job by its verb. False: the verb refused, in its own way."""
 
 
 def _operator(verb: str, *more: str) -> Apply:
-    def apply(store: Store, clock: ManualClock, job: Job) -> bool:
+    def apply(store: JobStore, clock: ManualClock, job: Job) -> bool:
         try:
             getattr(store, verb)(job.id, *more)
         except Refused as refusal:
@@ -46,7 +46,7 @@ def _operator(verb: str, *more: str) -> Apply:
     return apply
 
 
-def _retry(store: Store, clock: ManualClock, job: Job) -> bool:
+def _retry(store: JobStore, clock: ManualClock, job: Job) -> bool:
     return _operator("retry", new_id())(store, clock, job)
 
 
@@ -58,25 +58,25 @@ def _tokens(job: Job) -> list[int]:
     return [token for token in range(job.lease_token + 3) if token != job.lease_token]
 
 
-def _claim(store: Store, clock: ManualClock, job: Job) -> bool:
+def _claim(store: JobStore, clock: ManualClock, job: Job) -> bool:
     return job.id in [grant.id for grant in store.claim("another", [job.queue], 100)]
 
 
-def _claim_by_id(store: Store, clock: ManualClock, job: Job) -> bool:
+def _claim_by_id(store: JobStore, clock: ManualClock, job: Job) -> bool:
     return isinstance(store.claim_by_id(job.id, "another", sites=[SITE]), Grant)
 
 
-def _adopt(store: Store, clock: ManualClock, job: Job) -> bool:
+def _adopt(store: JobStore, clock: ManualClock, job: Job) -> bool:
     return job.id in [grant.id for grant in store.adopt("another", [SITE])]
 
 
-def _renew(store: Store, clock: ManualClock, job: Job) -> bool:
+def _renew(store: JobStore, clock: ManualClock, job: Job) -> bool:
     held = [renewal for token in _tokens(job) for renewal in store.renew({job.id: token})]
     return bool(held)
 
 
 def _settle(outcome: Outcome) -> Apply:
-    def apply(store: Store, clock: ManualClock, job: Job) -> bool:
+    def apply(store: JobStore, clock: ManualClock, job: Job) -> bool:
         answers = [store.settle([Ending(job.id, token, outcome)]) for token in _tokens(job)]
         assert all(answer.accepted or answer.fenced == [job.id] for answer in answers)
         return any(answer.accepted for answer in answers)
@@ -84,7 +84,7 @@ def _settle(outcome: Outcome) -> Apply:
     return apply
 
 
-def _reap(store: Store, clock: ManualClock, job: Job) -> bool:
+def _reap(store: JobStore, clock: ManualClock, job: Job) -> bool:
     if job.state is State.RUNNING:
         return bool(store.reap([sight(store, clock, job.id)]))
     seen_at = clock.monotonic() - 1000
@@ -96,7 +96,7 @@ def _reap(store: Store, clock: ManualClock, job: Job) -> bool:
     return bool(reaped)
 
 
-def _expire(store: Store, clock: ManualClock, job: Job) -> bool:
+def _expire(store: JobStore, clock: ManualClock, job: Job) -> bool:
     clock.advance(DEADLINE + 1)
     return job.id in [expired.id for expired in store.expire()]
 
@@ -119,7 +119,7 @@ VERBS: dict[Event, Apply] = {
 }
 
 
-def _subject(store: Store, clock: ManualClock, state: State, event: Event) -> Job:
+def _subject(store: JobStore, clock: ManualClock, state: State, event: Event) -> Job:
     """A job in this state, of the sort that the event is about."""
     if (state, event) == (State.RUNNING, Event.ADOPT):
         return orphan(store, clock)
@@ -129,7 +129,7 @@ def _subject(store: Store, clock: ManualClock, state: State, event: Event) -> Jo
     return job
 
 
-def _check(store: Store, clock: ManualClock, job: Job, event: Event, apply: Apply) -> None:
+def _check(store: JobStore, clock: ManualClock, job: Job, event: Event, apply: Apply) -> None:
     before, told = store.get(job.id), store.history(job.id)
     asked = store.questions(job.id)
     clock.advance(1)
@@ -243,7 +243,7 @@ def test_a_resumed_job_that_waits_for_others_goes_back_to_pending(store, clock, 
 # -- inside legal pairs: the guards ------------------------------------------------------------------------------------
 
 
-def _unchanged(store: Store, job: Job, told: int) -> bool:
+def _unchanged(store: JobStore, job: Job, told: int) -> bool:
     return store.get(job.id) == job and len(store.history(job.id)) == told
 
 

@@ -13,10 +13,11 @@ from fastapi.routing import APIRoute
 import leasehold.errors
 from leasehold import Leasehold
 from leasehold.stores.open import open_store
+from leasehold.stores.tenants.one import VERBS
 from leasehold.surfaces.cli.main import command
 from leasehold.surfaces.http.api import create_app
 from leasehold.tasks.settings import CALL_ONLY, OF_TASK
-from tools.reference import reference_pages
+from tools.reference import internals_pages, reference_pages
 from tools.reference.cli import commands
 from tools.reference.environment import variables
 from tools.reference.errors import told
@@ -72,6 +73,15 @@ def test_the_reference_is_current(jobs_view: dict[str, str]):
     assert {path.name for path in REFERENCE.glob("*.md")} == set(wanted)
     stale = [name for name, text in wanted.items() if page(name.removesuffix(".md")) != text]
     assert stale == [], "run: python -m tools.generate"
+
+
+def test_the_page_of_the_store_is_current_and_has_a_promise_for_every_verb():
+    text = internals_pages()["store.md"]
+    assert (ROOT / "docs" / "internals" / "store.md").read_text("utf-8") == text, (
+        "run: python -m tools.generate"
+    )
+    promised = re.findall(r"^- `(?:await )?(\w+).*?`(?: \(\*each database\*\))?: \S", text, re.MULTILINE)
+    assert sorted(promised) == sorted(VERBS | {"label", "results_folder"})
 
 
 # -- complete --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from leasehold.domain.job import TIED
 from leasehold.domain.outcome import Asked, DeadlinePassed, Failure, Stopped, Success
 from leasehold.domain.policy import Policy
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from leasehold.types import HookEvent
 from tests.backends import Backend, new_id, put
@@ -24,27 +24,27 @@ from tests.contract.lives import SITE, claim_one, end, lose, orphan, run
 from tests.workers import until
 
 
-def _succeed(store: Store, _: ManualClock) -> None:
+def _succeed(store: JobStore, _: ManualClock) -> None:
     put(store, group="g")
     grant = claim_one(store)
     store.settle([Ending(grant.id, grant.token, Success("1"), grant.seq, max(TIED, grant.special))])
 
 
-def _adopt(store: Store, clock: ManualClock) -> None:
+def _adopt(store: JobStore, clock: ManualClock) -> None:
     orphan(store, clock)
     assert store.adopt("other", [SITE])
 
 
-def _spend(store: Store, _: ManualClock) -> None:
+def _spend(store: JobStore, _: ManualClock) -> None:
     grant = run(store, policy=Policy(budget={"tokens": 1}))
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 2)])
 
 
-def _stall(store: Store, _: ManualClock) -> None:
+def _stall(store: JobStore, _: ManualClock) -> None:
     store.tell_listeners([Happened("stalled", new_id(), "work", "default", 1, None, "silent", {})])
 
 
-DEEDS: dict[str, Callable[[Store, ManualClock], object]] = {
+DEEDS: dict[str, Callable[[JobStore, ManualClock], object]] = {
     "succeeded": _succeed,
     "failed": lambda s, _: end(s, run(s), Failure("x", final=True)),
     "timed_out": lambda s, _: end(s, run(s), DeadlinePassed("late")),
@@ -61,7 +61,7 @@ DEEDS: dict[str, Callable[[Store, ManualClock], object]] = {
 }
 
 
-def killed_after(backend: Backend, deed: Callable[[Store, ManualClock], object]) -> None:
+def killed_after(backend: Backend, deed: Callable[[JobStore, ManualClock], object]) -> None:
     """Done in a process of its own, which dies before it could do anything else."""
     child = os.fork()
     if child == 0:
@@ -125,7 +125,7 @@ def test_a_hook_that_kills_its_process_is_called_again_by_another_with_the_same_
     store.cancel(put(store).id)
     store.close()
 
-    def take(other: Store, _: ManualClock) -> None:
+    def take(other: JobStore, _: ManualClock) -> None:
         assert len(other.take_events(["all"], 10, 0.5)) == 1
 
     before = backend.query("SELECT id FROM leasehold.outbox")

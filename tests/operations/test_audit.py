@@ -35,7 +35,7 @@ from leasehold.errors import (
     TenantNotFound,
 )
 from leasehold.operations.operations import Operations
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
 from tests.contract.lives import end, in_state, orphan, run
@@ -67,7 +67,7 @@ MIRROR = Mirror(
 class Scene:
     """A store, and the operator's verbs on it. What is prepared goes past them, so that nothing of it is recorded."""
 
-    def __init__(self, store: Store, clock: ManualClock, backend: Backend) -> None:
+    def __init__(self, store: JobStore, clock: ManualClock, backend: Backend) -> None:
         self.store = store
         self.clock = clock
         self.backend = backend
@@ -76,7 +76,7 @@ class Scene:
     def job(self, state: State, **fields: Any) -> str:
         return in_state(self.store, self.clock, state, **fields).id
 
-    def audit(self, store: Store | None = None) -> list[AuditRow]:
+    def audit(self, store: JobStore | None = None) -> list[AuditRow]:
         return (store or self.store).list_audit().entries
 
     def seen_in_the_table(self) -> str:
@@ -106,7 +106,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(store: Store, clock: ManualClock, backend: Backend) -> Iterator[Scene]:
+def scene(store: JobStore, clock: ManualClock, backend: Backend) -> Iterator[Scene]:
     yield Scene(store, clock, backend)
     for row in store.list_tenants():
         store.drop_tenant(row.name)
@@ -359,8 +359,8 @@ def test_a_change_that_is_undone_leaves_no_record(scene: Scene, name: str, monke
     """The database fails after the verb's last statement, when the record is written."""
     _, _, call = CHANGING[name](scene)
     before = scene_of_tables(scene)
-    real = scene.store._database.transact  # type: ignore[attr-defined]
-    database = scene.store._database  # type: ignore[attr-defined]
+    real = scene.store._database.transact
+    database = scene.store._database
 
     def transact(work: Callable[[Any], Any], **how: Any) -> Any:
         def broken(session: Any) -> Any:
@@ -570,7 +570,7 @@ def test_an_upgrade_is_recorded_in_what_it_has_made(
 def test_an_upgrade_of_a_tenant_is_recorded_there(scene: Scene, monkeypatch: pytest.MonkeyPatch):
     scene.store.create_tenant("acme")
     assert scene.verbs.upgrade_tenants(actor="ann") == {"acme": []}
-    scene.store._remove("acme")  # type: ignore[attr-defined]
+    scene.store._remove("acme")
     if scene.backend.name == "sqlite":
         scene.store._open_tenant("acme", lambda hint: None, create=True).close()  # type: ignore[attr-defined]
     assert scene.verbs.upgrade_tenants(actor="ann")["acme"] != []
@@ -628,8 +628,8 @@ def test_what_a_run_does_itself_is_not_recorded(scene: Scene):
 def test_a_tenant_that_was_left_half_made_is_recorded_where_it_is_listed(scene: Scene):
     """Its own store is written first then, and must not take the entry."""
     scene.store.create_tenant("acme")
-    scene.store._remove("acme")  # type: ignore[attr-defined]
-    scene.store._mark("acme", ready=False)  # type: ignore[attr-defined]
+    scene.store._remove("acme")
+    scene.store._mark("acme", ready=False)
     assert scene.verbs.create_tenant("acme", actor="ann")
     assert [row.verb for row in scene.audit()] == ["tenant.create"]
     tenant = scene.store.open_tenant("acme", lambda hint: None)

@@ -13,7 +13,7 @@ from leasehold.domain.policy import Policy
 from leasehold.domain.views import WorkerCard
 from leasehold.operations.explain.job import explain
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import new_id, put
 
@@ -21,7 +21,7 @@ OWNER = "host:1:aa"
 
 
 @pytest.fixture
-def store(store: Store) -> Store:
+def store(store: JobStore) -> JobStore:
     """Workers of other tests are forgotten; this one has a live worker that knows `work`."""
     for card in store.list_workers(1e9):
         store.forget_worker(card.owner)
@@ -29,37 +29,37 @@ def store(store: Store) -> Store:
     return store
 
 
-def causes(store: Store, job: Job) -> list[str]:
+def causes(store: JobStore, job: Job) -> list[str]:
     return [hold.cause for hold in explain(store, job.id)]
 
 
-def only(store: Store, job: Job) -> Hold:
+def only(store: JobStore, job: Job) -> Hold:
     (hold,) = explain(store, job.id)
     return hold
 
 
-def claim(store: Store, job: Job) -> Grant:
+def claim(store: JobStore, job: Job) -> Grant:
     grant = store.claim_by_id(job.id, OWNER)
     assert isinstance(grant, Grant), grant
     return grant
 
 
-def end(store: Store, grant: Grant, outcome: object) -> None:
+def end(store: JobStore, grant: Grant, outcome: object) -> None:
     assert store.settle([Ending(grant.id, grant.token, outcome)]).accepted == [grant.id]
 
 
-def test_a_due_job_with_a_live_worker_is_held_by_nothing(store: Store):
+def test_a_due_job_with_a_live_worker_is_held_by_nothing(store: JobStore):
     hold = only(store, put(store))
     assert hold.cause == "nothing"
     assert "a free worker will take it at once" in hold.detail
 
 
-def test_a_job_that_is_not_there_is_not_explained(store: Store):
+def test_a_job_that_is_not_there_is_not_explained(store: JobStore):
     with pytest.raises(JobNotFound):
         explain(store, new_id())
 
 
-def test_a_delayed_job_says_until_when(store: Store, clock: ManualClock):
+def test_a_delayed_job_says_until_when(store: JobStore, clock: ManualClock):
     hold = only(store, put(store, delay=3600.0))
     assert hold.cause == "not_due"
     assert "2026-01-01T01:00:00" in hold.detail
@@ -67,7 +67,7 @@ def test_a_delayed_job_says_until_when(store: Store, clock: ManualClock):
     clock.advance(3601)
 
 
-def test_a_job_in_backoff_says_which_attempt_failed_and_how(store: Store):
+def test_a_job_in_backoff_says_which_attempt_failed_and_how(store: JobStore):
     job = put(store)
     end(store, claim(store, job), Failure("503 from example.org\n\ntraceback"))
     hold = only(store, job)
@@ -77,7 +77,7 @@ def test_a_job_in_backoff_says_which_attempt_failed_and_how(store: Store):
     assert "traceback" not in hold.detail
 
 
-def test_a_paused_queue_says_by_whom_why_and_until_when(store: Store):
+def test_a_paused_queue_says_by_whom_why_and_until_when(store: JobStore):
     store.pause_scope("queue", "default", "ann", "deploy", 60.0)
     hold = only(store, put(store))
     assert hold.cause == "queue_paused"
@@ -85,19 +85,19 @@ def test_a_paused_queue_says_by_whom_why_and_until_when(store: Store):
     assert "resume the queue" in hold.remedy
 
 
-def test_a_pause_that_is_over_holds_nothing(store: Store, clock: ManualClock):
+def test_a_pause_that_is_over_holds_nothing(store: JobStore, clock: ManualClock):
     store.pause_scope("queue", "default", "ann", "deploy", 5.0)
     job = put(store)
     clock.advance(6)
     assert causes(store, job) == ["nothing"]
 
 
-def test_a_paused_kind_is_told_from_a_paused_queue(store: Store):
+def test_a_paused_kind_is_told_from_a_paused_queue(store: JobStore):
     store.pause_scope("kind", "work")
     assert only(store, put(store)).cause == "kind_paused"
 
 
-def test_a_lane_halted_by_a_failure_names_the_job_and_its_error(store: Store):
+def test_a_lane_halted_by_a_failure_names_the_job_and_its_error(store: JobStore):
     first, second = put(store, lane="t1"), put(store, lane="t1")
     end(store, claim(store, first), Failure("login expired", final=True))
     hold = only(store, second)
@@ -107,7 +107,7 @@ def test_a_lane_halted_by_a_failure_names_the_job_and_its_error(store: Store):
     assert "resolve" in hold.remedy
 
 
-def test_a_job_that_runs_in_the_lane_is_named(store: Store):
+def test_a_job_that_runs_in_the_lane_is_named(store: JobStore):
     first, second = put(store, lane="t1"), put(store, lane="t1")
     claim(store, first)
     hold = only(store, second)
@@ -115,7 +115,7 @@ def test_a_job_that_runs_in_the_lane_is_named(store: Store):
     assert f"{first.id} (work) runs" in hold.detail
 
 
-def test_the_job_before_it_in_the_lane_is_named(store: Store, clock: ManualClock):
+def test_the_job_before_it_in_the_lane_is_named(store: JobStore, clock: ManualClock):
     first = put(store, lane="t1")
     clock.advance(1)
     second = put(store, lane="t1")
@@ -125,14 +125,14 @@ def test_the_job_before_it_in_the_lane_is_named(store: Store, clock: ManualClock
     assert causes(store, first) == ["nothing"]
 
 
-def test_a_queue_that_nobody_serves_says_so(store: Store):
+def test_a_queue_that_nobody_serves_says_so(store: JobStore):
     hold = only(store, put(store, queue="lonely"))
     assert hold.cause == "no_worker"
     assert "1 live worker(s) serve other queues" in hold.detail
     assert "--queues lonely" in hold.remedy
 
 
-def test_a_worker_that_drains_or_has_fallen_silent_does_not_count(store: Store, clock: ManualClock):
+def test_a_worker_that_drains_or_has_fallen_silent_does_not_count(store: JobStore, clock: ManualClock):
     job = put(store)
     clock.advance(60)
     assert causes(store, job) == ["no_worker"]
@@ -140,14 +140,14 @@ def test_a_worker_that_drains_or_has_fallen_silent_does_not_count(store: Store, 
     assert causes(store, job) == ["no_worker"]
 
 
-def test_a_kind_that_no_worker_of_the_queue_knows_says_so(store: Store):
+def test_a_kind_that_no_worker_of_the_queue_knows_says_so(store: JobStore):
     store.beat_worker(WorkerCard("host:8:dd", ("other",), ("exotic",)))
     hold = only(store, put(store, kind="exotic"))
     assert hold.cause == "no_handler"
     assert "'exotic'" in hold.detail
 
 
-def test_a_running_job_names_its_holder_and_its_lease(store: Store, clock: ManualClock):
+def test_a_running_job_names_its_holder_and_its_lease(store: JobStore, clock: ManualClock):
     job = put(store)
     claim(store, job)
     clock.advance(10)
@@ -158,7 +158,7 @@ def test_a_running_job_names_its_holder_and_its_lease(store: Store, clock: Manua
     assert "its lease has 20 s left" in hold.detail
 
 
-def test_a_lease_that_has_run_out_says_who_takes_over(store: Store, clock: ManualClock):
+def test_a_lease_that_has_run_out_says_who_takes_over(store: JobStore, clock: ManualClock):
     job = put(store)
     claim(store, job)
     clock.advance(45)
@@ -168,14 +168,14 @@ def test_a_lease_that_has_run_out_says_who_takes_over(store: Store, clock: Manua
     assert "takes it over" in hold.remedy
 
 
-def test_a_stop_that_was_asked_of_a_running_job_is_told(store: Store):
+def test_a_stop_that_was_asked_of_a_running_job_is_told(store: JobStore):
     job = put(store)
     claim(store, job)
     store.cancel(job.id)
     assert "cancel was requested" in only(store, job).detail
 
 
-def test_an_orphan_is_told_from_a_running_job(store: Store):
+def test_an_orphan_is_told_from_a_running_job(store: JobStore):
     job = put(store)
     grant = claim(store, job)
     assert store.place_execution(grant.id, grant.token, "machine-1", "run-1")
@@ -185,12 +185,12 @@ def test_an_orphan_is_told_from_a_running_job(store: Store):
     assert "machine-1" in hold.detail
 
 
-def test_a_held_job_says_release(store: Store):
+def test_a_held_job_says_release(store: JobStore):
     hold = only(store, put(store, hold=True))
     assert (hold.cause, hold.remedy) == ("pending", "release it")
 
 
-def test_a_waiting_job_says_what_it_asks(store: Store):
+def test_a_waiting_job_says_what_it_asks(store: JobStore):
     job = put(store)
     end(store, claim(store, job), Asked("auth", "Log in to example.org"))
     hold = only(store, job)
@@ -199,7 +199,7 @@ def test_a_waiting_job_says_what_it_asks(store: Store):
     assert "'auth'" in hold.remedy
 
 
-def test_a_job_at_rest_says_how_it_ended_and_what_brings_it_back(store: Store, clock: ManualClock):
+def test_a_job_at_rest_says_how_it_ended_and_what_brings_it_back(store: JobStore, clock: ManualClock):
     done, failed, halting, cancelled, paused = (
         put(store, lane=lane) for lane in (None, None, "t1", None, None)
     )
@@ -217,7 +217,7 @@ def test_a_job_at_rest_says_how_it_ended_and_what_brings_it_back(store: Store, c
     assert "lunch" in only(store, paused).detail
 
 
-def test_every_cause_is_listed_in_order(store: Store):
+def test_every_cause_is_listed_in_order(store: JobStore):
     first = put(store, lane="t1", queue="far")
     claim(store, first)
     job = put(store, lane="t1", queue="far", delay=60.0)
@@ -229,7 +229,7 @@ def test_every_cause_is_listed_in_order(store: Store):
     assert found[3:] == ["lane_blocked", "no_worker"]
 
 
-def test_a_paused_job_says_who_paused_it_and_why(store: Store):
+def test_a_paused_job_says_who_paused_it_and_why(store: JobStore):
     job = put(store)
     store.pause(job.id, "ann", "too dear")
     assert "paused by ann: too dear" in only(store, job).detail
@@ -240,13 +240,13 @@ def test_a_paused_job_says_who_paused_it_and_why(store: Store):
     assert "paused by bob: deploy" in only(store, running).detail
 
 
-def test_a_cancelled_job_says_who_cancelled_it(store: Store):
+def test_a_cancelled_job_says_who_cancelled_it(store: JobStore):
     job = put(store)
     store.cancel(job.id, "ann", "not needed")
     assert "by ann: not needed" in only(store, job).detail
 
 
-def test_a_full_slot_is_named_with_its_limit_and_its_holders(store: Store):
+def test_a_full_slot_is_named_with_its_limit_and_its_holders(store: JobStore):
     store.set_slot("browser", 2)
     holders = [put(store, slots=(("browser", 1),)) for _ in range(2)]
     for holder in holders:
@@ -258,7 +258,7 @@ def test_a_full_slot_is_named_with_its_limit_and_its_holders(store: Store):
     assert "app.slots.set('browser'" in hold.remedy
 
 
-def test_a_slot_that_has_become_too_small_is_told_from_a_full_one(store: Store):
+def test_a_slot_that_has_become_too_small_is_told_from_a_full_one(store: JobStore):
     store.set_slot("browser", 2)
     job = put(store, slots=(("browser", 2),))
     store.set_slot("browser", 1)
@@ -268,7 +268,7 @@ def test_a_slot_that_has_become_too_small_is_told_from_a_full_one(store: Store):
     assert "app.slots.set('browser', 2)" in hold.remedy
 
 
-def test_a_spent_rate_says_when_it_refills(store: Store):
+def test_a_spent_rate_says_when_it_refills(store: JobStore):
     store.set_rate("openai", "6/min", 10.0, 1)
     claim(store, put(store, rate="openai"))
     hold = only(store, put(store, rate="openai"))
@@ -276,7 +276,7 @@ def test_a_spent_rate_says_when_it_refills(store: Store):
     assert "rate 'openai' (6/min) lets the next job start in 10 s" in hold.detail
 
 
-def test_a_closed_key_says_by_whom_why_and_until_when(store: Store):
+def test_a_closed_key_says_by_whom_why_and_until_when(store: JobStore):
     store.set_rate("openai", "6/min", 10.0, 1)
     job = put(store, rate="openai")
     store.close_rate("openai", "ann", "429", for_=120.0)
@@ -286,7 +286,7 @@ def test_a_closed_key_says_by_whom_why_and_until_when(store: Store):
     assert "app.rates.open('openai')" in hold.remedy
 
 
-def test_a_breached_job_says_what_was_spent_and_what_would_let_it_on(store: Store):
+def test_a_breached_job_says_what_was_spent_and_what_would_let_it_on(store: JobStore):
     job = put(store, policy=Policy(budget={"tokens": 100}, on_breach="pause"))
     grant = claim(store, job)
     store.spend(job.id, grant.token, grant.attempt, [Spend("a", "tokens", 120)])
@@ -299,7 +299,7 @@ def test_a_breached_job_says_what_was_spent_and_what_would_let_it_on(store: Stor
     assert causes(store, job) == ["resting"]
 
 
-def test_a_group_on_hold_is_named_with_who_holds_it(store: Store):
+def test_a_group_on_hold_is_named_with_who_holds_it(store: JobStore):
     job = put(store, group="task-42")
     store.pause(job.id)
     store.stop_group("task-42", True, "ann", "done")
@@ -310,7 +310,7 @@ def test_a_group_on_hold_is_named_with_who_holds_it(store: Store):
     assert causes(store, job) == ["resting"]
 
 
-def test_an_orphan_whose_site_nobody_serves_says_so(store: Store):
+def test_an_orphan_whose_site_nobody_serves_says_so(store: JobStore):
     job = put(store)
     grant = claim(store, job)
     store.place_execution(job.id, grant.token, "docker:a", "run-1")
@@ -320,7 +320,7 @@ def test_an_orphan_whose_site_nobody_serves_says_so(store: Store):
     assert causes(store, job) == ["orphan"]
 
 
-def test_a_job_says_how_many_are_before_it(store: Store, clock: ManualClock):
+def test_a_job_says_how_many_are_before_it(store: JobStore, clock: ManualClock):
     for _ in range(3):
         put(store)
     put(store, priority=5)
@@ -336,14 +336,14 @@ def test_a_job_says_how_many_are_before_it(store: Store, clock: ManualClock):
     assert only(store, other).cause == "nothing", "jobs of a paused kind are in nobody's way"
 
 
-def test_a_job_that_is_next_while_every_place_is_taken_says_so(store: Store):
+def test_a_job_that_is_next_while_every_place_is_taken_says_so(store: JobStore):
     store.beat_worker(WorkerCard("host:9:cc", ("default",), ("work",), concurrency=4, running=4))
     hold = only(store, put(store))
     assert hold.cause == "busy"
     assert "4 of the 4 places of its 1 worker(s) are taken" in hold.detail
 
 
-def test_a_jobs_place_in_its_lane_is_told(store: Store):
+def test_a_jobs_place_in_its_lane_is_told(store: JobStore):
     put(store, lane="t1", delay=0.0)
     put(store, lane="t1")
     third = put(store, lane="t1")
@@ -352,19 +352,19 @@ def test_a_jobs_place_in_its_lane_is_told(store: Store):
     assert "2 jobs are ahead of it in lane 't1'" in hold.detail
 
 
-def test_a_question_that_runs_out_says_when(store: Store):
+def test_a_question_that_runs_out_says_when(store: JobStore):
     job = put(store)
     end(store, claim(store, job), Asked("auth", "Log in, please", timeout=3600.0))
     assert "it goes on without one in 60 m" in only(store, job).detail
 
 
-def test_a_failure_of_a_task_without_a_queue_does_not_ask_to_be_resumed(store: Store):
+def test_a_failure_of_a_task_without_a_queue_does_not_ask_to_be_resumed(store: JobStore):
     job = put(store, policy=Policy(queueing=False, max_attempts=1))
     end(store, claim(store, job), Failure("boom"))
     assert "app.run_now" in only(store, job).remedy
 
 
-def test_limits_stand_beside_the_other_causes_in_order(store: Store):
+def test_limits_stand_beside_the_other_causes_in_order(store: JobStore):
     store.set_slot("browser", 0)
     store.set_rate("openai", "6/min", 10.0, 1)
     job = put(store, kind="unknown", delay=60.0, slots=(("browser", 1),), rate="openai")

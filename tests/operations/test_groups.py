@@ -19,7 +19,7 @@ from leasehold.domain.stream import Note, RunNotes
 from leasehold.errors import DatabaseUnreachable, GroupOnHold, InvalidInput
 from leasehold.operations import group_watch
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import groups
 from leasehold.types import GroupStatus
 from tests.backends import Backend, new_job
@@ -48,10 +48,10 @@ def reads(app: Leasehold, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return count_statements(app.__internals__.store, monkeypatch)
 
 
-def count_statements(store: Store, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def count_statements(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """At the seam of the database, where every statement passes."""
     counted: Counter[str] = Counter()
-    database: Any = store._database  # type: ignore[attr-defined]
+    database: Any = store._database
     read = database.read
 
     class Counting:
@@ -73,7 +73,7 @@ def count_statements(store: Store, monkeypatch: pytest.MonkeyPatch) -> Counter[s
     return counted
 
 
-def end_one(store: Store) -> str:
+def end_one(store: JobStore) -> str:
     (grant,) = store.claim("worker-1", ["default"], 1)
     store.settle([Ending(grant.id, grant.token, Success("1"))])
     store.tell_watchers()
@@ -316,7 +316,7 @@ def test_without_a_version_the_wait_is_for_the_next_change(app: Leasehold):
     assert (over.live, over.changed) == (0, False), "nothing is live"
 
 
-def tell(store: Store, grant: Grant, place: int, kind: str, data: str, times: int = 1) -> None:
+def tell(store: JobStore, grant: Grant, place: int, kind: str, data: str, times: int = 1) -> None:
     """As a worker writes what a handler has told."""
     notes = tuple(Note(place + n, kind, data) for n in range(times))
     store.write_events([RunNotes(grant.id, grant.token, grant.attempt, notes)])
@@ -384,7 +384,7 @@ def test_what_runs_tell_ends_the_wait_of_those_who_asked_for_it(app: Leasehold):
         assert plain.result(20).changed
 
 
-def end_one_of(store: Store, grant: Grant) -> None:
+def end_one_of(store: JobStore, grant: Grant) -> None:
     store.settle([Ending(grant.id, grant.token, Success("1"))])
     store.tell_watchers()
 

@@ -11,7 +11,7 @@ from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.stop import StopScope
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import new_job
 from tests.plans.traced import Call, Traced
 
@@ -71,7 +71,7 @@ def find_work(query: Query) -> Work:
 # --- What is sent ---------------------------------------------------------------------------------------------------
 
 
-def hot_calls(store: Store, work: Work) -> list[Call]:
+def hot_calls(store: JobStore, work: Work) -> list[Call]:
     """One of every statement that the deeds below need."""
     with Traced(store, undone=True) as calls:
         for deed in (
@@ -94,7 +94,7 @@ def hot_calls(store: Store, work: Work) -> list[Call]:
     return list(found.values())
 
 
-def postgres_calls(store: Store, work: Work) -> list[Call]:
+def postgres_calls(store: JobStore, work: Work) -> list[Call]:
     one = new_job()
     alike = {"gate": GATE, "priority": 0, "lease_seconds": 30.0}
     plain = {"id": one.id, **alike, "task": KIND, "queue": QUEUE, "policy": None, "args": "{}", "delay": None}
@@ -127,7 +127,7 @@ def _size(call: Call) -> int:
     return len(str(call.parameters))
 
 
-def _produce(store: Store, work: Work) -> None:
+def _produce(store: JobStore, work: Work) -> None:
     many = range(BATCH)
     store.enqueue([new_job() for _ in many])
     store.enqueue([new_job(group="batch-1", deadline=60.0, start_by=60.0, tags=("tag",)) for _ in many])
@@ -138,12 +138,12 @@ def _produce(store: Store, work: Work) -> None:
     store.enqueue([replace(job, on_duplicate="replace") for job in keyed])
 
 
-def _wait_for_others(store: Store, work: Work) -> None:
+def _wait_for_others(store: JobStore, work: Work) -> None:
     parents = [some[0][0] for some in (work.queued, work.in_lanes, work.running, work.paused)]
     store.enqueue([new_job(after=tuple(parents)) for _ in range(FEW)])
 
 
-def _claim(store: Store, work: Work) -> None:
+def _claim(store: JobStore, work: Work) -> None:
     # Those whose time is over are taken, and not handed out; and again by the next look, for the first take is undone.
     grants = store.claim(OWNER, [QUEUE], 2 * BATCH)
     assert 2 * BATCH - 3 * FEW <= len(grants) <= 2 * BATCH, len(grants)
@@ -151,7 +151,7 @@ def _claim(store: Store, work: Work) -> None:
     store.run_now(new_job(), OWNER, 10 * BATCH)
 
 
-def _hold(store: Store, work: Work) -> None:
+def _hold(store: JobStore, work: Work) -> None:
     leases = {job_id: 1 for job_id, _ in work.running}
     assert len(store.renew(leases)) == BATCH
     assert store.renew(dict.fromkeys(leases, 7)) == []
@@ -160,7 +160,7 @@ def _hold(store: Store, work: Work) -> None:
     assert set(store.read_settlements(leases, OWNER).values()) == {"mine"}
 
 
-def _report(store: Store, work: Work) -> None:
+def _report(store: JobStore, work: Work) -> None:
     job_id = work.running[0][0]
     assert store.place_execution(job_id, 1, SITE, "run")
     store.mark_started(job_id, 1)
@@ -171,14 +171,14 @@ def _report(store: Store, work: Work) -> None:
     store.write_events([RunNotes(running, 1, 1, notes) for running, _ in work.running])
 
 
-def _settle(store: Store, work: Work) -> None:
+def _settle(store: JobStore, work: Work) -> None:
     for outcome in (Success("true"), Failure("no"), Failure("no", final=True)):
         assert len(store.settle(work.endings(outcome), wait=False).accepted) == BATCH
     awaited = [Ending(job_id, 1, Success("true"), seq) for job_id, seq in work.awaited]
     assert len(store.settle(awaited, wait=False).accepted) == FEW
 
 
-def _recover(store: Store, work: Work) -> None:
+def _recover(store: JobStore, work: Work) -> None:
     sighted = store.sight_missed(5.0, BATCH)
     assert len(store.reap([replace(one, seen_at=-1e9) for one in sighted])) == BATCH
     assert len(store.adopt(OWNER, [SITE])) == FEW
@@ -186,7 +186,7 @@ def _recover(store: Store, work: Work) -> None:
     assert store.count_leases() > 3 * BATCH
 
 
-def _operate(store: Store, work: Work) -> None:
+def _operate(store: JobStore, work: Work) -> None:
     everywhere = work.queued[:100] + work.in_lanes[:100] + work.running[:100] + work.running_in_lanes[:100]
     ids = [job_id for job_id, _ in everywhere + work.paused[:FEW]]
     assert len(store.stop_jobs(ids, StopScope(everything=True), "immediate")) == 400 + FEW
@@ -200,7 +200,7 @@ def _operate(store: Store, work: Work) -> None:
     store.list_rates()
 
 
-def _keep_up(store: Store, work: Work) -> None:
+def _keep_up(store: JobStore, work: Work) -> None:
     assert store.get(work.running[0][0]).lease_owner == OWNER
     first = min(seq for _, seq in work.ended)
     assert store.prune(600.0, after=str(first - 1)).deleted == BATCH

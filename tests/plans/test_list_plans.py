@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.domain.groups import GROUP_TOTAL_CAP
 from leasehold.stores.base.database import Records
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import new_id, new_job
 from tests.plans.postgres import MODES
 from tests.plans.postgres import Scene as PostgresScene
@@ -34,7 +34,7 @@ INDEXES = {
 }
 
 
-def calls(store: Store) -> list[Call]:
+def calls(store: JobStore) -> list[Call]:
     with Traced(store) as calls:
         for look in (store.list_groups, store.list_budgets, store.list_leases):
             page = look(limit=PAGE)

@@ -8,7 +8,7 @@ from typing import Any
 from leasehold.domain.metrics import BOUNDS, Histogram, Rollup
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import new_job
 from tests.plans.postgres import MODES
 from tests.plans.postgres import Scene as PostgresScene
@@ -30,7 +30,7 @@ def one(kind: str) -> Rollup:
 
 
 def fill(scene: Any) -> None:
-    store: Store = scene.store
+    store: JobStore = scene.store
     store.enqueue([new_job() for _ in range(ENDED)])
     while grants := store.claim("w", ["default"], 1000):
         store.settle([Ending(grant.id, grant.token, Success(), grant.seq) for grant in grants])
@@ -51,7 +51,7 @@ def fill(scene: Any) -> None:
     )
 
 
-def calls_of(store: Store) -> list[Call]:
+def calls_of(store: JobStore) -> list[Call]:
     with Traced(store, undone=True) as calls:
         store.totals()
         store.gauges()

@@ -15,7 +15,7 @@ from leasehold.domain.states import State
 from leasehold.domain.views import Filter
 from leasehold.operations.operations import Operations
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.inspect import WINDOW
 from leasehold.stores.verbs.search import ROUND_WINDOW
 from tests.backends import new_id, new_job
@@ -62,7 +62,7 @@ BROAD = {
 """What looks into many jobs, or at many rows, by its nature."""
 
 
-def calls(store: Store, jobs: list[str]) -> list[Call]:
+def calls(store: JobStore, jobs: list[str]) -> list[Call]:
     operations = Operations(lambda: store)
     now = operations.now()
     hour = timedelta(hours=1)
@@ -109,7 +109,7 @@ def fill(scene: PostgresScene | SqliteScene) -> list[str]:
     return ids
 
 
-def _claimed(store: Store, number: int) -> list:
+def _claimed(store: JobStore, number: int) -> list:
     store.enqueue([new_job(queue="fails") for _ in range(number)])
     return store.claim("worker-1", ["fails"], number)
 

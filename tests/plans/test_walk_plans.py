@@ -9,7 +9,7 @@ import pytest
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
 from leasehold.domain.views import Filter
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.inspect import WINDOW
 from tests.backends import new_job
 from tests.plans.postgres import MODES
@@ -50,7 +50,7 @@ INDEXES = {
 """The index that the way begins with, if its table is not small."""
 
 
-def walk(store: Store) -> list[Call]:
+def walk(store: JobStore) -> list[Call]:
     """Pages that an index serves."""
     with Traced(store) as calls:
         for state in State:
@@ -76,7 +76,7 @@ def walk(store: Store) -> list[Call]:
     return calls
 
 
-def search(store: Store) -> list[Call]:
+def search(store: JobStore) -> list[Call]:
     """Pages that no index serves: they end after so many rows, and say where to go on."""
     with Traced(store) as calls:
         for filter in (Filter(queue="nowhere"), Filter(kind="none"), Filter(lane="l")):

@@ -16,7 +16,7 @@ from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.domain.views import Filter
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import new_id
 
 LANES = 12
@@ -66,7 +66,7 @@ class Ledger:
 
 
 class Crowd:
-    def __init__(self, open_store: Callable[[], Store], seconds: float) -> None:
+    def __init__(self, open_store: Callable[[], JobStore], seconds: float) -> None:
         self.stores = [open_store() for _ in range(3)]
         self.ledger = Ledger()
         self._until = time.monotonic() + seconds
@@ -114,7 +114,7 @@ class Crowd:
                 self._operate_on(store, "resume", job.id)
         raise AssertionError(f"not drained after {seconds:g} s: {store.count()}")
 
-    def _guarded(self, role: Callable[[Store, Random, str], None], number: int) -> None:
+    def _guarded(self, role: Callable[[JobStore, Random, str], None], number: int) -> None:
         store, random = self.stores[number % len(self.stores)], Random(number)
         try:
             while time.monotonic() < self._until and not self.ledger.errors:
@@ -123,7 +123,7 @@ class Crowd:
             self.ledger.errors.append(error)
 
     # -- roles -----------------------------------------------------------------------------------------------------
-    def _produce(self, store: Store, random: Random, name: str) -> None:
+    def _produce(self, store: JobStore, random: Random, name: str) -> None:
         if store.count(cap=MOST_OPEN)[State.QUEUED] == MOST_OPEN:
             time.sleep(0.01)
             return
@@ -148,7 +148,7 @@ class Crowd:
             policy=POLICY,
         )
 
-    def _run(self, store: Store, random: Random, name: str) -> None:
+    def _run(self, store: JobStore, random: Random, name: str) -> None:
         runs = self._claim(store, name, random.choice([1, 5, 20]), random)
         time.sleep(random.uniform(0.0, 0.02))
         self._settle(store, [run for run in runs if run.thaws is None], lambda: _outcome(random))
@@ -158,7 +158,7 @@ class Crowd:
         ]
         self._settle(store, thawed, lambda: _outcome(random))
 
-    def _renew(self, store: Store, random: Random, name: str) -> None:
+    def _renew(self, store: JobStore, random: Random, name: str) -> None:
         """Whatever anybody holds, and a few leases that are over: the same rows that are being settled."""
         held = [run.grant for run in list(self.ledger.held.values()) if run.thaws is None]
         stale = [run.grant for run in self.ledger.runs[-50:] if run.thaws is None]
@@ -166,7 +166,7 @@ class Crowd:
         self.ledger.calls["renew"] += 1
         time.sleep(0.002)
 
-    def _reap(self, store: Store, random: Random, name: str) -> None:
+    def _reap(self, store: JobStore, random: Random, name: str) -> None:
         seen: list[Sighting] = store.sight_missed()
         time.sleep(SHORT_LEASE / 3 + 0.01)
         reaped = store.reap(seen)
@@ -175,7 +175,7 @@ class Crowd:
         with self.ledger.lock:
             self.ledger.reaped.update(job.id for job in reaped)
 
-    def _operate(self, store: Store, random: Random, name: str) -> None:
+    def _operate(self, store: JobStore, random: Random, name: str) -> None:
         """Groups are left alone: their versions are counted from the outside."""
         recent = [job.id for job in self.ledger.made[-100:] if job.group is None]
         paused = [job.id for job in store.list_jobs(Filter(states=(State.PAUSED,))).jobs]
@@ -186,7 +186,7 @@ class Crowd:
             self._operate_on(store, verb, random.choice(recent))
         time.sleep(random.uniform(0.0, 0.02))
 
-    def _operate_on(self, store: Store, verb: str, job_id: str) -> None:
+    def _operate_on(self, store: JobStore, verb: str, job_id: str) -> None:
         self.ledger.calls[verb] += 1
         try:
             getattr(store, verb)(job_id)
@@ -199,7 +199,7 @@ class Crowd:
                 self.ledger.resumed.add(job_id)
 
     # -- leases ----------------------------------------------------------------------------------------------------
-    def _claim(self, store: Store, owner: str, limit: int, random: Random | None = None) -> list[Run]:
+    def _claim(self, store: JobStore, owner: str, limit: int, random: Random | None = None) -> list[Run]:
         """Given randomness, some freeze: they are neither renewed nor settled in time."""
         grants = store.claim(owner, ["default"], limit)
         now = time.monotonic()
@@ -213,7 +213,7 @@ class Crowd:
             self.ledger.held.update((_name(run.grant), run) for run in runs)
         return runs
 
-    def _settle(self, store: Store, runs: list[Run], outcome: Callable[[], Outcome]) -> None:
+    def _settle(self, store: JobStore, runs: list[Run], outcome: Callable[[], Outcome]) -> None:
         with self.ledger.lock:
             mine = [run for run in runs if self.ledger.held.pop(_name(run.grant), None) is not None]
         # Of one job only one at a time: the answer names jobs, not tokens.
@@ -225,7 +225,7 @@ class Crowd:
         for batch in batches.values():
             self._settle_batch(store, batch, outcome)
 
-    def _settle_batch(self, store: Store, batch: list[Run], outcome: Callable[[], Outcome]) -> None:
+    def _settle_batch(self, store: JobStore, batch: list[Run], outcome: Callable[[], Outcome]) -> None:
         for run in batch:
             run.outcome, run.ended = outcome(), time.monotonic()
         answer = store.settle([Ending(r.grant.id, r.grant.token, r.outcome or Success()) for r in batch])

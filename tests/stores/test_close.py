@@ -12,10 +12,10 @@ import pytest
 
 from leasehold.domain.errors import DatabaseUnreachable
 from leasehold.stores.base.wakeups import listen_here, wake_here
-from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store
 from leasehold.stores.sqlite.database import SqliteSession
 from leasehold.stores.sqlite.store import SqliteStore
+from leasehold.stores.store import JobStore
 from tests.backends import Backend, put
 from tests.stores.test_fork import in_child
 
@@ -23,15 +23,15 @@ ROUNDS = 30
 """Each was enough to crash the process when SQLite's readers were closed under the reading threads."""
 
 
-def read(store: Store) -> None:
+def read(store: JobStore) -> None:
     store.list_jobs(limit=100)
 
 
-def write(store: Store) -> None:
+def write(store: JobStore) -> None:
     put(store)
 
 
-def close_beside(backend: Backend, work: Callable[[Store], None]) -> None:
+def close_beside(backend: Backend, work: Callable[[JobStore], None]) -> None:
     store = backend.open()
     for _ in range(30):
         put(store)
@@ -59,7 +59,7 @@ def close_beside(backend: Backend, work: Callable[[Store], None]) -> None:
 
 @pytest.mark.parametrize("work", [read, write])
 def test_closing_under_threads_at_work_ends_them_with_an_error_and_not_the_process(
-    backend: Backend, work: Callable[[Store], None]
+    backend: Backend, work: Callable[[JobStore], None]
 ) -> None:
     def rounds() -> None:
         for _ in range(ROUNDS):

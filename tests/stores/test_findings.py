@@ -12,16 +12,16 @@ from leasehold.domain.outcome import Asked, Failure, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
 
 
-def claim(store: Store) -> list[str]:
+def claim(store: JobStore) -> list[str]:
     return [grant.id for grant in store.claim("w", ["default"], 100)]
 
 
-def run(store: Store, job_id: str, outcome: object) -> int:
+def run(store: JobStore, job_id: str, outcome: object) -> int:
     """Claim the job, end its run, and tell the token."""
     (grant,) = [grant for grant in store.claim("w", ["default"], 100) if grant.id == job_id]
     store.settle([Ending(job_id, grant.token, outcome)])
@@ -30,7 +30,7 @@ def run(store: Store, job_id: str, outcome: object) -> int:
 
 @pytest.mark.parametrize("ranks", [(0, 5), (5, 0)])
 def test_one_claim_brings_the_head_whatever_the_ranks_in_its_lane(
-    store: Store, ranks: tuple[int, int]
+    store: JobStore, ranks: tuple[int, int]
 ) -> None:
     first, second = (put(store, lane="a", priority=rank) for rank in ranks)
     assert claim(store) == [first.id]
@@ -39,7 +39,7 @@ def test_one_claim_brings_the_head_whatever_the_ranks_in_its_lane(
     assert claim(store) == [second.id]
 
 
-def test_a_lane_job_released_before_its_time_runs_when_it_is_due(store: Store, clock: ManualClock) -> None:
+def test_a_lane_job_released_before_its_time_runs_when_it_is_due(store: JobStore, clock: ManualClock) -> None:
     job = put(store, lane="a", hold=True, delay=10.0)
     store.release(job.id)
     assert claim(store) == []
@@ -47,14 +47,14 @@ def test_a_lane_job_released_before_its_time_runs_when_it_is_due(store: Store, c
     assert claim(store) == [job.id]
 
 
-def test_a_delayed_lane_job_that_is_resumed_is_due_now(store: Store) -> None:
+def test_a_delayed_lane_job_that_is_resumed_is_due_now(store: JobStore) -> None:
     job = put(store, lane="a", delay=100.0)
     store.pause(job.id)
     store.resume(job.id)
     assert claim(store) == [job.id]
 
 
-def test_replace_never_leaves_the_key_without_a_live_job(store: Store) -> None:
+def test_replace_never_leaves_the_key_without_a_live_job(store: JobStore) -> None:
     holder = put(store, unique_key="k", unique_for="ever")
     (answer,) = store.enqueue([new_job(unique_key="k", on_duplicate="replace")])
     assert store.get(answer.id).state == "queued"
@@ -62,7 +62,7 @@ def test_replace_never_leaves_the_key_without_a_live_job(store: Store) -> None:
 
 
 def test_a_late_ending_in_the_same_batch_does_not_fence_its_successor(
-    store: Store, clock: ManualClock
+    store: JobStore, clock: ManualClock
 ) -> None:
     job = put(store)
     stale = run(store, job.id, Failure("first"))
@@ -72,7 +72,7 @@ def test_a_late_ending_in_the_same_batch_does_not_fence_its_successor(
     assert (store.get(job.id).state, store.get(job.id).error) == ("queued", "second")
 
 
-def test_an_answer_to_a_paused_job_moves_its_groups_version(store: Store) -> None:
+def test_an_answer_to_a_paused_job_moves_its_groups_version(store: JobStore) -> None:
     job = put(store, group="g")
     run(store, job.id, Asked("q", "?"))
     store.pause(job.id)
@@ -81,7 +81,7 @@ def test_an_answer_to_a_paused_job_moves_its_groups_version(store: Store) -> Non
     assert store.group("g") != before
 
 
-def test_a_job_that_succeeded_has_no_open_question(store: Store) -> None:
+def test_a_job_that_succeeded_has_no_open_question(store: JobStore) -> None:
     job = put(store)
     run(store, job.id, Asked("q", "?"))
     store.pause(job.id)
@@ -91,7 +91,7 @@ def test_a_job_that_succeeded_has_no_open_question(store: Store) -> None:
 
 
 def test_the_look_of_a_claim_by_id_says_whether_others_shared_the_process(
-    store: Store, clock: ManualClock
+    store: JobStore, clock: ManualClock
 ) -> None:
     job, _ = put(store), put(store)
     claim(store)
@@ -100,13 +100,13 @@ def test_the_look_of_a_claim_by_id_says_whether_others_shared_the_process(
     assert denied.look.alone is False
 
 
-def test_a_replacement_moves_the_groups_version_once(store: Store) -> None:
+def test_a_replacement_moves_the_groups_version_once(store: JobStore) -> None:
     put(store, group="g", unique_key="k")
     put(store, group="g", unique_key="k", on_duplicate="replace")
     assert store.group("g").version == 2
 
 
-def test_another_jobs_sighting_is_no_first_look(store: Store, clock: ManualClock) -> None:
+def test_another_jobs_sighting_is_no_first_look(store: JobStore, clock: ManualClock) -> None:
     one, other = put(store), put(store)
     claim(store)
     clock.advance(31)
@@ -116,7 +116,7 @@ def test_another_jobs_sighting_is_no_first_look(store: Store, clock: ManualClock
     assert store.get(one.id).lease_owner == "w"
 
 
-def test_two_sightings_of_one_lease_are_reaped_once(store: Store, clock: ManualClock) -> None:
+def test_two_sightings_of_one_lease_are_reaped_once(store: JobStore, clock: ManualClock) -> None:
     job = put(store)
     claim(store)
     clock.advance(31)
@@ -127,20 +127,20 @@ def test_two_sightings_of_one_lease_are_reaped_once(store: Store, clock: ManualC
     assert [reaped.id for reaped in store.reap(early + late)] == [job.id]
 
 
-def test_resume_of_an_endless_pause_says_that_there_was_one(store: Store) -> None:
+def test_resume_of_an_endless_pause_says_that_there_was_one(store: JobStore) -> None:
     """SQLite 3.40 takes `x IS NULL` for false in a RETURNING of a table without rowid."""
     store.pause_scope("queue", "default")
     assert store.resume_scope("queue", "default") is True
 
 
-def test_lane_heads_come_in_order_whatever_stands_behind_them(store: Store) -> None:
+def test_lane_heads_come_in_order_whatever_stands_behind_them(store: JobStore) -> None:
     first = put(store, lane="a")
     put(store, lane="a", priority=5)
     put(store, lane="b")
     assert [grant.id for grant in store.claim("w", ["default"], 1)] == [first.id]
 
 
-def test_a_batch_with_a_replacement_is_stored_in_the_order_given(store: Store) -> None:
+def test_a_batch_with_a_replacement_is_stored_in_the_order_given(store: JobStore) -> None:
     put(store, unique_key="k")
     first, second = new_job(unique_key="k", on_duplicate="replace"), new_job()
     store.enqueue([first, second])
@@ -148,7 +148,7 @@ def test_a_batch_with_a_replacement_is_stored_in_the_order_given(store: Store) -
 
 
 def test_replacements_in_groups_and_settles_do_not_wait_for_each_other_in_a_circle(
-    store: Store, backend: Backend
+    store: JobStore, backend: Backend
 ) -> None:
     """Jobs are locked before groups, by everybody."""
     if backend.name == "sqlite":
@@ -185,7 +185,7 @@ def test_replacements_in_groups_and_settles_do_not_wait_for_each_other_in_a_circ
         assert after == before
 
 
-def test_a_repeated_enqueue_takes_no_key_from_anybody(store: Store) -> None:
+def test_a_repeated_enqueue_takes_no_key_from_anybody(store: JobStore) -> None:
     """A repeat after a lost reply makes no job: cancelling the holder would leave the key without one."""
     first = new_job(unique_key="k", on_duplicate="replace")
     store.enqueue([first])
@@ -198,7 +198,7 @@ def test_a_repeated_enqueue_takes_no_key_from_anybody(store: Store) -> None:
 
 @pytest.mark.parametrize("leaves", ["succeeds", "fails", "is cancelled"])
 def test_a_lane_ranks_by_its_next_job_whatever_the_rank_of_the_one_that_left(
-    store: Store, leaves: str
+    store: JobStore, leaves: str
 ) -> None:
     """Left under the rank of the job that went, the lane would stand behind every plain job of the next one's rank."""
     left = put(store, lane="a", priority=-3, policy=Policy(on_failure="skip"))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from tests.backends import Backend, new_job, put
 
 
@@ -25,7 +25,7 @@ def in_child(work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def run_one(store: Store, owner: str) -> str:
+def run_one(store: JobStore, owner: str) -> str:
     (grant,) = store.claim(owner, ["default"], 1)
     assert store.settle([Ending(grant.id, grant.token, Success())]).accepted == [grant.id]
     return grant.id

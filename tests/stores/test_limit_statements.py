@@ -8,10 +8,10 @@ import pytest
 
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
 from leasehold.stores.postgres.claim import LOOKS_LAST
 from leasehold.stores.postgres.database import PostgresSession
 from leasehold.stores.sqlite.database import SqliteSession
+from leasehold.stores.store import JobStore
 from tests.backends import new_job, put
 
 LIFE = {
@@ -52,7 +52,7 @@ def _telling(real: Callable, names: list[str]) -> Callable:
     return call
 
 
-def live(store: Store, queue: str) -> None:
+def live(store: JobStore, queue: str) -> None:
     store.enqueue([new_job(queue=queue)])
     (grant,) = store.claim("w", [queue], 5)
     assert store.settle([Ending(grant.id, grant.token, Success(), grant.seq)]).accepted == [grant.id]

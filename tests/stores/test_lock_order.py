@@ -20,7 +20,7 @@ from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job
 
@@ -31,26 +31,26 @@ GONE = 12_000
 BELIEFS = [0, 1, 10, 20, 1_000]
 """How many rows the planner takes the tables to have."""
 
-Verb = Callable[[Store, list[Grant]], object]
+Verb = Callable[[JobStore, list[Grant]], object]
 
 
-def renew(store: Store, grants: list[Grant]) -> object:
+def renew(store: JobStore, grants: list[Grant]) -> object:
     return store.renew({grant.id: grant.token for grant in grants})
 
 
-def succeed(store: Store, grants: list[Grant]) -> object:
+def succeed(store: JobStore, grants: list[Grant]) -> object:
     return store.settle([Ending(grant.id, grant.token, Success("1"), grant.seq) for grant in grants])
 
 
-def fail(store: Store, grants: list[Grant]) -> object:
+def fail(store: JobStore, grants: list[Grant]) -> object:
     return store.settle([Ending(grant.id, grant.token, Failure("broken")) for grant in grants])
 
 
-def stop(store: Store, grants: list[Grant]) -> object:
+def stop(store: JobStore, grants: list[Grant]) -> object:
     return store.stop_jobs([grant.id for grant in grants], StopScope(everything=True), "immediate")
 
 
-def wait_for(store: Store, grants: list[Grant]) -> object:
+def wait_for(store: JobStore, grants: list[Grant]) -> object:
     return store.enqueue([new_job(after=tuple(grant.id for grant in grants))])
 
 
@@ -309,7 +309,7 @@ def test_an_end_by_the_clock_does_not_wait_for_who_waits_for_the_job(
     assert states == [left, end, State.PENDING, State.CANCELLED]
 
 
-def _scene(backend: Backend) -> tuple[Store, list[Grant]]:
+def _scene(backend: Backend) -> tuple[JobStore, list[Grant]]:
     store = backend.open()
     store.upgrade()
     store.enqueue([new_job() for _ in range(JOBS)])

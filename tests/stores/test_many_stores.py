@@ -13,8 +13,9 @@ from leasehold import Leasehold
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Hint, Store
+from leasehold.stores.base.wakeups import Hint
 from leasehold.stores.opened import MOST_FILES
+from leasehold.stores.store import JobStore
 from leasehold.stores.tenants.many import TO_CONTROL, ManyStores, takes_id
 from leasehold.stores.tenants.one import VERBS, TenantStore
 from tests.backends import Backend, new_job
@@ -68,7 +69,7 @@ def app(app: Leasehold) -> Iterator[Leasehold]:
         app.tenants.drop(row.name)
 
 
-def part(app: Leasehold, name: str) -> Store:
+def part(app: Leasehold, name: str) -> JobStore:
     return app.tenant(name).__internals__.store
 
 
@@ -220,7 +221,7 @@ def test_a_schema_or_file_of_somebody_else_is_not_taken_for_a_tenant(app: Leaseh
     with pytest.raises(InvalidInput, match="belongs to no tenant"):
         app.tenants.create("acme")
     assert [row.name for row in app.tenants.list()] == ["beta"]
-    app.__internals__.store._remove("acme")  # type: ignore[attr-defined]
+    app.__internals__.store._remove("acme")
 
 
 def test_one_that_was_left_half_made_is_made_whole(app: Leasehold, backend: Backend):

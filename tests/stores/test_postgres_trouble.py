@@ -16,12 +16,12 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.errors import DatabaseUnfit, DatabaseUnreachable, PermissionMissing, SchemaIncomplete
-from leasehold.stores.contract import Store
-from leasehold.stores.contract.wakeups import ANYTHING, Hint
+from leasehold.stores.base.wakeups import ANYTHING, Hint
 from leasehold.stores.open import open_store
 from leasehold.stores.postgres.database import PostgresDatabase
 from leasehold.stores.postgres.prepared import QuickConnection
 from leasehold.stores.postgres.wakeup import PostgresWakeups
+from leasehold.stores.store import JobStore
 from leasehold.surfaces.cli.main import run
 from leasehold.tasks.batch import Batch
 from leasehold.tasks.blueprint import new_ids
@@ -48,7 +48,7 @@ def tell(server: PostgresServer, statement: str) -> None:
         connection.execute(statement.encode())
 
 
-def warm_up(store: Store) -> None:
+def warm_up(store: JobStore) -> None:
     """Several connections are open, and idle."""
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda _: store.count(), range(40)))

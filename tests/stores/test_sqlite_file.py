@@ -16,8 +16,8 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.errors import DatabaseUnreachable
-from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store
+from leasehold.stores.store import JobStore
 from tests.backends import new_job, put
 
 
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(file: Path) -> Iterator[Store]:
+def store(file: Path) -> Iterator[JobStore]:
     store = open_store(f"sqlite:///{file}")
     store.upgrade()
     put(store)
@@ -52,7 +52,7 @@ def replace(file: Path) -> None:
     other.replace(file)
 
 
-WRITES: list[Callable[[Store], object]] = [
+WRITES: list[Callable[[JobStore], object]] = [
     lambda store: store.enqueue([new_job()]),
     lambda store: store.claim("worker", ["default"], 1),
     lambda store: store.count(),
@@ -60,7 +60,7 @@ WRITES: list[Callable[[Store], object]] = [
 
 
 @pytest.mark.parametrize("use", WRITES, ids=["enqueue", "claim", "read"])
-def test_a_deleted_file_is_told_and_not_made_anew(store: Store, file: Path, use) -> None:
+def test_a_deleted_file_is_told_and_not_made_anew(store: JobStore, file: Path, use) -> None:
     delete(file)
     for _ in range(2):
         with pytest.raises(DatabaseUnreachable, match="was deleted under this process"):
@@ -71,7 +71,7 @@ def test_a_deleted_file_is_told_and_not_made_anew(store: Store, file: Path, use)
 
 
 @pytest.mark.parametrize("use", WRITES, ids=["enqueue", "claim", "read"])
-def test_a_replaced_file_is_told_once_and_then_used(store: Store, file: Path, use) -> None:
+def test_a_replaced_file_is_told_once_and_then_used(store: JobStore, file: Path, use) -> None:
     replace(file)
     with pytest.raises(DatabaseUnreachable, match="was replaced under this process"):
         use(store)
@@ -83,7 +83,7 @@ def test_a_replaced_file_is_told_once_and_then_used(store: Store, file: Path, us
         assert fresh.get(made.id).state == "running"
 
 
-def test_a_file_that_is_put_back_is_used_again(store: Store, file: Path) -> None:
+def test_a_file_that_is_put_back_is_used_again(store: JobStore, file: Path) -> None:
     with closing(sqlite3.connect(file)) as other, closing(sqlite3.connect(f"{file}.kept")) as kept:
         other.backup(kept)
     delete(file)
@@ -95,7 +95,7 @@ def test_a_file_that_is_put_back_is_used_again(store: Store, file: Path) -> None
 
 
 def test_a_transaction_of_a_handler_is_not_acknowledged_in_a_file_that_is_gone(
-    store: Store, file: Path
+    store: JobStore, file: Path
 ) -> None:
     def write() -> None:
         with store._sqlite.lend(30) as (_, connection):  # type: ignore[attr-defined]
@@ -155,7 +155,7 @@ def test_a_worker_on_a_deleted_file_says_so_and_goes_on_when_it_is_there_again(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux shows who has a file open")
 def test_a_locked_file_says_who_may_hold_it(
-    store: Store, file: Path, monkeypatch: pytest.MonkeyPatch
+    store: JobStore, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); c.execute('BEGIN IMMEDIATE');"
@@ -204,7 +204,7 @@ def test_a_first_enqueue_inside_the_callers_own_transaction_says_what_to_do_befo
 LOOKS = 100
 
 
-def test_who_waits_for_the_lock_looks_often(store: Store, file: Path) -> None:
+def test_who_waits_for_the_lock_looks_often(store: JobStore, file: Path) -> None:
     """Writers that let go of it for a moment only must not keep it from others for ever."""
     asked: list[str] = []
     with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as holder:

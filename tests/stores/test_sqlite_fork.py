@@ -21,9 +21,9 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.errors import DatabaseUnreachable
-from leasehold.stores.contract import Store
 from leasehold.stores.open import open_store
 from leasehold.stores.sqlite.store import SqliteStore
+from leasehold.stores.store import JobStore
 from tests.backends import new_job, put
 from tests.stores.test_fork import in_child, run_one
 
@@ -36,7 +36,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(url: str) -> Store:
+def store(url: str) -> JobStore:
     store = open_store(url)
     store.upgrade()
     return store
@@ -116,7 +116,7 @@ def test_forked_producers_and_workers_lose_nothing_and_double_nothing_while_the_
     assert Counter(runs.read_text().split()) == Counter(n for n, _ in made)
 
 
-def test_what_a_child_stores_after_its_parent_has_closed_is_kept(store: Store, url: str) -> None:
+def test_what_a_child_stores_after_its_parent_has_closed_is_kept(store: JobStore, url: str) -> None:
     """The last close of a process that seems to be alone unlinks the log."""
     put(store)
     go, done = multiprocessing.Event(), multiprocessing.Event()
@@ -162,7 +162,7 @@ def test_a_process_of_multiprocessing_uses_the_app_of_its_parent(url: str) -> No
 
 
 def test_a_child_that_is_forked_while_a_thread_writes_can_write(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: JobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A disk that is slow for a while is not the question here.
     monkeypatch.setattr("leasehold.stores.sqlite.gate.FORK_SECONDS", 60.0)
@@ -190,7 +190,7 @@ def test_a_child_that_is_forked_while_a_thread_writes_can_write(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at open files where Linux shows them")
-def test_nothing_is_open_at_a_fork(store: Store, url: str) -> None:
+def test_nothing_is_open_at_a_fork(store: JobStore, url: str) -> None:
     store.count()
     beside, wakeups = store.another(), store.wakeups()
     forgotten = open_store(url)

@@ -16,7 +16,7 @@ from leasehold.domain.errors import DuplicateJob, JobNotFound, Refused
 from leasehold.domain.job import Grant, Job, Renewal
 from leasehold.domain.views import Filter, Page, PauseRecord, Reaped
 from leasehold.stores.answers import Denied, Enqueued, Pruned, Settled
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import recover, settle
 from leasehold.stores.verbs.gates import gate_id
 from leasehold.testing import ManualClock
@@ -46,7 +46,7 @@ class Side:
 
     def __init__(self, backend: Backend, clock: ManualClock) -> None:
         self.name = backend.name
-        self.store: Store = backend.open(clock)
+        self.store: JobStore = backend.open(clock)
         self._schema = backend.schema
         if self.name == "sqlite":
             path = backend.url.removeprefix("sqlite:///")
@@ -204,7 +204,7 @@ def _same_jobs(side: Side, expected: Sequence[tuple[str, dict[str, Any]]]) -> No
         assert not odd, f"job {job_id} on {side.name}: column (found, expected) {odd}"
 
 
-def _answer(store: Store, verb: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _answer(store: JobStore, verb: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     try:
         if verb == "list_jobs":
             asked = {name.removesuffix("_name"): value for name, value in named.items()}

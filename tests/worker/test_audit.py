@@ -10,7 +10,7 @@ import pytest
 from leasehold import Leasehold
 from leasehold.domain.retention import ages_of
 from leasehold.errors import InvalidInput, Refused
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from leasehold.worker import pruner
 from leasehold.worker.pruner import Pruner
@@ -54,7 +54,7 @@ def test_the_async_twin_tells_the_same(app: Leasehold):
     assert asyncio.run(app.aaudit(verb="slot.set")) == app.audit(verb="slot.set")
 
 
-def audited(store: Store) -> int:
+def audited(store: JobStore) -> int:
     return len(store.list_audit(limit=500).entries)
 
 

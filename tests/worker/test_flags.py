@@ -12,8 +12,8 @@ import pytest
 
 from leasehold import Context, Leasehold, State, SyncContext
 from leasehold.domain.states import Flag
-from leasehold.stores.base.wakeups import listen_here
-from leasehold.stores.contract import Hint, Store
+from leasehold.stores.base.wakeups import Hint, listen_here
+from leasehold.stores.store import JobStore
 from tests.backends import put
 from tests.workers import until
 
@@ -127,7 +127,7 @@ def test_a_run_that_was_started_at_once_hears_those_who_cannot_ring(app: Leaseho
     assert handlers.stopped_at - asked_at < SOON
 
 
-def test_flags_are_read_by_number_and_token(store: Store):
+def test_flags_are_read_by_number_and_token(store: JobStore):
     flagged, other_one, ended = (put(store) for _ in range(3))
     grants = {grant.id: grant for grant in store.claim("worker-1", ["default"], 3)}
     leases = {grant.id: (grant.seq, grant.token) for grant in grants.values()}

@@ -13,7 +13,7 @@ from leasehold import Context, Leasehold, Retry
 from leasehold.domain.errors import DatabaseUnreachable
 from leasehold.domain.metrics import MOST_PAIRS, Rollup, Tally, Times
 from leasehold.domain.policy import Policy
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from leasehold.types import Fail, Metrics, Pause, Reaped, Snooze, State
 from leasehold.worker.meter import Meter
@@ -167,7 +167,7 @@ def test_a_run_that_is_cancelled_counts_as_cancelled(app: Leasehold):
 class Flaky:
     """A store that is away until it is back."""
 
-    def __init__(self, real: Store) -> None:
+    def __init__(self, real: JobStore) -> None:
         self.real = real
         self.away = True
 
@@ -179,7 +179,7 @@ class Flaky:
 
 def test_what_the_database_does_not_take_is_kept_and_written_once(app: Leasehold):
     flaky = Flaky(app.__internals__.store)
-    meter = Meter(cast(Store, flaky))
+    meter = Meter(cast(JobStore, flaky))
     for _ in range(2):
         meter.count_losses([Reaped("x", "w", State.QUEUED, orphan=False, kind="good", queue="default")])
         with pytest.raises(DatabaseUnreachable):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold.domain.audit import audit_entry
 from leasehold.domain.checks.ids import checked_id
@@ -16,22 +16,24 @@ from leasehold.domain.job import Job
 from leasehold.domain.sensitive import hidden_job
 from leasehold.domain.views import Filter
 from leasehold.operations.long_names import shortened_in, with_whole
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 T = TypeVar("T")
 
 
 class StoreDoor:
-    def __init__(self, find_store: Callable[[], Store]) -> None:
+    def __init__(self, find_store: Callable[[], JobStore]) -> None:
         self._find_store = find_store
 
     @property
-    def _store(self) -> Store:
+    def _store(self) -> JobStore:
         """Asked for at every call: an app that was closed and is used again has another one."""
         return self._find_store()
 
     @contextmanager
-    def _recorded(self, verb: str, target: str | None, actor: object, /, **detail: Any) -> Iterator[Store]:
+    def _recorded(self, verb: str, target: str | None, actor: object, /, **detail: Any) -> Iterator[JobStore]:
         """Around the one call of the store by which a verb changes something: the audit tells of it. What was given is
         checked before. The detail is for everybody's eyes: no arguments, no answers, no secrets."""
         store = self._store

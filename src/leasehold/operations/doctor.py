@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from leasehold.domain.states import State
 from leasehold.domain.views import Finding
 from leasehold.operations.mirrors import mirror_problems
 from leasehold.operations.queues import list_queues
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 SKEW, TOO_MUCH_SKEW = 2.0, 30.0
 NAMED = 3
@@ -19,7 +22,7 @@ LONG_EXPIRED = 120.0
 """Seconds past the end of a lease after which two looks of any live worker would have taken the job over."""
 
 
-def examine(store: Store) -> list[Finding]:
+def examine(store: JobStore) -> list[Finding]:
     return [
         *store.examine(),
         check_clock(store),
@@ -34,7 +37,7 @@ def examine(store: Store) -> list[Finding]:
     ]
 
 
-def check_clock(store: Store) -> Finding:
+def check_clock(store: JobStore) -> Finding:
     before = time.time()
     then = store.now().timestamp()
     skew = then - (before + time.time()) / 2
@@ -50,7 +53,7 @@ def check_clock(store: Store) -> Finding:
     )
 
 
-def _schema(store: Store) -> Finding:
+def _schema(store: JobStore) -> Finding:
     lacking = store.missing_objects()
     if not lacking:
         return Finding("schema", "ok", "complete")
@@ -62,12 +65,12 @@ def _schema(store: Store) -> Finding:
     )
 
 
-def _mirrors(store: Store) -> Iterator[Finding]:
+def _mirrors(store: JobStore) -> Iterator[Finding]:
     for problem in mirror_problems(store):
         yield Finding("mirrors", "bad", problem, "see leasehold db verify, and create the mirror again")
 
 
-def _places(store: Store) -> Finding:
+def _places(store: JobStore) -> Finding:
     wrong = store.misplaced()
     if not wrong:
         return Finding("jobs", "ok", "every job is in one place, and every group's counts are right")
@@ -80,7 +83,7 @@ def _places(store: Store) -> Finding:
     )
 
 
-def _lanes(store: Store) -> Finding:
+def _lanes(store: JobStore) -> Finding:
     stuck = store.stuck_lanes()
     if not stuck:
         return Finding("lanes", "ok", "none is stuck")
@@ -92,7 +95,7 @@ def _lanes(store: Store) -> Finding:
     )
 
 
-def _children(store: Store) -> Finding:
+def _children(store: JobStore) -> Finding:
     stuck = store.stuck_children()
     if not stuck:
         return Finding("dependencies", "ok", "no job waits for one that has ended")
@@ -104,7 +107,7 @@ def _children(store: Store) -> Finding:
     )
 
 
-def _leases(store: Store) -> Finding:
+def _leases(store: JobStore) -> Finding:
     expired = store.long_expired(LONG_EXPIRED)
     if not expired:
         return Finding("leases", "ok", "none ran out long ago")
@@ -116,7 +119,7 @@ def _leases(store: Store) -> Finding:
     )
 
 
-def _hooks(store: Store) -> Finding:
+def _hooks(store: JobStore) -> Finding:
     rows = store.list_listeners()
     given_up = [row for row in rows if row.given_up]
     if given_up:
@@ -138,7 +141,7 @@ def _hooks(store: Store) -> Finding:
     return Finding("hooks", "ok", "none is behind")
 
 
-def _unserved(store: Store) -> Iterator[Finding]:
+def _unserved(store: JobStore) -> Iterator[Finding]:
     for row in list_queues(store):
         waiting = row.counts.get(State.QUEUED, 0)
         if waiting and not row.workers:

@@ -19,10 +19,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.domain.groups import GroupStatus
-from leasehold.stores.contract import Store, Wakeups
+from leasehold.stores.base.wakeups import Wakeups
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 logger = logging.getLogger("leasehold.groups")
 
@@ -76,7 +79,7 @@ class _Waiting:
 class GroupWatch:
     """Of one store in one process."""
 
-    def __init__(self, store: Store, listen_url: str | None = None) -> None:
+    def __init__(self, store: JobStore, listen_url: str | None = None) -> None:
         self.store = store
         self.pid = os.getpid()
         self._listen_url = listen_url

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import Names, checked_name, checked_names
@@ -15,14 +16,16 @@ from leasehold.domain.stop import StopReport, StopRequest, check_kinds
 from leasehold.operations.base import StoreDoor
 from leasehold.operations.group_watch import GroupWatch, Known, Watched
 from leasehold.operations.stop import Stop, Watch, nobody
-from leasehold.stores.contract import Store
 from leasehold.threads import to_thread
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 
 class GroupOperations(StoreDoor):
     def __init__(
         self,
-        find_store: Callable[[], Store],
+        find_store: Callable[[], JobStore],
         find_kinds: Callable[[], Mapping[str, str]],
         listen_url: str | None,
     ) -> None:
@@ -102,7 +105,7 @@ class GroupOperations(StoreDoor):
         what = Watched(checked_name(name, "group"), checked_names(kinds, "kinds"), bool(partial))
         return GroupPoll(self._watch_of(self._store), what, wait, since, noted)
 
-    def _watch_of(self, store: Store) -> GroupWatch:
+    def _watch_of(self, store: JobStore) -> GroupWatch:
         """One for all waiters; another one for another store, and on the other side of a fork."""
         watch = self._group_watch
         if watch is None or watch.store is not store or watch.pid != os.getpid():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import SchemaOutdated, SchemaTooNew, StoreError
 from leasehold.domain.views import Finding
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 
-def check_health(find_store: Callable[[], Store]) -> list[Finding]:
+def check_health(find_store: Callable[[], JobStore]) -> list[Finding]:
     """The database answers, its schema fits this code, and somebody works."""
     try:
         store = find_store()

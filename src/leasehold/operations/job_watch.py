@@ -12,8 +12,11 @@ import logging
 import os
 import threading
 from concurrent.futures import Future, InvalidStateError
+from typing import TYPE_CHECKING
 
-from leasehold.stores.contract import Store
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
+
 
 logger = logging.getLogger("leasehold.jobs")
 
@@ -26,7 +29,7 @@ GONE = ""
 class JobWatch:
     """Of one store in one process."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: JobStore) -> None:
         self.store = store
         self.pid = os.getpid()
         self._lock = threading.Lock()

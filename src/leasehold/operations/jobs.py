@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leasehold.domain.batch import any_grouped
 from leasehold.domain.budgets import (
@@ -45,8 +45,10 @@ from leasehold.operations.base import StoreDoor, kept_filter, known_id
 from leasehold.operations.explain.job import explain
 from leasehold.operations.job_watch import JobWatch
 from leasehold.stores.answers import Enqueued, Once
-from leasehold.stores.contract import Store
 from leasehold.threads import to_thread
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 PRUNE_BATCH = 1000
 MOST_NAMED = 5
@@ -219,7 +221,7 @@ class JobOperations(StoreDoor):
             watch.drop(future)
         return True
 
-    def _watch_of_jobs(self, store: Store) -> JobWatch:
+    def _watch_of_jobs(self, store: JobStore) -> JobWatch:
         """One for all waiters; another one for another store, and on the other side of a fork."""
         watch = self._job_watch
         if watch is None or watch.store is not store or watch.pid != os.getpid():
@@ -331,7 +333,7 @@ class JobOperations(StoreDoor):
         ages = ages_of(older_than, "older_than", dict.fromkeys(ENDED))
         store, after = self._store, None
         asked = {"older_than": ages, **asdict(choice)}
-        record: AbstractContextManager[Store] = nullcontext(store)
+        record: AbstractContextManager[JobStore] = nullcontext(store)
         if not choice.dry_run:
             record = self._recorded("prune", None, actor, **asked)
         retention = Retention(ages, {} if choice.override else store.retention())

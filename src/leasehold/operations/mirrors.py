@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.mirror import Mirror, MirrorRow
 from leasehold.operations.base import StoreDoor
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 
 class MirrorOperations(StoreDoor):
@@ -52,7 +55,7 @@ class MirrorOperations(StoreDoor):
         return problems
 
 
-def mirror_problems(store: Store) -> list[str]:
+def mirror_problems(store: JobStore) -> list[str]:
     found = [
         f"mirror of {row.mirror.kind!r} in {row.mirror.table!r}: {problem}"
         for row in store.list_mirrors()

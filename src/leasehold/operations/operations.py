@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from leasehold.domain.audit import AuditPage
 from leasehold.domain.checks.names import checked_name, kept_name
@@ -27,7 +28,9 @@ from leasehold.operations.scopes import ScopeOperations
 from leasehold.operations.tenants import TenantOperations
 from leasehold.operations.tokens import TokenOperations
 from leasehold.stores.answers import Enqueued
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 
 class Operations(
@@ -46,7 +49,7 @@ class Operations(
 ):
     def __init__(
         self,
-        find_store: Callable[[], Store],
+        find_store: Callable[[], JobStore],
         find_kinds: Callable[[], Mapping[str, str]] = dict,
         listen_url: str | None = None,
     ) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from leasehold.domain.states import State
 from leasehold.domain.views import COUNT_CAP, QueueCount, QueueRow
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 
-def list_queues(store: Store, jobs: Iterable[QueueCount] | None = None) -> list[QueueRow]:
+def list_queues(store: JobStore, jobs: Iterable[QueueCount] | None = None) -> list[QueueRow]:
     """Four reads, whatever the number of queues; three if `jobs` were counted already, which is the dearest."""
     counts: dict[tuple[str, str], dict[State, int]] = {gate: {} for gate in store.list_gates()}
     for one in store.count_by_queue(COUNT_CAP) if jobs is None else jobs:

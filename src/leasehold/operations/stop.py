@@ -7,12 +7,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
 from leasehold.domain.stop import StoppedJob, StopReport, StopRequest, cancels
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 BATCH = 500
 """Jobs of one transaction: on SQLite nobody else writes meanwhile."""
@@ -33,7 +35,7 @@ def nobody(report: StopReport) -> None:
 class Stop:
     """One stop, from its call to its report."""
 
-    store: Store
+    store: JobStore
     request: StopRequest
     known: Mapping[str, str]
     """Every kind, and the queue that is its own."""

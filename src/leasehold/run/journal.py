@@ -7,12 +7,14 @@ import asyncio
 import contextlib
 import contextvars
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from leasehold.domain.signals import StopRequested
 from leasehold.run.state import RunState
 from leasehold.run.waits import Waits
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 T = TypeVar("T")
 
@@ -43,7 +45,7 @@ class BatchWriter(Protocol):
 class Journal:
     def __init__(
         self,
-        store: Store,
+        store: JobStore,
         owner: str,
         threads: Threads,
         batches: BatchWriter,

@@ -11,7 +11,7 @@ import secrets
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leasehold.domain.budgets import BudgetLine, Spend, checked_amounts, halts, total
 from leasehold.domain.checks.names import checked_name
@@ -20,7 +20,9 @@ from leasehold.domain.job import Grant
 from leasehold.domain.policy import Policy
 from leasehold.domain.signals import StopRequested
 from leasehold.run.state import RunState
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -44,7 +46,7 @@ current_step: ContextVar[Spender | None] = ContextVar("leasehold_step", default=
 
 
 class RunSpending:
-    def __init__(self, run: RunState, store: Store) -> None:
+    def __init__(self, run: RunState, store: JobStore) -> None:
         self._run = run
         self._store = store
         self._policy = Policy.load(run.grant.policy)

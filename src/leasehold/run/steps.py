@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from leasehold.domain.budgets import Spend
 from leasehold.domain.checks.payload import encode
@@ -22,7 +22,9 @@ from leasehold.run.journal import Journal
 from leasehold.run.spending import RunSpending, current_step
 from leasehold.run.state import RunState
 from leasehold.run.step import Batch, Step
-from leasehold.stores.contract import Transaction
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import HandlerTransaction
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -189,7 +191,7 @@ class Steps:
                 self.spending.wrote(step.take_spends(), None)
             return step.decode(stored[step.name])
 
-    def open_transaction(self, stack: ExitStack) -> Transaction:
+    def open_transaction(self, stack: ExitStack) -> HandlerTransaction:
         """Patiently: nothing has been done in it yet."""
         grant = self._state.grant
         store = self._journal.store

@@ -1,1 +1,1 @@
-"""Where jobs are kept: one contract, verbs written once in Python, statements twice in SQL."""
+"""Where jobs are kept: one set of promises, verbs written once in Python, statements twice in SQL."""

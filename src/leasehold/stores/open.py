@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
 from leasehold.domain.errors import DriverMissing, InvalidInput
 from leasehold.stores.base.database import Clock
 from leasehold.stores.base.schema_name import checked_schema
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 """The last is how SQLAlchemy names this driver."""
@@ -29,7 +32,7 @@ def open_store(
     clock: Clock | None = None,
     pooler: bool = False,
     results: str | None = None,
-) -> Store:
+) -> JobStore:
     """Open the store behind a URL: sqlite:///file.db, sqlite:////absolute/file.db or postgresql://… Results that are
     files go to the folder `results`; without one, on SQLite, to a folder beside the database's file."""
     # Asked of both stores: a name that only SQLite would let pass is found out in production.

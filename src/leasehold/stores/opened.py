@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from leasehold.domain.checks.names import EVERY_TENANT
 from leasehold.stores.base.forks import ForkLock
-from leasehold.stores.contract import Store
 from leasehold.stores.tenants.directory import Directory
-from leasehold.stores.tenants.many import ManyStores
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
+    from leasehold.stores.tenants.many import ManyStores
 
 MOST_FILES, MOST_SCHEMAS = 16, 200
 """Tenants that are open at once: files cost descriptors and memory, schemas only what is remembered of them."""
@@ -17,16 +20,16 @@ MOST_FILES, MOST_SCHEMAS = 16, 200
 class OpenStores:
     """Nothing is opened before it is needed; what was closed is opened anew."""
 
-    def __init__(self, open_own: Callable[[], Store], is_sqlite: Callable[[], bool]) -> None:
+    def __init__(self, open_own: Callable[[], JobStore], is_sqlite: Callable[[], bool]) -> None:
         self._open_own = open_own
         self._is_sqlite = is_sqlite
         self._opening = ForkLock()
-        self._own: Store | None = None
+        self._own: JobStore | None = None
         self._directory: Directory | None = None
         self._everybody: ManyStores | None = None
 
     @property
-    def own(self) -> Store:
+    def own(self) -> JobStore:
         """The app's own, which also knows of the tenants."""
         store = self._own
         if store is None:
@@ -51,6 +54,8 @@ class OpenStores:
     @property
     def everybody(self) -> ManyStores:
         """For what programs hand to a worker that claims nothing."""
+        from leasehold.stores.tenants.many import ManyStores  # loads every verb
+
         directory, found = self.directory, self._everybody
         if found is None:
             with self._opening:
@@ -59,8 +64,10 @@ class OpenStores:
                     found = self._everybody = ManyStores(directory, None)
         return found
 
-    def serving(self, tenants: Sequence[str]) -> Store:
+    def serving(self, tenants: Sequence[str]) -> JobStore:
         """One store for a worker that serves these."""
+        from leasehold.stores.tenants.many import ManyStores  # loads every verb
+
         return ManyStores(self.directory, None if EVERY_TENANT in tenants else tenants).as_store
 
     def forget(self, tenant: str) -> None:

@@ -1,7 +1,19 @@
-"""The store: every verb of a job's life over one database."""
+"""The store: every verb of a job's life over one database. The docstrings of the verbs are its contract.
+
+A store is synchronous and safe to use from several threads. Every verb is one short transaction: all of it has happened
+when the call returns, or nothing when it raises. tests/contract checks the promises on every database.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from leasehold.domain.job import Grant
+from leasehold.domain.views import Finding
+from leasehold.stores.answers import Order
+from leasehold.stores.base.audit import recorded_in
+from leasehold.stores.base.wakeups import Tell, Wakeups, ignore
 from leasehold.stores.verbs.audit import AuditVerbs
 from leasehold.stores.verbs.budgets import BudgetVerbs
 from leasehold.stores.verbs.enlist import EnlistVerbs
@@ -20,7 +32,7 @@ from leasehold.stores.verbs.run_now import RunNowVerbs
 from leasehold.stores.verbs.schedules import ScheduleVerbs
 from leasehold.stores.verbs.search import SearchVerbs
 from leasehold.stores.verbs.settle import SettleVerbs
-from leasehold.stores.verbs.steps import StepVerbs
+from leasehold.stores.verbs.steps import HandlerTransaction, StepVerbs
 from leasehold.stores.verbs.stop import StopVerbs
 from leasehold.stores.verbs.tenants import TenantVerbs
 from leasehold.stores.verbs.tokens import TokenVerbs
@@ -28,32 +40,136 @@ from leasehold.stores.verbs.vitals import VitalVerbs
 from leasehold.stores.verbs.webhooks import WebhookVerbs
 from leasehold.stores.verbs.workers import WorkerVerbs
 
+__all__ = ["HandlerTransaction", "JobStore"]
+
 
 class JobStore(
-    EnlistVerbs,
     EnqueueOnceVerbs,
-    SettleVerbs,
+    EnlistVerbs,
     RunNowVerbs,
-    ScheduleVerbs,
-    WebhookVerbs,
-    StepVerbs,
-    EventVerbs,
-    RecoverVerbs,
     RenewVerbs,
+    SettleVerbs,
+    RecoverVerbs,
+    StepVerbs,
+    BudgetVerbs,
+    EventVerbs,
     OperateVerbs,
     StopVerbs,
     GroupVerbs,
+    ScheduleVerbs,
+    WebhookVerbs,
+    MirrorVerbs,
     InspectVerbs,
     SearchVerbs,
     LongNameVerbs,
-    BudgetVerbs,
     PruneVerbs,
-    MirrorVerbs,
     WorkerVerbs,
     VitalVerbs,
     MetricVerbs,
     TenantVerbs,
     TokenVerbs,
     AuditVerbs,
+    ABC,
 ):
-    """What is the same on every database. Claim and migrate are each dialect's own."""
+    """The verbs of `stores/verbs` are the same on every database. The abstract methods are what each database writes
+    itself."""
+
+    @abstractmethod
+    def another(self) -> JobStore:
+        """The same store over a connection of its own, for calls that must not wait behind others, such as renewals."""
+
+    # -- claim -----------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def claim(
+        self,
+        owner: str,
+        queues: Sequence[str],
+        limit: int,
+        kinds: Sequence[str] | None = None,
+        *,
+        idle: bool = False,
+        order: Order = "mixed",
+    ) -> list[Grant]:
+        """Lease up to `limit` due jobs to this worker; each job has one winner. The order is priority, due time,
+        sequence number. The head of a lane competes with its own priority; among jobs of one priority, the order
+        between lanes and plain jobs is exact only up to a batch. Paused queues and tasks, tasks that the call does not
+        name, blocked lanes and jobs that are not due cost nothing. A job whose time is over ends as in `expire` instead
+        of being leased. `idle` says that the same claim found nothing a moment ago: the result is the same but may come
+        sooner. `order` says how several queues share the room: as one queue ("mixed"), in equal shares beginning with
+        the first ("turns"), or each queue only when the ones before it are empty ("strict")."""
+
+    # -- wake-ups --------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def wake(self) -> None:
+        """Notify waiting workers in every process that there may be work."""
+
+    @abstractmethod
+    def tell_holders(self) -> None:
+        """Notify the holders of leases in every process that one of their jobs may have a stop request."""
+
+    @abstractmethod
+    def tell_hooks(self) -> None:
+        """Notify every process that delivers events that there may be new events or other listeners."""
+
+    @abstractmethod
+    def tell_watchers(self) -> None:
+        """Notify every process that waits for groups that one may have changed. Workers are not woken."""
+
+    @abstractmethod
+    def wakeups(self, listen_url: str | None = None) -> Wakeups:
+        """The waiting side of `wake`, `tell_holders` and `tell_hooks`."""
+
+    @abstractmethod
+    def group_wakeups(self, listen_url: str | None = None) -> Wakeups:
+        """The waiting side of `tell_watchers`."""
+
+    # -- schema ----------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def upgrade(self) -> list[int]:
+        """Apply the missing migrations under a lock; the result is their versions."""
+
+    @abstractmethod
+    def upgrade_sql(self, after: int = 0) -> str:
+        """The migrations after a version as one script, for a person to run."""
+
+    @abstractmethod
+    def schema_version(self) -> int:
+        """The number of the last migration; 0: there is no schema yet."""
+
+    @abstractmethod
+    def check_schema(self) -> None:
+        """Raises SchemaOutdated or SchemaTooNew."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Delete the whole store with its content. This is for scratch stores; the creator of a SQLite file deletes the
+        file itself."""
+
+    @abstractmethod
+    def missing_objects(self) -> list[str]:
+        """Tables, indexes and constraints of the schema that the database lacks."""
+
+    @abstractmethod
+    def examine(self) -> list[Finding]:
+        """Problems that only this kind of database can have."""
+
+    # -- tenants ---------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def open_tenant(self, name: str, tell: Tell) -> JobStore:
+        """The store of a tenant, over this store's connections where the database can share them. The caller closes it.
+        `tell` replaces the tenant's own `wake` and `tell_holders`. The call checks nothing: the tenant may be missing
+        or its schema old."""
+
+    @abstractmethod
+    def tenant_wakeups(self, listen_url: str | None = None) -> Wakeups:
+        """The waiting side of `tell_tenants`, and of this store's own `wake` and `tell_holders`."""
+
+    def upgrade_tenant(self, name: str) -> list[int]:
+        """Apply the tenant's missing migrations; the result is their versions. Raises TenantNotFound."""
+        self.find_tenant(name)
+        store = self.open_tenant(name, ignore)
+        try:
+            with recorded_in(store.label):
+                return store.upgrade()
+        finally:
+            store.close()

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Container
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.hooks import (
@@ -22,10 +22,12 @@ from leasehold.domain.hooks import (
 )
 from leasehold.domain.job import NewJob
 from leasehold.domain.moves import clean_error
-from leasehold.stores.contract import Hint, Store
-from leasehold.stores.contract.wakeups import ANYTHING
+from leasehold.stores.base.wakeups import ANYTHING, Hint
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.service import Service
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 logger = logging.getLogger("leasehold.hooks")
 
@@ -51,7 +53,7 @@ class _Every(Container[Any]):
 class Deliverer:
     def __init__(
         self,
-        store: Store,
+        store: JobStore,
         hooks: Hooks,
         make_job: Callable[[Delivery], NewJob],
         on_webhooks: Callable[[], None],

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from leasehold.domain.by_id import NotRun
 from leasehold.domain.errors import AtCapacity, DatabaseUnreachable, InvalidInput, JobNotFound
@@ -25,9 +26,11 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Grant, NewJob, Sighting
 from leasehold.run.attempt import Attempt
 from leasehold.stores.answers import Denied, Enqueued, Full
-from leasehold.stores.contract import Store
 from leasehold.worker.settings import WorkerSettings, new_owner
 from leasehold.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 MOST_AT_ONCE = 1000
 """Attempts on the loop, and in threads. The caps decide; this only bounds what nobody has thought of."""
@@ -67,7 +70,9 @@ class Begun:
 class EmbeddedWorker:
     """Of one app. Safe to use from several threads, and in a forked child, which starts anew."""
 
-    def __init__(self, find_store: Callable[[], Store], make_worker: Callable[[str | None], Worker]) -> None:
+    def __init__(
+        self, find_store: Callable[[], JobStore], make_worker: Callable[[str | None], Worker]
+    ) -> None:
         self._find_store = find_store
         self._make_worker = make_worker
         self._start_anew()
@@ -79,7 +84,7 @@ class EmbeddedWorker:
         self._looks = Looks()
         self._starting = threading.Lock()
 
-    def run(self, job: NewJob, max_running: int, store: Store | None = None) -> Enqueued:
+    def run(self, job: NewJob, max_running: int, store: JobStore | None = None) -> Enqueued:
         """Start it, or raise AtCapacity. `created` is false if another job holds its unique key: that one is named.
         `store`: a part of the one that the worker has."""
         store = store or self._find_store()
@@ -101,7 +106,7 @@ class EmbeddedWorker:
         job_id: str,
         owner: str | None,
         on_asked: Callable[[Future[Begun]], None],
-        store: Store | None = None,
+        store: JobStore | None = None,
     ) -> Begun | NotRun:
         """Claim this job and begin it, or say why not. `on_asked` gets what will be the run before anybody begins it:
         an exception may come from outside at any moment, and whoever is interrupted must still know of it."""
@@ -122,7 +127,7 @@ class EmbeddedWorker:
         finally:
             host.leave()
 
-    def _claim(self, store: Store, job_id: str, host: _Host) -> Grant | Denied:
+    def _claim(self, store: JobStore, job_id: str, host: _Host) -> Grant | Denied:
         try:
             return self._looks.claim(store, job_id, host.owner, host.sites_for(store, job_id))
         except DatabaseUnreachable:
@@ -164,7 +169,7 @@ class Looks:
     def __init__(self) -> None:
         self._first: dict[str, Sighting] = {}
 
-    def claim(self, store: Store, job_id: str, owner: str, sites: Sequence[str] = ()) -> Grant | Denied:
+    def claim(self, store: JobStore, job_id: str, owner: str, sites: Sequence[str] = ()) -> Grant | Denied:
         seen = self._first.pop(job_id, None)
         answer = store.claim_by_id(job_id, owner, sites, sighting=seen)
         if isinstance(answer, Denied) and answer.look is not None:
@@ -182,7 +187,7 @@ class Looks:
         return denied
 
 
-def _decided(store: Store, job: NewJob, owner: str, max_running: int) -> Grant | Full | Enqueued:
+def _decided(store: JobStore, job: NewJob, owner: str, max_running: int) -> Grant | Full | Enqueued:
     try:
         return store.run_now(job, owner, max_running)
     except DatabaseUnreachable:
@@ -224,7 +229,7 @@ class _Host:
             self._calls -= 1
             self._quiet.notify_all()
 
-    def sites_for(self, store: Store, job_id: str) -> list[str]:
+    def sites_for(self, store: JobStore, job_id: str) -> list[str]:
         """Where its execution can be adopted, if it has one: the claim may find that its lease is lost."""
         try:
             job = store.get(job_id)

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.hooks import WEBHOOK_KIND
@@ -18,12 +18,14 @@ from leasehold.domain.outcome import Expired
 from leasehold.domain.webhooks import QUEUE
 from leasehold.runners.contract import AnyRunner
 from leasehold.stores.answers import Ending, Order
-from leasehold.stores.contract import Store
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 from leasehold.worker.starter import Starter
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -97,7 +99,7 @@ class Turns:
 class Intake:
     def __init__(
         self,
-        store: Store,
+        store: JobStore,
         tasks: Mapping[str, TaskDefinition],
         settings: WorkerSettings,
         executor: Executor,

@@ -10,13 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from leasehold.domain.job import Renewal
 from leasehold.domain.states import Flag
 from leasehold.run.attempt import Attempt
-from leasehold.stores.contract import Store
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.service import Service
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 IDLE = 10.0
 AGAIN = 0.5
@@ -31,7 +34,7 @@ _RENEW_AT: Callable[[Attempt], float] = attrgetter("renew_at")
 
 
 class LeaseKeeper:
-    def __init__(self, store: Store, attempts: Attempts, hears: Callable[[], bool]) -> None:
+    def __init__(self, store: JobStore, attempts: Attempts, hears: Callable[[], bool]) -> None:
         self._store = store
         self._attempts = attempts
         self._hears = hears

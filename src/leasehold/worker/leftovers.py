@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import JobNotFound
 from leasehold.run.external import job_of
 from leasehold.runners.contract import AnyRunner
-from leasehold.stores.contract import Store
 from leasehold.worker.service import Service
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -23,7 +26,7 @@ TOMBSTONES_FOR = 7 * 86400.0
 class Leftovers:
     """Only of jobs that this database knows: another one's executions may share the folder or the engine."""
 
-    def __init__(self, store: Store, runners: Callable[[], Collection[AnyRunner]]) -> None:
+    def __init__(self, store: JobStore, runners: Callable[[], Collection[AnyRunner]]) -> None:
         self._store = store
         self._runners = runners
         self._rounds = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Grant, Job
@@ -16,7 +17,9 @@ from leasehold.domain.metrics import Tally, Times, run_outcome
 from leasehold.domain.outcome import Lost, Outcome, Success
 from leasehold.domain.views import Reaped
 from leasehold.run.attempt import Attempt
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 WHOSE: Callable[[Grant], tuple[str | None, str, str]] = itemgetter(
     *map(Grant._fields.index, ("tenant", "queue", "kind"))
@@ -27,7 +30,7 @@ WHOSE: Callable[[Grant], tuple[str | None, str, str]] = itemgetter(
 class Meter:
     """From any thread."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: JobStore) -> None:
         self._store = store
         self._tally = Tally()
         self._lock = threading.Lock()

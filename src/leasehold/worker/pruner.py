@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 from leasehold.domain.retention import Ages, Retention
-from leasehold.stores.contract import Store
 from leasehold.worker.service import Service
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 EVERY = 3600.0
 BATCH = 1000
@@ -19,7 +22,7 @@ PARTS_A_ROUND = 11
 
 
 class Pruner:
-    def __init__(self, store: Store, retention: Ages, audit_age: float | None = None) -> None:
+    def __init__(self, store: JobStore, retention: Ages, audit_age: float | None = None) -> None:
         """`audit_age`: in seconds; None: the audit is kept for ever."""
         self._store = store
         self._retention = retention

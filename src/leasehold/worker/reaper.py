@@ -7,15 +7,18 @@ import logging
 import random
 import time
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Sighting
 from leasehold.domain.states import State
 from leasehold.domain.views import Reaped
-from leasehold.stores.contract import Store
 from leasehold.worker.job_log import tell_loss
 from leasehold.worker.meter import Meter
 from leasehold.worker.service import Service
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -29,7 +32,7 @@ class Reaper:
     """A lease is looked at when its renewal is overdue, and again at its expiry: then it is reaped, if it has not
     moved. So work is taken over within lease + sweep. The sweep is how long the first look may be in coming."""
 
-    def __init__(self, store: Store, sweep: float, meter: Meter | None = None) -> None:
+    def __init__(self, store: JobStore, sweep: float, meter: Meter | None = None) -> None:
         self._store = store
         self._meter = meter or Meter(store)
         self._sweep = sweep

@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import NewJob
 from leasehold.domain.schedules import Schedule, turn
 from leasehold.domain.views import ScheduleRow
 from leasehold.stores.answers import Fired
-from leasehold.stores.contract import Store
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.schedule import tick_job
 from leasehold.worker.service import Service
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 logger = logging.getLogger("leasehold.schedules")
 
@@ -26,7 +29,7 @@ often."""
 class Scheduler:
     def __init__(
         self,
-        store: Store,
+        store: JobStore,
         owner: str,
         tasks: Mapping[str, TaskDefinition],
         declared: Callable[[], Sequence[Schedule]],

@@ -14,18 +14,20 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import TIED
 from leasehold.domain.outcome import Outcome, Success
 from leasehold.run.attempt import Attempt
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
 from leasehold.worker.deliverer import Deliverer
 from leasehold.worker.job_log import tell_ends
 from leasehold.worker.meter import Meter
 from leasehold.worker.stream_writer import EventWriter
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -54,7 +56,7 @@ class Written(NamedTuple):
 class Settler:
     def __init__(
         self,
-        store: Store,
+        store: JobStore,
         owner: str,
         executor: Executor,
         events: EventWriter,

@@ -12,12 +12,15 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import LeaseLost, StoreError
 from leasehold.domain.stream import LOG, PROGRESS, STALLED, RunNotes
 from leasehold.run.stream_buffer import LARGE, RunStream, Teller
-from leasehold.stores.contract import Store
 from leasehold.worker.service import Service
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -25,7 +28,7 @@ IDLE = 60.0
 
 
 class EventWriter:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: JobStore) -> None:
         self._store = store
         self._changed = threading.Condition()
         """Guards all streams; notified when the database has taken something."""

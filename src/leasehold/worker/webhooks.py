@@ -6,17 +6,20 @@ import functools
 import http.client
 import secrets
 import time
+from typing import TYPE_CHECKING
 
 from leasehold.domain.checks.ids import make_id
 from leasehold.domain.hooks import WEBHOOK_KIND, Delivery
 from leasehold.domain.job import NewJob
 from leasehold.domain.signals import Fail
 from leasehold.domain.webhooks import QUEUE, Webhook, delivery_job, signed_headers
-from leasehold.stores.contract import Store
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import TaskSettings
 from leasehold.threads import Threads, to_thread
 from leasehold.worker.http_post import Refusal, post
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 GONE = 410
 
@@ -33,7 +36,7 @@ def make_delivery(delivery: Delivery) -> NewJob:
     return delivery_job(job_id, delivery.listener.partition(":")[2], delivery.event)
 
 
-def webhook_task(store: Store) -> TaskDefinition:
+def webhook_task(store: JobStore) -> TaskDefinition:
     async def deliver(webhook: str, event_id: str, body: str) -> str:
         """In a thread, which ends by itself: `post` has a limit for all of it."""
         found = await to_thread(store.find_webhook, webhook)

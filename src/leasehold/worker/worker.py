@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.hooks import WEBHOOK_KIND
@@ -18,7 +18,7 @@ from leasehold.run.executions import Executions
 from leasehold.run.exits import ExitGuard
 from leasehold.run.journal import Journal
 from leasehold.run.waits import Waits
-from leasehold.stores.contract import Hint, Store, Wakeups
+from leasehold.stores.base.wakeups import Hint, Wakeups
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.threads import Threads
 from leasehold.worker.attempts import Attempts
@@ -51,6 +51,9 @@ from leasehold.worker.stream_writer import EventWriter
 from leasehold.worker.watch import Watch
 from leasehold.worker.webhooks import make_delivery, webhook_task
 
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
+
 logger = logging.getLogger("leasehold.worker")
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
@@ -72,7 +75,7 @@ class Worker:
 
     def __init__(
         self,
-        store: Store,
+        store: JobStore,
         tasks: Mapping[str, TaskDefinition],
         settings: WorkerSettings,
         *,

@@ -208,7 +208,7 @@ def test_a_read_that_takes_too_long_is_given_up(
 
 def test_a_read_in_another_thread_of_the_process_is_not_hurried(app: Leasehold):
     from leasehold.operations.patience import reads_within
-    from leasehold.stores.contract.patience import longest_read
+    from leasehold.stores.base.read_timeout import longest_read
 
     seen: list[float | None] = []
     with reads_within(5.0):

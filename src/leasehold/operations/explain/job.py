@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.explanation import Hold
@@ -11,7 +12,9 @@ from leasehold.domain.states import FINAL, State
 from leasehold.domain.views import PauseRecord, Relative, WorkerCard
 from leasehold.operations.explain.limits import limit_holds
 from leasehold.operations.explain.words import by, first_line, instant, span, why
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 MOST_PARENTS = 5
 """Named one by one; the others are counted."""
@@ -22,7 +25,7 @@ PAUSES = ("paused", "pause_requested")
 """What the history calls them: who did the last of these is told. A job may also have come to rest by itself."""
 
 
-def explain(store: Store, job_id: str) -> list[Hold]:
+def explain(store: JobStore, job_id: str) -> list[Hold]:
     """A bounded number of indexed reads, each its own: what it says may be a moment old."""
     job, now = store.get(job_id), store.now()
     match job.state:
@@ -46,7 +49,7 @@ def explain(store: Store, job_id: str) -> list[Hold]:
 
 
 # -- its own state -----------------------------------------------------------------------------------------------------
-def _resting(store: Store, job: Job, now: datetime) -> Hold:
+def _resting(store: JobStore, job: Job, now: datetime) -> Hold:
     ago = "" if job.finished_at is None else f" {span(now - job.finished_at)} ago"
     told = why(job.error or job.reason)
     if job.state is State.SUCCEEDED:
@@ -65,7 +68,7 @@ def _resting(store: Store, job: Job, now: datetime) -> Hold:
     return Hold("resting", f"it {ended}{ago}{told}", "resume it")
 
 
-def _over_budget(store: Store, job: Job) -> list[Hold]:
+def _over_budget(store: JobStore, job: Job) -> list[Hold]:
     """A breach ends a run for good: resume is refused until the budget is larger."""
     if job.state in FINAL or job.policy.on_breach == "allow":
         return []
@@ -82,7 +85,7 @@ def _over_budget(store: Store, job: Job) -> list[Hold]:
     ]
 
 
-def _group(store: Store, job: Job) -> list[Hold]:
+def _group(store: JobStore, job: Job) -> list[Hold]:
     """Nothing in a group on hold is released, answered, resumed or run anew."""
     group = None if job.group_name is None or job.state in FINAL else store.group(job.group_name)
     if group is None or group.state != "held":
@@ -91,7 +94,7 @@ def _group(store: Store, job: Job) -> list[Hold]:
     return [Hold("group_held", detail, f"lift it: app.group({group.name!r}).release()")]
 
 
-def _running(store: Store, job: Job, now: datetime) -> list[Hold]:
+def _running(store: JobStore, job: Job, now: datetime) -> list[Hold]:
     asked = f"; {job.stop_requested.value} was requested" if job.stop_requested else ""
     if job.lease_owner is None or job.lease_expires_at is None:
         return _orphan(store, job, asked)
@@ -112,7 +115,7 @@ def _running(store: Store, job: Job, now: datetime) -> list[Hold]:
     return [Hold("running", f"{where}; its lease has {span(left)} left{asked}")]
 
 
-def _orphan(store: Store, job: Job, asked: str) -> list[Hold]:
+def _orphan(store: JobStore, job: Job, asked: str) -> list[Hold]:
     site = f" at {job.execution_site}" if job.execution_site else ""
     detail = f"its worker is gone; its execution{site} may still be running{asked}"
     hold = Hold("orphan", detail, "a worker at that site will adopt it")
@@ -126,7 +129,7 @@ def _orphan(store: Store, job: Job, asked: str) -> list[Hold]:
     return [hold, Hold("no_site", told, remedy)]
 
 
-def _pending(store: Store, job: Job) -> list[Hold]:
+def _pending(store: JobStore, job: Job) -> list[Hold]:
     held = [Hold("pending", "it has been on hold since it was enqueued", "release it")] if job.held else []
     if not job.unmet:
         return held
@@ -153,7 +156,7 @@ def _parent(parent: Relative) -> Hold:
     )
 
 
-def _waiting(store: Store, job: Job, now: datetime) -> Hold:
+def _waiting(store: JobStore, job: Job, now: datetime) -> Hold:
     asked = [question for question in store.questions(job.id) if question.closed_at is None]
     if not asked:
         return Hold("waiting", "it waits for an answer", "answer it")
@@ -191,7 +194,7 @@ def _pause(pause: PauseRecord) -> Hold:
     )
 
 
-def _lane(store: Store, job: Job) -> list[Hold]:
+def _lane(store: JobStore, job: Job) -> list[Hold]:
     if job.lane is None:
         return []
     head, blocker = store.lane_front(job.lane)
@@ -248,7 +251,7 @@ def _workers(job: Job, cards: list[WorkerCard]) -> list[Hold]:
     return []
 
 
-def _turn(store: Store, job: Job, cards: list[WorkerCard]) -> Hold:
+def _turn(store: JobStore, job: Job, cards: list[WorkerCard]) -> Hold:
     """Nothing keeps it but those who come first."""
     serving = [
         card for card in cards if not card.draining and job.queue in card.queues and job.kind in card.kinds

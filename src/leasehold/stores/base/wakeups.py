@@ -1,16 +1,17 @@
-"""Wake-ups inside a process, and a bell that does not ring too often."""
+"""Wake-ups: hints of what may have changed, their way inside a process, and a bell that does not ring too often."""
 
 from __future__ import annotations
 
+import enum
 import logging
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from typing import Protocol
 
 from leasehold.stores.base.forks import ForkLock
-from leasehold.stores.contract.wakeups import NOTHING, Hint
 
 logger = logging.getLogger("leasehold.wakeups")
 
@@ -20,6 +21,51 @@ lock of the whole PostgreSQL instance."""
 SILENCE = 0.8 * GAP
 """Seconds after which the next who stores something rings himself: in a stream of jobs the ring then
 needs no statement of its own."""
+
+
+class Hint(enum.Flag):
+    """What may have changed."""
+
+    WORK = enum.auto()
+    """There may be a job to claim; for waits for groups, something to read."""
+    STOP = enum.auto()
+    """A running job may have a stop request."""
+    HOOKS = enum.auto()
+    """There may be events to deliver, or other listeners."""
+
+
+NOTHING, ANYTHING = Hint(0), Hint.WORK | Hint.STOP | Hint.HOOKS
+
+Tell = Callable[[Hint], None]
+"""Called after a commit that others may want to know of."""
+
+
+def ignore(hint: Hint) -> None:
+    """A `Tell` for stores whose hints have no receiver."""
+
+
+class Wakeups(Protocol):
+    """The waiting side of hints. A hint only shortens a wait; a lost hint loses nothing else."""
+
+    def wait(self, seconds: float) -> Hint:
+        """Block until something may have changed, at most `seconds`. The hint, or NOTHING."""
+        ...
+
+    def call(self, on_hint: Callable[[Hint], None]) -> bool:
+        """Call this function with each hint as it comes, from the thread that receives it; `wait` then returns no
+        hints. False: hints come only to a thread that calls `wait`."""
+        ...
+
+    def stir(self) -> None:
+        """There was work: more may follow soon."""
+        ...
+
+    @property
+    def hears(self) -> bool:
+        """Hints arrive, from other processes too. False: until they do, only polling finds changes."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Ear:

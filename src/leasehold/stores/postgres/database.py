@@ -27,10 +27,10 @@ from leasehold.domain.errors import (
 from leasehold.stores.base.audit import unrecorded, waiting_for
 from leasehold.stores.base.database import Clock, Columns, Overdue, Records, Row, SystemClock
 from leasehold.stores.base.lent import refuse_inside
+from leasehold.stores.base.read_timeout import longest_read
 from leasehold.stores.base.schema_name import checked_schema
 from leasehold.stores.base.statements import read_statements
-from leasehold.stores.contract.patience import longest_read
-from leasehold.stores.contract.wakeups import Hint
+from leasehold.stores.base.wakeups import Hint
 from leasehold.stores.postgres.connections import Connections
 from leasehold.stores.postgres.dialect import as_array, in_dialect, jsonable, qualified
 from leasehold.stores.postgres.pool import PoolError

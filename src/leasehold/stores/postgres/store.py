@@ -16,9 +16,16 @@ from leasehold.stores.base.database import Clock, Session
 from leasehold.stores.base.migrate import check_version, missing
 from leasehold.stores.base.schema_name import tenant_schema
 from leasehold.stores.base.statements import read_migrations
-from leasehold.stores.base.wakeups import Bell, NearWakeups, groups_of, tenants_of, wake_here
-from leasehold.stores.contract.tenants import Tell
-from leasehold.stores.contract.wakeups import Hint
+from leasehold.stores.base.wakeups import (
+    Bell,
+    Hint,
+    NearWakeups,
+    Tell,
+    groups_of,
+    ignore,
+    tenants_of,
+    wake_here,
+)
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
 from leasehold.stores.postgres.dialect import qualified
 from leasehold.stores.postgres.enlist import PostgresEnlisting
@@ -28,7 +35,6 @@ from leasehold.stores.postgres.vitals import examine
 from leasehold.stores.postgres.wakeup import PostgresWakeups
 from leasehold.stores.verbs.enqueue import is_plain
 from leasehold.stores.verbs.settle import settled_columns
-from leasehold.stores.verbs.tenants import ignore
 
 _MIGRATIONS = read_migrations("leasehold.stores.postgres")
 
@@ -172,9 +178,6 @@ class PostgresStore(PostgresEnlisting):
 
     def wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
         return PostgresWakeups(listen_url or self._postgres.url, {self._postgres.channel: self.label})
-
-    def near_wakeups(self) -> NearWakeups:
-        return NearWakeups(self.label)
 
     def tell_watchers(self) -> None:
         wake_here(groups_of(self.label))

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 
 import psycopg
 
-from leasehold.stores.base.wakeups import listen_here
-from leasehold.stores.contract.wakeups import ANYTHING, Hint
+from leasehold.stores.base.wakeups import ANYTHING, Hint, listen_here
 
 logger = logging.getLogger("leasehold.wakeups")
 

@@ -18,9 +18,9 @@ from leasehold.domain.errors import DatabaseTooOld, ReadTooSlow, SchemaIncomplet
 from leasehold.stores.base.audit import waiting_for
 from leasehold.stores.base.database import Clock, Columns, Records, Row, SystemClock
 from leasehold.stores.base.lent import refuse_inside
+from leasehold.stores.base.read_timeout import longest_read
 from leasehold.stores.base.rows import FLAGS, TIMES
 from leasehold.stores.base.statements import parameters, read_statements
-from leasehold.stores.contract.patience import longest_read
 from leasehold.stores.enlist.borrowed import BorrowedSession, Execute
 from leasehold.stores.sqlite.connections import BUSY_SECONDS, WAITS_BY_ITSELF, Connections, KeptConnection
 from leasehold.stores.sqlite.lending import LentConnection

@@ -20,9 +20,7 @@ from leasehold.stores.base.migrate import check_version, missing
 from leasehold.stores.base.places import DEADLINE, START_BY
 from leasehold.stores.base.rows import record_of
 from leasehold.stores.base.statements import read_migrations
-from leasehold.stores.base.wakeups import NearWakeups, groups_of, tenants_of, wake_here
-from leasehold.stores.contract.tenants import Tell
-from leasehold.stores.contract.wakeups import Hint
+from leasehold.stores.base.wakeups import Hint, NearWakeups, Tell, groups_of, ignore, tenants_of, wake_here
 from leasehold.stores.sqlite.database import SqliteDatabase
 from leasehold.stores.sqlite.enlist import SqliteEnlisting
 from leasehold.stores.sqlite.mirror import SqliteMirrors
@@ -30,7 +28,6 @@ from leasehold.stores.sqlite.vitals import examine
 from leasehold.stores.sqlite.wakeup import SqliteWakeups
 from leasehold.stores.verbs.outbox import read_listeners, tell
 from leasehold.stores.verbs.settle import settled_columns
-from leasehold.stores.verbs.tenants import ignore
 from leasehold.stores.verbs.writing import bump_groups
 
 _MIGRATIONS = read_migrations("leasehold.stores.sqlite")
@@ -121,9 +118,6 @@ class SqliteStore(SqliteEnlisting):
 
     def wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
         return SqliteWakeups(self._sqlite, self.label)
-
-    def near_wakeups(self) -> NearWakeups:
-        return NearWakeups(self.label)
 
     def tell_watchers(self) -> None:
         """Other processes see the commit itself."""

@@ -6,8 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from leasehold.stores.base.wakeups import listen_here
-from leasehold.stores.contract.wakeups import ANYTHING, NOTHING, Hint
+from leasehold.stores.base.wakeups import ANYTHING, NOTHING, Hint, listen_here
 from leasehold.stores.sqlite.database import SqliteDatabase
 
 EAGER, CALM = 0.01, 0.05

@@ -8,9 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import DatabaseUnreachable
-from leasehold.stores.contract import Store
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 WAIT_SECONDS = 15.0
 """For somebody to leave one, when all are in use."""
@@ -18,7 +21,7 @@ LOOKED_AT_FOR = 5.0
 """Seconds after which it is asked again whether the tenant is still there: one that was dropped and made anew is
 another one, and what a store remembers of the old one no longer holds."""
 
-Opener = Callable[[], Store]
+Opener = Callable[[], "JobStore"]
 
 
 @dataclass(eq=False)
@@ -29,7 +32,7 @@ class _Open:
     """Held by this process: a tenant that has some will be needed again soon."""
     made_at: object = None
     looked_at: float = 0.0
-    stores: dict[object, Store] = field(default_factory=dict)
+    stores: dict[object, JobStore] = field(default_factory=dict)
     """By whom they were opened: the lease keeper has connections of its own."""
 
 
@@ -50,7 +53,7 @@ class Cabinet:
         return len(self._open)
 
     @contextmanager
-    def use(self, name: str, owner: object, opener: Opener, find: Callable[[], object]) -> Iterator[Store]:
+    def use(self, name: str, owner: object, opener: Opener, find: Callable[[], object]) -> Iterator[JobStore]:
         """The tenant's store, which stays open meanwhile. `find` says since when the tenant has been there."""
         if self._pid != os.getpid():
             self._begin()  # SQLite files were closed before the fork, and PostgreSQL's connections see to themselves
@@ -110,7 +113,7 @@ class Cabinet:
 
     def _enter(self, name: str) -> _Open:
         deadline = time.monotonic() + WAIT_SECONDS
-        closing: list[Store] = []
+        closing: list[JobStore] = []
         with self._changed:
             while name not in self._open and len(self._open) >= self._most:
                 idle = [entry for entry in self._open.values() if not entry.users]
@@ -139,7 +142,7 @@ class Cabinet:
                 if not entry.stores and self._open.get(entry.name) is entry:
                     del self._open[entry.name]  # it could not be opened
 
-    def _opened(self, entry: _Open, owner: object, opener: Opener) -> Store:
+    def _opened(self, entry: _Open, owner: object, opener: Opener) -> JobStore:
         store = opener()
         with self._changed:
             there = entry.stores.setdefault(owner, store)

@@ -7,18 +7,20 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import DatabaseUnreachable, SchemaIncomplete, TenantNotFound
-from leasehold.stores.base.wakeups import Bell
-from leasehold.stores.contract import Hint, Store
-from leasehold.stores.contract.wakeups import NOTHING
+from leasehold.stores.base.wakeups import NOTHING, Bell, Hint
 from leasehold.stores.tenants.cabinet import Cabinet
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 
 class Directory:
     def __init__(
         self,
-        control: Store,
+        control: JobStore,
         *,
         most_open: int,
         upgrades: bool,
@@ -45,7 +47,7 @@ class Directory:
         )
 
     @contextmanager
-    def use(self, name: str) -> Iterator[Store]:
+    def use(self, name: str) -> Iterator[JobStore]:
         """Raises TenantNotFound."""
         try:
             with self.cabinet.use(
@@ -73,7 +75,7 @@ class Directory:
     def _find(self, name: str) -> object:
         return self.control.find_tenant(name).created_at
 
-    def _open(self, name: str) -> Store:
+    def _open(self, name: str) -> JobStore:
         store = self.control.open_tenant(name, partial(self.tell, name))
         try:
             if self._upgrades:
@@ -88,7 +90,7 @@ class Directory:
 class _Teller:
     """Tells of tenants, many at once and not too often."""
 
-    def __init__(self, control: Store) -> None:
+    def __init__(self, control: JobStore) -> None:
         self._control = control
         self._lock = threading.Lock()
         self._untold: dict[str, Hint] = {}

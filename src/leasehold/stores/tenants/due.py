@@ -14,7 +14,7 @@ from leasehold.domain.retention import Retention
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import Reaped, ScheduleRow
 from leasehold.stores.answers import Fired, Pruned, Registered
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.stores.tenants.books import Books, Name
 from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.parts import Parts
@@ -33,7 +33,7 @@ class DueInTenants(Parts):
         found: list[Sighting] = []
         sighted: dict[str, Name] = {}
 
-        def look(name: Name, store: Store) -> None:
+        def look(name: Name, store: JobStore) -> None:
             ahead = max(sweep, SWEEP) if every and not self._served.is_awake(name) else sweep
             some = store.sight_missed(ahead, limit)
             if some:
@@ -52,7 +52,7 @@ class DueInTenants(Parts):
                 parts.setdefault(self._sighted[sighting.id], []).append(sighting)
         reaped: list[Reaped] = []
 
-        def reap(name: Name, store: Store) -> None:
+        def reap(name: Name, store: JobStore) -> None:
             reaped.extend(replace(lost, tenant=name) for lost in store.reap(parts[name]))
 
         try:
@@ -70,7 +70,7 @@ class DueInTenants(Parts):
     def expire(self, limit: int = 500) -> list[Job]:
         expired: list[Job] = []
 
-        def expire(name: Name, store: Store) -> None:
+        def expire(name: Name, store: JobStore) -> None:
             if some := store.expire(limit):
                 self._touch([name])
                 expired.extend(some)
@@ -131,7 +131,7 @@ class DueInTenants(Parts):
         now = self.directory.control.now()
         due = [name for name, rows in self._schedules.items() if any(row.next_at <= now for row in rows)]
 
-        def read(name: Name, store: Store) -> None:
+        def read(name: Name, store: JobStore) -> None:
             self._schedules[name] = [replace(row, tenant=name) for row in store.list_schedules()]
 
         self._over(list(dict.fromkeys([*names, *due])), read)

@@ -16,23 +16,23 @@ from leasehold.domain.metrics import Rollup
 from leasehold.domain.states import Flag
 from leasehold.domain.stream import RunNotes
 from leasehold.stores.answers import Denied, Ending, Enqueued, Full, Order, Settled, Told
-from leasehold.stores.base.wakeups import NearWakeups, tenants_of
-from leasehold.stores.contract import Hint, Store, Transaction, Wakeups
-from leasehold.stores.contract.hooks import Webhooks
+from leasehold.stores.base.wakeups import Hint, NearWakeups, Wakeups, tenants_of
+from leasehold.stores.store import HandlerTransaction, JobStore
 from leasehold.stores.tenants.books import Books, Name
 from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.due import DueInTenants
-from leasehold.stores.tenants.one import OF_CONTROL, VERBS, TenantStore, with_verbs
+from leasehold.stores.tenants.one import OF_CONTROL, VERBS, TenantStore, as_store, with_verbs
 from leasehold.stores.tenants.outboxes import OutboxesOfTenants
 from leasehold.stores.tenants.served import SWEEP
 from leasehold.stores.tenants.turns import Turns
+from leasehold.stores.verbs.webhooks import WebhookVerbs
 
 T = TypeVar("T")
 
 LOOKS = 16
 """Tenants that one claim asks, at most; the others are asked by the next, which follows at once."""
 
-OF_WEBHOOKS = frozenset(name for name in vars(Webhooks) if name in VERBS)
+OF_WEBHOOKS = VERBS.intersection(vars(WebhookVerbs))
 """Addresses and secrets stand in the app's own store."""
 
 TO_CONTROL = (
@@ -61,7 +61,7 @@ TO_CONTROL = (
 
 def takes_id(verb: str) -> bool:
     """Whether it is about one job, which it names first."""
-    return list(inspect.signature(getattr(Store, verb)).parameters)[1:2] == ["job_id"]
+    return list(inspect.signature(getattr(JobStore, verb)).parameters)[1:2] == ["job_id"]
 
 
 def _route(verb: str) -> Callable[..., Any]:
@@ -89,8 +89,8 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         self._trouble: StoreError | None = None
 
     @property
-    def as_store(self) -> Store:
-        return cast(Store, self)
+    def as_store(self) -> JobStore:
+        return as_store(self)
 
     @property
     def label(self) -> str:
@@ -101,16 +101,16 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
     def results_folder(self) -> str | None:
         return self.directory.control.results_folder
 
-    def another(self) -> Store:
-        return cast(Store, ManyStores(self.directory.another(), self._names, self._books))
+    def another(self) -> JobStore:
+        return ManyStores(self.directory.another(), self._names, self._books).as_store
 
     def close(self) -> None:
         if self._shares:
             self.directory.close()
 
-    def only(self, name: str) -> Store:
+    def only(self, name: str) -> JobStore:
         """One tenant; what is claimed through it is held here."""
-        return cast(Store, _Handing(self, name))
+        return as_store(_Handing(self, name))
 
     # -- claim -----------------------------------------------------------------------------------------------------
     def _turns_of(self, queues: Sequence[str], kinds: Sequence[str] | None) -> Turns:
@@ -192,7 +192,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             turns.later(name, None if opens_in is None else time.monotonic() + opens_in)
         return self.hold(name, grants)
 
-    def _open(self, name: Name) -> AbstractContextManager[Store]:
+    def _open(self, name: Name) -> AbstractContextManager[JobStore]:
         return _Own(self.directory.control) if name is None else self.directory.use(name)
 
     def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:
@@ -240,7 +240,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         decided: dict[str, Job] = {}
         freed = False
 
-        def settle(store: Store, some: list[Ending]) -> None:
+        def settle(store: JobStore, some: list[Ending]) -> None:
             nonlocal freed
             settled = store.settle(some, wait=wait)
             whole.accepted.extend(settled.accepted)
@@ -269,7 +269,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return replace(whole, fenced=[*whole.fenced, *sorted(gone)], decided=decided, freed=freed)
 
     @contextlib.contextmanager
-    def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[Transaction]:
+    def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[HandlerTransaction]:
         with self.holder(job_id) as store, store.transaction(job_id, token, seconds) as lent:
             yield lent
 
@@ -286,7 +286,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
     def write_events(self, runs: Sequence[RunNotes]) -> Told:
         whole = Told([], [])
 
-        def write(store: Store, some: list[RunNotes]) -> None:
+        def write(store: JobStore, some: list[RunNotes]) -> None:
             told = store.write_events(some)
             whole.lost.extend(told.lost)
             whole.locked.extend(told.locked)
@@ -339,13 +339,13 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return NearWakeups(tenants_of(self.directory.control.label))
 
 
-class _Own(AbstractContextManager[Store]):
+class _Own(AbstractContextManager[JobStore]):
     """The app's own store is open anyway."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: JobStore) -> None:
         self._store = store
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> JobStore:
         return self._store
 
     def __exit__(self, *_: object) -> None: ...

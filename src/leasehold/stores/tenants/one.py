@@ -1,4 +1,4 @@
-"""The store of one tenant: the whole contract, over a store that is opened for each verb that needs it."""
+"""The store of one tenant: every verb, over a store that is opened for each verb that needs it."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ from leasehold.domain.states import State
 from leasehold.domain.views import WorkerCard
 from leasehold.stores.answers import Enqueued
 from leasehold.stores.base.audit import audited
-from leasehold.stores.base.wakeups import NearWakeups, groups_of, tenants_of, wake_here
-from leasehold.stores.contract import Hint, Store, Transaction, Wakeups
-from leasehold.stores.contract.tenants import Tenants
+from leasehold.stores.base.wakeups import Hint, NearWakeups, Wakeups, groups_of, tenants_of, wake_here
+from leasehold.stores.store import HandlerTransaction, JobStore
 from leasehold.stores.tenants.directory import Directory
+from leasehold.stores.verbs.tenants import TenantVerbs
 from leasehold.stores.verbs.workers import SILENT_AFTER
 
 C = TypeVar("C", bound=type)
 
-VERBS = frozenset(name for name in dir(Store) if not name.startswith("_") and callable(getattr(Store, name)))
-"""Of the contract."""
-OF_CONTROL = frozenset(name for name in vars(Tenants) if name in VERBS) | {"open_tenant"}
+VERBS = frozenset(
+    name for name in dir(JobStore) if not name.startswith("_") and callable(getattr(JobStore, name))
+)
+"""The public methods of a store."""
+OF_CONTROL = VERBS.intersection(vars(TenantVerbs)) | {"open_tenant", "upgrade_tenant", "tenant_wakeups"}
+"""The verbs of the store that keeps the list of tenants."""
 
 
 def with_verbs(make: Callable[[str], Callable[..., Any] | None]) -> Callable[[C], C]:
-    """A class decorator: `make` writes each verb of the contract that the class does not write itself."""
+    """A class decorator: `make` writes each verb of a store that the class does not write itself."""
 
     def complete(cls: C) -> C:
         written = {name for one in cls.__mro__ for name in vars(one)}
         for name in sorted(VERBS - written):
             if (verb := make(name)) is not None:
-                setattr(cls, name, functools.wraps(getattr(Store, name))(verb))
+                setattr(cls, name, functools.wraps(getattr(JobStore, name))(verb))
         return cls
 
     return complete
@@ -75,14 +78,14 @@ class TenantStore:
         with self.directory.use(self.name) as store:
             return store.results_folder
 
-    def another(self) -> Store:
+    def another(self) -> JobStore:
         return tenant_store(self.directory.another(), self.name)
 
     def close(self) -> None:
         """Its directory closes what is open."""
 
     @contextmanager
-    def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[Transaction]:
+    def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[HandlerTransaction]:
         with (
             self.directory.lending(),
             self.directory.use(self.name) as store,
@@ -142,5 +145,10 @@ class TenantStore:
         return self.directory.control.list_workers(age, self.name)
 
 
-def tenant_store(directory: Directory, name: str) -> Store:
-    return cast(Store, TenantStore(directory, name))
+def as_store(store: object) -> JobStore:
+    """The type of a class that `with_verbs` completes: a type checker does not see the verbs that it writes."""
+    return cast(JobStore, store)
+
+
+def tenant_store(directory: Directory, name: str) -> JobStore:
+    return as_store(TenantStore(directory, name))

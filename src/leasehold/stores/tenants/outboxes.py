@@ -11,7 +11,7 @@ from dataclasses import replace
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.hooks import Delivery, Happened, Listener
 from leasehold.domain.job import NewJob
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.stores.tenants.books import Books, Name
 from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.parts import Parts
@@ -56,7 +56,7 @@ class OutboxesOfTenants(Parts):
             return []
         taken = self.directory.control.take_events(listeners, limit, seconds)
 
-        def take(name: Name, store: Store) -> None:
+        def take(name: Name, store: JobStore) -> None:
             some = store.take_events(listeners, limit - len(taken), seconds)
             if some:
                 self._touch_hooks([name])  # there may be more
@@ -89,7 +89,7 @@ class OutboxesOfTenants(Parts):
             return 0
         made = [self.directory.control.enqueue_events(listeners, make_job, limit)]
 
-        def enqueue(name: Name, store: Store) -> None:
+        def enqueue(name: Name, store: JobStore) -> None:
             some = store.enqueue_events(listeners, lambda delivery: make_job(_of(name, delivery)), limit)
             if some:
                 self._touch([name])
@@ -115,7 +115,7 @@ class OutboxesOfTenants(Parts):
         return [name for name in self._served.names() if name is not None]
 
 
-def _copy(store: Store, had: frozenset[Listener], wanted: frozenset[Listener]) -> None:
+def _copy(store: JobStore, had: frozenset[Listener], wanted: frozenset[Listener]) -> None:
     for name in _names(had) - _names(wanted):
         store.remove_listener(name)
     store.register_listeners(sorted(wanted, key=lambda one: (one.name, one.event, one.kind)))

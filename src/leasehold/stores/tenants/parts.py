@@ -13,7 +13,7 @@ from leasehold.domain.job import Grant
 from leasehold.domain.outcome import HandedBack
 from leasehold.domain.views import ScheduleRow
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.stores.tenants.books import Books, Name
 from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.one import tenant_store
@@ -40,11 +40,11 @@ class Parts:
         for name in names or ():
             directory.control.find_tenant(name)
 
-    def part(self, name: Name) -> Store:
+    def part(self, name: Name) -> JobStore:
         return self.directory.control if name is None else tenant_store(self.directory, name)
 
     @contextmanager
-    def holder(self, job_id: str) -> Iterator[Store]:
+    def holder(self, job_id: str) -> Iterator[JobStore]:
         """The store of the tenant that it belongs to, for a verb on it. Raises JobNotFound."""
         if not self._books.knows(job_id):
             self._books.note(job_id, self._ask_for(job_id))
@@ -98,7 +98,7 @@ class Parts:
             found.setdefault(self._books.of(job_id), []).append(thing)
         return found
 
-    def _each(self, parts: Mapping[Name, T], ask: Callable[[Store, T], object]) -> dict[Name, StoreError]:
+    def _each(self, parts: Mapping[Name, T], ask: Callable[[JobStore, T], object]) -> dict[Name, StoreError]:
         """Ask each; those in trouble. One must not keep the others from an answer; if nobody answers, it raises. Of a
         tenant that was dropped there is none."""
         failed: dict[Name, StoreError] = {}
@@ -126,7 +126,7 @@ class Parts:
             for touched in self._touched.values():
                 touched.update(names)
 
-    def _over(self, names: Sequence[Name], ask: Callable[[Name, Store], object]) -> None:
+    def _over(self, names: Sequence[Name], ask: Callable[[Name, JobStore], object]) -> None:
         self._each({name: name for name in names}, lambda store, name: ask(name, store))
 
     def _told(self, names: Iterable[Name]) -> None:

@@ -6,9 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from leasehold.stores.contract import Store
 from leasehold.stores.tenants.books import Name
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 OVERLAP = timedelta(seconds=10)
 """A row that is told of later may be committed earlier: so much of what was read before is read again."""
@@ -22,7 +25,7 @@ FRESH = 0.02
 
 class Served:
     def __init__(
-        self, control: Store, names: Sequence[str] | None, on_told: Callable[[Iterable[Name]], None]
+        self, control: JobStore, names: Sequence[str] | None, on_told: Callable[[Iterable[Name]], None]
     ) -> None:
         """`names` of None: all of them, and the app's own store."""
         self._control = control

@@ -14,10 +14,16 @@ LONGEST_PAGE = 500
 
 
 class AuditVerbs(Verbs):
+    """What operators changed, and what was refused."""
+
     def audited(self, entry: AuditEntry) -> AbstractContextManager[None]:
+        """Wraps one verb: the first transaction in the block that changes something also stores the entry, so both are
+        committed or neither. A block that changes nothing stores no entry; a block that is refused stores the entry
+        with the error's name in a transaction of its own."""
         return audited(self._database.label, entry, self.write_audit)
 
     def write_audit(self, entry: AuditEntry) -> None:
+        """Store the entry in a transaction of its own."""
         self._database.single(lambda session: insert_entry(session, entry))
 
     def list_audit(
@@ -28,6 +34,7 @@ class AuditVerbs(Verbs):
         limit: int = 50,
         cursor: str | None = None,
     ) -> AuditPage:
+        """Entries, newest first; `cursor` is the last page's `next`."""
         check_page(limit, LONGEST_PAGE)
         # The first one says which index is walked: mostly it leaves the fewest.
         given = {"target": target, "actor": actor, "verb": verb}
@@ -43,7 +50,8 @@ class AuditVerbs(Verbs):
         return AuditPage(entries, str(entries[-1].seq) if len(rows) > limit else None)
 
     def prune_audit(self, age: float, limit: int = 1000) -> int:
-        """The look is a read of its own: mostly there is nothing to delete."""
+        """Delete those of the `limit` oldest entries that are older than `age` seconds; the result is their number. The
+        look is a read of its own: usually there is nothing to delete."""
         old = self._database.read(lambda session: session.tuples("find_old_audit", age=age, limit=limit))
         if not old:
             return 0

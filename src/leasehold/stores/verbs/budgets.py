@@ -35,10 +35,18 @@ from leasehold.stores.verbs.writing import Verbs, write
 
 
 class BudgetVerbs(Verbs):
+    """What jobs and groups may spend and have spent."""
+
     def spend(self, job_id: str, token: int, attempt: int, spends: Sequence[Spend]) -> list[BudgetLine]:
+        """Record what an attempt spent. This always succeeds, even after the lease is lost; the token is only kept. A
+        key that is recorded already is skipped. The result is the budgets of the job and its group afterwards. Raises
+        JobNotFound."""
         return self._database.transact(lambda session: record_spends(session, job_id, token, attempt, spends))
 
     def budget(self, job_id: str, attempt: int | None = None) -> list[BudgetLine]:
+        """What the job and its group may spend and have spent, by unit. With `budget_for="run"` it counts this
+        attempt's spending: the latest attempt unless one is given. Raises JobNotFound."""
+
         def work(session: Session) -> list[BudgetLine]:
             found = session.rows("find_spender", id=job_id)
             if not found:
@@ -50,6 +58,7 @@ class BudgetVerbs(Verbs):
     def list_budgets(
         self, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
     ) -> BudgetPage:
+        """Budgets of groups by name, then of jobs by id. A job appears once it has spent something or was topped up."""
         check_page(limit)
         after = (scope or "", "", "") if cursor is None else parts_of(cursor, str, str, str)
         key = dict(zip(("scope", "name", "unit"), after, strict=True))
@@ -63,10 +72,14 @@ class BudgetVerbs(Verbs):
         return self._database.read(work)
 
     def spending(self, job_id: str) -> list[Spending]:
+        """The job's ledger in the order of time."""
         rows = self._database.read(lambda session: session.rows("list_spending", id=job_id))
         return [Spending(**row) for row in rows]
 
     def top_up(self, job_id: str, amounts: Mapping[str, int], actor: str | None = None) -> list[BudgetLine]:
+        """Raise the job's limits by these amounts. Raises Refused if the job is final, and InvalidInput for a unit
+        without a limit."""
+
         def work(session: Session) -> list[BudgetLine]:
             jobs, now = lock(session, [job_id])
             if job_id not in jobs or now is None:
@@ -76,6 +89,8 @@ class BudgetVerbs(Verbs):
         return self._database.transact(work)
 
     def set_group_budget(self, group: str, limits: Mapping[str, int | None]) -> list[BudgetLine]:
+        """Set these limits of a group; None removes one. The other limits stay."""
+
         def work(session: Session) -> list[BudgetLine]:
             over = {line.unit for line in _group_lines(session, group) if line.over}
             _set_limits(session, "group", group, limits)
@@ -87,6 +102,7 @@ class BudgetVerbs(Verbs):
         return self._database.transact(work)
 
     def group_budget(self, group: str) -> list[BudgetLine]:
+        """What the group may spend and has spent, by unit."""
         return self._database.read(lambda session: _group_lines(session, group))
 
 

@@ -28,12 +28,21 @@ from leasehold.stores.verbs.writing import Groups, find_holders
 
 
 class EnlistVerbs(EnqueueVerbs):
+    """Enqueue inside the caller's own transaction, or from another language."""
+
     def enqueue_within(self, tx: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Enqueue over the caller's connection, inside its open transaction: the caller's commit stores the jobs and
+        wakes waiting workers, a rollback removes them, and no other connection sees them before. The store repeats
+        nothing; an error of the database reaches the caller. `after` takes only parents that have ended. Raises
+        InvalidInput if the connection is unknown, closed, in autocommit, of an async driver, or leads to another
+        database."""
         checked = _checked(jobs)
         borrowed = borrow(tx)
         return self._enlist(borrowed, borrowed.execute, checked)
 
     async def aenqueue_within(self, tx: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """`enqueue_within` that also takes connections of async drivers. It is the only verb to await: such a
+        connection works only on its own loop."""
         checked = _checked(jobs)
         borrowed = await aborrow(tx)
         if not borrowed.is_async:
@@ -62,6 +71,8 @@ class EnlistVerbs(EnqueueVerbs):
         return made
 
     def insert_sql(self, job: NewJob) -> str:
+        """SQL for other languages that stores a plain job like this one, with id and arguments as parameters. The text
+        depends only on the job's task, queue, priority, policy and lease."""
         # Now, though the text brings it along: in a long transaction of another language a new gate would hold up
         # everybody who learns of the task meanwhile.
         self._make_gates([job])

@@ -44,7 +44,14 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class EnqueueVerbs(GateVerbs):
+    """Store new jobs."""
+
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store all of these jobs or none, in the given order; they are durable when the call returns. The same id
+        twice makes one job. If another job holds a job's unique key, that job is returned, replaced (if it never
+        started) or raised as DuplicateJob. A job with `after` waits until those parents have ended; a parent that has
+        ended already counts at once, and a missing parent raises JobNotFound. The call wakes waiting workers in every
+        process."""
         check_order(jobs)
         self._make_gates(jobs)
         if not jobs:

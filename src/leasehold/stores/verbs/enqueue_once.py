@@ -23,7 +23,12 @@ FORGET = 10
 
 
 class EnqueueOnceVerbs(EnqueueVerbs):
+    """Enqueue for requests that a client may repeat."""
+
     def enqueue_once(self, jobs: Sequence[NewJob], key: str, fingerprint: str) -> Once:
+        """Enqueue once per key: for a day, the same key and fingerprint return the jobs that the first call made,
+        whatever their state, and make nothing. Another fingerprint raises IdempotencyKeyReused. Of two calls at the
+        same moment, one makes the jobs and the other returns them."""
         check_order(jobs)
         self._make_gates(jobs)
 

@@ -36,7 +36,13 @@ LAST_PLACE = 2**63 - 1
 
 
 class EventVerbs(Verbs):
+    """What attempts emit while they run: updates, progress, log lines."""
+
     def write_events(self, runs: Sequence[RunNotes]) -> Told:
+        """Store what the holders of these leases emit, in their order: updates get the job's next numbers, a key that
+        is stored already is skipped, progress replaces the previous progress, log lines go to the attempt's tail. A
+        note that was written before, by its `place`, is not written again. The result names the lost leases and the
+        leases whose rows are locked: the call does not wait for locked rows, and writes nothing for either."""
         # Nobody ever holds token 0.
         asked = sorted((run for run in runs if run.token > 0), key=lambda run: run.id)
         leases = Records([{"id": run.id, "token": run.token} for run in asked])
@@ -55,6 +61,8 @@ class EventVerbs(Verbs):
         return Told([lease for lease in left if lease not in locked], sorted(locked))
 
     def read_stream(self, job_id: str, since: int = 0, limit: int = 500) -> Seen:
+        """The job's state and its updates numbered above `since`, read at one moment. The result is final: no smaller
+        number appears later. Raises JobNotFound."""
         place = min(max(since, 0), LAST_PLACE)
         rows = self._database.read(
             lambda session: session.rows("read_stream", id=job_id, since=place, limit=limit)
@@ -65,19 +73,25 @@ class EventVerbs(Verbs):
         return Seen(State(rows[0]["state"]), rows[0]["attempt"], events)
 
     def mark_jobs(self, ids: Sequence[str]) -> dict[str, str]:
+        """A text for each job that exists, which changes as soon as the job's state changes, a stop is requested, or
+        the job emits something. One read covers all of the jobs."""
         return dict(self._database.read(lambda session: session.tuples("mark_jobs", ids=sorted(ids))))
 
     def progress(self, job_id: str) -> Progress | None:
+        """The last progress that the job reported."""
         rows = self._database.read(lambda session: session.rows("read_progress", id=job_id))
         if not rows:
             return None
         return progress_of(rows[0]["data"], rows[0]["at"])
 
     def logs(self, job_id: str) -> list[LogTail]:
+        """The log tails, by attempt."""
         rows = self._database.read(lambda session: session.rows("read_logs", id=job_id))
         return [LogTail(**row) for row in rows]
 
     def log_mark(self, job_id: str, attempt: int) -> str | None:
+        """How far the source of the attempt's log was read when its last lines were stored, as the writer put it
+        (`Note.data`). None: the writer gave no mark."""
         rows = self._database.read(lambda session: session.rows("read_log_mark", id=job_id, attempt=attempt))
         return rows[0]["read_to"] if rows else None
 

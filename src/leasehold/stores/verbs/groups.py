@@ -40,13 +40,17 @@ LONGEST_ERROR = 2000
 
 
 class GroupVerbs(ResultVerbs):
+    """Jobs under one name, and waits for their end."""
+
     def group(self, name: str) -> GroupRow | None:
+        """The group, or None."""
         rows = self._database.read(lambda session: session.rows("get_group", name=name))
         return _group(rows[0]) if rows else None
 
     def list_groups(
         self, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
     ) -> GroupPage:
+        """Groups by name; `cursor` is the last page's `next`."""
         check_page(limit)
         (after,) = ("",) if cursor is None else parts_of(cursor, str)
         asked: dict[str, Any] = {"after": after, "limit": limit + 1, "cap": GROUP_TOTAL_CAP}
@@ -59,11 +63,14 @@ class GroupVerbs(ResultVerbs):
         return GroupPage(groups, cursor_of(groups[-1].name) if len(rows) > limit else None)
 
     def group_versions(self, names: Sequence[str]) -> dict[str, int]:
+        """The version of each group that exists, in one read."""
         if not names:
             return {}
         return dict(self._database.read(lambda s: s.tuples("group_versions", names=sorted(names))))
 
     def group_notes(self, names: Sequence[str]) -> dict[str, int]:
+        """For each of these groups with a running job, a number that changes when an attempt emits something. One read
+        covers all groups."""
         if not names:
             return {}
         return dict(self._database.read(lambda s: s.tuples("group_notes", names=sorted(names))))
@@ -71,6 +78,8 @@ class GroupVerbs(ResultVerbs):
     def group_status(
         self, name: str, kinds: Sequence[str] | None = None, partial: bool = False
     ) -> GroupStatus:
+        """The status of the group's jobs, or of its jobs of these tasks; with `partial` also what running jobs have
+        emitted so far. The content is at least as new as the version and `noted` in it."""
         status = self._database.read(lambda session: _status(session, name, kinds, partial))
         if all(one.result_ref is None for one in status.results):
             return status
@@ -93,6 +102,9 @@ class GroupVerbs(ResultVerbs):
         scope: StopScope | None = None,
         mode: StopMode = "graceful",
     ) -> None:
+        """Record that the group was stopped; with `scope`, that a part of it was stopped, and then its state stays.
+        With `hold`, no job enters the group, and none in it is resumed, released, answered or retried, until
+        `release_group`: GroupOnHold."""
         scope = scope or StopScope(group=name)
 
         def work(session: Session) -> None:
@@ -106,6 +118,7 @@ class GroupVerbs(ResultVerbs):
         self._database.transact(work)
 
     def release_group(self, name: str, actor: str | None = None) -> bool:
+        """End a hold. False: the group was not on hold."""
         return bool(
             self._database.single(lambda s: changed(s.tuples("release_group", name=name, actor=actor)))
         )

@@ -18,28 +18,39 @@ KEPT_FOR = 7 * 86_400.0
 
 
 class HookVerbs(EnqueueVerbs):
+    """Listeners and their deliveries. The transaction that changes something also writes the event for each listener,
+    whichever verb makes the change."""
+
     def register_listeners(self, listeners: Sequence[Listener], kept: bool = False) -> None:
+        """Replace all that these names listen to. Unless `kept`, a listener that is not touched for a day gets no more
+        events."""
         if listeners:
             self._database.transact(lambda session: file_listeners(session, listeners, kept))
 
     def touch_listeners(self, names: Sequence[str]) -> None:
+        """Record that the code of these listeners still exists."""
         self._database.single(lambda session: session.run("touch_listeners", names=sorted(names)))
 
     def remove_listener(self, name: str) -> bool:
+        """Delete a listener and its waiting events. False: there is no such listener."""
         return self._database.transact(lambda session: changed(drop_listener(session, name)))
 
     def list_listeners(self) -> list[ListenerRow]:
+        """All listeners, with the number of events that wait for each."""
         rows = self._database.read(lambda session: session.rows("list_listeners"))
         return [record_of(ListenerRow, row) for row in rows]
 
     def find_listeners(self) -> list[Listener]:
+        """The listeners that get events now."""
         return self._database.read(lambda session: read_listeners(session, set(EVENTS)))
 
     def tell_listeners(self, happened: Sequence[Happened]) -> None:
+        """Write events that are not a change of a job's state."""
         self._database.transact(lambda session: tell(session, happened))
 
     def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[Delivery]:
-        """The look is a read of its own: one that finds nothing writes nothing."""
+        """Take up to `limit` events of these listeners for delivery. After `seconds`, an event that was not dropped can
+        be taken again. The look is a read of its own: a look that finds nothing writes nothing."""
         found: list[Delivery] = []
         for name in self._due_listeners(listeners):
             asked = {"listener": name, "limit": limit - len(found), "seconds": seconds}
@@ -50,18 +61,23 @@ class HookVerbs(EnqueueVerbs):
         return found
 
     def drop_events(self, ids: Sequence[str]) -> None:
+        """Delete delivered events."""
         self._database.single(lambda session: session.run("drop_outbox", ids=list(ids)))
 
     def give_back_events(self, ids: Sequence[str]) -> None:
+        """Return events that were taken and not delivered."""
         self._database.single(lambda session: session.run("give_back_outbox", ids=list(ids)))
 
     def retry_event(self, event_id: str, seconds: float | None, error: str) -> None:
+        """Record a failed delivery: deliver again after `seconds`, or never (None)."""
         asked = {"id": event_id, "seconds": seconds, "error": error}
         self._database.single(lambda session: session.run("retry_outbox", **asked))
 
     def enqueue_events(
         self, listeners: Sequence[str], make_job: Callable[[Delivery], NewJob], limit: int = 100
     ) -> int:
+        """Store a job for each event of these listeners and delete the event in the same transaction; the result is the
+        number of jobs."""
         made = 0
         for name in self._due_listeners(listeners):
             made += self._enqueue_events_of(name, make_job, limit)
@@ -81,6 +97,9 @@ class HookVerbs(EnqueueVerbs):
         return self._database.transact(work)
 
     def forget_listeners(self) -> None:
+        """Delete listeners whose code was not seen for a day with their waiting events, and events that are a week
+        old."""
+
         def work(session: Session) -> None:
             session.run("forget_listeners", age=SILENT_FOR)
             session.run("forget_outbox", age=KEPT_FOR)

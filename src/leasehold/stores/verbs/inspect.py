@@ -37,16 +37,19 @@ WINDOW = 20_000
 
 
 class InspectVerbs(Verbs):
+    """Read jobs."""
+
     def get(self, job_id: str) -> Job:
+        """The job. Raises JobNotFound."""
         rows = self._database.read(lambda session: session.rows("get_job", id=job_id))
         if not rows:
             raise JobNotFound(job_id)
         return job_from_row(rows[0])
 
     def list_jobs(self, filter: Filter = ALL, limit: int = 50, before: str | None = None) -> Page:
-        """Newest first, by the order of arrival. What no index serves (a queue, a task, a lane; successes among many
-        failures) is looked for in so many rows a page: such a page may have fewer jobs than asked for, or none, and
-        still a `next` to go on from."""
+        """Jobs by the order of arrival, newest first; `before` is the last page's `next`. For filters that no index
+        serves (a queue, a task, a lane; successes among many failures) a page reads a bounded number of rows: it may
+        hold fewer jobs than `limit`, or none, and still have a `next`."""
         check_page(limit)
         after = None if before is None else checked_id(before, "before")
         rows, more = self._database.read(lambda session: _list(session, filter, limit + 1, after))
@@ -54,6 +57,7 @@ class InspectVerbs(Verbs):
         return Page(jobs, jobs[-1].id if len(rows) > limit else more)
 
     def find_ids(self, prefix: str, limit: int = 6) -> list[str]:
+        """Job ids that begin with the prefix, in order."""
         low, high = range_of(prefix)
         rows = self._database.read(
             lambda session: session.tuples("find_ids_between", low=low, high=high, limit=limit)
@@ -61,10 +65,12 @@ class InspectVerbs(Verbs):
         return [row[0] for row in rows]
 
     def short_ids(self, ids: Sequence[str]) -> dict[str, str]:
+        """The shortest beginning of each id that no other job's id shares, at least its time part."""
         rows = self._database.read(lambda session: session.tuples("find_neighbours", ids=list(ids)))
         return {job_id: shortened(job_id, before, after) for job_id, before, after in rows}
 
     def count(self, cap: int = 10_000) -> dict[State, int]:
+        """The number of jobs by state, each counted up to `cap`."""
         counts = dict.fromkeys(State, 0)
         for row in self._database.read(lambda session: session.rows("count_states", cap=cap)):
             state = State(row["state"])
@@ -72,26 +78,34 @@ class InspectVerbs(Verbs):
         return counts
 
     def history(self, job_id: str) -> list[HistoryEntry]:
+        """The job's history, oldest first."""
         rows = self._database.read(lambda session: session.rows("list_history", id=job_id))
         return [HistoryEntry(**row) for row in rows]
 
     def attempts(self, job_id: str) -> list[AttemptRecord]:
+        """The job's attempts, oldest first, including the present or last one."""
+
         def work(session: Session) -> tuple[list[Row], list[Row]]:
             return session.rows("list_attempts", id=job_id), session.rows("list_history", id=job_id)
 
         return records_of(*self._database.read(work))
 
     def steps(self, job_id: str) -> list[StepRecord]:
+        """The steps that the job's attempts kept, in the order in which they were kept."""
         rows = self._database.read(lambda session: session.rows("list_steps", id=job_id))
         return [StepRecord(**{**row, "result": json.loads(row["result"])}) for row in rows]
 
     def last_actor(self, job_id: str, events: Sequence[str]) -> str | None:
+        """The actor of the last of these events in the job's history."""
         rows = self._database.read(
             lambda session: session.tuples("find_last_actor", id=job_id, events=list(events))
         )
         return rows[0][0] if rows else None
 
     def count_ahead(self, job: Job, cap: int = 1000) -> int:
+        """The number of due jobs that a claim from the job's queue would take first, or of jobs before it in its lane.
+        Behind each gate, and in the lane, the first `cap` jobs are read."""
+
         def work(session: Session) -> int:
             if job.lane is not None:
                 rows = session.tuples(
@@ -112,18 +126,24 @@ class InspectVerbs(Verbs):
         return self._database.read(work)
 
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
+        """The jobs that this job waits for (unmet first), the jobs that wait for it, the job it follows, and its
+        follow-ups."""
         rows = self._database.read(lambda session: session.rows("list_relatives", id=job_id, limit=limit))
         return [record_of(Relative, row, state=State(row["state"])) for row in rows]
 
     def count_relatives(self, job_id: str) -> dict[Relation, int]:
+        """The number of the job's relatives by relation."""
         rows = self._database.read(lambda session: session.tuples("count_relatives", id=job_id))
         return {relation: int(count) for relation, count in rows if count}
 
     def ties(self, ids: Sequence[str], limit: int = 1000) -> list[Tie]:
+        """Which jobs wait for which and which follow which, among the ties of these jobs: up to `limit` of each
+        relation to earlier jobs, and as many to later jobs."""
         rows = self._database.read(lambda session: session.rows("list_ties", ids=list(ids), limit=limit))
         return [_tie(row) for row in rows]
 
     def parent_results(self, job_id: str) -> list[ParentResult]:
+        """The results of the job's parents that have succeeded, in the order of `after`."""
         rows = self._database.read(lambda session: session.rows("read_parent_results", id=job_id))
         return [record_of(ParentResult, row) for row in rows]
 

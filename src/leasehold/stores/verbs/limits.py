@@ -30,6 +30,8 @@ Claimed = tuple[frozenset[str], frozenset[str] | None]
 
 
 class LimitVerbs(Verbs):
+    """Slots and rates, which a job passes before it starts."""
+
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._needs: dict[int, Need] = {}
@@ -43,6 +45,9 @@ class LimitVerbs(Verbs):
 
     # -- operate ---------------------------------------------------------------------------------------------------
     def set_slot(self, name: str, limit: int) -> None:
+        """Allow at most `limit` units in use at once across all workers; 0 closes the slot. Units in use stay in
+        use."""
+
         def work(session: Session) -> None:
             if session.rows("find_rates", keys=[name]):
                 raise two_meanings(name, "a rate")
@@ -51,6 +56,8 @@ class LimitVerbs(Verbs):
         self._database.transact(work)
 
     def set_rate(self, key: str, limit: str, spacing: float, burst: int) -> None:
+        """Allow one job every `spacing` seconds, and up to `burst` jobs at once after a silence."""
+
         def work(session: Session) -> None:
             if session.rows("find_slots", names=[key]):
                 raise two_meanings(key, "a slot")
@@ -66,11 +73,14 @@ class LimitVerbs(Verbs):
         for_: float | None = None,
         until: datetime | None = None,
     ) -> None:
+        """Let no job of this key start on any worker until the given time or until `open_rate`."""
         asked = {"key": key, "actor": actor, "reason": reason, "seconds": for_, "until": until}
         if not self._database.single(lambda session: changed(session.rows("close_rate", **asked))):
             raise unknown_rate("key", key)
 
     def open_rate(self, key: str) -> bool:
+        """Open a closed rate. False: the rate was not closed."""
+
         def work(session: Session) -> bool:
             session.run("lock_rates", keys=[key])
             rows = session.rows("read_rates", keys=[key])
@@ -83,6 +93,8 @@ class LimitVerbs(Verbs):
 
     # -- inspect ---------------------------------------------------------------------------------------------------
     def list_slots(self) -> list[SlotRow]:
+        """All slots, with the units in use and the jobs that hold them."""
+
         def work(session: Session) -> list[SlotRow]:
             return [
                 SlotRow(row["name"], row["lim"], row["used"], _holders(session, row["name"]))
@@ -92,10 +104,13 @@ class LimitVerbs(Verbs):
         return self._database.read(work)
 
     def list_rates(self) -> list[RateRow]:
+        """All rates, with the time until the next job of each may start."""
         rows = self._database.read(lambda session: session.rows("read_rates", keys=None))
         return [_rate_row(row) for row in rows]
 
     def limits_of(self, gate: int) -> GateLimits:
+        """What jobs behind this gate need, how much of it is in use, and which jobs use it."""
+
         def work(session: Session) -> GateLimits:
             need = self._needs_of(session, [gate])[gate]
             units = dict(need.slots)
@@ -115,6 +130,10 @@ class LimitVerbs(Verbs):
     def acquire(
         self, job_id: str, token: int, name: str, units: int = 1, default: DefaultLimit | None = None
     ) -> Acquired:
+        """Give the holder of this lease units of a slot until its attempt ends, or tokens of a rate; a missing rate is
+        made from `default`. The call grants at once or not at all. Raises LeaseLost, and InvalidInput for a name that
+        is neither a slot nor a rate."""
+
         def work(session: Session) -> Acquired:
             if name not in self._rates and session.rows("lock_slots", names=[name]):
                 if default is not None:
@@ -136,6 +155,7 @@ class LimitVerbs(Verbs):
         return self._database.transact(work)
 
     def release_slot(self, job_id: str, attempt: int, name: str) -> int:
+        """Give back what this attempt acquired of the slot; the result is the number of units."""
         rows = self._database.single(
             lambda session: session.rows("release_slot", id=job_id, attempt=attempt, name=name)
         )
@@ -143,6 +163,8 @@ class LimitVerbs(Verbs):
 
     # -- claim -----------------------------------------------------------------------------------------------------
     def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:
+        """Seconds until the next job may start that the last claims from these queues left behind because it was not
+        due yet or a rate blocked it. None: there was no such job. The call reads only memory."""
         if not self._openings:
             return None
         now = self._database.clock.monotonic()

@@ -23,12 +23,18 @@ from leasehold.stores.verbs.writing import Verbs
 
 
 class MetricVerbs(Verbs):
+    """What workers count, and gauges of the present moment."""
+
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._labelled: set[tuple[str, str]] = set()
         """Pairs that the totals have. They stay there."""
 
     def add_rollups(self, rollups: Sequence[Rollup], *, tenant: str | None = None) -> None:
+        """Add these counts to the present minute and to the totals, all or none. It raises only if nothing was
+        written: if that is unknown, the counts pass as written, so that nothing counts twice. Beyond a number of
+        pairs of queue and task, the others are added up as one. `tenant` is the tenant of the counts, for a store of
+        several tenants."""
         if not rollups:
             return
         written = False
@@ -57,19 +63,24 @@ class MetricVerbs(Verbs):
         session.run("add_rollups", rollups=Records([_record(one) for one in records]))
 
     def prune_rollups(self, age: float = KEPT_MINUTES * 60.0) -> None:
+        """Delete the minutes older than `age` seconds; the totals stay."""
         self._database.single(lambda session: session.run("prune_rollups", age=age))
 
     def totals(self) -> list[Rollup]:
+        """The counts since the store exists. They only grow."""
         rows = self._database.read(lambda session: session.rows("read_totals"))
         return [_rollup(row) for row in rows]
 
     def list_rollups(self, age: float, queue: str | None = None, kind: str | None = None) -> list[Rollup]:
+        """The counts by minute of the last `age` seconds, the oldest first."""
         rows = self._database.read(
             lambda session: session.rows("list_rollups", age=age, queue=queue, task=kind)
         )
         return [_rollup(row) for row in rows]
 
     def gauges(self, cap: int = 10_000) -> Gauges:
+        """The gauges, by a few statements whatever the number of jobs. Finished jobs are not read."""
+
         def work(session: Session) -> Gauges:
             return Gauges(
                 ready=[ReadyAge(**row) for row in session.rows("list_ready_ages")],

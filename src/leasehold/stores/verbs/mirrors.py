@@ -12,6 +12,9 @@ from leasehold.stores.verbs.writing import Verbs
 
 
 class MirrorVerbs(Verbs):
+    """The user's own tables that follow the jobs. A mirror's row shows its job's state in the same transaction,
+    whatever changes the job. Only jobs whose policy says `mirror` are shown."""
+
     @property
     @abstractmethod
     def _mirrors(self) -> MirrorDialect: ...
@@ -22,12 +25,16 @@ class MirrorVerbs(Verbs):
         ...
 
     def mirror_sql(self, mirror: Mirror) -> str:
+        """A script that creates or recreates the mirror, for a person to run."""
         return f"BEGIN;\n{self._mirrors.create(mirror)}\nCOMMIT;"
 
     def unmirror_sql(self, mirror: Mirror) -> str:
+        """A script that removes the mirror, for a person to run. The user's rows stay."""
         return f"BEGIN;\n{self._mirrors.remove(mirror.name)}\nCOMMIT;"
 
     def add_mirror(self, mirror: Mirror) -> None:
+        """Create the mirror. Raises InvalidInput if the table or one of its columns is missing."""
+
         def work(session: Session) -> None:
             for problem in _problems_of_table(session, mirror, self._mirrors):
                 raise InvalidInput("table", problem, "make it first, or name what is there")
@@ -36,12 +43,16 @@ class MirrorVerbs(Verbs):
         self._database.transact(work)
 
     def remove_mirror(self, mirror: Mirror) -> None:
+        """Remove the mirror. The user's rows stay."""
         self._database.transact(lambda session: self._run_script(session, self._mirrors.remove(mirror.name)))
 
     def list_mirrors(self) -> list[MirrorRow]:
+        """The registered mirrors and the problems of each."""
         return self._database.read(self._read_mirrors)
 
     def stray_mirrors(self) -> list[str]:
+        """Triggers and functions of mirrors that are not registered."""
+
         def work(session: Session) -> list[str]:
             known = {name for mirror in _registered(session) for name in self._mirrors.objects(mirror)}
             return sorted({row["name"] for row in session.rows("list_mirror_objects")} - known)

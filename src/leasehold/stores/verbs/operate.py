@@ -25,20 +25,29 @@ Decide = Callable[[Job, datetime], Move]
 
 
 class OperateVerbs(Verbs):
+    """An operator changes one job, lane, queue or task."""
+
     def cancel(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        """Cancel a job that is not final: at once, or by a stop request if the job runs. Otherwise raises Refused and
+        changes nothing."""
         return self._operate(
             job_id, lambda job, now: operate.cancel(job, now=now, actor=actor, reason=reason)
         )
 
     def pause(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        """Pause a job: at once, or by a stop request if the job runs. Raises Refused in states that cannot be
+        paused."""
         return self._operate(job_id, lambda job, now: operate.pause(job, now=now, actor=actor, reason=reason))
 
     def interrupt(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        """Pause the job if it runs; cancel it if it is pending, queued, waiting or paused. The store decides on the
+        job's present state, so the caller need not read it first."""
         return self._operate(
             job_id, lambda job, now: operate.interrupt(job, now=now, actor=actor, reason=reason)
         )
 
     def finish(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        """Let a running job end without another attempt."""
         return self._operate(
             job_id, lambda job, now: operate.finish(job, now=now, actor=actor, reason=reason)
         )
@@ -46,6 +55,10 @@ class OperateVerbs(Verbs):
     def resume(
         self, job_id: str, actor: str | None = None, args: str | None = None, fresh: bool = False
     ) -> Job:
+        """Continue a halted job as the same job, or withdraw a pause request that no attempt has obeyed yet. `fresh`
+        deletes the job's steps and checkpoint. Raises Refused while the job is over its budget, unless `on_breach`
+        allows it, and DuplicateJob if another job holds the unique key by now."""
+
         def work(session: Session) -> Job:
             job, now = _locked(session, job_id)
             refuse_in_held_group(session, job)
@@ -68,16 +81,20 @@ class OperateVerbs(Verbs):
         return self._database.transact(work)
 
     def resolve(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        """Let the lane of a failed job go on. The failure stays."""
         return self._operate(
             job_id, lambda job, now: operate.resolve(job, now=now, actor=actor, reason=reason)
         )
 
     def abandon(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+        """Give up the execution of an orphan whose site is gone for good. This counts as a failure."""
         return self._operate(
             job_id, lambda job, now: operate.abandon(job, now=now, actor=actor, reason=reason)
         )
 
     def release(self, job_id: str, actor: str | None = None) -> Job:
+        """End the hold of a pending job. The job is queued unless it still waits for others."""
+
         def work(session: Session) -> Job:
             job, now = _locked(session, job_id)
             refuse_in_held_group(session, job)
@@ -86,6 +103,8 @@ class OperateVerbs(Verbs):
         return self._database.transact(work)
 
     def retry(self, job_id: str, new_id: str, actor: str | None = None) -> Job:
+        """Store a new job like this one, linked by `retry_of`. The old job must be at rest and stays as it is."""
+
         def work(session: Session) -> Job:
             job, now = _locked(session, job_id)
             operate.check_retry(job)
@@ -107,6 +126,8 @@ class OperateVerbs(Verbs):
         for_: float | None = None,
         until: datetime | None = None,
     ) -> PauseRecord:
+        """Stop claims from this queue, or of this task, until the given time or until `resume_scope`. Running jobs go
+        on."""
         if scope not in ("queue", "kind"):
             raise InvalidInput("scope", f"{scope!r} cannot be paused", "use 'queue' or 'kind'")
         if for_ is not None and for_ <= 0:
@@ -121,6 +142,7 @@ class OperateVerbs(Verbs):
         return self._database.transact(work)
 
     def resume_scope(self, scope: Scope, name: str) -> bool:
+        """End a pause. False: the queue or task was not paused."""
         return self._database.single(
             lambda session: changed(
                 any(row["was_paused"] for row in session.rows("resume_scope", scope=scope, name=name))
@@ -128,9 +150,12 @@ class OperateVerbs(Verbs):
         )
 
     def list_pauses(self) -> list[PauseRecord]:
+        """The paused queues and tasks."""
         return self._database.read(_pauses)
 
     def resume_lane(self, lane: str, actor: str | None = None) -> Job | None:
+        """Resume the job that halts the lane. None: no job halts it."""
+
         def work(session: Session) -> Job | None:
             found = changed(session.rows("find_halter", lane=lane))
             if not found:

@@ -41,6 +41,8 @@ _BY_ID = (
 
 
 class PruneVerbs(ResultVerbs):
+    """Delete old jobs and groups."""
+
     def prune(
         self,
         keep: float | Retention,
@@ -50,8 +52,11 @@ class PruneVerbs(ResultVerbs):
         unique_for_ever: bool = False,
         dry_run: bool = False,
     ) -> Pruned:
-        """Looks at outcomes in the order in which their jobs came, and ends where they came too lately to be old. One
-        that was committed long after those that came behind it may be met a pass later."""
+        """Read the next `limit` ended jobs in the order of arrival, up to jobs that are too recent, and delete those
+        that ended longer ago than they are kept. A job that was committed long after later ones may be met a pass
+        later. Never deleted: a job that halts a lane, belongs to a live group, or is a parent of a job that has not
+        ended for good. A job that holds a unique key forever goes only with `unique_for_ever`, which frees the key. A
+        group goes with its last job unless it is on hold or has a limit. With `dry_run` nothing is deleted."""
         if not isinstance(keep, Retention):
             if keep < 0:
                 raise InvalidInput("age", f"{keep:g} s is not an age", "give a number of seconds from 0 on")
@@ -64,6 +69,9 @@ class PruneVerbs(ResultVerbs):
         return pruned
 
     def prune_groups(self, limit: int = 1000, after: str | None = None, *, dry_run: bool = False) -> Pruned:
+        """Read the next `limit` groups by name and delete those without a job, with their budgets and limits. A group
+        on hold stays."""
+
         def work(session: Session) -> Pruned:
             names = [row[0] for row in session.tuples("page_groups", after=after or "", limit=limit)]
             empty = [row[0] for row in session.tuples("empty_groups", names=names, budgets=True)]
@@ -73,6 +81,8 @@ class PruneVerbs(ResultVerbs):
         return self._database.read(work) if dry_run else self._database.transact(work)
 
     def set_retention(self, rules: Mapping[str, Ages]) -> None:
+        """Store how long jobs of these tasks are kept, as their code says; an empty rule removes a task's rule. The
+        rules apply to every pruner of this store."""
         rows = [
             {"task": kind, "state": ENDED_STATES[state], "seconds": age}
             for kind, ages in sorted(rules.items())
@@ -90,6 +100,7 @@ class PruneVerbs(ResultVerbs):
             self._database.transact(work)
 
     def retention(self) -> dict[str, dict[State, float | None]]:
+        """The rules of `set_retention`, by task."""
         found: dict[str, dict[State, float | None]] = {}
         for kind, state, age in self._database.read(lambda session: session.tuples("list_retention")):
             found.setdefault(kind, {})[_STATES[state]] = age

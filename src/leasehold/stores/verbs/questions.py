@@ -25,7 +25,12 @@ LONGEST_LIST = 500
 
 
 class QuestionVerbs(Verbs):
+    """Questions that jobs ask people."""
+
     def answer(self, job_id: str, key: str, answer: str, actor: str | None = None) -> Job:
+        """Answer an open question (encoded JSON). A waiting job is queued once it has no other open question; a paused
+        job keeps the answer. An answer that does not fit the question's schema raises InvalidAnswer, and the question
+        stays open."""
         value = _decoded(answer)
 
         def work(session: Session) -> Job:
@@ -38,16 +43,20 @@ class QuestionVerbs(Verbs):
         return self._database.transact(work)
 
     def questions(self, job_id: str) -> list[Question]:
+        """All questions of the job in the order of asking, without secret answers."""
         rows = self._database.read(lambda session: session.rows("list_questions", id=job_id))
         return [Question(**row) for row in rows]
 
     def read_question(self, job_id: str, key: str) -> Question | None:
+        """A question for the job's own attempt: with its answer, even a secret one, and expired if its time is over on
+        the store's clock."""
         rows = self._database.read(lambda session: session.rows("read_question", id=job_id, key=key))
         return Question(**rows[0]) if rows else None
 
     def open_questions(
         self, group: str | None = None, queue: str | None = None, kind: str | None = None, limit: int = 100
     ) -> list[OpenQuestion]:
+        """Open questions that can be answered, the oldest first."""
         check_page(limit, LONGEST_LIST)
         given = {"group": group, "queue": queue, "task": kind}
         asked = {name: value for name, value in given.items() if value is not None}
@@ -59,7 +68,7 @@ class QuestionVerbs(Verbs):
         rows = self._database.read(lambda session: session.listing(parts, limit=limit, **asked))
         return [record_of(OpenQuestion, row, state=State(row["state"])) for row in rows]
 
-    def expire_questions(self, ids: list[str]) -> list[Job]:
+    def _expire_questions(self, ids: list[str]) -> list[Job]:
         """Of jobs that `find_overdue` has found, or whose time is over since."""
         return self._database.transact(lambda session: _expire(session, ids)) if ids else []
 

@@ -34,7 +34,12 @@ NOTHING = Need()
 
 
 class RecoverVerbs(LimitVerbs, QuestionVerbs):
+    """Take over the jobs of workers that are gone, and recover from lost replies."""
+
     def sight_missed(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
+        """The first look at leases whose renewal is overdue on the database's clock: those that a look `sweep` seconds
+        later would see too late to reap at their expiry. It includes leases that expire further ahead than their own
+        length, because the clock was set back."""
         asked = {"sweep": sweep, "tolerance": TOLERANCE, "limit": limit}
         rows = self._database.read(lambda session: session.rows("sight_missed", **asked))
         seen_at = self._database.clock.monotonic()
@@ -53,6 +58,9 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
         ]
 
     def reap(self, sightings: Sequence[Sighting]) -> list[Reaped]:
+        """The second look: settle a lease as lost if it has expired and has not moved for ttl/3 on the caller's clock.
+        A lease that expires further ahead than its own length must not have moved for that whole length. Other leases
+        stay."""
         monotonic = self._database.clock.monotonic()
         once = {(s.id, s.token, s.expires_at): s for s in sightings if s.ripe(monotonic)}
         ripe = sorted(once.values(), key=lambda s: s.id)
@@ -74,18 +82,22 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
         return reaped
 
     def count_leases(self) -> int:
+        """The number of leases that workers hold."""
         return int(self._database.read(lambda session: session.tuples("count_leases"))[0][0])
 
     def expire(self, limit: int = 500) -> list[Job]:
-        """The look is a read of its own: a sweep that finds nothing writes nothing."""
+        """End jobs that do not run and whose time is over: past their deadline they are timed_out; not started by their
+        `start_by`, they are cancelled. Close questions whose time is over and queue the jobs that wait for them. The
+        look is a read of its own: a sweep that finds nothing writes nothing."""
         rows = self._database.read(lambda session: session.tuples("find_overdue", limit=limit))
         ids = [job_id for job_id, asked in rows if not asked]
         ended = self._database.transact(lambda session: _expire(session, ids)) if ids else []
-        return ended + self.expire_questions([job_id for job_id, asked in rows if asked])
+        return ended + self._expire_questions([job_id for job_id, asked in rows if asked])
 
     def adopt(
         self, owner: str, sites: Sequence[str], kinds: Sequence[str] | None = None, limit: int = 100
     ) -> list[Grant]:
+        """Lease orphans of these sites to this worker. An adoption costs no attempt."""
         if not sites or limit < 1:
             return []
 
@@ -123,6 +135,7 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
         return [grant for grant in grants if grant.id not in late]
 
     def find_held(self, owner: str) -> list[Grant]:
+        """After a lost reply: the leases that this worker holds."""
         rows = self._database.read(lambda session: session.rows("find_held", worker=owner))
         return [record_of(Grant, row) for row in rows]
 
@@ -133,6 +146,9 @@ class RecoverVerbs(LimitVerbs, QuestionVerbs):
         sites: Sequence[str] = (),
         sighting: Sighting | None = None,
     ) -> Grant | Denied:
+        """Claim one job, whatever its queue. An expired lease is first reaped (by two looks, as its task says), then
+        claimed or adopted, all in one transaction. A job whose time is over ends and is denied; an orphan is granted
+        all the same, so that its execution can be stopped."""
         self._make_owner(owner)
         monotonic = self._database.clock.monotonic()
         ripe = sighting if sighting is not None and sighting.ripe(monotonic) else None

@@ -12,7 +12,11 @@ from leasehold.stores.verbs.writing import Verbs
 
 
 class RenewVerbs(Verbs):
+    """The worker extends its leases and records where its executions live."""
+
     def renew(self, leases: Mapping[str, int]) -> list[Renewal]:
+        """Extend the leases given as id and token, even expired ones. A lease that is missing from the result is no
+        longer held."""
         held = {job_id: leases[job_id] for job_id in sorted(leases) if leases[job_id] > 0}
         if not held:
             return []
@@ -32,6 +36,8 @@ class RenewVerbs(Verbs):
         )
 
     def read_flags(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
+        """The stop requests on these leases, given as id, sequence number and token. The call only reads: it extends no
+        lease and does not report lost ones."""
         if not leases:
             return {}
         ids = {seq: job_id for job_id, (seq, _) in leases.items()}
@@ -40,6 +46,8 @@ class RenewVerbs(Verbs):
         return {ids[seq]: flag for seq, stop in rows if (flag := FLAGS[stop]) is not None}
 
     def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
+        """Record where an execution will live, before it starts. False: the lease is lost, so the execution must not
+        start."""
         return bool(
             self._database.single(
                 lambda session: session.tuples(
@@ -49,6 +57,7 @@ class RenewVerbs(Verbs):
         )
 
     def mark_started(self, job_id: str, token: int) -> bool:
+        """Record that the execution has started. False: the lease is lost, or no place was recorded."""
         return bool(
             self._database.single(lambda session: session.tuples("mark_started", id=job_id, token=token))
         )

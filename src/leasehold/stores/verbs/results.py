@@ -14,6 +14,9 @@ STRAY_AFTER = 86_400.0
 
 
 class ResultVerbs(Verbs):
+    """Results kept as files, in a folder that is given when the store is opened; without one, SQLite keeps them beside
+    its file."""
+
     _results_root: str | None = None
     """Absolute. Set by the dialect."""
     _results_named = False
@@ -22,9 +25,12 @@ class ResultVerbs(Verbs):
 
     @property
     def results_folder(self) -> str | None:
+        """The folder. None: there is none, and a result must fit its row."""
         return self._results_root
 
     def check_results(self, needed: bool) -> None:
+        """Raises InvalidInput, with the remedy, if a folder is needed and missing, or if the given folder is not
+        writable."""
         if self._results_root is None:
             if needed:
                 raise InvalidInput(
@@ -34,12 +40,15 @@ class ResultVerbs(Verbs):
             check_folder(self._results_root)
 
     def file_result(self, job_id: str, token: int, text: str) -> str:
+        """Write a result (encoded JSON) to a file of this lease; the result is its name, to be settled with the
+        success. When the call returns the file is complete and on disk, and no other lease can write it."""
         files = self._files()
         if files is None:
             raise InvalidInput("result", "no folder for results is configured", NO_RESULTS_FOLDER)
         return files.write(job_id, token, text)
 
     def read_result(self, job_id: str, reference: str) -> str:
+        """The text that `file_result` wrote. Raises ResultMissing."""
         files = self._files()
         if files is None:
             problem = "is in a folder that is not configured here"
@@ -47,6 +56,9 @@ class ResultVerbs(Verbs):
         return files.read(job_id, reference)
 
     def sweep_results(self, age: float = STRAY_AFTER, part: int | None = None) -> int:
+        """Delete files older than `age` seconds that no outcome names and no running attempt may still settle: those of
+        attempts that lost their lease or died, and of deleted jobs. `part` is one of 256 parts; None covers all. The
+        result is the number of files."""
         files = self._files()
         if files is None:
             return 0

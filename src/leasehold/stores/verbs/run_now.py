@@ -16,7 +16,14 @@ from leasehold.stores.verbs.writing import find_holders
 
 
 class RunNowVerbs(EnqueueVerbs):
+    """Store a job and run it in the calling process."""
+
     def run_now(self, job: NewJob, owner: str, cap: int) -> Grant | Full | Enqueued:
+        """Store this job and claim it in one transaction if fewer than `cap` jobs of its task run; running jobs are
+        those with a live lease of any worker, and orphans. Otherwise return Full and store nothing. Calls for one task
+        decide one after the other. If another job holds the unique key, the result is as in `enqueue`. A job that
+        cannot be claimed (its lane is taken, its task is paused) raises Refused and is not stored. The same id from the
+        same worker returns the same grant again."""
         self._make_gates([job])
         self._make_owner(owner)
         monotonic = self._database.clock.monotonic()

@@ -26,9 +26,14 @@ _SPEC = ("args", "every", "cron", "tz", "missed", "overlap", "at_start")
 
 
 class ScheduleVerbs(EnqueueVerbs):
+    """Jobs that are due by themselves."""
+
     def register_schedules(
         self, owner: str, schedules: Sequence[Schedule], starting: bool = True
     ) -> list[Registered]:
+        """Declare the schedules in a worker's code. New schedules are stored. A schedule whose declaration changed is
+        updated; if it is due at other times, its next tick counts from now. With `starting`, a schedule with `at_start`
+        is due now if no other live worker declares it: once for all workers that start together."""
         if not schedules:
             return []
         wanted = {schedule.name: schedule for schedule in schedules}
@@ -55,13 +60,17 @@ class ScheduleVerbs(EnqueueVerbs):
         return self._database.transact(work)
 
     def leave_schedules(self, owner: str) -> None:
+        """Withdraw the declarations of a worker that ends."""
         self._database.single(lambda session: session.run("leave_schedules", worker=owner))
 
     def list_schedules(self) -> list[ScheduleRow]:
+        """All schedules with their next tick."""
         rows = self._database.read(lambda session: session.rows("list_schedules", age=SILENT_AFTER))
         return [record_of(ScheduleRow, row) for row in rows]
 
     def set_schedule(self, schedule: Schedule) -> ScheduleRow:
+        """Create or change a schedule at run time. Raises InvalidInput if the code of a live worker declares it."""
+
         def work(session: Session) -> None:
             now = session.rows("store_now")[0]["now"]
             known = _locked(session, [schedule.name]).get(schedule.name)
@@ -76,6 +85,8 @@ class ScheduleVerbs(EnqueueVerbs):
         return self._schedule(schedule.name)
 
     def delete_schedule(self, name: str) -> None:
+        """Delete a schedule. Raises ScheduleNotFound, and InvalidInput if the code of a live worker declares it."""
+
         def work(session: Session) -> None:
             _refuse_declared(session, _found(session, name))
             session.run("delete_schedule", name=name)
@@ -83,12 +94,16 @@ class ScheduleVerbs(EnqueueVerbs):
         self._database.transact(work)
 
     def pause_schedule(self, name: str, actor: str | None = None, reason: str | None = None) -> None:
+        """Stop the ticks until `resume_schedule`. Raises ScheduleNotFound."""
         asked = {"name": name, "actor": actor, "reason": reason}
         paused = self._database.single(lambda session: changed(session.tuples("pause_schedule", **asked)))
         if not paused:
             raise ScheduleNotFound(name)
 
     def resume_schedule(self, name: str) -> bool:
+        """Continue a paused schedule. Ticks during the pause are dropped: if there were any, the next tick counts from
+        now. False: the schedule was not paused."""
+
         def work(session: Session) -> bool:
             row = _found(session, name)
             ahead = row["next_at"] > row["now"]
@@ -107,6 +122,10 @@ class ScheduleVerbs(EnqueueVerbs):
         *,
         tenant: str | None = None,
     ) -> Fired | None:
+        """Handle the ticks from `seen` up to but not including `next_at`: store these jobs in the same transaction,
+        unless the previous tick's job is still live and the schedule does not allow an overlap. None: another worker
+        handled `seen`, or the schedule was paused, changed or deleted. `tenant` is the row's tenant, for a store of
+        several tenants."""
         self._make_gates(jobs)
 
         def work(session: Session) -> Fired | None:
@@ -127,6 +146,8 @@ class ScheduleVerbs(EnqueueVerbs):
         return self._database.transact(work)
 
     def note_run(self, name: str, job_id: str) -> None:
+        """Record a job of the schedule that was enqueued by hand: `overlap` checks this job at the next tick."""
+
         def work(session: Session) -> None:
             row = _found(session, name)
             moved = {"next_at": row["next_at"], "last_at": None, "last_job": job_id, "passed": 0}

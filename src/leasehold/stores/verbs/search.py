@@ -26,12 +26,17 @@ ROUND_WINDOW = 10_000
 
 
 class SearchVerbs(Verbs):
+    """Search jobs and their errors."""
+
     def search_jobs(self, search: Search, limit: int = 50, before: str | None = None) -> Found:
+        """Jobs that match, newest first; `before` is the last page's `next`. The text is searched in at most 10,000 of
+        the jobs that the other criteria find, and never in sensitive arguments."""
         check_page(limit)
         after = None if before is None else checked_id(before, "cursor")
         return self._database.read(lambda session: _search(session, search, limit, after))
 
     def find_failures(self, filter: Filter, limit: int = 1000, before: str | None = None) -> Failed:
+        """Failed and timed-out jobs, newest first, with the beginning of their errors. The filter names the states."""
         check_page(limit, MOST_FAILURES)
 
         def work(session: Session) -> Failed:

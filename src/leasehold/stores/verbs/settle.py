@@ -44,12 +44,18 @@ class _Call:
 
 
 class SettleVerbs(EnqueueVerbs):
-    """Settling a success may enqueue: its follow-ups are stored with it."""
+    """End attempts."""
 
     _ways_to_succeed: ClassVar[tuple[WayToSucceed, ...]]
     """Of the dialect, tried in turn."""
 
     def settle(self, endings: Sequence[Ending], *, wait: bool = True) -> Settled:
+        """End attempts; only the holder of the token can. A result that the database refuses fails only its own job.
+        The follow-ups of a success are stored with it, once, however often the call is repeated; a follow-up that
+        cannot be stored (another job holds its key and `on_duplicate` is "raise", or a parent is gone) is left out and
+        noted in the history. Jobs that wait for an ended job are released, or cancelled with the reason, in the same
+        transaction. Without `wait`, attempts with locked rows stay untouched and are named in the result, so that the
+        other attempts do not wait."""
         latest = _latest(endings)
         screened = _screened(latest.values())
         unstorable = screened.unstorable
@@ -82,6 +88,9 @@ class SettleVerbs(EnqueueVerbs):
         )
 
     def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
+        """After a lost reply: for each lease `done` (this worker settled it), `mine` (repeat the settle, and read again
+        if it is refused, because the first try may still have been under way) or `fenced`. A job that was pruned
+        meanwhile is `fenced` too."""
         rows = self._database.read(
             lambda session: session.rows(
                 "read_settlements", leases=Columns(ids=list(leases), tokens=list(leases.values()))

@@ -33,17 +33,20 @@ class HandlerTransaction:
         self._token = token
 
     def load_steps(self) -> dict[str, str]:
+        """`StepVerbs.load_steps` in this transaction."""
         return _load(self._session, self._job_id)
 
     def save_steps(self, steps: Mapping[str, str]) -> None:
+        """`StepVerbs.save_steps` in this transaction. Raises LeaseLost."""
         if steps and not _save(self._session, self._job_id, self._token, steps):
             raise LeaseLost(self._job_id, self._token)
 
     def spend(self, attempt: int, spends: Sequence[Spend]) -> list[BudgetLine]:
+        """`BudgetVerbs.spend` in this transaction."""
         return record_spends(self._session, self._job_id, self._token, attempt, spends)
 
     def succeed(self, outcome: Success) -> None:
-        """End the run with the transaction."""
+        """End the attempt with this transaction, as `settle` would. Raises LeaseLost."""
         if outcome.follow_ups:
             # Here, and not before: what is asked for in the block is not known earlier. Two handlers that bring the
             # same new gate at the same time wait for each other's commit, once.
@@ -54,10 +57,15 @@ class HandlerTransaction:
 
 
 class StepVerbs(Verbs):
+    """What an attempt keeps for the attempts after it, and the transaction that a handler writes in."""
+
     def load_steps(self, job_id: str) -> dict[str, str]:
+        """The results of the job's steps (encoded JSON), by name."""
         return self._database.read(lambda session: _load(session, job_id))
 
     def save_steps(self, job_id: str, token: int, steps: Mapping[str, str], state: str | None = None) -> bool:
+        """Keep these results, and with `state` the job's checkpoint, all or none. False: the lease is lost and nothing
+        was written. Repeating the call does no harm."""
         if state is None:
             return not steps or self._database.single(lambda session: _save(session, job_id, token, steps))
 
@@ -71,6 +79,9 @@ class StepVerbs(Verbs):
     def save_spent_steps(
         self, job_id: str, token: int, attempt: int, steps: Mapping[str, str], spends: Sequence[Spend]
     ) -> list[BudgetLine] | None:
+        """`save_steps` together with what the steps spent; the result is the budgets afterwards. None: the lease is
+        lost, and neither steps nor spending were written."""
+
         def work(session: Session) -> list[BudgetLine] | None:
             if steps and not _save(session, job_id, token, steps):
                 return None
@@ -79,17 +90,24 @@ class StepVerbs(Verbs):
         return self._database.transact(work)
 
     def load_checkpoint(self, job_id: str) -> str | None:
+        """The checkpoint that an attempt of the job kept last (encoded JSON)."""
         rows = self._database.read(lambda session: session.tuples("load_checkpoint", id=job_id))
         return rows[0][0] if rows else None
 
     def inside_transaction(self) -> AbstractContextManager[None]:
+        """Wraps the handler's code that runs inside `transaction`, in that code's own context: until the block ends,
+        the store refuses every other write of this code and of what it starts. Reads pass."""
         return inside_transaction(self._database.family)
 
     def refuse_inside(self) -> None:
+        """Raises InvalidInput, with the remedy, inside `inside_transaction`."""
         refuse_inside(self._database.family)
 
     @contextmanager
     def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[HandlerTransaction]:
+        """A transaction that locks the job's row under this lease, over a connection of its own. The end of the block
+        commits it, an exception rolls it back. Raises LeaseLost; also TransactionTooLong if the block took longer than
+        `seconds`: then the transaction is rolled back and the row is free at that moment, whatever the block does."""
         try:
             with self._database.lend(seconds) as (session, connection):
                 if not session.rows("lock_leases", leases=Records([{"id": job_id, "token": token}])):

@@ -26,7 +26,11 @@ PAGE = 10_000
 
 
 class StopVerbs(Verbs):
+    """Stop many jobs at once."""
+
     def find_stoppable(self, scope: StopScope, before: str | None = None, running: bool = False) -> Stoppable:
+        """Jobs in the scope that a stop would change, newest first; with `running` the running jobs, by their leases.
+        The call only reads: `stop_jobs` decides."""
         return self._database.read(lambda session: _find(session, scope, before, running))
 
     def stop_jobs(
@@ -37,6 +41,10 @@ class StopVerbs(Verbs):
         actor: str | None = None,
         reason: str | None = None,
     ) -> list[StoppedJob]:
+        """Stop these jobs in one short transaction: cancel them at once, or request a stop of the running ones, whose
+        follow-ups in the scope will then be stored as cancelled. The result leaves out jobs that have ended. A group
+        that the scope does not name, and whose jobs were stopped, records this as its last stop."""
+
         def work(session: Session) -> list[StoppedJob]:
             jobs, now = lock(session, ids)
             if now is None:
@@ -56,6 +64,7 @@ class StopVerbs(Verbs):
         return self._database.transact(work)
 
     def still_running(self, ids: Sequence[str]) -> list[str]:
+        """Which of these jobs still run."""
         rows = self._database.read(lambda session: session.tuples("still_running", ids=sorted(ids)))
         return [row[0] for row in rows]
 

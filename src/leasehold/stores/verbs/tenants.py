@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -9,16 +10,18 @@ from leasehold.domain.checks.instants import EARLIEST
 from leasehold.domain.checks.names import checked_tenant
 from leasehold.domain.errors import InvalidInput, TenantNotFound
 from leasehold.domain.views import TenantRow
-from leasehold.stores.base.audit import recorded_in
-from leasehold.stores.base.wakeups import tenants_of, wake_here
-from leasehold.stores.contract import Store
-from leasehold.stores.contract.tenants import Tell
-from leasehold.stores.contract.wakeups import Hint
+from leasehold.stores.base.wakeups import Hint, tenants_of, wake_here
 from leasehold.stores.verbs.writing import Verbs
 
 
 class TenantVerbs(Verbs):
+    """Tenants: stores beside this one, each with jobs of its own, in a schema on PostgreSQL and a file on SQLite. This
+    store keeps the list of them."""
+
     def create_tenant(self, name: str) -> bool:
+        """Create a tenant at the present version of the schema. False: the tenant exists already. A tenant that is half
+        created or half dropped is completed. Raises InvalidInput if its schema or file exists without an entry in the
+        list."""
         checked_tenant(name)
         row = self._find(name)
         if row is not None and row.ready:
@@ -36,16 +39,8 @@ class TenantVerbs(Verbs):
         self._mark(name, ready=True)
         return True
 
-    def upgrade_tenant(self, name: str) -> list[int]:
-        self.find_tenant(name)
-        store = self.open_tenant(name, ignore)
-        try:
-            with recorded_in(store.label):
-                return store.upgrade()
-        finally:
-            store.close()
-
     def drop_tenant(self, name: str) -> None:
+        """Delete a tenant with its content. Workers drop it by themselves. Raises TenantNotFound."""
         if self._find(checked_tenant(name)) is None:
             raise TenantNotFound(name)
         self._mark(name, ready=False)
@@ -53,19 +48,24 @@ class TenantVerbs(Verbs):
         self._database.single(lambda session: session.run("delete_tenant", name=name))
 
     def list_tenants(self) -> list[TenantRow]:
+        """All tenants, including those that are not ready."""
         return [TenantRow(**row) for row in self._database.read(lambda session: session.rows("list_tenants"))]
 
     def find_tenant(self, name: str) -> TenantRow:
+        """The tenant, if it is ready. Raises TenantNotFound."""
         row = self._find(checked_tenant(name))
         if row is None or not row.ready:
             raise TenantNotFound(name)
         return row
 
     def told_tenants(self, since: datetime | None = None) -> list[TenantRow]:
+        """The tenants that `tell_tenants` named since then, including new ones and those that are not ready."""
         rows = self._database.read(lambda session: session.rows("told_tenants", since=since or EARLIEST))
         return [TenantRow(**row) for row in rows]
 
     def tell_tenants(self, names: Sequence[str], hint: Hint) -> None:
+        """Notify the workers in every process that there may be work in these tenants; with STOP, that a running job
+        may have a stop request."""
         self._database.single(lambda session: session.run("tell_tenants", names=list(names)))
         wake_here(tenants_of(self.label), hint)
 
@@ -78,19 +78,12 @@ class TenantVerbs(Verbs):
         self.tell_tenants([name], Hint.WORK)
 
     # -- each dialect's own ----------------------------------------------------------------------------------------
-    def open_tenant(self, name: str, tell: Tell) -> Store:
-        raise NotImplementedError
-
+    @abstractmethod
     def _taken(self, name: str) -> str | None:
         """What stands where the tenant's store would be."""
-        raise NotImplementedError
 
-    def _make(self, name: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _make(self, name: str) -> None: ...
 
-    def _remove(self, name: str) -> None:
-        raise NotImplementedError
-
-
-def ignore(hint: Hint) -> None:
-    """Nobody has to hear of it."""
+    @abstractmethod
+    def _remove(self, name: str) -> None: ...

@@ -11,7 +11,10 @@ from leasehold.stores.verbs.writing import Verbs
 
 
 class TokenVerbs(Verbs):
+    """Tokens of HTTP callers, kept as hashes: a reader of the database cannot use them."""
+
     def add_token(self, token: NewToken) -> Token | None:
+        """Store a token. None: the name is taken, perhaps by a revoked token."""
         rows = self._database.single(
             lambda session: changed(
                 session.rows(
@@ -28,14 +31,17 @@ class TokenVerbs(Verbs):
         return _token(rows[0]) if rows else None
 
     def find_token(self, hash: str) -> Token | None:
+        """The token with this hash, if it is valid now by the store's clock."""
         rows = self._database.read(lambda session: session.rows("find_token", hash=hash))
         return _token(rows[0]) if rows else None
 
     def list_tokens(self) -> list[TokenRow]:
+        """All tokens, without their hashes."""
         rows = self._database.read(lambda session: session.rows("list_tokens"))
         return [TokenRow(_token(row), bool(row["live"])) for row in rows]
 
     def revoke_token(self, name: str) -> bool:
+        """Make the token invalid from now on. False: there is no such token."""
         return bool(self._database.single(lambda session: changed(session.tuples("revoke_token", name=name))))
 
 

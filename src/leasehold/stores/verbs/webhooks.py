@@ -12,7 +12,11 @@ from leasehold.stores.verbs.hooks import HookVerbs, drop_listener, file_listener
 
 
 class WebhookVerbs(HookVerbs):
+    """Listeners with an address."""
+
     def set_webhook(self, webhook: Webhook, listeners: Sequence[Listener]) -> None:
+        """Create or change a webhook; these are its listeners."""
+
         def work(session: Session) -> None:
             session.run(
                 "set_webhook",
@@ -27,13 +31,17 @@ class WebhookVerbs(HookVerbs):
         self._database.transact(work)
 
     def list_webhooks(self) -> list[Webhook]:
+        """All webhooks."""
         rows = self._database.read(lambda session: session.rows("list_webhooks"))
         return [Webhook(secret=row.pop("signing_key"), **row) for row in rows]
 
     def find_webhook(self, name: str) -> Webhook | None:
+        """The webhook, or None."""
         return next((webhook for webhook in self.list_webhooks() if webhook.name == name), None)
 
     def remove_webhook(self, name: str) -> bool:
+        """Delete a webhook and its waiting events. False: there is no such webhook."""
+
         def work(session: Session) -> bool:
             drop_listener(session, listener_of(name))
             return changed(bool(session.tuples("drop_webhook", name=name)))

@@ -11,6 +11,7 @@ from leasehold.domain.leases import LeasePage, LeaseRow
 from leasehold.domain.states import State
 from leasehold.domain.views import ExecutionRow, LaneHolder, WorkerCard
 from leasehold.stores.base.rows import record_of
+from leasehold.stores.base.wakeups import NearWakeups
 from leasehold.stores.verbs.writing import Verbs
 
 SILENT_AFTER = 45.0
@@ -18,7 +19,10 @@ SILENT_AFTER = 45.0
 
 
 class WorkerVerbs(Verbs):
+    """Workers, and what they hold."""
+
     def beat_worker(self, card: WorkerCard) -> None:
+        """Store what a worker reports about itself. No decision depends on it."""
         self._database.single(
             lambda session: session.run(
                 "beat_worker",
@@ -35,16 +39,24 @@ class WorkerVerbs(Verbs):
         )
 
     def forget_worker(self, owner: str) -> None:
+        """Delete a worker's report."""
         self._database.single(lambda session: session.run("forget_worker", worker=owner))
 
     def forget_silent_workers(self, age: float = 3600.0) -> None:
+        """Delete reports that are older than `age` seconds."""
         self._database.single(lambda session: session.run("forget_silent_workers", age=age))
 
     def list_workers(self, age: float = SILENT_AFTER, tenant: str | None = None) -> list[WorkerCard]:
+        """Workers that reported in the last `age` seconds and serve this store, or this tenant of it."""
         rows = self._database.read(lambda session: session.rows("list_workers", age=age))
         return [card for row in rows if (card := _card(row)).serves(tenant)]
 
+    def near_wakeups(self) -> NearWakeups:
+        """`wakeups` for hints from this process only, without a connection or a thread."""
+        return NearWakeups(self.label)
+
     def list_leases(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
+        """Which worker runs which job, in the order of the jobs' arrival; `cursor` is the last page's `next`."""
         check_page(limit)
         (after,) = (0,) if cursor is None else parts_of(cursor, int)
         asked = {"worker": owner, "after": after, "limit": limit + 1}
@@ -53,18 +65,22 @@ class WorkerVerbs(Verbs):
         return LeasePage([_lease(row) for row in rows[:limit]], more)
 
     def list_executions(self, limit: int = 500) -> list[ExecutionRow]:
+        """Executions outside the workers, watched or orphaned, the oldest first."""
         rows = self._database.read(lambda session: session.rows("list_executions", limit=limit))
         return [record_of(ExecutionRow, row) for row in rows]
 
     def list_lanes(self, limit: int = 500) -> list[LaneHolder]:
+        """Lanes that are held or halted, and the job that does so."""
         rows = self._database.read(lambda session: session.rows("list_lanes", limit=limit))
         return [record_of(LaneHolder, row, state=State(row["state"])) for row in rows]
 
     def list_gates(self) -> list[tuple[str, str]]:
+        """Every (queue, task) that ever had a job."""
         rows = self._database.read(lambda session: session.tuples("list_gates"))
         return [(queue, kind) for queue, kind in rows]
 
     def lane_front(self, lane: str) -> tuple[str | None, str | None]:
+        """The first job of the lane, and the job that blocks it."""
         row = self._database.read(lambda session: session.rows("find_lane_head", lane=lane))[0]
         return row["head"], row["blocker"]
 

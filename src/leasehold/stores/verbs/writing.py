@@ -33,6 +33,8 @@ Groups = dict[str, int]
 
 
 class Verbs:
+    """What all verbs share: the database."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
         self._owners: set[str] = set()
@@ -40,9 +42,11 @@ class Verbs:
 
     @property
     def label(self) -> str:
+        """The name of the database for messages, without a password."""
         return self._database.label
 
     def close(self) -> None:
+        """Close the store's connections."""
         self._database.close()
 
     def _make_owner(self, owner: str) -> None:

@@ -1,17 +1,17 @@
-"""What a worker answers its child, as JSON: values by the return annotation of the verb, our errors as themselves."""
+"""What a worker answers its child, as JSON: values by the type of the verb's result, our errors as themselves."""
 
 from __future__ import annotations
 
 import functools
 import json
-from typing import Any, get_type_hints
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from leasehold.domain import errors, signals
 from leasehold.domain.errors import StoreError
 from leasehold.domain.portable import Portable
-from leasehold.worker.process.served import Served
+from leasehold.worker.process.served import CALLS
 
 STOP = b"{}"
 """The run shall end."""
@@ -42,7 +42,7 @@ def read_answer(frame: bytes) -> tuple[int, Any, BaseException | None]:
 
 @functools.cache
 def _adapter(verb: str) -> TypeAdapter[Any]:
-    return TypeAdapter(get_type_hints(getattr(Served, verb))["return"])
+    return TypeAdapter(CALLS[verb].returns)
 
 
 def _error(name: str, args: list[Any], facts: dict[str, Any], text: str) -> BaseException:

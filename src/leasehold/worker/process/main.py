@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.outcome import Failure, Outcome, Stopped
@@ -21,7 +21,6 @@ from leasehold.run.attempt import Attempt, run_here
 from leasehold.run.error_text import describe
 from leasehold.run.exits import ExitGuard
 from leasehold.run.journal import Journal
-from leasehold.stores.contract import Store
 from leasehold.worker.batch_writer import BatchWriter
 from leasehold.worker.log_capture import LogCapture
 from leasehold.worker.log_fields import LogFields
@@ -30,6 +29,9 @@ from leasehold.worker.process.channel import Channel
 from leasehold.worker.process.endings import ending, stopped
 from leasehold.worker.process.remote import CUT_OFF, Link, RemoteStore, RemoteWriter
 from leasehold.worker.process.sheet import JobSheet, TaskSheet, open_sheet, read_sheet
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 THREADS = 8
 """For the verbs and plain steps of an async handler."""
@@ -153,7 +155,7 @@ class ChildAttempt(Attempt):
         self.remote_writer = RemoteWriter(link)
         threads = HandlerThreads(THREADS)
         # The part of a store that runs use: `ctx` reaches nothing else.
-        store = cast(Store, RemoteStore(link, sheet.has_folder))
+        store = cast("JobStore", RemoteStore(link, sheet.has_folder))
         journal = Journal(store, "", threads, BatchWriter(), lambda *_: self.stop("flag"))
         now = time.monotonic()
         super().__init__(sheet.grant, definition, now, now, journal, self.remote_writer)

@@ -1,4 +1,4 @@
-"""The store as a child sees it: every verb is asked of its worker, which holds the lease and the connections."""
+"""The store as a child sees it: its worker, which holds the lease and the connections, runs every verb."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any, NoReturn
 
-from leasehold.domain.budgets import Spend
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.limits import DefaultLimit
 from leasehold.run.stream_buffer import RunStream, Teller
 from leasehold.worker.process.answers import read_answer
 from leasehold.worker.process.channel import Channel
+from leasehold.worker.process.served import CALLS, FLUSH
 
 CUT_OFF = 74
 """The exit code of a child that cannot reach its worker any more."""
@@ -46,7 +45,7 @@ class Link:
             call()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        self._channel.send(json.dumps(message).encode())
+        self._channel.send(json.dumps(message, default=asdict).encode())
 
     def ask(self, verb: str, *args: Any) -> Any:
         number = next(self._numbers)
@@ -74,57 +73,18 @@ class Link:
 
 
 class RemoteStore:
-    """What a run asks of the store, and no more. Ids and tokens stay here: the worker knows whose child it serves."""
+    """The verbs in `CALLS`, and what an attempt needs besides. The worker fills in the first arguments (id, token,
+    attempt): they are not sent."""
 
     def __init__(self, link: Link, has_folder: bool) -> None:
         self._ask = link.ask
         self.results_folder = "the worker's" if has_folder else None
 
-    def load_steps(self, job_id: str) -> Any:
-        return self._ask("load_steps")
-
-    def save_steps(self, job_id: str, token: int, steps: Mapping[str, str], state: str | None = None) -> Any:
-        return self._ask("save_steps", dict(steps), state)
-
-    def save_spent_steps(
-        self, job_id: str, token: int, attempt: int, steps: Mapping[str, str], spends: Sequence[Spend]
-    ) -> Any:
-        return self._ask("save_spent_steps", dict(steps), _told(spends))
-
-    def load_checkpoint(self, job_id: str) -> Any:
-        return self._ask("load_checkpoint")
-
-    def spend(self, job_id: str, token: int, attempt: int, spends: Sequence[Spend]) -> Any:
-        return self._ask("spend", _told(spends))
-
-    def budget(self, job_id: str, attempt: int | None = None) -> Any:
-        return self._ask("budget")
-
-    def spending(self, job_id: str) -> Any:
-        return self._ask("spending")
-
-    def acquire(
-        self, job_id: str, token: int, name: str, units: int = 1, default: DefaultLimit | None = None
-    ) -> Any:
-        return self._ask("acquire", name, units, None if default is None else asdict(default))
-
-    def release_slot(self, job_id: str, attempt: int, name: str) -> Any:
-        return self._ask("release_slot", name)
-
-    def wake(self) -> None:
-        self._ask("wake")
-
-    def read_question(self, job_id: str, key: str) -> Any:
-        return self._ask("read_question", key)
-
-    def parent_results(self, job_id: str) -> Any:
-        return self._ask("parent_results")
-
-    def relatives(self, job_id: str, limit: int = 500) -> Any:
-        return self._ask("relatives", limit)
-
-    def read_result(self, job_id: str, reference: str) -> Any:
-        return self._ask("read_result", job_id, reference)
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        if verb not in CALLS:
+            raise AttributeError(verb)
+        own = len(CALLS[verb].first)
+        return lambda *args: self._ask(verb, *args[own:])
 
     def refuse_inside(self) -> None:
         """There is no lent transaction here."""
@@ -162,13 +122,9 @@ class RemoteWriter:
         """There is always room: a full channel makes `put` wait."""
 
     def wait_until_taken(self, stream: RunStream, upto: int, seconds: float) -> bool:
-        self._link.ask("flush")
+        self._link.ask(FLUSH)
         return True
 
     def write(self, streams: Iterable[RunStream]) -> set[RunStream]:
-        self._link.ask("flush")
+        self._link.ask(FLUSH)
         return set()
-
-
-def _told(spends: Sequence[Spend]) -> list[tuple[str, str, int]]:
-    return [(spend.key, spend.unit, spend.amount) for spend in spends]

@@ -1,10 +1,9 @@
-"""What a child may ask of its worker: always about its own job, under its own lease."""
+"""What a child may call in its worker: verbs of the store, always on its own job and under its own lease."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from leasehold.domain.budgets import BudgetLine, Spend, Spending
 from leasehold.domain.errors import LeaseLost
@@ -19,99 +18,61 @@ from leasehold.run.stream import LOOK_EVERY
 from leasehold.stores.answers import Acquired
 
 
+class Call(NamedTuple):
+    """A verb of the store that a child may call. The worker fills in the first arguments from the child's own grant,
+    so that a child cannot name another job."""
+
+    first: tuple[str, ...]
+    """Fields of the grant."""
+    returns: Any
+    """The type of the result, by which it is decoded in the child."""
+
+
+FLUSH = "flush"
+"""A call that is no verb of the store: wait until all that the child has emitted is stored."""
+CALLS: dict[str, Call] = {
+    "load_steps": Call(("id",), dict[str, str]),
+    "save_steps": Call(("id", "token"), bool),
+    "save_spent_steps": Call(("id", "token", "attempt"), list[BudgetLine] | None),
+    "load_checkpoint": Call(("id",), str | None),
+    "spend": Call(("id", "token", "attempt"), list[BudgetLine]),
+    "budget": Call(("id", "attempt"), list[BudgetLine]),
+    "spending": Call(("id",), list[Spending]),
+    "acquire": Call(("id", "token"), Acquired),
+    "release_slot": Call(("id", "attempt"), int),
+    "wake": Call((), None),
+    "read_question": Call(("id",), Question | None),
+    "parent_results": Call(("id",), list[ParentResult]),
+    "relatives": Call(("id",), list[Relative]),
+    "read_result": Call((), str),
+    FLUSH: Call((), None),
+}
+
+
 class Served:
-    """The verbs of the store that a handler's context needs, without a lease to name: a child speaks for no other."""
+    """Answers the calls of one child."""
 
     def __init__(self, run: Attempt) -> None:
         self._run = run
         self._journal = run.needed_journal()
         self._store = self._journal.store
-        self._verbs: dict[str, Callable[..., object]] = {
-            verb.__name__: verb
-            for verb in (
-                self.load_steps,
-                self.save_steps,
-                self.save_spent_steps,
-                self.load_checkpoint,
-                self.spend,
-                self.budget,
-                self.spending,
-                self.acquire,
-                self.release_slot,
-                self.wake,
-                self.read_question,
-                self.parent_results,
-                self.relatives,
-                self.read_result,
-                self.flush,
-            )
-        }
 
     def call(self, verb: str, args: list[Any]) -> object:
-        return self._verbs[verb](*args)
-
-    # -- what is kept ----------------------------------------------------------------------------------------------
-    def load_steps(self) -> dict[str, str]:
-        return self._store.load_steps(self._run.grant.id)
-
-    def save_steps(self, steps: dict[str, str], state: str | None) -> bool:
-        held = self._store.save_steps(self._run.grant.id, self._run.grant.token, steps, state)
-        if not held:
-            self._journal.lost(self._run)
-        return held
-
-    def save_spent_steps(self, steps: dict[str, str], spends: list[list[Any]]) -> list[BudgetLine] | None:
-        grant = self._run.grant
-        lines = self._store.save_spent_steps(grant.id, grant.token, grant.attempt, steps, _spends(spends))
-        if lines is None:
-            self._journal.lost(self._run)
-        return lines
-
-    def load_checkpoint(self) -> str | None:
-        return self._store.load_checkpoint(self._run.grant.id)
-
-    # -- what is spent and shared ----------------------------------------------------------------------------------
-    def spend(self, spends: list[list[Any]]) -> list[BudgetLine]:
-        grant = self._run.grant
-        return self._store.spend(grant.id, grant.token, grant.attempt, _spends(spends))
-
-    def budget(self) -> list[BudgetLine]:
-        return self._store.budget(self._run.grant.id, self._run.grant.attempt)
-
-    def spending(self) -> list[Spending]:
-        return self._store.spending(self._run.grant.id)
-
-    def acquire(self, name: str, units: int, default: dict[str, Any] | None) -> Acquired:
-        grant = self._run.grant
-        limit = None if default is None else DefaultLimit(**default)
+        if verb == FLUSH:
+            SyncContext(self._run).flush()
+            return None
+        first = [getattr(self._run.grant, name) for name in CALLS[verb].first]
         try:
-            answer = self._store.acquire(grant.id, grant.token, name, units, limit)
+            answer = getattr(self._store, verb)(*first, *_decoded(verb, args))
         except LeaseLost:
             self._journal.lost(self._run)
             raise
-        self._run.holds_slots |= answer.granted and answer.what == "slot"
+        if (verb == "save_steps" and not answer) or (verb == "save_spent_steps" and answer is None):
+            self._journal.lost(self._run)
+        if isinstance(answer, Acquired):
+            self._run.holds_slots |= answer.granted and answer.what == "slot"
         return answer
 
-    def release_slot(self, name: str) -> int:
-        return self._store.release_slot(self._run.grant.id, self._run.grant.attempt, name)
-
-    def wake(self) -> None:
-        self._store.wake()
-
-    # -- what is asked and read ------------------------------------------------------------------------------------
-    def read_question(self, key: str) -> Question | None:
-        return self._store.read_question(self._run.grant.id, key)
-
-    def parent_results(self) -> list[ParentResult]:
-        return self._store.parent_results(self._run.grant.id)
-
-    def relatives(self, limit: int) -> list[Relative]:
-        return self._store.relatives(self._run.grant.id, limit)
-
-    def read_result(self, job_id: str, reference: str) -> str:
-        return self._store.read_result(job_id, reference)
-
-    # -- what is told ----------------------------------------------------------------------------------------------
     def tell(self, kind: str, data: str | None, key: str | None, text: str) -> None:
         """While too much waits for the database this waits too, and so, soon, does the child."""
         run = self._run
@@ -124,9 +85,11 @@ class Served:
                     run.writer.wait_for_room(run.stream, LOOK_EVERY)
                 run.raise_if_stopped()
 
-    def flush(self) -> None:
-        SyncContext(self._run).flush()
 
-
-def _spends(told: Sequence[Sequence[Any]]) -> list[Spend]:
-    return [Spend(key, unit, amount) for key, unit, amount in told]
+def _decoded(verb: str, args: list[Any]) -> list[Any]:
+    match verb, args:
+        case "spend" | "save_spent_steps", [*before, spends]:
+            return [*before, [Spend(**one) for one in spends]]
+        case "acquire", [name, units, dict(default)]:
+            return [name, units, DefaultLimit(**default)]
+    return args

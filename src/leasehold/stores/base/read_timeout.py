@@ -1,4 +1,4 @@
-"""How long a read may take, on behalf of somebody who waits for it and may have left."""
+"""A time limit for reads whose caller waits and may have left."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _longest: ContextVar[float | None] = ContextVar("leasehold_longest_read", defaul
 
 @contextmanager
 def reads_within(seconds: float | None) -> Iterator[None]:
-    """Reads of this context, and of threads that it is copied to, are given up after so long: ReadTooSlow. None: they
-    take as long as the database lets them. Writes are short by themselves, and are left to end."""
+    """Reads in this context, and in threads that copy it, raise ReadTooSlow after so many seconds. None: the database
+    sets the only limit. Writes are short, and always run to their end."""
     token = _longest.set(seconds)
     try:
         yield
@@ -21,4 +21,5 @@ def reads_within(seconds: float | None) -> Iterator[None]:
 
 
 def longest_read() -> float | None:
+    """The limit of `reads_within` in this context, in seconds."""
     return _longest.get()
