@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leasehold.stores.verbs.audit import AuditVerbs
 from leasehold.stores.verbs.budgets import BudgetVerbs
+from leasehold.stores.verbs.claim import ClaimVerbs
 from leasehold.stores.verbs.enlist import EnlistVerbs
 from leasehold.stores.verbs.enqueue_once import EnqueueOnceVerbs
 from leasehold.stores.verbs.events import EventVerbs
@@ -38,6 +39,7 @@ class JobStore(
     WebhookVerbs,
     StepVerbs,
     EventVerbs,
+    ClaimVerbs,
     RecoverVerbs,
     RenewVerbs,
     OperateVerbs,
