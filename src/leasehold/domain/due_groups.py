@@ -41,10 +41,16 @@ class DueGroups:
         """The groups to take from, in order. A higher priority goes first, whatever its source; of one priority, the
         source whose oldest job has waited longest. So the order between sources is exact to a batch, and inside the
         sources without limits exact."""
+        by_source: list[tuple[Source, list[DueGroup]]] = [("plain", self.plain), ("lane", self.lanes)]
+        if self.limited or self.limited_lanes:
+            by_source += [("limited", self.limited), ("limited lane", self.limited_lanes)]
         levels: dict[tuple[int, Source], list[DueGroup]] = {}
-        for source, groups in self._by_source():
+        for source, groups in by_source:
             for group in groups:
                 levels.setdefault((group.priority, source), []).append(group)
+        if len(levels) == 1:
+            (_, source), groups = levels.popitem()
+            return [(source, groups)]
         ranked = sorted(
             (-priority, min(g.due for g in found), source) for (priority, source), found in levels.items()
         )
@@ -87,12 +93,6 @@ class DueGroups:
     @property
     def lane_groups(self) -> set[tuple[int, int]]:
         return {(group.gate, group.priority) for group in (*self.lanes, *self.limited_lanes)}
-
-    def _by_source(self) -> list[tuple[Source, list[DueGroup]]]:
-        found: list[tuple[Source, list[DueGroup]]] = [("plain", self.plain), ("lane", self.lanes)]
-        if self.limited or self.limited_lanes:
-            found += [("limited", self.limited), ("limited lane", self.limited_lanes)]
-        return found
 
 
 def best_first(groups: Iterable[DueGroup]) -> list[DueGroup]:

@@ -12,9 +12,9 @@ from leasehold.domain.due_groups import DueGroup, DueGroups
 from leasehold.domain.job import Grant
 from leasehold.stores.answers import Order
 from leasehold.stores.postgres.database import PostgresDatabase
-from leasehold.stores.postgres.take import LARGE, LaneTake, PlainTake, SharedTake, claim_lanes, claim_plain
+from leasehold.stores.postgres.take import LARGE, PostgresStrategies
 from leasehold.stores.store import JobStore
-from leasehold.stores.verbs.claim import Claim, ClaimRequest, LimitedTake, Strategies, Where, grants_of
+from leasehold.stores.verbs.claim import Claim, ClaimRequest, Where, grants_of
 
 LOOK_LASTS, LOOK_LASTS_AT_MOST = 0.1, 1.0
 """While large claims come back full, a look serves for so many seconds: it costs a claim a fifth of its time. A pause,
@@ -85,7 +85,7 @@ class PostgresClaims(JobStore):
         if grants is None:
             claim = Claim(
                 request,
-                self._strategies(request.owner, waits),
+                PostgresStrategies(self._postgres, request.owner, self._admit, waits),
                 lambda: self._find_due_groups(request.where, waits),
                 lambda found: self._postgres.read(lambda session: self._queues_of(session, found)),
             )
@@ -100,30 +100,6 @@ class PostgresClaims(JobStore):
             grants = claim.grants
         self._expect_opening(request.queues, request.kinds, waits)
         return grants
-
-    def _strategies(self, owner: str, waits: list[float]) -> Strategies:
-        database = self._postgres
-        return Strategies(
-            {
-                "plain": PlainTake(database, owner),
-                "lane": LaneTake(database, owner),
-                "limited": LimitedTake(
-                    database.transact,
-                    self._admit,
-                    lambda session, group, fits: claim_plain(session, owner, [group], fits, limited=True),
-                    waits,
-                ),
-                "limited lane": LimitedTake(
-                    database.transact,
-                    self._admit,
-                    lambda session, group, fits: (
-                        claim_lanes(session, owner, [group], [group.gate], fits, limited=True).grants
-                    ),
-                    waits,
-                ),
-            },
-            SharedTake(database, owner),
-        )
 
     def _claim_at_once(self, request: ClaimRequest, waits: list[float]) -> list[Grant] | None:
         """Look and take in one statement. None: there is more than plain jobs, which takes a look first."""

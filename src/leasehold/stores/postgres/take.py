@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leasehold.domain.due_groups import DueGroup, best_first
+from leasehold.domain.due_groups import DueGroup, Source, best_first
 from leasehold.domain.job import Grant
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
-from leasehold.stores.verbs.claim import Taken, grants_of
+from leasehold.stores.verbs.claim import Admit, LimitedTake, Take, TakeFromEach, Taken, grants_of
 from leasehold.stores.verbs.writing import batches
 
 LARGE = 100
 """Jobs: a claim of as many is a large one. Groups: one statement takes from as many, and from twice as many as the
 jobs it may take."""
+
+
+@dataclass(slots=True)
+class PostgresStrategies:
+    database: PostgresDatabase
+    owner: str
+    admit: Admit
+    waits: list[float]
+
+    def of(self, source: Source) -> Take:
+        match source:
+            case "plain":
+                return PlainTake(self.database, self.owner)
+            case "lane":
+                return LaneTake(self.database, self.owner)
+            case "limited":
+                return self._limited(self._claim_plain)
+            case "limited lane":
+                return self._limited(self._claim_lane)
+
+    def shared(self) -> TakeFromEach:
+        return SharedTake(self.database, self.owner)
+
+    def _limited(self, claim_group: Callable[[PostgresSession, DueGroup, int], list[Grant]]) -> LimitedTake:
+        return LimitedTake(self.database.transact, self.admit, claim_group, self.waits)
+
+    def _claim_plain(self, session: PostgresSession, group: DueGroup, room: int) -> list[Grant]:
+        return claim_plain(session, self.owner, [group], room, limited=True)
+
+    def _claim_lane(self, session: PostgresSession, group: DueGroup, room: int) -> list[Grant]:
+        return claim_lanes(session, self.owner, [group], [group.gate], room, limited=True).grants
 
 
 @dataclass(slots=True)

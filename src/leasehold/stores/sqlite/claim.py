@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leasehold.domain.due_groups import DueGroup, DueGroups
+from leasehold.domain.due_groups import DueGroup, DueGroups, Source
 from leasehold.domain.job import Grant
 from leasehold.domain.lanes import ANY_GATE, Ticket
 from leasehold.stores.answers import Order
@@ -16,11 +16,12 @@ from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.claim import (
     SEES_TICKETS,
+    Admit,
     Claim,
     ClaimRequest,
     LimitedTake,
-    Strategies,
     Take,
+    TakeFromEach,
     Taken,
     Where,
     grants_of,
@@ -61,7 +62,7 @@ class SqliteClaims(JobStore):
         def work(session: SqliteSession) -> list[Grant]:
             claim = Claim(
                 request,
-                self._strategies(session, request.owner, waits),
+                SqliteStrategies(session, request.owner, self._admit, waits),
                 lambda: self._find_due_groups(session, request.where, waits),
                 lambda found: self._queues_of(session, found),
             )
@@ -71,25 +72,6 @@ class SqliteClaims(JobStore):
         grants = self._sqlite.transact(work)
         self._expect_opening(request.queues, request.kinds, waits)
         return grants
-
-    def _strategies(self, session: SqliteSession, owner: str, waits: list[float]) -> Strategies:
-        def limited(inner: Take) -> LimitedTake:
-            return LimitedTake(
-                lambda work: work(session),
-                self._admit,
-                lambda _, group, fits: inner.take([group], [group.gate], fits).grants,
-                waits,
-            )
-
-        return Strategies(
-            {
-                "plain": PlainTake(session, owner),
-                "lane": LaneTake(session, owner),
-                "limited": limited(PlainTake(session, owner, limited=True)),
-                "limited lane": limited(LaneTake(session, owner, limited=True)),
-            },
-            SharedTake(session, owner),
-        )
 
     def _find_due_groups(self, session: SqliteSession, where: Where, waits: list[float]) -> DueGroups:
         """Of the gates with limits only those that are open."""
@@ -107,6 +89,37 @@ class SqliteClaims(JobStore):
             found.limited.extend(_probe(session, "look_ready", limited, now, waits))
             found.limited_lanes.extend(_probe(session, "look_tickets", limited, now, waits))
         return found
+
+
+@dataclass(slots=True)
+class SqliteStrategies:
+    session: SqliteSession
+    owner: str
+    admit: Admit
+    waits: list[float]
+
+    def of(self, source: Source) -> Take:
+        match source:
+            case "plain":
+                return PlainTake(self.session, self.owner)
+            case "lane":
+                return LaneTake(self.session, self.owner)
+            case "limited":
+                return self._limited(PlainTake(self.session, self.owner, limited=True))
+            case "limited lane":
+                return self._limited(LaneTake(self.session, self.owner, limited=True))
+
+    def shared(self) -> TakeFromEach:
+        return SharedTake(self.session, self.owner)
+
+    def _limited(self, inner: Take) -> LimitedTake:
+        """In the transaction that is open."""
+        return LimitedTake(
+            lambda work: work(self.session),
+            self.admit,
+            lambda _, group, fits: inner.take([group], [group.gate], fits).grants,
+            self.waits,
+        )
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -58,44 +59,43 @@ class TakeFromEach(Protocol):
     def take_from_each(self, queues: list[list[DueGroup]], share: int) -> list[Grant]: ...
 
 
+class Strategies(Protocol):
+    def of(self, source: Source) -> Take: ...
+
+    def shared(self) -> TakeFromEach: ...
+
+
+Admit = Callable[[Any, Sequence[DueGroup], int, ClaimGroup], Admitted]
+"""As `LimitVerbs._admit`, with a session of the dialect."""
+
+
+@dataclass(slots=True)
 class LimitedTake:
     """Claims what slots and rates admit. One transaction takes from few groups: it locks all their slots and rates."""
 
-    def __init__(
-        self,
-        transact: Callable[[Callable[[Any], Admitted]], Admitted],
-        admit: Callable[[Any, Sequence[DueGroup], int, ClaimGroup], Admitted],
-        claim_group: Callable[[Any, DueGroup, int], list[Grant]],
-        waits: list[float],
-    ) -> None:
-        self._transact = transact
-        self._admit = admit
-        self._claim_group = claim_group
-        self._waits = waits
-        """Gets the seconds until rates open again."""
+    transact: Callable[[Callable[[Any], Admitted]], Admitted]
+    admit: Admit
+    claim_group: Callable[[Any, DueGroup, int], list[Grant]]
+    waits: list[float]
+    """Gets the seconds until rates open again."""
 
     def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
         grants: list[Grant] = []
         for some in batches(groups, AT_ONCE):
             admitted, opening = self._admit_some(some, room - len(grants))
             grants += admitted
-            self._waits += opening
+            self.waits += opening
             if len(grants) >= room:
                 break
         return Taken(grants)
 
     def _admit_some(self, groups: Sequence[DueGroup], room: int) -> Admitted:
         def work(session: Any) -> Admitted:
-            return self._admit(
-                session, groups, room, lambda group, fits: self._claim_group(session, group, fits)
+            return self.admit(
+                session, groups, room, lambda group, fits: self.claim_group(session, group, fits)
             )
 
-        return self._transact(work)
-
-
-class Strategies(NamedTuple):
-    by_source: Mapping[Source, Take]
-    shared: TakeFromEach
+        return self.transact(work)
 
 
 Where = Mapping[str, list[str] | None]
@@ -140,14 +140,12 @@ class Claim:
     ) -> None:
         self.grants: list[Grant] = []
         """What it has claimed so far."""
+        self.room = request.limit
+        """How much more it may claim."""
         self._request = request
         self._strategies = strategies
         self.find = find
         self._queues_of = queues_of
-
-    @property
-    def room(self) -> int:
-        return self._request.limit - len(self.grants)
 
     def find_and_take(self, found: DueGroups | None = None) -> None:
         """Find due groups, then take from them, until there is no room or nothing left. `found`: begin with these."""
@@ -156,9 +154,11 @@ class Claim:
         while rounds < ROUNDS:
             found = found or self.find()
             taken = self.take_from(found)
+            if self.room <= 0:
+                break
             lanes, found = found.lane_groups, None
             stuck = not taken.grants and not taken.cleared and lanes == before
-            if self.room <= 0 or not lanes or stuck:
+            if not lanes or stuck:
                 break
             before = lanes
             rounds += not taken.cleared  # stale tickets come to an end
@@ -208,8 +208,9 @@ class Claim:
         statements."""
         plain = [part.plain for part in queues if part.only_plain]
         together = len(plain) > 1
-        grants = self._strategies.shared.take_from_each(plain, share) if together else []
+        grants = self._strategies.shared().take_from_each(plain, share) if together else []
         self.grants += grants
+        self.room -= len(grants)
         cleared = False
         for part in queues:
             if not (together and part.only_plain):
@@ -219,8 +220,9 @@ class Claim:
         return Taken(grants, cleared)
 
     def _take(self, source: Source, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
-        taken = self._strategies.by_source[source].take(groups, open_gates, room)
+        taken = self._strategies.of(source).take(groups, open_gates, room)
         self.grants += taken.grants
+        self.room -= len(taken.grants)
         return taken
 
 
@@ -234,11 +236,7 @@ def grants_of(rows: Iterable[tuple[Any, ...]]) -> list[Grant]:
 # -- one job ---------------------------------------------------------------------------------------------------------
 class ClaimVerbs(LimitVerbs):
     def claim_by_id(
-        self,
-        job_id: str,
-        owner: str,
-        sites: Sequence[str] = (),
-        sighting: Sighting | None = None,
+        self, job_id: str, owner: str, sites: Sequence[str] = (), sighting: Sighting | None = None
     ) -> Grant | Denied:
         self._make_owner(owner)
         monotonic = self._database.clock.monotonic()

@@ -63,7 +63,8 @@ class SettleVerbs(EnqueueVerbs):
         done, freed = self._settle_good(screened.good, call)
         # What the statement left out is fenced, awaited by others, or locked: the rows tell which, under their locks.
         careful = [ending for ending in screened.good if ending.id not in done] + screened.followed
-        done |= self._settle_carefully(careful, call)
+        if careful:
+            done |= self._settle_carefully(careful, call)
         for batch in batches(screened.other):
             done |= self._settle_decided(batch, call)
         left = {job_id: ending.token for job_id, ending in latest.items() if job_id not in done}
@@ -132,8 +133,7 @@ class SettleVerbs(EnqueueVerbs):
 
     def _settle_carefully(self, endings: Sequence[Ending], call: _Call) -> set[str]:
         """Successes that others wait for, or that have follow-ups; halved as above."""
-        if endings:
-            self._make_gates([job for ending in endings for job in _follow_ups(ending)], strict=False)
+        self._make_gates([job for ending in endings for job in _follow_ups(ending)], strict=False)
         done: set[str] = set()
         for batch in _with_follow_ups(endings):
             done |= self._bisected(batch, call, lambda some: self._settle_decided(some, call))
