@@ -24,10 +24,10 @@ from typing import TypeVar
 import psycopg
 
 from bench.backgrounds import ALL, BACKGROUNDS, BATCH, CROWDED, NOTHING, OWNER, QUEUE
+from leasehold.domain.due_groups import DueGroups
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
 from leasehold.stores.postgres.store import PostgresStore
-from leasehold.stores.verbs.claim import Look
 from tests.backends import new_job
 from tests.plans import postgres, sqlite
 from tests.plans.hot import find_work, hot_calls, look, postgres_calls
@@ -130,11 +130,12 @@ def _clear_tickets(scene: Scene) -> None:
         assert scene.store.claim(OWNER, [QUEUE], BATCH) == []
 
 
-def _look_at(scene: Scene) -> Look:
+def _look_at(scene: Scene) -> DueGroups:
+    where: dict[str, list[str] | None] = {"queues": [QUEUE], "kinds": None}
     if isinstance(scene.store, PostgresStore):
-        return scene.store._look([QUEUE], None, [])
+        return scene.store._find_due_groups(where, [])
     store = scene.store
-    return store._sqlite.read(lambda session: store._look(session, [QUEUE], None, []))
+    return store._sqlite.read(lambda session: store._find_due_groups(session, where, []))
 
 
 def _idle_inside(scene: Scene, growth: Growth) -> float:

@@ -131,7 +131,9 @@ class Scene:
     def idle_steps(self) -> int:
         """Of a look at everything, as each claim begins."""
         session = SqliteSession(self.connection, self.database.clock)
-        return self._steps(lambda: self.store._look(session, [QUEUE], None, []))
+        return self._steps(
+            lambda: self.store._find_due_groups(session, {"queues": [QUEUE], "kinds": None}, [])
+        )
 
     def close(self) -> None:
         self.connection.close()

@@ -169,7 +169,7 @@ def test_values_of_all_kinds_can_be_told(app):
 )
 def test_what_cannot_be_stored_is_refused_at_the_call(tell, error):
     with pytest.raises(error):
-        tell(Context(HandlerState(None, None)))
+        tell(Context(HandlerState()))
 
 
 def test_a_log_takes_everything(app):

@@ -211,10 +211,10 @@ def test_a_task_in_a_process_of_its_own_reports_too(app):
 )
 def test_a_wrong_call_is_refused_at_once_not_at_the_first_item(context, items, said, field):
     with pytest.raises(InvalidInput) as refused:
-        context(HandlerState(None, None)).track(items, **said)
+        context(HandlerState()).track(items, **said)
     assert refused.value.field == field
 
 
 def test_a_plain_handler_cannot_loop_over_an_async_iterator():
     with pytest.raises(InvalidInput, match="cannot be looped over"):
-        SyncContext(HandlerState(None, None)).track(coming(3))
+        SyncContext(HandlerState()).track(coming(3))

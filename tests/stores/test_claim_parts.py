@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from leasehold.stores.postgres.take import LaneTake
 from tests.backends import Backend, put
 
 
@@ -16,15 +17,12 @@ def test_what_was_taken_is_told_though_the_next_source_fails(
 ):
     plain = put(store, priority=5)
     in_lane = put(store, lane="l")
-    real = store._take
 
-    def take(owner, source, groups, look, room):
-        if source == "lane":
-            raise psycopg.errors.UniqueViolation("somebody else starts in the lane, again and again")
-        return real(owner, source, groups, look, room)
+    def take(strategy, groups, open_gates, room):
+        raise psycopg.errors.UniqueViolation("somebody else starts in the lane, again and again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_take", take)
+        patch.setattr(LaneTake, "take", take)
         assert [grant.id for grant in store.claim("w", ["default"], 5)] == [plain.id]
         with pytest.raises(psycopg.errors.UniqueViolation):
             store.claim("w", ["default"], 5)

@@ -252,6 +252,11 @@ class Sighting:
         """Where the database's clock cannot tell that a whole lease has passed, the looker's own has to."""
         return self.lease_seconds if self.ahead else self.lease_seconds / 3
 
+    def matches(self, job: Job) -> bool:
+        """Whether the lease has not moved since this look."""
+        seen = (self.id, self.token, self.expires_at)
+        return (job.id, job.lease_token, job.lease_expires_at) == seen
+
     def missed(self, now: datetime) -> bool:
         """By the database's clock, at the second look."""
         return self.expires_at <= now or (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from leasehold.domain.errors import Refused
 from leasehold.domain.expiry import expired
 from leasehold.domain.job import Job
+from leasehold.domain.lanes import STARTED
 from leasehold.domain.moves import Move, clean_error, finish_time
 from leasehold.domain.outcome import Failure
 from leasehold.domain.settle import settle
@@ -181,19 +182,32 @@ def check_retry(job: Job) -> None:
     _check_goes_on(job, "retry", "call app.run_now again")
 
 
-def claim(job: Job, *, owner: str, now: datetime, lane_start: datetime) -> Job:
-    """The row after a claim; the set-based claim statements write the same."""
-    return replace(
+def claim(job: Job, *, owner: str, now: datetime) -> Move:
+    """One job by its id; the set-based claim statements write the same."""
+    after = replace(
         job,
         state=State.RUNNING,
         reason=None,
         lease_owner=owner,
         lease_token=job.lease_token + 1,
+        lease_expires_at=now + timedelta(seconds=job.lease_seconds),
         attempt=job.attempt + 1,
         started_at=now,
         first_started_at=job.first_started_at or now,
-        lane_at=lane_start if job.lane is not None else None,
+        lane_at=STARTED if job.lane is not None else None,
     )
+    return Move(job, after, None, owner)
+
+
+def adopt(job: Job, *, owner: str, now: datetime) -> Move:
+    """The attempt stays: it names the execution that may still live."""
+    after = replace(
+        job,
+        lease_owner=owner,
+        lease_token=job.lease_token + 1,
+        lease_expires_at=now + timedelta(seconds=job.lease_seconds),
+    )
+    return Move(job, after, "adopted", owner, job.execution_name)
 
 
 def _flagged(job: Job, flag: Flag, event: str, actor: str | None, reason: str | None) -> Move:

@@ -27,7 +27,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from leasehold.domain.expiry import before_grant, expired
+from leasehold.domain.expiry import before_grant, expired, granted_too_late
 from leasehold.domain.job import Job
 from leasehold.domain.moves import Move, clean_error, finish_time
 from leasehold.domain.outcome import (
@@ -54,6 +54,12 @@ def settle(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter:
     """Decide what becomes of a running job. `jitter` (0..1) spreads the retries."""
     move = _by_the_table(job, outcome, policy, now=now, jitter=jitter)
     return move if policy.queueing or move.job.state not in _GOES_ON else _without_queue(move, policy, now)
+
+
+def settle_lost(job: Job, lost: Lost, *, now: datetime, jitter: float = 0.0) -> Move:
+    """Decide what becomes of a job whose lease has run out: it expired if it had no time left when it was granted."""
+    outcome = Expired() if granted_too_late(job) else lost
+    return settle(job, outcome, job.policy, now=now, jitter=jitter)
 
 
 def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float) -> Move:

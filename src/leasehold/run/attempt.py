@@ -79,11 +79,10 @@ class Attempt(HandlerState):
         writer: StreamWriter | None = None,
         resources: Any = None,
     ) -> None:
-        # The constructors above and `renewed`, written out: this is called for every job.
         self.grant = grant
-        self.writer = writer
         self.definition = definition
         self.journal = journal
+        self.writer = writer
         self.resources = resources
         self.held_at = held_at
         usable, self.heartbeat = definition.lease_times(grant.lease_seconds)
@@ -212,13 +211,13 @@ class Attempt(HandlerState):
 
     async def close(self) -> None:
         """Write what its steps have kept and spent: the ending follows, and must not overtake it."""
-        if self.steps is None or not self.steps.has_batch:
+        if self.steps is None or not self.steps.batch.is_pending:
             return
         if not self.definition.is_async:
-            self.steps.finish()
+            self.steps.batch.finish()
             return
         with contextlib.suppress(asyncio.CancelledError):  # it has ended; a stop comes too late
-            await self.needed_journal().call(self.steps.finish)
+            await self.needed_journal().call(self.steps.batch.finish)
 
     # -- its lease and its end -------------------------------------------------------------------------------------
     def renewed(self, sent_at: float) -> None:
@@ -284,7 +283,7 @@ class Attempt(HandlerState):
 
     def over_budget(self) -> object:
         """The limit that it has passed, for people; None: none."""
-        return None if self.steps is None else self.steps.over_budget()
+        return None if self.steps is None else self.steps.batch.over_budget()
 
     def _breached(self) -> Breached | None:
         """Interrupted by a pause while it is over its budget: a task that fails for that fails."""

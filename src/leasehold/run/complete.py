@@ -80,7 +80,7 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
     if encoded is not None and run.becomes_file(encoded):
         # Before the transaction, which must be short.
         name, encoded = run.file_result(encoded), None
-    batch = steps.take_batch()
+    batch = steps.batch.take()
     steps.spending.held = batch.spends
     try:
         with ExitStack() as stack:
@@ -110,7 +110,7 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
             if batch.spends:
                 spends, batch.spends = batch.spends, []
                 steps.spending.give_up(spends)
-            steps.put_back(batch)
+            steps.batch.put_back(batch)
             raise
         run.completed, lines = True, None
     steps.spending.held = None

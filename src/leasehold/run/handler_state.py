@@ -6,40 +6,27 @@ from typing import Any
 
 from leasehold.domain.checks.payload import fits_row
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.job import Grant, NewJob
+from leasehold.domain.job import NewJob
 from leasehold.run.asking import Asking
 from leasehold.run.follow_ups import FollowUps
 from leasehold.run.journal import Journal
 from leasehold.run.state import RunState
 from leasehold.run.steps import Steps
-from leasehold.run.stream_buffer import StreamWriter
 from leasehold.tasks.definition import TaskDefinition
 
 
 class HandlerState(RunState):
+    definition: TaskDefinition
+    journal: Journal | None = None
+    """None outside of a worker."""
+    resources: Any = None
+    """What the app's lifespan has yielded."""
     steps: Steps | None = None
     """Made when the handler first asks for it."""
     follow_ups: FollowUps | None = None
     """Made with the first: most runs have none."""
     asking: Asking | None = None
     """Made with the first question."""
-
-    def __init__(
-        self,
-        grant: Grant,
-        definition: TaskDefinition,
-        journal: Journal | None = None,
-        writer: StreamWriter | None = None,
-        resources: Any = None,
-    ) -> None:
-        # Not by super(): this is called for every job, and the call would cost more than the two lines.
-        self.grant = grant
-        self.writer = writer
-        self.definition = definition
-        self.journal = journal
-        """None outside of a worker."""
-        self.resources = resources
-        """What the app's lifespan has yielded."""
 
     @property
     def wants_file(self) -> bool:

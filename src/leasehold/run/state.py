@@ -21,8 +21,12 @@ T = TypeVar("T")
 
 class RunState:
     """A stop may be requested from another thread. What most runs never change is an attribute of the class: a worker
-    makes thousands of these a second."""
+    makes thousands of these a second. For the same reason `Attempt` has the only constructor, which sets what this
+    class and `HandlerState` declare."""
 
+    grant: Grant
+    writer: StreamWriter | None = None
+    """None outside of a worker: what is told is checked and goes nowhere."""
     stream: RunStream | None = None
     """Only of a run that has told something."""
     told_at = 0.0
@@ -38,11 +42,6 @@ class RunState:
     stop_requested = False
     _event: threading.Event | None = None
     """Made only when somebody waits for a stop: most runs are never told to."""
-
-    def __init__(self, grant: Grant, writer: StreamWriter | None = None) -> None:
-        self.grant = grant
-        self.writer = writer
-        """None outside of a worker: what is told is checked and goes nowhere."""
 
     # -- stop ------------------------------------------------------------------------------------------------------
     def request_stop(self) -> None:

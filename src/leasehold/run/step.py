@@ -1,13 +1,12 @@
-"""One call of `ctx.step`, and the batch in which cheap ones wait to be stored."""
+"""One call of `ctx.step`, checked before anything runs."""
 
 from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
-from leasehold.domain.budgets import Spend
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import InvalidInput, LeaseLost, OverBudget
 from leasehold.domain.policy import Policy, backoff_delay
@@ -20,8 +19,6 @@ Durability = Literal["each", "batch"]
 
 
 class Step(Spender):
-    """One call of `ctx.step`, checked before anything runs."""
-
     def __init__(
         self,
         name: str,
@@ -82,11 +79,3 @@ class Step(Spender):
         if self.tries >= self._policy.max_attempts or not self._retry.covers(error):
             return None
         return backoff_delay(self._policy, self.tries, random.random())
-
-
-class Batch(dict[str, str]):
-    """Results by the names of their steps, and what the steps have spent."""
-
-    def __init__(self, steps: Mapping[str, str] | None = None, spends: Sequence[Spend] = ()) -> None:
-        super().__init__(steps or {})
-        self.spends = list(spends)

@@ -16,6 +16,7 @@ from leasehold.stores.base.audit import recorded_in
 from leasehold.stores.base.wakeups import Tell, Wakeups, ignore
 from leasehold.stores.verbs.audit import AuditVerbs
 from leasehold.stores.verbs.budgets import BudgetVerbs
+from leasehold.stores.verbs.claim import ClaimVerbs
 from leasehold.stores.verbs.enlist import EnlistVerbs
 from leasehold.stores.verbs.enqueue_once import EnqueueOnceVerbs
 from leasehold.stores.verbs.events import EventVerbs
@@ -49,6 +50,7 @@ class JobStore(
     RunNowVerbs,
     RenewVerbs,
     SettleVerbs,
+    ClaimVerbs,
     RecoverVerbs,
     StepVerbs,
     BudgetVerbs,

@@ -6,7 +6,7 @@ import threading
 import time
 
 from leasehold.run.journal import Batching
-from leasehold.run.steps import NEVER
+from leasehold.run.step_batch import NEVER
 from leasehold.worker.service import Service
 
 IDLE = 3600.0

@@ -20,7 +20,7 @@ from leasehold.domain.errors import StoreError
 from leasehold.domain.job import TIED
 from leasehold.domain.outcome import Outcome, Success
 from leasehold.run.attempt import Attempt
-from leasehold.stores.answers import Ending
+from leasehold.stores.answers import Ending, Settled
 from leasehold.worker.deliverer import Deliverer
 from leasehold.worker.job_log import tell_ends
 from leasehold.worker.meter import Meter
@@ -51,6 +51,16 @@ class Written(NamedTuple):
     """Whose lease was lost."""
     locked: list[Entry]
     """To be tried again."""
+
+
+class Effects(NamedTuple):
+    """What the endings of a batch may mean for others."""
+
+    frees: bool
+    """The next job of a lane, the job itself, or a job that waits for a slot may be claimable now."""
+    grouped: bool
+    listened: bool
+    """Hooks listen to one of them."""
 
 
 class Settler:
@@ -129,7 +139,7 @@ class Settler:
         self._sent_at = time.monotonic()
         look_again = asyncio.get_running_loop().call_later(STUCK, self._more.set)
         try:
-            locked = await self._settle_safely(batch)
+            locked = await self._settle(batch)
             if locked:
                 self._locked += locked
                 self._some_locked.set()
@@ -143,15 +153,15 @@ class Settler:
     async def _send_locked(self) -> None:
         while True:
             await self._some_locked.wait()
-            pause, tell_at = AGAIN, time.monotonic() + LOCKED_LONG
+            pause, warn_at = AGAIN, time.monotonic() + LOCKED_LONG
             while self._locked:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, SLOWEST_AGAIN)
                 batch = list(self._locked)
                 # Others may have come behind them meanwhile.
-                self._locked[: len(batch)] = await self._settle_safely(batch)
-                if self._locked and time.monotonic() >= tell_at:
-                    tell_at = float("inf")
+                self._locked[: len(batch)] = await self._settle(batch)
+                if self._locked and time.monotonic() >= warn_at:
+                    warn_at = float("inf")
                     logger.warning(
                         "%d result(s) are kept: an open transaction has locked their rows", len(self._locked)
                     )
@@ -159,20 +169,11 @@ class Settler:
             if not self._busy:
                 self._empty.set()
 
-    async def _settle_safely(self, batch: list[Entry]) -> list[Entry]:
-        """Those whose rows were locked."""
-        try:
-            return await self._settle(batch)
-        except Exception:
-            logger.exception(
-                "lost track of %d ending(s), which is a bug; their leases will run out", len(batch)
-            )
-            return []
-
     async def _settle(self, batch: list[Entry], doubtful: bool = False) -> list[Entry]:
-        """With `doubtful` an earlier try may have arrived without our hearing of it."""
+        """Write these endings and report them; returns those whose rows were locked. With `doubtful` an earlier try may
+        have arrived though its answer was lost."""
         try:
-            written = await self._written(batch, doubtful)
+            written = await self._write(batch, doubtful)
         except Exception:
             # Not the database's fault: one job's ending must not hold up the others'.
             if len(batch) > 1:
@@ -180,14 +181,19 @@ class Settler:
                 return [left for entry in batch for left in await self._settle([entry], doubtful=True)]
             logger.exception("job %s could not be settled; its lease will run out", batch[0][0].grant.id)
             written = Written([], [batch[0][0]], [])
-        self._on_settled(written.accepted, written.fenced)
+        try:
+            self._on_settled(written.accepted, written.fenced)
+        except Exception:
+            logger.exception(
+                "lost track of %d ending(s), which is a bug; their leases will run out", len(batch)
+            )
         return written.locked
 
-    async def _written(self, batch: list[Entry], doubtful: bool) -> Written:
-        """Asked until the database answers."""
+    async def _write(self, batch: list[Entry], doubtful: bool) -> Written:
+        """Try until the database answers."""
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._executor, self._write, batch, doubtful)
+            return await loop.run_in_executor(self._executor, self._write_once, batch, doubtful)
         except StoreError as error:
             logger.warning("%d result(s) are kept until the database takes them: %s", len(batch), error)
         self._batches_in_doubt += 1
@@ -197,65 +203,74 @@ class Settler:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, 5.0)
                 with contextlib.suppress(StoreError):
-                    written = await loop.run_in_executor(self._executor, self._write, batch, True)
+                    written = await loop.run_in_executor(self._executor, self._write_once, batch, True)
                     logger.info("the database is back; %d result(s) taken", len(written.accepted))
                     return written
         finally:
             self._batches_in_doubt -= 1
 
     # -- in a thread -----------------------------------------------------------------------------------------------
-    def _write(self, batch: list[Entry], doubtful: bool) -> Written:
-        locked: list[Entry] = []
-        if streams := [run.stream for run, _ in batch if run.stream is not None]:
-            # First what the runs have told: who sees a job at rest sees all of it.
-            untold = self._events.finish(streams)
-            if untold:
-                batch = _without(batch, lambda run: run.stream in untold, locked)
-        runs = [run for run, _ in batch]
-        done = self._arrived(runs) if doubtful else set()
-        endings, may_free, grouped, heard = [], False, False, False
-        listened = self._hooks.told_kinds
-        for run, outcome in batch:
-            grant = run.grant
-            special = grant.special
-            if listened is not None and grant.kind in listened:
-                # By the way that looks for listeners: a plain job has none of its own.
-                special, heard = max(special, TIED), True
-            if run not in done:
-                endings.append(Ending(grant.id, grant.token, outcome, grant.seq, special))
-            # The next of a lane, the job itself, or one that waits for a slot, may be claimable by another worker now.
-            if grant.lane is not None or run.holds_slots or type(outcome) is not Success:
-                may_free = True
-            if grant.group_name is not None:
-                grouped = True
+    def _write_once(self, batch: list[Entry], doubtful: bool) -> Written:
+        batch, unfinished = self._finish_streams(batch)
+        endings, effects = self._endings_of(batch, doubtful)
         settled = self._store.settle(endings, wait=False)
+        locked: list[Entry] = []
         if settled.locked:
             ids = set(settled.locked)
-            batch = _without(batch, lambda run: run.grant.id in ids, locked)
-            runs = [run for run, _ in batch]
+            batch, locked = _split(batch, lambda run: run.grant.id in ids)
+        runs = [run for run, _ in batch]
         fenced = self._fenced(runs, set(settled.fenced), doubtful) if settled.fenced else []
         tell_ends(batch, settled.decided, fenced)
         self._meter.count(batch, settled.decided, fenced)
-        if settled.freed or may_free:
+        self._notify(settled, effects)
+        accepted = [run for run in runs if run not in fenced] if fenced else runs
+        return Written(accepted, fenced, unfinished + locked)
+
+    def _finish_streams(self, batch: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+        """Write what the runs have emitted before their endings: a reader who sees a job at rest sees all of it. The
+        second list holds the entries for which this must be tried again: their rows are locked."""
+        streams = [run.stream for run, _ in batch if run.stream is not None]
+        unwritten = self._events.finish(streams) if streams else None
+        return _split(batch, lambda run: run.stream in unwritten) if unwritten else (batch, [])
+
+    def _endings_of(self, batch: list[Entry], doubtful: bool) -> tuple[list[Ending], Effects]:
+        """Without those that an earlier try has stored. In one loop: this is done for every job."""
+        stored = self._arrived([run for run, _ in batch]) if doubtful else set()
+        endings, frees, grouped, listened = [], False, False, False
+        kinds = self._hooks.told_kinds
+        for run, outcome in batch:
+            grant = run.grant
+            special = grant.special
+            if kinds is not None and grant.kind in kinds:
+                # The path of tied jobs looks for listeners; that of plain jobs does not.
+                special, listened = max(special, TIED), True
+            if run not in stored:
+                endings.append(Ending(grant.id, grant.token, outcome, grant.seq, special))
+            if grant.lane is not None or run.holds_slots or type(outcome) is not Success:
+                frees = True
+            if grant.group_name is not None:
+                grouped = True
+        return endings, Effects(frees, grouped, listened)
+
+    def _notify(self, settled: Settled, effects: Effects) -> None:
+        if settled.freed or effects.frees:
             self._store.wake()
-        if settled.freed or grouped:
+        if settled.freed or effects.grouped:
             self._store.tell_watchers()
-        if heard or (grouped and self._hooks.tells_groups):
+        if effects.listened or (effects.grouped and self._hooks.tells_groups):
             self._store.tell_hooks()
         elif settled.decided:
             self._hooks.hint()
-        accepted = [run for run in runs if run not in fenced] if fenced else runs
-        return Written(accepted, fenced, locked)
 
     def _fenced(self, runs: Sequence[Attempt], refused: set[str], doubtful: bool) -> list[Attempt]:
-        """Without those that were refused because their own success had been there before: sent by an earlier try that
-        was still on its way when we looked, or by a `ctx.complete` that heard nothing."""
+        """Refused, and not because their own success was there before: sent by an earlier try that was still on its
+        way when we looked, or by a `ctx.complete` whose answer was lost."""
         fenced = [run for run in runs if run.grant.id in refused]
         landed = self._arrived([run for run in fenced if doubtful or run.in_doubt])
         return [run for run in fenced if run not in landed]
 
     def _arrived(self, runs: Sequence[Attempt]) -> set[Attempt]:
-        """Whose ending the database has, as it says itself."""
+        """Attempts whose ending the database has."""
         if not runs:
             return set()
         leases = {run.grant.id: run.grant.token for run in runs}
@@ -263,9 +278,10 @@ class Settler:
         return {run for run in runs if verdicts[run.grant.id] == "done"}
 
 
-def _without(batch: list[Entry], is_locked: Callable[[Attempt], bool], locked: list[Entry]) -> list[Entry]:
-    """Those that are go to `locked`."""
-    left: list[Entry] = []
+def _split(batch: list[Entry], is_locked: Callable[[Attempt], bool]) -> tuple[list[Entry], list[Entry]]:
+    """The free entries, and the locked ones."""
+    free: list[Entry] = []
+    locked: list[Entry] = []
     for entry in batch:
-        (locked if is_locked(entry[0]) else left).append(entry)
-    return left
+        (locked if is_locked(entry[0]) else free).append(entry)
+    return free, locked

@@ -90,6 +90,12 @@ class ContainerSpec:
     def __post_init__(self) -> None:
         if not self.image or any(letter.isspace() for letter in self.image):
             raise InvalidInput("image", f"{self.image!r:.80} cannot name an image", 'write "name:tag"')
+        self._check_texts()
+        self._check_names()
+        self._check_limits()
+        self._check_user_and_paths()
+
+    def _check_texts(self) -> None:
         for name in ("argv", "entrypoint", "pass_env", "outputs"):
             if isinstance(getattr(self, name), str):
                 raise InvalidInput(name, "is text, not a list", 'write ["one", "two"]')
@@ -98,6 +104,8 @@ class ContainerSpec:
                 raise InvalidInput(
                     "argv, entrypoint, env, labels", f"{text!r:.80} has a NUL in it", "take it out"
                 )
+
+    def _check_names(self) -> None:
         for name in (*self.env, *self.pass_env):
             if _VARIABLE.fullmatch(name) is None:
                 raise InvalidInput(
@@ -116,7 +124,8 @@ class ContainerSpec:
                         f"{name!r:.80} cannot name a file",
                         "use letters, digits, '.', '_' and '-', no folders",
                     )
-        self._check_limits()
+
+    def _check_user_and_paths(self) -> None:
         if self.user is not None and _USER.fullmatch(self.user) is None:
             raise InvalidInput(
                 "user", f"{self.user!r:.80} is not a user", 'write "name", "1000" or "1000:1000"'

@@ -1,4 +1,4 @@
-"""Claim on PostgreSQL, where claims never wait for each other: look which groups have work, then take from them."""
+"""Claim on PostgreSQL, where claims never wait for each other: find due groups, then take from them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,14 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from leasehold.domain.due_groups import DueGroup, DueGroups
 from leasehold.domain.job import Grant
 from leasehold.stores.answers import Order
-from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
+from leasehold.stores.postgres.database import PostgresDatabase
+from leasehold.stores.postgres.take import LARGE, PostgresStrategies
 from leasehold.stores.store import JobStore
-from leasehold.stores.verbs.claim import (
-    Look,
-    LookedAt,
-    Source,
-    best_first,
-    claim_by_looks,
-    grants_of,
-    take_by,
-    take_by_queue,
-)
-from leasehold.stores.verbs.limits import AT_ONCE
-from leasehold.stores.verbs.writing import batches
+from leasehold.stores.verbs.claim import Claim, ClaimRequest, Where, grants_of
 
-LARGE = 100
 LOOK_LASTS, LOOK_LASTS_AT_MOST = 0.1, 1.0
 """While large claims come back full, a look serves for so many seconds: it costs a claim a fifth of its time. A pause,
 or a job of a higher priority, is seen that much later by a worker that is busy."""
@@ -36,17 +26,39 @@ LOOKS_LAST = 5.0
 """Seconds for which an idle worker looks first, after it has met lanes or limits."""
 
 
-class Seen(NamedTuple):
+class Recent(NamedTuple):
     until: float
-    look: Look
+    """On the monotonic clock."""
+    found: DueGroups
+
+
+class RecentGroups:
+    """The due groups of the last large claims that came back full, for the claims that follow. One job for one free
+    place says nothing about the next."""
+
+    def __init__(self) -> None:
+        self._recent: dict[tuple[object, ...], Recent] = {}
+
+    def get(self, request: ClaimRequest, now: float) -> DueGroups | None:
+        recent = self._recent.get(request.key)
+        return recent.found if recent is not None and request.limit >= LARGE and now < recent.until else None
+
+    def keep(
+        self, request: ClaimRequest, found: DueGroups, looked_at: float, seconds: float, *, full: bool
+    ) -> None:
+        """`seconds`: how long the look took."""
+        if not full:
+            self._recent.pop(request.key, None)
+        elif request.limit >= LARGE:
+            lasts = min(max(LOOK_LASTS, seconds / LOOK_SHARE), LOOK_LASTS_AT_MOST)
+            self._recent[request.key] = Recent(looked_at + lasts, found.without_limits())
 
 
 class PostgresClaims(JobStore):
     def __init__(self, database: PostgresDatabase) -> None:
         super().__init__(database)
         self._postgres = database
-        self._seen_full: dict[tuple[object, ...], Seen] = {}
-        """The last look of large claims that came back full. One job for one free place says nothing about the next."""
+        self._recent = RecentGroups()
         self._looks_first: dict[tuple[object, ...], float] = {}
         """Claims beside which there were lanes or limits, and until when they look first, though idle."""
 
@@ -63,234 +75,87 @@ class PostgresClaims(JobStore):
         if limit < 1:
             return []
         self._make_owner(owner)
-        if len(queues) < 2:
-            order = "mixed"
-        return self._claim_in_time(lambda: self._claim_or_keep(owner, queues, limit, kinds, idle, order))
+        request = ClaimRequest(owner, queues, kinds, limit, order)
+        return self._claim_in_time(lambda: self._claim(request, idle))
 
-    def _claim_or_keep(
-        self,
-        owner: str,
-        queues: Sequence[str],
-        limit: int,
-        kinds: Sequence[str] | None,
-        idle: bool,
-        order: Order,
-    ) -> list[Grant]:
-        taken: list[Grant] = []
-        try:
-            return self._claim(owner, queues, limit, kinds, idle, order, taken)
-        except psycopg.Error:
-            # Each source is a transaction of its own. What an earlier one gave is held: unheard of, it would lie until
-            # its leases run out. The trouble comes up again with the next claim.
-            if taken:
-                return taken
-            raise
-
-    def _claim(
-        self,
-        owner: str,
-        queues: Sequence[str],
-        limit: int,
-        kinds: Sequence[str] | None,
-        idle: bool,
-        order: Order,
-        taken: list[Grant],
-    ) -> list[Grant]:
+    def _claim(self, request: ClaimRequest, idle: bool) -> list[Grant]:
         waits: list[float] = []
-
-        def look_again() -> Look:
-            return self._look(queues, kinds, waits)
-
-        def take(source: Source, groups: list[LookedAt], look: Look, room: int) -> list[Grant] | None:
-            if source in ("plain", "lane"):
-                grants: list[Grant] | None = self._take(owner, source, groups, look, room)
-            else:
-                grants = self._take_behind_limits(owner, source, groups, room, waits)
-            taken.extend(grants or [])
-            return grants
-
-        def take_shares(parts: list[list[LookedAt]], share: int) -> list[Grant]:
-            grants = self._postgres.single(lambda session: _take_shares(session, owner, parts, share))
-            taken.extend(grants)
-            return grants
-
-        def take_all(seen: Look, room: int) -> tuple[list[Grant], bool]:
-            if order == "mixed":
-                return take_by(seen, room, take)
-            return take_by_queue(
-                seen,
-                room,
-                take,
-                take_shares,
-                queues=queues,
-                queue_of=self._postgres.read(lambda session: self._queues_of(session, seen)),
-                strict=order == "strict",
+        """Seconds until jobs are due, or rates open."""
+        grants = self._claim_at_once(request, waits) if idle and request.is_mixed else None
+        if grants is None:
+            claim = Claim(
+                request,
+                PostgresStrategies(self._postgres, request.owner, self._admit, waits),
+                lambda: self._find_due_groups(request.where, waits),
+                lambda found: self._postgres.read(lambda session: self._queues_of(session, found)),
             )
-
-        # Queues that take turns come in another order each time.
-        asked = tuple(queues) if order == "mixed" else frozenset(queues)
-        key = (asked, None if kinds is None else tuple(kinds))
-        if idle and order == "mixed" and self._looks_first.get(key, -math.inf) <= self._now():
-            at_once = self._look_and_take(owner, queues, kinds, limit, waits)
-            if at_once is not None:
-                self._expect_opening(queues, kinds, waits)
-                return at_once
-            self._looks_first[key] = self._now() + LOOKS_LAST
-        grants: list[Grant] = []
-        seen = self._seen_full.get(key)
-        if seen is not None and limit >= LARGE and self._now() < seen.until:
-            grants, _ = take_all(seen.look, limit)
-        if len(grants) < limit:
-            began = self._now()
-            look = look_again()
-            looked = self._now()
-            lasts = min(max(LOOK_LASTS, (looked - began) / LOOK_SHARE), LOOK_LASTS_AT_MOST)
-            grants += claim_by_looks(limit - len(grants), look_again, take_all, look)
-            if len(grants) < limit:
-                self._seen_full.pop(key, None)
-            elif limit >= LARGE:
-                self._seen_full[key] = Seen(looked + lasts, look.without_limits())
-        self._expect_opening(queues, kinds, waits)
+            try:
+                self._find_and_take(request, claim)
+            except psycopg.Error:
+                # Each source is a transaction of its own. What an earlier one gave is held: unless it is returned, it
+                # lies until its leases run out. The error comes up again with the next claim.
+                if claim.grants:
+                    return claim.grants
+                raise
+            grants = claim.grants
+        self._expect_opening(request.queues, request.kinds, waits)
         return grants
 
-    def _look_and_take(
-        self,
-        owner: str,
-        queues: Sequence[str],
-        kinds: Sequence[str] | None,
-        limit: int,
-        waits: list[float],
-    ) -> list[Grant] | None:
-        """None: there is more than plain jobs, which takes a look first."""
+    def _claim_at_once(self, request: ClaimRequest, waits: list[float]) -> list[Grant] | None:
+        """Look and take in one statement. None: there is more than plain jobs, which takes a look first."""
+        if self._looks_first.get(request.key, -math.inf) > self._now():
+            return None
         rows = self._postgres.single(
             lambda session: session.tuples(
-                "claim_idle",
-                worker=owner,
-                queues=list(queues),
-                tasks=None if kinds is None else list(kinds),
-                limit=limit,
+                "claim_idle", worker=request.owner, limit=request.limit, **request.where
             )
         )
         if rows and rows[-1][0] is None:
-            told = Grant(*rows.pop())
-            if told.seconds_left is None:
+            next_due = Grant(*rows.pop()).seconds_left
+            if next_due is None:
+                self._looks_first[request.key] = self._now() + LOOKS_LAST
                 return None
-            waits.append(told.seconds_left)
+            waits.append(next_due)
         return grants_of(rows)
+
+    def _find_and_take(self, request: ClaimRequest, claim: Claim) -> None:
+        recent = self._recent.get(request, self._now())
+        if recent is not None:
+            claim.take_from(recent)
+        if claim.room > 0:
+            began = self._now()
+            found = claim.find()
+            looked_at = self._now()
+            claim.find_and_take(found)
+            self._recent.keep(request, found, looked_at, looked_at - began, full=claim.room <= 0)
 
     def _now(self) -> float:
         return self._postgres.clock.monotonic()
 
-    def _look(self, queues: Sequence[str], kinds: Sequence[str] | None, waits: list[float]) -> Look:
-        rows = self._postgres.read(
-            lambda session: session.tuples(
-                "look", queues=list(queues), tasks=None if kinds is None else list(kinds)
-            )
-        )
-        found: dict[str, list[LookedAt]] = {"gate": [], "limited": [], "plain": [], "lane": []}
+    def _find_due_groups(self, where: Where, waits: list[float]) -> DueGroups:
+        rows = self._postgres.read(lambda session: session.tuples("look", **where))
+        by_source: dict[str, list[DueGroup]] = {"gate": [], "limited": [], "plain": [], "lane": []}
         for source, gate, priority, due, first in _without_later(rows, waits):
-            found[source].append(LookedAt(gate, priority, due, first))
-        look = Look([group.gate for group in found["gate"]], found["plain"], found["lane"])
-        if found["limited"]:
-            self._look_behind_limits(look, [group.gate for group in found["limited"]], waits)
-        return look
+            by_source[source].append(DueGroup(gate, priority, due, first))
+        found = DueGroups([group.gate for group in by_source["gate"]], by_source["plain"], by_source["lane"])
+        if by_source["limited"]:
+            self._add_limited(found, [group.gate for group in by_source["limited"]], waits)
+        return found
 
-    def _look_behind_limits(self, look: Look, gates: list[int], waits: list[float]) -> None:
-        """Only gates that are open are looked at: a million rows behind a full slot are not touched."""
+    def _add_limited(self, found: DueGroups, gates: list[int], waits: list[float]) -> None:
+        """Looks only behind gates that are open: a million rows behind a full slot are not touched."""
         open_gates, opening = self._postgres.read(lambda session: self._open_gates(session, gates))
         waits += opening
         if open_gates:
             rows = self._postgres.read(lambda session: session.tuples("look_limited", gates=open_gates))
             for source, gate, priority, due, first in _without_later(rows, waits):
-                groups = look.limited if source == "plain" else look.limited_lanes
-                groups.append(LookedAt(gate, priority, due, first))
-
-    def _take_behind_limits(
-        self, owner: str, source: Source, groups: list[LookedAt], room: int, waits: list[float]
-    ) -> list[Grant]:
-        grants: list[Grant] = []
-        for some in batches(groups, AT_ONCE):
-
-            def work(
-                session: PostgresSession, some: Sequence[LookedAt] = some, left: int = room - len(grants)
-            ) -> tuple[list[Grant], list[float]]:
-                def take(group: LookedAt, fits: int) -> list[Grant]:
-                    return _take(session, owner, source, [group], [group.gate], fits) or []
-
-                return self._take_limited(session, some, left, take)
-
-            taken, opening = self._postgres.transact(work)
-            grants += taken
-            waits += opening
-            if len(grants) >= room:
-                break
-        return grants
-
-    def _take(
-        self, owner: str, source: Source, groups: list[LookedAt], look: Look, room: int
-    ) -> list[Grant] | None:
-        few = max(2 * room, LARGE)
-        if source == "lane" or len(groups) <= few:
-            return self._take_some(owner, source, groups, look, room)
-        # No more than `room` of them can have their turn; behind those are others, if somebody was quicker.
-        grants: list[Grant] = []
-        for some in batches(best_first(groups), few):
-            grants += self._take_some(owner, source, some, look, room - len(grants)) or []
-            if len(grants) >= room:
-                break
-        return grants
-
-    def _take_some(
-        self, owner: str, source: Source, groups: Sequence[LookedAt], look: Look, room: int
-    ) -> list[Grant] | None:
-        return self._postgres.single(lambda session: _take(session, owner, source, groups, look.gates, room))
+                groups = found.limited if source == "plain" else found.limited_lanes
+                groups.append(DueGroup(gate, priority, due, first))
 
 
 def _without_later(rows: list[tuple[Any, ...]], waits: list[float]) -> list[tuple[Any, ...]]:
-    """The last row tells when the next job that is not due yet will be."""
+    """The last row says in how many microseconds the next job will be due."""
     *groups, (_, _, _, _, microseconds) = rows
     if microseconds is not None:
         waits.append(microseconds / 1e6)
     return groups
-
-
-def _take_shares(
-    session: PostgresSession, owner: str, parts: list[list[LookedAt]], share: int
-) -> list[Grant]:
-    groups = [(turn, group) for turn, some in enumerate(parts) for group in some]
-    rows = session.tuples(
-        "claim_shares",
-        worker=owner,
-        turns=[turn for turn, _ in groups],
-        gates=[group.gate for _, group in groups],
-        priorities=[group.priority for _, group in groups],
-        dues=[group.due for _, group in groups],
-        firsts=[group.first for _, group in groups],
-        share=share,
-    )
-    return grants_of(rows)
-
-
-def _take(
-    session: PostgresSession,
-    owner: str,
-    source: Source,
-    groups: Sequence[LookedAt],
-    open_gates: list[int],
-    room: int,
-) -> list[Grant] | None:
-    asked: dict[str, Any] = {
-        "worker": owner,
-        "gates": [group.gate for group in groups],
-        "priorities": [group.priority for group in groups],
-        "limit": room,
-        "limited": source in ("limited", "limited lane"),
-    }
-    if source in ("lane", "limited lane"):
-        rows = session.tuples("claim_lanes", open=open_gates, **asked)
-        if rows and rows[0][0] is None:
-            return None
-    else:
-        begins = {"dues": [group.due for group in groups], "firsts": [group.first for group in groups]}
-        rows = session.tuples("claim_plain", **begins, **asked)
-    return grants_of(rows)

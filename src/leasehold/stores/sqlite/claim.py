@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from leasehold.domain.due_groups import DueGroup, DueGroups, Source
 from leasehold.domain.job import Grant
 from leasehold.domain.lanes import ANY_GATE, Ticket
 from leasehold.stores.answers import Order
@@ -14,19 +16,22 @@ from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.claim import (
     SEES_TICKETS,
-    Look,
-    LookedAt,
-    Source,
-    claim_by_looks,
+    Admit,
+    Claim,
+    ClaimRequest,
+    LimitedTake,
+    Take,
+    TakeFromEach,
+    Taken,
+    Where,
     grants_of,
-    take_by,
-    take_by_queue,
 )
-from leasehold.stores.verbs.limits import AT_ONCE
-from leasehold.stores.verbs.writing import batches, write_tickets
+from leasehold.stores.verbs.writing import write_tickets
 
 Due = tuple[int, int, int]
 """The priority, negative; since when it is due, in microseconds; the job's number. In the order of claims."""
+
+_HEAD_COLUMNS = ("lane", "lane_at", "seq", "available_at")
 
 
 class SqliteClaims(JobStore):
@@ -47,55 +52,33 @@ class SqliteClaims(JobStore):
         if limit < 1:
             return []
         self._make_owner(owner)
-        return self._claim_in_time(lambda: self._claim(owner, queues, limit, kinds, order))
+        request = ClaimRequest(owner, queues, kinds, limit, order)
+        return self._claim_in_time(lambda: self._claim(request))
 
-    def _claim(
-        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None, order: Order
-    ) -> list[Grant]:
+    def _claim(self, request: ClaimRequest) -> list[Grant]:
         waits: list[float] = []
-
-        def take(
-            session: SqliteSession, source: Source, groups: list[LookedAt], look: Look, room: int
-        ) -> list[Grant] | None:
-            if source in ("plain", "lane"):
-                return _take_groups(session, owner, source, groups, look.gates, room)
-            return self._take_behind_limits(session, owner, source, groups, room, waits)
+        """Seconds until jobs are due, or rates open."""
 
         def work(session: SqliteSession) -> list[Grant]:
-            def take_here(
-                source: Source, groups: list[LookedAt], look: Look, room: int
-            ) -> list[Grant] | None:
-                return take(session, source, groups, look, room)
-
-            def take_all(seen: Look, room: int) -> tuple[list[Grant], bool]:
-                if order == "mixed" or len(queues) == 1:
-                    return take_by(seen, room, take_here)
-                return take_by_queue(
-                    seen,
-                    room,
-                    take_here,
-                    lambda parts, share: _take_shares(session, owner, parts, share),
-                    queues=queues,
-                    queue_of=self._queues_of(session, seen),
-                    strict=order == "strict",
-                )
-
-            return claim_by_looks(limit, lambda: self._look(session, queues, kinds, waits), take_all)
+            claim = Claim(
+                request,
+                SqliteStrategies(session, request.owner, self._admit, waits),
+                lambda: self._find_due_groups(session, request.where, waits),
+                lambda found: self._queues_of(session, found),
+            )
+            claim.find_and_take()
+            return claim.grants
 
         grants = self._sqlite.transact(work)
-        self._expect_opening(queues, kinds, waits)
+        self._expect_opening(request.queues, request.kinds, waits)
         return grants
 
-    def _look(
-        self, session: SqliteSession, queues: Sequence[str], kinds: Sequence[str] | None, waits: list[float]
-    ) -> Look:
+    def _find_due_groups(self, session: SqliteSession, where: Where, waits: list[float]) -> DueGroups:
         """Of the gates with limits only those that are open."""
-        rows = session.tuples(
-            "list_open_gates", queues=list(queues), tasks=None if kinds is None else list(kinds)
-        )
+        rows = session.tuples("list_open_gates", **where)
         gates = [gate for gate, limited in rows if not limited]
         now = session.now()
-        look = Look(
+        found = DueGroups(
             gates,
             _probe(session, "look_ready", gates, now, waits),
             _probe(session, "look_tickets", [*gates, ANY_GATE], now, waits),
@@ -103,56 +86,80 @@ class SqliteClaims(JobStore):
         if len(gates) < len(rows):
             limited, opening = self._open_gates(session, [gate for gate, has_limits in rows if has_limits])
             waits += opening
-            look.limited.extend(_probe(session, "look_ready", limited, now, waits))
-            look.limited_lanes.extend(_probe(session, "look_tickets", limited, now, waits))
-        return look
-
-    def _take_behind_limits(
-        self,
-        session: SqliteSession,
-        owner: str,
-        source: Source,
-        groups: list[LookedAt],
-        room: int,
-        waits: list[float],
-    ) -> list[Grant]:
-        def take(group: LookedAt, fits: int) -> list[Grant]:
-            return _take_groups(session, owner, source, [group], [group.gate], fits) or []
-
-        grants: list[Grant] = []
-        for some in batches(groups, AT_ONCE):
-            taken, opening = self._take_limited(session, some, room - len(grants), take)
-            grants += taken
-            waits += opening
-            if len(grants) >= room:
-                break
-        return grants
+            found.limited.extend(_probe(session, "look_ready", limited, now, waits))
+            found.limited_lanes.extend(_probe(session, "look_tickets", limited, now, waits))
+        return found
 
 
-def _take_groups(
-    session: SqliteSession,
-    owner: str,
-    source: Source,
-    groups: Sequence[LookedAt],
-    open_gates: Sequence[int],
-    room: int,
-) -> list[Grant] | None:
-    limited = source in ("limited", "limited lane")
-    if source in ("lane", "limited lane"):
+@dataclass(slots=True)
+class SqliteStrategies:
+    session: SqliteSession
+    owner: str
+    admit: Admit
+    waits: list[float]
+
+    def of(self, source: Source) -> Take:
+        match source:
+            case "plain":
+                return PlainTake(self.session, self.owner)
+            case "lane":
+                return LaneTake(self.session, self.owner)
+            case "limited":
+                return self._limited(PlainTake(self.session, self.owner, limited=True))
+            case "limited lane":
+                return self._limited(LaneTake(self.session, self.owner, limited=True))
+
+    def shared(self) -> TakeFromEach:
+        return SharedTake(self.session, self.owner)
+
+    def _limited(self, inner: Take) -> LimitedTake:
+        """In the transaction that is open."""
+        return LimitedTake(
+            lambda work: work(self.session),
+            self.admit,
+            lambda _, group, fits: inner.take([group], [group.gate], fits).grants,
+            self.waits,
+        )
+
+
+@dataclass(slots=True)
+class PlainTake:
+    session: SqliteSession
+    owner: str
+    limited: bool = False
+
+    def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
+        return Taken(_lease(self.session, self.owner, _due(self.session, groups, room), self.limited))
+
+
+@dataclass(slots=True)
+class LaneTake:
+    """Takes the heads of lanes, by the lanes' tickets."""
+
+    session: SqliteSession
+    owner: str
+    limited: bool = False
+
+    def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
+        session = self.session
         heads, cleared = _heads(session, groups, open_gates, room)
         if not heads:
-            return None if cleared else []
-        session.run("lease_lane_heads", worker=owner, heads=Records(heads))
+            return Taken([], cleared)
+        session.run("lease_lane_heads", worker=self.owner, heads=Records(heads))
         session.run("hold_lanes", heads=Records(heads))
         session.run("leave_lanes", heads=Records(heads))
         since = [round(head["available_at"].timestamp() * 1e6) for head in heads]
-        return _grants(session, [head["seq"] for head in heads], since, limited)
-    return _lease(session, owner, _due(session, groups, room), limited)
+        return Taken(_grants(session, [head["seq"] for head in heads], since, self.limited))
 
 
-def _take_shares(session: SqliteSession, owner: str, parts: list[list[LookedAt]], share: int) -> list[Grant]:
-    found = [due for groups in parts for due in _due(session, groups, share)]
-    return _lease(session, owner, found, limited=False)
+@dataclass(slots=True)
+class SharedTake:
+    session: SqliteSession
+    owner: str
+
+    def take_from_each(self, queues: list[list[DueGroup]], share: int) -> list[Grant]:
+        found = [due for groups in queues for due in _due(self.session, groups, share)]
+        return _lease(self.session, self.owner, found, limited=False)
 
 
 def _lease(session: SqliteSession, owner: str, found: Sequence[Due], limited: bool) -> list[Grant]:
@@ -166,11 +173,11 @@ def _lease(session: SqliteSession, owner: str, found: Sequence[Due], limited: bo
 
 def _probe(
     session: Session, statement: str, gates: Sequence[int], now: int, waits: list[float]
-) -> list[LookedAt]:
+) -> list[DueGroup]:
     """The groups that have due work; and when the next of the others will have some."""
     if not gates:
         return []
-    groups = [LookedAt(*row) for row in session.tuples(statement, gates=gates)]
+    groups = [DueGroup(*row) for row in session.tuples(statement, gates=gates)]
     later = [group.due for group in groups if group.due > now]
     if not later:
         return groups
@@ -178,11 +185,11 @@ def _probe(
     return [group for group in groups if group.due <= now]
 
 
-def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[Due]:
+def _due(session: Session, groups: Sequence[DueGroup], room: int) -> list[Due]:
     """The first of all groups together. A group is read when its head's turn comes: of hundreds of groups those are as
     many as there is room."""
 
-    def read(group: LookedAt) -> list[Due]:
+    def read(group: DueGroup) -> list[Due]:
         due = session.tuples("list_due", gate=group.gate, priority=group.priority, limit=room - len(found))
         return [(-group.priority, available_at, seq) for seq, available_at in reversed(due)]
 
@@ -204,7 +211,7 @@ def _due(session: Session, groups: Sequence[LookedAt], room: int) -> list[Due]:
 
 
 def _heads(
-    session: Session, groups: Sequence[LookedAt], open_gates: Sequence[int], room: int
+    session: Session, groups: Sequence[DueGroup], open_gates: Sequence[int], room: int
 ) -> tuple[list[dict[str, Any]], bool]:
     """Lane heads to take, and whether tickets were dropped. A ticket is dropped when its lane's head is taken,
     blocked, absent or not due, filed anew when the head belongs to another gate or rank, and kept when there was no
@@ -236,8 +243,7 @@ def _heads(
     if dropped:
         session.run("drop_tickets", tickets=dropped)
     write_tickets(session, list(filed.values()))
-    told = ("lane", "lane_at", "seq", "available_at")
-    heads = [{name: fits[lane][name] for name in told} for lane in taken]
+    heads = [{name: fits[lane][name] for name in _HEAD_COLUMNS} for lane in taken]
     return heads, bool(dropped)
 
 

@@ -1,195 +1,398 @@
-"""Look, then take: what a look at the claim's indexes says, and in which order to take from it."""
+"""Claim: find groups of due jobs, take from them by the strategy of their source; or claim one job by its id."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
 
-from leasehold.domain.frozen import frozen
-from leasehold.domain.job import Grant
-from leasehold.domain.lanes import ANY_GATE
+from leasehold.domain import operate
+from leasehold.domain.by_id import ask_again_in
+from leasehold.domain.due_groups import DueGroup, DueGroups, Source
+from leasehold.domain.errors import state_told
+from leasehold.domain.expiry import time_is_over
+from leasehold.domain.job import Grant, Job, Sighting, has_run_out
+from leasehold.domain.limits import Need
+from leasehold.domain.outcome import Expired, Lost
+from leasehold.domain.settle import settle, settle_lost
+from leasehold.domain.states import State
+from leasehold.stores.answers import Denied, Order
+from leasehold.stores.base.database import Records, Session
+from leasehold.stores.verbs.dependencies import without_locked_children
+from leasehold.stores.verbs.limits import AT_ONCE, Admitted, ClaimGroup, LimitVerbs, lock_limits, why_not
+from leasehold.stores.verbs.locking import lock, lock_free_held
+from leasehold.stores.verbs.progress import find_progress
+from leasehold.stores.verbs.writing import batches, write
 
 SEES_TICKETS = 200
 """Tickets a claim looks at however small its room, so that a small worker clears a heap of stale ones at once."""
 
-LOOKS = 4
-"""A ticket filed anew belongs to another group, which only the next look sees. An empty answer must mean that there is
-nothing to do: a worker that is told so goes to sleep."""
+ROUNDS = 4
+"""A ticket filed anew belongs to another group, which only the next look finds. An empty answer must mean that there is
+nothing to do: the worker goes to sleep after it."""
 
-_TOLD_LATER = tuple(Grant._field_defaults.values())[Grant._fields.index("waited") - len(Grant._fields) + 1 :]
-"""What a claim does not tell of a grant."""
+NOTHING = Need()
 
-Source = Literal["plain", "lane", "limited", "limited lane"]
-"""The last two stand behind gates that need slots or a rate besides: what they admit is counted under a lock."""
+_UNREAD = tuple(Grant._field_defaults.values())[Grant._fields.index("waited") - len(Grant._fields) + 1 :]
+"""The defaults of a grant's fields that a claim does not read."""
+
+
+# -- many jobs: strategies -------------------------------------------------------------------------------------------
+class Taken(NamedTuple):
+    grants: list[Grant]
+    cleared: bool = False
+    """A take claimed no job, but dropped stale tickets. Behind them other jobs may stand."""
+
+
+class Take(Protocol):
+    """A strategy: claims at most `room` jobs from due groups of one source."""
+
+    def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken: ...
+
+
+class TakeFromEach(Protocol):
+    """A strategy for several queues with nothing but plain jobs: claims at most `share` jobs of each, best first."""
+
+    def take_from_each(self, queues: list[list[DueGroup]], share: int) -> list[Grant]: ...
+
+
+class Strategies(Protocol):
+    def of(self, source: Source) -> Take: ...
+
+    def shared(self) -> TakeFromEach: ...
+
+
+Admit = Callable[[Any, Sequence[DueGroup], int, ClaimGroup], Admitted]
+"""As `LimitVerbs._admit`, with a session of the dialect."""
+
+
+@dataclass(slots=True)
+class LimitedTake:
+    """Claims what slots and rates admit. One transaction takes from few groups: it locks all their slots and rates."""
+
+    transact: Callable[[Callable[[Any], Admitted]], Admitted]
+    admit: Admit
+    claim_group: Callable[[Any, DueGroup, int], list[Grant]]
+    waits: list[float]
+    """Gets the seconds until rates open again."""
+
+    def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
+        grants: list[Grant] = []
+        for some in batches(groups, AT_ONCE):
+            admitted, opening = self._admit_some(some, room - len(grants))
+            grants += admitted
+            self.waits += opening
+            if len(grants) >= room:
+                break
+        return Taken(grants)
+
+    def _admit_some(self, groups: Sequence[DueGroup], room: int) -> Admitted:
+        def work(session: Any) -> Admitted:
+            return self.admit(
+                session, groups, room, lambda group, fits: self.claim_group(session, group, fits)
+            )
+
+        return self.transact(work)
+
+
+Where = Mapping[str, list[str] | None]
+"""Queues and kinds, as parameters of a statement."""
+
+
+# -- many jobs: one claim --------------------------------------------------------------------------------------------
+class ClaimRequest(NamedTuple):
+    """What a worker asks for."""
+
+    owner: str
+    queues: Sequence[str]
+    kinds: Sequence[str] | None
+    limit: int
+    order: Order
+
+    @property
+    def is_mixed(self) -> bool:
+        """The jobs of all queues stand in one line."""
+        return self.order == "mixed" or len(self.queues) < 2
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The same for claims that find the same groups. Queues that take turns come in another order each time."""
+        queues = tuple(self.queues) if self.is_mixed else frozenset(self.queues)
+        return queues, None if self.kinds is None else tuple(self.kinds)
+
+    @property
+    def where(self) -> Where:
+        return {"queues": list(self.queues), "tasks": None if self.kinds is None else list(self.kinds)}
+
+
+class Claim:
+    """One claim under way."""
+
+    def __init__(
+        self,
+        request: ClaimRequest,
+        strategies: Strategies,
+        find: Callable[[], DueGroups],
+        queues_of: Callable[[DueGroups], Mapping[int, str]],
+    ) -> None:
+        self.grants: list[Grant] = []
+        """What it has claimed so far."""
+        self.room = request.limit
+        """How much more it may claim."""
+        self._request = request
+        self._strategies = strategies
+        self.find = find
+        self._queues_of = queues_of
+
+    def find_and_take(self, found: DueGroups | None = None) -> None:
+        """Find due groups, then take from them, until there is no room or nothing left. `found`: begin with these."""
+        before: set[tuple[int, int]] = set()
+        rounds = 0
+        while rounds < ROUNDS:
+            found = found or self.find()
+            taken = self.take_from(found)
+            if self.room <= 0:
+                break
+            lanes, found = found.lane_groups, None
+            stuck = not taken.grants and not taken.cleared and lanes == before
+            if not lanes or stuck:
+                break
+            before = lanes
+            rounds += not taken.cleared  # stale tickets come to an end
+
+    def take_from(self, found: DueGroups) -> Taken:
+        if self._request.is_mixed:
+            return self._take_in_turn(found, self.room)
+        return self._take_by_queue(found, self._queues_of(found))
+
+    def _take_in_turn(self, found: DueGroups, most: int) -> Taken:
+        """Best first, until there is no room."""
+        grants: list[Grant] = []
+        cleared = False
+        for source, groups in found.in_turn():
+            if len(grants) < most:
+                taken = self._take(source, groups, found.open_gates, most - len(grants))
+                grants += taken.grants
+                cleared |= taken.cleared
+        return Taken(grants, cleared)
+
+    def _take_by_queue(self, found: DueGroups, queue_of: Mapping[int, str]) -> Taken:
+        """Each queue in turn gets an equal share of the room, and the queues that could fill theirs share what the
+        others have left. With a strict order a queue has to be empty before the next gets its turn."""
+        tickets = found.unsorted_tickets()
+        if tickets and self._take("lane", tickets, [], self.room).cleared:
+            # The tickets are filed under their heads' own gates now, and the next look knows their queues.
+            return Taken([], cleared=True)
+        strict = self._request.order == "strict"
+        parts = found.by_queue(queue_of)
+        waiting = [(queue, parts[queue]) for queue in dict.fromkeys(self._request.queues) if queue in parts]
+        grants: list[Grant] = []
+        cleared = False
+        while waiting and self.room > 0:
+            turn = waiting[: 1 if strict else self.room]
+            share = self.room // len(turn)
+            taken = self._take_shares([part for _, part in turn], share)
+            grants += taken.grants
+            cleared |= taken.cleared
+            waiting = waiting[len(turn) :]
+            if not strict:
+                gave = Counter(grant.queue for grant in taken.grants)
+                waiting += [(queue, part) for queue, part in turn if gave[queue] >= share]
+        return Taken(grants, cleared)
+
+    def _take_shares(self, queues: list[DueGroups], share: int) -> Taken:
+        """Queues without lanes and limits are taken from together: with any number of queues a claim is a few
+        statements."""
+        plain = [part.plain for part in queues if part.only_plain]
+        together = len(plain) > 1
+        grants = self._strategies.shared().take_from_each(plain, share) if together else []
+        self.grants += grants
+        self.room -= len(grants)
+        cleared = False
+        for part in queues:
+            if not (together and part.only_plain):
+                taken = self._take_in_turn(part, share)
+                grants += taken.grants
+                cleared |= taken.cleared
+        return Taken(grants, cleared)
+
+    def _take(self, source: Source, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
+        taken = self._strategies.of(source).take(groups, open_gates, room)
+        self.grants += taken.grants
+        self.room -= len(taken.grants)
+        return taken
 
 
 def grants_of(rows: Iterable[tuple[Any, ...]]) -> list[Grant]:
-    """Of rows with its columns up to `waited`. By the tuple's own constructor: that of Grant takes twice as long, and
-    this is done for every job."""
+    """Of rows with a grant's columns up to `waited`. By the tuple's own constructor: that of Grant takes twice as long,
+    and this is done for every job."""
     new = tuple.__new__
-    return [new(Grant, row + _TOLD_LATER) for row in rows]
+    return [new(Grant, row + _UNREAD) for row in rows]
 
 
-class LookedAt(NamedTuple):
-    """A group of rows of one gate and priority that has due work, since when, and its first row."""
+# -- one job ---------------------------------------------------------------------------------------------------------
+class ClaimVerbs(LimitVerbs):
+    def claim_by_id(
+        self, job_id: str, owner: str, sites: Sequence[str] = (), sighting: Sighting | None = None
+    ) -> Grant | Denied:
+        self._make_owner(owner)
+        monotonic = self._database.clock.monotonic()
+        ripe = sighting if sighting is not None and sighting.ripe(monotonic) else None
 
-    gate: int
-    priority: int
-    due: Any
-    first: int = 0
+        def work(session: Session, need: Need = NOTHING) -> Grant | Denied | Need:
+            if need:
+                lock_limits(session, [need])
+            jobs, now = lock(session, [job_id])
+            job = jobs.get(job_id)
+            if job is None or now is None:
+                return Denied(job_id, None, "no such job")
+            needed = self._needs_of(session, [job.gate]).get(job.gate, NOTHING)
+            if needed != need and not _is_held(job, now):
+                return needed
+            return claim_in(session, job, now, owner, sites, ripe, monotonic, need)
 
+        answer = self._database.transact(work)
+        if isinstance(answer, Need):
+            # Slots and rates are locked before jobs: begun again, with what it needs known.
+            need = answer
+            answer = self._database.transact(lambda session: work(session, need))
+        if isinstance(answer, Need):
+            raise AssertionError(f"the gate of job {job_id} has changed")
+        return answer
 
-@frozen
-class Look:
-    gates: list[int]
-    """Open ones without limits, with work or without."""
-    plain: list[LookedAt]
-    lanes: list[LookedAt]
-    limited: list[LookedAt] = field(default_factory=list)
-    """Behind gates whose limits admitted somebody when they were looked at."""
-    limited_lanes: list[LookedAt] = field(default_factory=list)
+    def _claim_in_time(self, claim: Callable[[], list[Grant]]) -> list[Grant]:
+        """Go on while all that was taken had no time left: an empty answer means that there is nothing to do."""
+        while True:
+            taken = claim()
+            grants = self._in_time(taken)
+            if grants or not taken:
+                return grants
 
-    def order(self) -> list[tuple[Source, list[LookedAt]]]:
-        """What to take from, in turn. A higher priority goes first, whatever its source; of one priority, the source
-        whose oldest job has waited longest. So the order between sources is exact to a batch, and inside the
-        first two of them exact."""
-        levels: dict[tuple[int, Source], list[LookedAt]] = {}
-        for source, groups in self._sources():
-            for group in groups:
-                levels.setdefault((group.priority, source), []).append(group)
-        ranked = sorted(
-            (-priority, min(g.due for g in found), source) for (priority, source), found in levels.items()
-        )
-        turns: list[tuple[Source, list[LookedAt]]] = []
-        for negative, _, source in ranked:
-            found = levels[-negative, source]
-            if turns and turns[-1][0] == source:
-                turns[-1][1].extend(found)
-            else:
-                turns.append((source, list(found)))
-        return turns
-
-    def without_limits(self) -> Look:
-        """For claims that use it again: what limits admit changes with every claim."""
-        return Look(self.gates, self.plain, self.lanes) if self.limited or self.limited_lanes else self
-
-    def unsorted(self) -> list[LookedAt]:
-        """Tickets whose lane's next head is unknown, and with it the queue that it belongs to."""
-        return [group for group in self.lanes if group.gate == ANY_GATE]
-
-    def by_queue(self, queue_of: Mapping[int, str]) -> dict[str, Look]:
-        """What each queue has of it, those that have work."""
-        parts: dict[str, Look] = {}
-        for name in ("plain", "lanes", "limited", "limited_lanes"):
-            for group in getattr(self, name):
-                if group.gate != ANY_GATE:
-                    part = parts.setdefault(queue_of[group.gate], Look([], [], []))
-                    getattr(part, name).append(group)
-        for gate in self.gates:
-            if (found := parts.get(queue_of[gate])) is not None:
-                found.gates.append(gate)
-        return parts
-
-    @property
-    def only_plain(self) -> bool:
-        return not (self.lanes or self.limited or self.limited_lanes)
-
-    def _sources(self) -> list[tuple[Source, list[LookedAt]]]:
-        found: list[tuple[Source, list[LookedAt]]] = [("plain", self.plain), ("lane", self.lanes)]
-        if self.limited or self.limited_lanes:
-            found += [("limited", self.limited), ("limited lane", self.limited_lanes)]
-        return found
-
-    @property
-    def lane_groups(self) -> set[tuple[int, int]]:
-        return {(group.gate, group.priority) for group in (*self.lanes, *self.limited_lanes)}
+    def _in_time(self, grants: list[Grant]) -> list[Grant]:
+        """Without those that came too late to be run: they end here, as the sweep would have ended them."""
+        late = {g.id: g.token for g in grants if g.seconds_left is not None and g.seconds_left <= 0}
+        if not late:
+            return grants
+        for ids in batches(sorted(late)):
+            some = {job_id: late[job_id] for job_id in ids}
+            self._database.transact(lambda session, some=some: _expire_grants(session, some))  # type: ignore[misc]
+        return [grant for grant in grants if grant.id not in late]
 
 
-Take = Callable[[Source, list[LookedAt], Look, int], list[Grant] | None]
-"""None: nothing was taken, but stale tickets were thrown away. Behind them others may stand."""
+def _expire_grants(session: Session, leases: Mapping[str, int]) -> None:
+    """What somebody has in hand just now is left: its lease runs out, and the reaper sees what it was."""
+    jobs, now = lock_free_held(session, leases)
+    if now is not None:
+        late = [job for job in jobs.values() if job.lease_token == leases[job.id]]
+        moves = [settle(job, Expired(), job.policy, now=now) for job in late]
+        write(session, without_locked_children(session, moves), now)
 
 
-def take_by(seen: Look, limit: int, take: Take) -> tuple[list[Grant], bool]:
-    """Take what a look has seen, best first, until there is no room. Whether stale tickets stood in the way."""
-    grants: list[Grant] = []
-    cleared = False
-    for source, groups in seen.order():
-        if len(grants) < limit:
-            taken = take(source, groups, seen, limit - len(grants))
-            cleared |= taken is None
-            grants += taken or []
-    return grants, cleared
+def claim_in(
+    session: Session,
+    job: Job,
+    now: datetime,
+    owner: str,
+    sites: Sequence[str],
+    sighting: Sighting | None,
+    monotonic: float,
+    need: Need,
+) -> Grant | Denied:
+    """Claim this job, which is locked, in a transaction that is open."""
+    job_id = job.id
+    if job.state is State.RUNNING and job.lease_owner is not None:
+        if _is_held(job, now):
+            held = f"its lease is held by {job.lease_owner}"
+            return Denied(job_id, job.state, held, retry_in=ask_again_in(job, now))
+        if sighting is None or not (sighting.matches(job) and sighting.missed(now)):
+            first_look = _sight(session, job, job.lease_owner, now, monotonic)
+            again = "its lease has run out; it can be taken over after a second look"
+            return Denied(job_id, job.state, again, first_look, job.lease_seconds / 3)
+        lost = Lost(alone=sighting.alone, progressed=job.seq in find_progress(session, [job]))
+        move = settle_lost(job, lost, now=now, jitter=random.random())
+        write(session, [move], now)
+        job = move.job
+    if job.state is State.QUEUED and time_is_over(job, now):
+        ended = operate.expire(job, now=now)
+        write(session, [ended], now)
+        return Denied(job_id, ended.job.state, ended.detail or "its time is over")
+    if job.orphan and job.execution_site in sites:
+        granted = operate.adopt(job, owner=owner, now=now)
+    elif (why := _not_claimable(session, job, now, need)) is not None:
+        return Denied(job_id, job.state, why, retry_in=ask_again_in(job, now))
+    else:
+        if need.rate is not None:
+            session.run("move_rates", taken=Records([{"key": need.rate, "jobs": 1}]))
+        granted = operate.claim(job, owner=owner, now=now)
+    write(session, [granted], now)
+    return grant_of(granted.job, now)
 
 
-TakeAll = Callable[[Look, int], tuple[list[Grant], bool]]
-"""From a whole look; as `take_by`."""
-
-TakeShares = Callable[[list[list[LookedAt]], int], list[Grant]]
-"""Of several queues with nothing but plain jobs: so many of each, best first."""
-
-
-def take_by_queue(
-    seen: Look,
-    limit: int,
-    take: Take,
-    take_shares: TakeShares,
-    *,
-    queues: Sequence[str],
-    queue_of: Mapping[int, str],
-    strict: bool,
-) -> tuple[list[Grant], bool]:
-    """As `take_by`, queue by queue. In turn, each gets an equal share of the room, and those that could fill theirs
-    share what the others have left. Queues without lanes and limits are taken from together: however many there are, a
-    claim is a few statements."""
-    if (tickets := seen.unsorted()) and take("lane", tickets, Look([], [], tickets), limit) is None:
-        return (
-            [],
-            True,
-        )  # they are filed under their heads' own gates now, and the next look knows their queues
-    parts = seen.by_queue(queue_of)
-    waiting = [(queue, parts[queue]) for queue in dict.fromkeys(queues) if queue in parts]
-    grants: list[Grant] = []
-    cleared = False
-    while waiting and len(grants) < limit:
-        room = limit - len(grants)
-        asked = waiting[: 1 if strict else room]
-        share = room // len(asked)
-        gave: dict[str, int] = {}
-        plain = [part.plain for _, part in asked if part.only_plain]
-        taken = take_shares(plain, share) if len(plain) > 1 else []
-        for _, part in asked:
-            if not part.only_plain or len(plain) == 1:
-                some, threw = take_by(part, share, take)
-                taken += some
-                cleared |= threw
-        for grant in taken:
-            gave[grant.queue] = gave.get(grant.queue, 0) + 1
-        grants += taken
-        more = [] if strict else [one for one in asked if gave.get(one[0], 0) >= share]
-        waiting = waiting[len(asked) :] + more
-    return grants, cleared
+def _is_held(job: Job, now: datetime) -> bool:
+    if job.state is not State.RUNNING or job.lease_expires_at is None:
+        return False
+    return not has_run_out(job.lease_expires_at, job.lease_seconds, now)
 
 
-def best_first(groups: Sequence[LookedAt]) -> list[LookedAt]:
-    return sorted(groups, key=lambda group: (-group.priority, group.due, group.first))
+def _sight(session: Session, job: Job, owner: str, now: datetime, monotonic: float) -> Sighting:
+    expires_at = job.lease_expires_at or now
+    return Sighting(
+        id=job.id,
+        token=job.lease_token,
+        expires_at=expires_at,
+        lease_seconds=job.lease_seconds,
+        owner=owner,
+        alone=len(session.tuples("find_held", worker=owner)) == 1,
+        seen_at=monotonic,
+        expires_in=(expires_at - now).total_seconds(),
+    )
 
 
-def claim_by_looks(
-    limit: int, look: Callable[[], Look], take_all: TakeAll, first: Look | None = None
-) -> list[Grant]:
-    """Look, then take, until there is no room or nothing more to take."""
-    grants: list[Grant] = []
-    before: set[tuple[int, int]] = set()
-    looks = 0
-    while looks < LOOKS:
-        seen, first = first or look(), None
-        taken, cleared = take_all(seen, limit - len(grants))
-        grants += taken
-        groups = seen.lane_groups
-        stuck = not taken and not cleared and groups == before
-        if len(grants) >= limit or not groups or stuck:
-            break
-        before = groups
-        looks += not cleared  # a heap of stale tickets ends by itself
-    return grants
+def _not_claimable(session: Session, job: Job, now: datetime, need: Need) -> str | None:
+    if job.state is not State.QUEUED:
+        return "it is an orphan of another site" if job.orphan else f"it {state_told(job.state.value)}"
+    if job.available_at > now:
+        return "it is not due yet"
+    if session.rows("task_is_paused", task=job.kind):
+        return f"its task {job.kind!r} is paused"
+    if job.lane is not None:
+        front = session.rows("find_lane_head", lane=job.lane)[0]
+        if front["blocker"] is not None:
+            return f"its lane {job.lane!r} is blocked by job {front['blocker']}"
+        if front["head"] is not None and front["head"] != job.id:
+            return f"job {front['head']} is ahead of it in lane {job.lane!r}"
+    return why_not(session, need) if need else None
+
+
+def grant_of(job: Job, now: datetime) -> Grant:
+    """An orphan is granted though its time is over: its worker has to stop it."""
+    left = None if job.deadline_at is None else (job.deadline_at - now).total_seconds()
+    started_at = job.execution_started_at
+    # An adopted job has waited before.
+    begun = None if job.execution_site is not None else job.started_at or now
+    return Grant(
+        seq=job.seq,
+        id=job.id,
+        token=job.lease_token,
+        attempt=job.attempt,
+        kind=job.kind,
+        queue=job.queue,
+        args=job.args,
+        lease_seconds=job.lease_seconds,
+        policy=job.policy.dump(),
+        lane=job.lane,
+        group_name=job.group_name,
+        failures=job.failures,
+        crashes=job.crashes,
+        special=job.special,
+        waited=None if begun is None else max(0.0, (begun - job.available_at).total_seconds()),
+        stop_requested=job.stop_requested,
+        seconds_left=left,
+        trace=job.trace,
+        execution_site=job.execution_site,
+        execution_name=job.execution_name,
+        execution_age=None if started_at is None else (now - started_at).total_seconds(),
+    )

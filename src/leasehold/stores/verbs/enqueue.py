@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -81,54 +81,79 @@ def enqueue_in(
     """Enqueue inside an open transaction. Holders that give way do so first, so that the new jobs are stored in the
     order given; groups are told last, once each, together with those that the caller has changed. `marks` are those of
     the runs whose follow-ups these are, if the caller knows them. `tell` tells the groups in another way."""
-    answers: dict[str, Enqueued] = {}
-    asked_by_runs = [job for job in jobs if job.follow_up_of is not None]
-    if asked_by_runs and marks is None:
-        marks = find_marks_of_running(session, [job.follow_up_of or "" for job in asked_by_runs])
-    stopped = stopped_follow_ups(asked_by_runs, marks) if marks else {}
-    # Those that wait for others go in as held, until they are tied to them.
-    wanted = [replace(job, hold=True) if job.after else job for job in jobs]
-    if stopped:
-        # Held until they are cancelled below; they push nobody aside.
-        wanted = [replace(j, hold=True, on_duplicate="return") if j.id in stopped else j for j in wanted]
+    stopped = _find_stopped(session, jobs, marks)
     keep_long_names(session, jobs)
-    opened: dict[str, bool] = {}
-    filed: set[str] = set()
-    changed: Groups = dict(groups)
-    _add(changed, _replace_holders(session, wanted))
+    changes = _GroupChanges(dict(groups))
+    answers = _insert_all(session, _held_where_needed(jobs, stopped), stopped, changes)
+    related = [job for job in jobs if job.after or job.follow_up_of is not None]
+    if related:
+        changes.add(_relate(session, related, answers))
+    if stopped:
+        made_stopped = {job_id: mark for job_id, mark in stopped.items() if answers[job_id].created}
+        changes.add(_cancel_stopped(session, made_stopped))
+    (tell or tell_groups)(session, changes.live, changes.opened, changes.filed - changes.opened.keys())
+    return [answers[job.id] for job in jobs]
+
+
+@dataclass(slots=True)
+class _GroupChanges:
+    live: Groups
+    """By how many each group's live jobs change."""
+    opened: dict[str, bool] = field(default_factory=dict)
+    """Groups with new jobs, and whether a job that no run has asked for is among them."""
+    filed: set[str] = field(default_factory=set)
+    """Groups with new jobs that are cancelled at once."""
+
+    def add(self, more: Mapping[str, int]) -> None:
+        for name, live in more.items():
+            self.live[name] = self.live.get(name, 0) + live
+
+    def add_jobs(self, jobs: Sequence[NewJob], stopped: Collection[str]) -> None:
+        live, opened = self.live, self.opened
+        for job in jobs:
+            if job.group is not None:
+                live[job.group] = live.get(job.group, 0) + 1
+                if job.id in stopped:
+                    self.filed.add(job.group)
+                else:
+                    opened[job.group] = opened.get(job.group, False) or job.follow_up_of is None
+
+
+def _find_stopped(session: Session, jobs: Sequence[NewJob], marks: Marks | None) -> Mapping[str, StopMark]:
+    """The follow-ups of runs that were stopped, by their ids."""
+    follow_ups = [job for job in jobs if job.follow_up_of is not None]
+    if follow_ups and marks is None:
+        marks = find_marks_of_running(session, [job.follow_up_of or "" for job in follow_ups])
+    return stopped_follow_ups(follow_ups, marks) if marks else {}
+
+
+def _held_where_needed(jobs: Sequence[NewJob], stopped: Collection[str]) -> Sequence[NewJob]:
+    """Jobs that wait for others go in as held, until they are tied to them. So do stopped ones, until they are
+    cancelled; they replace no holder of their key."""
+    held = [replace(job, hold=True) if job.after else job for job in jobs]
+    if stopped:
+        held = [replace(j, hold=True, on_duplicate="return") if j.id in stopped else j for j in held]
+    return held
+
+
+def _insert_all(
+    session: Session, wanted: Sequence[NewJob], stopped: Collection[str], changes: _GroupChanges
+) -> dict[str, Enqueued]:
+    """Insert, until each job is stored or leads to the job that is there already."""
+    answers: dict[str, Enqueued] = {}
     for _ in range(_TRIES):
+        changes.add(_replace_holders(session, wanted))
         inserted: dict[str, Inserted] = {}
         for batch in batches(wanted, _BULK):
             inserted |= _insert(session, batch)
         answers |= {job_id: Enqueued(job_id, created=True) for job_id in inserted}
         made = [job for job in wanted if job.id in inserted]
         _file(session, made, inserted)
-        for job in made:
-            if job.group is not None:
-                _add(changed, {job.group: 1})
-                if job.id in stopped:
-                    filed.add(job.group)
-                else:
-                    opened[job.group] = opened.get(job.group, False) or job.follow_up_of is None
+        changes.add_jobs(made, stopped)
         wanted = _settle_conflicts(session, [job for job in wanted if job.id not in inserted], answers)
         if not wanted:
-            break
-        _add(changed, _replace_holders(session, wanted))
-    else:
-        raise StoreError(f"the unique key of {len(wanted)} job(s) kept changing hands; enqueue again")
-    related = [job for job in jobs if job.after or job.follow_up_of is not None]
-    if related:
-        _add(changed, _relate(session, related, answers))
-    if stopped:
-        made_stopped = {job_id: mark for job_id, mark in stopped.items() if answers[job_id].created}
-        _add(changed, _cancel_stopped(session, made_stopped))
-    (tell or tell_groups)(session, changed, opened, filed - opened.keys())
-    return [answers[job.id] for job in jobs]
-
-
-def _add(groups: Groups, more: Mapping[str, int]) -> None:
-    for name, live in more.items():
-        groups[name] = groups.get(name, 0) + live
+            return answers
+    raise StoreError(f"the unique key of {len(wanted)} job(s) kept changing hands; enqueue again")
 
 
 Tell = Callable[[Session, Groups, Mapping[str, bool], set[str]], None]

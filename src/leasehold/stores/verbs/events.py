@@ -172,14 +172,16 @@ def _add(
         lines.events.append({"job_id": run.id, "attempt": run.attempt, **event})
         if note.kind == STALLED:
             lines.history.append(_history(run, note, owner))
-    logged = [note for note in notes if note.kind == LOG]
-    if logged:
-        text, cut = "".join(note.text for note in logged), sum(note.cut for note in logged)
-        read_to = next((note.data for note in reversed(logged) if note.data is not None), None)
-        log = {"text": text, "cut": cut, "read_to": read_to}
-        lines.logs.append({"job_id": run.id, "attempt": run.attempt, **log})
+    if logged := [note for note in notes if note.kind == LOG]:
+        lines.logs.append({"job_id": run.id, "attempt": run.attempt, **_log(logged)})
     place = max(note.place for note in notes)
     lines.streams.append({"job_id": run.id, "last_seq": seq, "token": run.token, "place": place})
+
+
+def _log(notes: Sequence[Note]) -> dict[str, Any]:
+    text, cut = "".join(note.text for note in notes), sum(note.cut for note in notes)
+    read_to = next((note.data for note in reversed(notes) if note.data is not None), None)
+    return {"text": text, "cut": cut, "read_to": read_to}
 
 
 def _history(run: RunNotes, note: Note, owner: str | None) -> dict[str, Any]:

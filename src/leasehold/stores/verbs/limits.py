@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from leasehold.domain.due_groups import DueGroup, DueGroups
 from leasehold.domain.errors import InvalidInput, LeaseLost
 from leasehold.domain.job import Grant
 from leasehold.domain.limits import DefaultLimit, Need, RateUse, Room, SlotUse, read_need
@@ -16,7 +17,6 @@ from leasehold.domain.views import GateLimits, RateRow, SlotHolder, SlotNeed, Sl
 from leasehold.stores.answers import Acquired
 from leasehold.stores.base.audit import changed
 from leasehold.stores.base.database import Database, Records, Row, Session
-from leasehold.stores.verbs.claim import Look, LookedAt
 from leasehold.stores.verbs.named_limits import make_defaults, names_of, two_meanings, unknown_rate
 from leasehold.stores.verbs.writing import Verbs
 
@@ -24,7 +24,10 @@ MOST_HOLDERS = 20
 AT_ONCE = 20
 """Limited groups that one transaction takes from: it holds the locks of all their slots and rates."""
 
-TakeGroup = Callable[[LookedAt, int], list[Grant]]
+ClaimGroup = Callable[[DueGroup, int], list[Grant]]
+"""Claims so many jobs of a group, in a transaction that is open."""
+Admitted = tuple[list[Grant], list[float]]
+"""What limits have let start, and in how many seconds rates will open again."""
 Claimed = tuple[frozenset[str], frozenset[str] | None]
 """The queues and kinds that a claim asked for."""
 
@@ -196,8 +199,8 @@ class LimitVerbs(Verbs):
             self._read_gates(session, missing)
         return self._needs
 
-    def _queues_of(self, session: Session, look: Look) -> Mapping[int, str]:
-        gates = {*look.gates, *(group.gate for group in (*look.limited, *look.limited_lanes))}
+    def _queues_of(self, session: Session, found: DueGroups) -> Mapping[int, str]:
+        gates = {*found.open_gates, *(group.gate for group in (*found.limited, *found.limited_lanes))}
         missing = sorted(gates - self._gate_queues.keys())
         if missing:
             self._read_gates(session, missing)
@@ -216,10 +219,10 @@ class LimitVerbs(Verbs):
         waits = [room.opens_in(needs[gate]) for gate in gates]
         return [gate for gate in gates if room.fits(needs[gate]) > 0], [w for w in waits if w is not None]
 
-    def _take_limited(
-        self, session: Session, groups: Sequence[LookedAt], most: int, take: TakeGroup
-    ) -> tuple[list[Grant], list[float]]:
-        """Take from at most AT_ONCE groups, best first, what their limits admit. When their rates will open again."""
+    def _admit(
+        self, session: Session, groups: Sequence[DueGroup], most: int, claim_group: ClaimGroup
+    ) -> Admitted:
+        """Claim from at most AT_ONCE groups, best first, what their limits admit."""
         needs = self._needs_of(session, [group.gate for group in groups])
         room = lock_room(session, [needs[group.gate] for group in groups])
         grants: list[Grant] = []
@@ -227,9 +230,9 @@ class LimitVerbs(Verbs):
             need = needs[group.gate]
             fits = min(most - len(grants), room.fits(need))
             if fits > 0:
-                taken = take(group, fits)
-                room.take(need, len(taken))
-                grants += taken
+                claimed = claim_group(group, fits)
+                room.take(need, len(claimed))
+                grants += claimed
         move_rates(session, room)
         waits = [room.opens_in(needs[group.gate]) for group in groups]
         return grants, [wait for wait in waits if wait is not None]

@@ -8,10 +8,10 @@ from leasehold.domain.job import Grant, NewJob
 from leasehold.domain.limits import Need
 from leasehold.stores.answers import Denied, Enqueued, Full
 from leasehold.stores.base.database import Row, Session
+from leasehold.stores.verbs.claim import claim_in, grant_of
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.limits import lock_limits
 from leasehold.stores.verbs.locking import lock
-from leasehold.stores.verbs.recover import claim_in, grant_of
 from leasehold.stores.verbs.writing import find_holders
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, cast
 
 from leasehold.domain.batch import MOST_AT_ONCE
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.job import Job, NewJob
+from leasehold.domain.moves import Move
 from leasehold.domain.outcome import Asked, Crashed, Failure, Outcome, Success
 from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import State
@@ -42,6 +44,11 @@ class _Call:
     unstorable: set[str]
     decided: dict[str, Job] = field(default_factory=dict)
 
+    @property
+    def frees_limits(self) -> bool:
+        """Units of slots, also of a success that came to be decided."""
+        return any(job.limited and job.state is not State.RUNNING for job in self.decided.values())
+
 
 class SettleVerbs(EnqueueVerbs):
     """End attempts."""
@@ -58,32 +65,22 @@ class SettleVerbs(EnqueueVerbs):
         other attempts do not wait."""
         latest = _latest(endings)
         screened = _screened(latest.values())
-        unstorable = screened.unstorable
-        call = _Call(wait, unstorable)
-        done: set[str] = set()
-        freed = False
-        for batch in batches(self._numbered(screened.good)):
-            settled, slots = self._settle_succeeded(batch, call)
-            done |= settled
-            freed |= slots
+        call = _Call(wait, screened.unstorable)
+        done, freed = self._settle_good(screened.good, call)
         # What the statement left out is fenced, awaited by others, or locked: the rows tell which, under their locks.
         careful = [ending for ending in screened.good if ending.id not in done] + screened.followed
         if careful:
-            self._make_gates([job for ending in careful for job in _follow_ups(ending)], strict=False)
-        for batch in _with_follow_ups(careful):
-            done |= self._settle_carefully(batch, call)
+            done |= self._settle_carefully(careful, call)
         for batch in batches(screened.other):
             done |= self._settle_decided(batch, call)
         left = {job_id: ending.token for job_id, ending in latest.items() if job_id not in done}
         locked = set() if wait else {job_id for job_id, _ in self._still_held(left.items())}
-        # Units of slots, also of a success that came to be decided.
-        limited = any(job.limited and job.state is not State.RUNNING for job in call.decided.values())
         return Settled(
             accepted=sorted(done),
             fenced=sorted(left.keys() - locked),
-            unstorable=sorted(unstorable & done),
+            unstorable=sorted(call.unstorable & done),
             locked=sorted(locked),
-            freed=freed or limited or any(ending.id in done for ending in careful),
+            freed=freed or call.frees_limits or any(ending.id in done for ending in careful),
             decided=call.decided,
         )
 
@@ -114,6 +111,16 @@ class SettleVerbs(EnqueueVerbs):
         found = [e if e.seq is not None else e._replace(seq=seqs.get(e.id)) for e in endings]
         return [ending for ending in found if ending.seq is not None]
 
+    def _settle_good(self, endings: Sequence[Ending], call: _Call) -> tuple[set[str], bool]:
+        """Successes without a decision. Returns the ids that are settled now, and whether slots are free again."""
+        done: set[str] = set()
+        freed = False
+        for batch in batches(self._numbered(endings)):
+            settled, slots = self._settle_succeeded(batch, call)
+            done |= settled
+            freed |= slots
+        return done, freed
+
     def _settle_succeeded(self, endings: Sequence[Ending], call: _Call) -> tuple[set[str], bool]:
         """Way by way, each with what the one before has left. When the database refuses a value, halve until the
         culprit stands alone: it ends failed, the others go through. Each way is a transaction of its own, so each is
@@ -134,8 +141,12 @@ class SettleVerbs(EnqueueVerbs):
         return done, any(freed)
 
     def _settle_carefully(self, endings: Sequence[Ending], call: _Call) -> set[str]:
-        """As above, for successes that others wait for, or that have follow-ups."""
-        return self._bisected(endings, call, lambda some: self._settle_decided(some, call))
+        """Successes that others wait for, or that have follow-ups; halved as above."""
+        self._make_gates([job for ending in endings for job in _follow_ups(ending)], strict=False)
+        done: set[str] = set()
+        for batch in _with_follow_ups(endings):
+            done |= self._bisected(batch, call, lambda some: self._settle_decided(some, call))
+        return done
 
     def _bisected(
         self,
@@ -184,26 +195,35 @@ def settled_columns(endings: Sequence[Ending]) -> Columns:
 def settle_in(session: Session, endings: Sequence[Ending], wait: bool = True) -> list[Job]:
     """Decide and write in a transaction that is open; the jobs whose holder it still was, as they are now. Without
     `wait`, those that somebody has locked are left out; _ChildLocked: somebody has locked one that waits for them."""
-    wanted: dict[str, tuple[int, Outcome]] = {e.id: (e.token, e.outcome) for e in endings}
+    wanted = {ending.id: ending for ending in endings}
     jobs, now = lock_held(session, wanted) if wait else lock_free_held(session, wanted)
-    crashed = [job for job in jobs.values() if isinstance(wanted[job.id][1], Crashed)]
-    progressed = find_progress(session, crashed)
-    moves = []
-    for job in jobs.values():
-        token, outcome = wanted[job.id]
-        if job.seq in progressed and isinstance(outcome, Crashed):
-            outcome = replace(outcome, progressed=True)
-        if job.lease_token == token and now is not None:
-            moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
+    moves = [] if now is None else _decide(session, jobs.values(), wanted, now)
     if not wait and not lock_free_descendants(session, moves):
         raise _ChildLocked
     if now is not None:
-        asked = {ending.id: _follow_ups(ending) for ending in endings}
-        told = [m.job.id for m in moves if m.before.stop_requested is not None and asked[m.job.id]]
-        marks = find_marks(session, told)  # before the moves clear them
+        follow_ups = {ending.id: _follow_ups(ending) for ending in endings}
+        stopping = [m.job.id for m in moves if m.before.stop_requested is not None and follow_ups[m.job.id]]
+        marks = find_marks(session, stopping)  # before the moves clear them
         groups = write_moves(session, moves, now)
-        file_follow_ups(session, [(m.job, new) for m in moves for new in asked[m.job.id]], groups, marks)
+        file_follow_ups(session, [(m.job, new) for m in moves for new in follow_ups[m.job.id]], groups, marks)
     return [move.job for move in moves]
+
+
+def _decide(
+    session: Session, jobs: Collection[Job], wanted: Mapping[str, Ending], now: datetime
+) -> list[Move]:
+    """For the jobs whose lease is still held under the ending's token."""
+    crashed = [job for job in jobs if isinstance(wanted[job.id].outcome, Crashed)]
+    progressed = find_progress(session, crashed)
+    moves = []
+    for job in jobs:
+        ending = wanted[job.id]
+        outcome = ending.outcome
+        if job.seq in progressed and isinstance(outcome, Crashed):
+            outcome = replace(outcome, progressed=True)
+        if job.lease_token == ending.token:
+            moves.append(decide(job, outcome, job.policy, now=now, jitter=random.random()))
+    return moves
 
 
 def _latest(endings: Sequence[Ending]) -> dict[str, Ending]:
