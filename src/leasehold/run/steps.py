@@ -9,7 +9,7 @@ import contextlib
 import json
 import threading
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.errors import DatabaseUnreachable, DuplicateStep, LeaseLost
