@@ -103,7 +103,7 @@ def postgres_calls(store: JobStore, work: Work) -> list[Call]:
         claim_idle(),
         claim_shares(),
         Call("look_limited", {"gates": [LIMITED_GATE, GATE]}),
-        Call("insert_plain", {**plain, "ring": False, "channel": ""}),
+        Call("insert_plain", {**plain, "notify": False, "channel": ""}),
         Call("ready_many", {**alike, "count": BATCH}),
         *(call for call in hot_calls(store, work) if call.statement != "look"),
     ]

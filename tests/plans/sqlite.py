@@ -64,7 +64,7 @@ class Plan:
         return found
 
 
-_SMALL = {"owner_key", "pause_key", "slot_key", "cap_key", "rate_key"}
+_SMALL = {"worker_name_key", "pause_key", "slot_key", "running_cap_key", "rate_key"}
 """Of tables that stay small."""
 
 

@@ -16,6 +16,7 @@ from leasehold.domain.errors import DuplicateJob, JobNotFound, Refused
 from leasehold.domain.job import Grant, Job, Renewal
 from leasehold.domain.views import Filter, Page, PauseRecord, Reaped
 from leasehold.stores.answers import Denied, Enqueued, Pruned, Settled
+from leasehold.stores.base.rows import COLUMNS
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import recover, settle
 from leasehold.stores.verbs.gates import gate_id
@@ -32,7 +33,7 @@ Trace = list[tuple[str, tuple[Any, ...], dict[str, Any]]]
 
 _TIMES = {name for name in PROTOCOL if name.endswith("_at")}
 _FLAGS = {"halts_lane", "held", "awaited"}
-_COLUMNS = ", ".join("special = 2" if name == "awaited" else name for name in PROTOCOL)
+_COLUMNS = ", ".join("special = 2" if name == "awaited" else COLUMNS.get(name, name) for name in PROTOCOL)
 _JOBS = f"SELECT id, {_COLUMNS} FROM leasehold.job_row ORDER BY seq"
 _QUESTIONS = "SELECT job_id, key, text, answer, closed_at IS NULL FROM leasehold.question ORDER BY 1, 2"
 _GROUPS = "SELECT name, version FROM leasehold.job_group ORDER BY name"

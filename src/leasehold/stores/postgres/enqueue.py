@@ -21,7 +21,9 @@ def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> 
     """Whether it was made. With a channel, those who listen to it are told by the same commit."""
     common = _common(job.kind, job.queue, job.priority, job.policy.dump(), job.delay, job.lease_seconds)
     ring = "false" if channel is None else "true"
-    made = session.quick("insert_plain", id=job.id, args=job.args, ring=ring, channel=channel or "", **common)
+    made = session.quick(
+        "insert_plain", id=job.id, args=job.args, notify=ring, channel=channel or "", **common
+    )
     return bool(made)
 
 

@@ -219,8 +219,8 @@ _SIDES = (
 
 def find_holders(session: Session, keys: Sequence[tuple[str, str]]) -> list[Row]:
     """Who holds these unique keys, each with its kind, now."""
-    asked = Columns(tasks=[kind for kind, _ in keys], keys=[key for _, key in keys])
-    return session.rows("find_key_holders", asked=asked)
+    pairs = Columns(tasks=[kind for kind, _ in keys], keys=[key for _, key in keys])
+    return session.rows("find_key_holders", pairs=pairs)
 
 
 def _keep_keys(session: Session, keys: Sequence[dict[str, Any]]) -> None:

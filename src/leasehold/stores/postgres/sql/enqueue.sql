@@ -56,7 +56,7 @@ RETURNING job_id;
 -- name: find_key_holders
 -- Who holds these unique keys now. One probe a key, whatever the statistics say.
 SELECT u.job_id AS id, u.task, u.key AS unique_key
-FROM unnest(:asked.tasks::text[], :asked.keys::text[]) AS k(task, key), LATERAL (
+FROM unnest(:pairs.tasks::text[], :pairs.keys::text[]) AS k(task, key), LATERAL (
     SELECT q.job_id, q.task, q.key FROM leasehold.unique_key AS q WHERE q.task = k.task AND q.key = k.key LIMIT 1) AS u;
 
 -- name: find_ids
@@ -78,7 +78,7 @@ WITH made AS (
     RETURNING seq, gate, priority, coalesce(available_at, created_at) AS due, lease_seconds)
 INSERT INTO leasehold.ready (seq, gate, priority, available_at, lease_seconds)
 SELECT seq, gate, priority, due, lease_seconds FROM made
-RETURNING CASE WHEN :ring::boolean THEN pg_notify(:channel, '') END;
+RETURNING CASE WHEN :notify::boolean THEN pg_notify(:channel, '') END;
 
 -- name: ready_many
 -- Places for plain jobs that are due now, before the jobs themselves follow by COPY: the server writes them while the

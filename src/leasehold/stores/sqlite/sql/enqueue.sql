@@ -54,7 +54,7 @@ RETURNING job_id;
 -- name: find_key_holders
 -- Who holds these unique keys now.
 SELECT u.job_id AS id, u.task, u.key AS unique_key
-FROM json_each(:asked) AS r CROSS JOIN leasehold_unique_key AS u
+FROM json_each(:pairs) AS r CROSS JOIN leasehold_unique_key AS u
     ON u.task = json_extract(r.value, '$[0]') AND u.key = json_extract(r.value, '$[1]');
 
 -- name: find_ids
