@@ -27,7 +27,7 @@ SERVER = $(VENV)/.leasehold-server
 DEV = $(VENV)/.leasehold-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test lint types check coverage examples bench soak docs release-check clean interpreter
+.PHONY: help demo quick test test-slow lint types check coverage examples bench soak docs release-check clean interpreter
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -37,7 +37,7 @@ demo: $(if $(findstring --dashboard,$(ARGS)),$(SERVER),$(CORE)) ## workers and a
 
 # SQLite waits for the disk at each of many thousand commits. In memory it does not.
 IN_MEMORY = $(shell grep -qs ' /dev/shm [^ ]* [^ ]*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
-quick test coverage: export TMPDIR := $(or $(IN_MEMORY),$(TMPDIR),/tmp)
+quick test test-slow coverage: export TMPDIR := $(or $(IN_MEMORY),$(TMPDIR),/tmp)
 
 # Nothing waits then, and a process a core will do.
 quick: WORKERS = $(shell getconf _NPROCESSORS_ONLN)
@@ -46,8 +46,11 @@ quick: $(DEV) ## what every commit is checked with, within a minute: lint, types
 	$(TYPES) src # those of the tests take as long again in a fresh clone: make types, make check
 	$(PYTEST) -q -m "not soak and not slow and not postgres" tests/architecture tests/domain tests/contract tests/client $(ARGS)
 
-test: $(DEV) ## the test suite, on SQLite and a real PostgreSQL that it starts itself
-	$(PYTEST) $(ARGS)
+test: $(DEV) ## every promise on both stores, SQLite and a real PostgreSQL, with real kills; not what takes seconds each
+	$(PYTEST) -m "not soak and not slow" $(ARGS)
+
+test-slow: $(DEV) ## browsers, pages, applications, and the long kill and race tests
+	$(PYTEST) -m "slow and not soak" $(ARGS)
 
 check: $(DEV) ## lint, formatting, types, generated files and links
 	$(BIN)/python -m tools.generate --check
@@ -76,7 +79,7 @@ examples: $(DEV) ## the five applications end to end, with a line about each
 bench: $(DEV) ## the benchmarks
 	$(BIN)/python -m bench $(ARGS)
 
-soak: $(DEV) ## the long runs that `make test` leaves out
+soak: $(DEV) ## the long runs that both leave out
 	$(BIN)/python -m pytest -m soak $(ARGS)
 
 docs: $(DEV) ## the docs site, in site/

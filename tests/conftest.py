@@ -1,13 +1,13 @@
-"""Fixtures that every folder of tests shares, and the rule that CI skips nothing."""
+"""Fixtures that every folder of tests shares. Which tests run in which lane, and in which order: tests/lanes.py."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -22,8 +22,6 @@ from tests.servers import PostgresServer, why_unavailable
 # A loaded machine is slow now and then; how long one example takes says nothing about the code.
 settings.register_profile("leasehold", deadline=None)
 settings.load_profile("leasehold")
-
-FAULTS = Path(__file__).parent / "faults"
 
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------
@@ -171,9 +169,15 @@ def store(backend: Backend, clock: ManualClock) -> JobStore:
 
 
 @pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
+def app_settings() -> dict[str, Any]:
+    """How `app` is made. Files and folders with other settings have a fixture of this name."""
+    return {}
+
+
+@pytest.fixture
+def app(backend: Backend, app_settings: dict[str, Any]) -> Iterator[Leasehold]:
     """An app on the store under test, by the database's own clock."""
-    with Leasehold(backend.url, schema=backend.schema) as app:
+    with Leasehold(backend.url, schema=backend.schema, **app_settings) as app:
         yield app
 
 
@@ -194,75 +198,3 @@ def _postgres_backend(postgres_url: str) -> Backend:
     backend.open().upgrade()
     backend.close_opened()
     return backend
-
-
-# --- Order ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who needs a server is marked `postgres`. Tests that mostly wait, for leases and killed processes, are spread
-    among those that compute. One after the other they would leave the machine idle for half of the time."""
-    for item in items:
-        if _needs_postgres(item):
-            item.add_marker("postgres")
-    waiting = [item for item in items if FAULTS in item.path.parents]
-    computing = [item for item in items if FAULTS not in item.path.parents]
-    items[:] = _spread(waiting, computing)
-
-
-def _needs_postgres(item: pytest.Item) -> bool:
-    """By its fixtures, and theirs; those that ask for one of two stores say which in their name."""
-    fixtures = {"postgres_server", "start_postgres"} & set(getattr(item, "fixturenames", ()))
-    return bool(fixtures) or "postgres" in item.name.partition("[")[2]
-
-
-def _spread(few: list[pytest.Item], many: list[pytest.Item]) -> list[pytest.Item]:
-    placed = [((number + 0.5) / len(some), item) for some in (few, many) for number, item in enumerate(some)]
-    return [item for _, item in sorted(placed, key=lambda place: place[0])]
-
-
-# --- CI skips nothing -----------------------------------------------------------------------------------------------
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    # A shell starts what it runs in the background with SIGINT ignored, and all that a test starts would inherit it.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    # In a worker of pytest-xdist the reports go to the main process, which alone keeps the count.
-    if os.environ.get("CI") == "true" and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(NoSkips(), "leasehold-no-skips")
-
-
-class NoSkips:
-    """Fails a session in which a test was skipped, and says which and why.
-
-    A test that cannot run has shown nothing, and on the machine whose word counts nobody would notice. Tests that
-    were not asked for (`-m`, `-k`) are deselected, not skipped; expected failures are not skips either.
-    """
-
-    def __init__(self) -> None:
-        self.skipped: dict[str, str] = {}
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.skipped and not hasattr(report, "wasxfail"):
-            self._note(report)
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.skipped:
-            self._note(report)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.skipped and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.skipped:
-            terminalreporter.section("skipped, which is a failure under CI=true", red=True)
-            for test, reason in sorted(self.skipped.items()):
-                terminalreporter.line(f"{test}: {reason}")
-
-    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        location = report.longrepr
-        self.skipped[report.nodeid] = str(location[2] if isinstance(location, tuple) else location)

@@ -1,13 +1,19 @@
-"""Workers inside the test's own process."""
+"""Workers inside the test's own process, and how tests wait: for a condition, not for a while."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from leasehold import Leasehold, Worker
+
+T = TypeVar("T")
+
+LOOK_EVERY = 0.02
+PATIENCE = 60.0
+"""Seconds until a wait is given up. Only a test that fails waits that long."""
 
 
 def burst(app: Leasehold, **settings: Any) -> Worker:
@@ -17,8 +23,20 @@ def burst(app: Leasehold, **settings: Any) -> Worker:
     return worker
 
 
+def wait_for(
+    condition: Callable[[], T], what: str | Callable[[], str] = "it", seconds: float = PATIENCE
+) -> T:
+    """The first answer of `condition` that is true."""
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"waited {seconds:g} s for {what if isinstance(what, str) else what()}")
+        time.sleep(LOOK_EVERY)
+    return answer
+
+
 async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition, not for a while."""
+    """`wait_for` beside a worker that runs on this event loop."""
     deadline = time.monotonic() + seconds
     while not await asyncio.to_thread(condition):
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from leasehold import Leasehold
 from leasehold.testing import ManualClock
-from tests.backends import Backend
 
 
 @pytest.fixture
-def app(backend: Backend, clock: ManualClock) -> Iterator[Leasehold]:
-    """An app on each store, as a user would make it."""
-    with Leasehold(backend.url, schema=backend.schema, clock=clock) as app:
-        yield app
+def app_settings(clock: ManualClock) -> dict[str, Any]:
+    """By a clock that stands still until the test advances it."""
+    return {"clock": clock}

@@ -7,18 +7,13 @@ import pytest
 from leasehold import Rate, Slot
 from leasehold.domain.checks.names import LONGEST_NAME, kept_name
 from leasehold.errors import DuplicateJob
-from tests.backends import Backend
 
 URL = "https://example.org/" + "a" * 3000
 
 
 @pytest.fixture
-def app(backend: Backend):
-    from leasehold import Leasehold
-
-    backend.empty()
-    with Leasehold(backend.url, schema=backend.schema) as app:
-        yield app
+def app_settings():
+    return {}
 
 
 @pytest.fixture

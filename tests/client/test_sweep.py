@@ -19,13 +19,11 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def app(backend, clock):
-    with Leasehold(backend.url, schema=backend.schema, clock=clock) as app:
+def app(app: Leasehold) -> Leasehold:
+    @app.task(name="work")
+    def work() -> None: ...
 
-        @app.task(name="work")
-        def work() -> None: ...
-
-        yield app
+    return app
 
 
 def lose(app, clock):

@@ -353,10 +353,11 @@ def postgres(_postgres_backend: Backend) -> Backend:
 
 
 # -- a transaction that stays open -----------------------------------------------------------------------------------
+@pytest.mark.slow(5)
 def test_an_open_transaction_stops_no_group_and_costs_no_lease(postgres):
     """On PostgreSQL. On SQLite there is one writer, whoever it is: docs/concepts/transactions.md says so."""
     backend = postgres
-    release, lease = threading.Event(), 4.0
+    release, lease = threading.Event(), 2.0
     with (
         Leasehold(backend.url, schema=backend.schema) as app,
         closing(plain_connection(backend)) as connection,

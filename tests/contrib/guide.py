@@ -20,6 +20,8 @@ from typing import Any
 from tests.architecture.sources import ROOT
 from tests.docs.pages import DOCS, read_page
 from tests.docs.walk import FILE
+from tests.launcher import launch
+from tests.workers import wait_for
 
 PATIENCE = 120.0
 LISTENS = re.compile(r"(http://127\.0\.0\.1:\d+)")
@@ -57,14 +59,20 @@ class Project:
         return done.stdout
 
     def python(self, *arguments: str, code: int = 0, **environment: str) -> str:
-        return self.run(sys.executable, *arguments, code=code, **environment)
+        process = launch(
+            [sys.executable, *arguments], cwd=self.folder, env=self.environment | environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        printed, _ = process.communicate(timeout=4 * PATIENCE)
+        assert process.returncode == code, f"{' '.join(arguments)}: exit code {process.returncode}\n{printed}"
+        return str(printed)
 
     @contextmanager
     def starts(self, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
         """A Python program and its log. It is killed if it still runs when the block ends."""
         log = self.folder / f"{Path(arguments[-1]).name}-{time.monotonic_ns()}.log"
         with log.open("wb") as out:
-            process = subprocess.Popen(
+            process = launch(
                 [sys.executable, *arguments], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
                 stdout=out, stderr=out,
             )  # fmt: skip
@@ -94,17 +102,8 @@ class Project:
 
 def url_in(log: Path) -> str:
     """Where a server listens, once it has said so."""
-    found: re.Match[str] = eventually(lambda: LISTENS.search(log.read_text()), log.read_text)
+    found: re.Match[str] = wait_for(lambda: LISTENS.search(log.read_text()), log.read_text)
     return found[1]
-
-
-def eventually(look: Any, report: Any = lambda: "") -> Any:
-    """What `look` gives as soon as it gives something."""
-    ends_at = time.monotonic() + PATIENCE
-    while not (found := look()):
-        assert time.monotonic() < ends_at, f"it did not happen in time\n{report()}"
-        time.sleep(0.05)
-    return found
 
 
 def ask(url: str, form: Mapping[str, str] | None = None) -> tuple[int, Any]:
@@ -125,4 +124,4 @@ def ended(url: str) -> dict[str, Any]:
         _, said = ask(url)
         return said if said["state"] not in ("pending", "queued", "running") else None
 
-    return eventually(look, lambda: ask(url))
+    return wait_for(look, lambda: ask(url))

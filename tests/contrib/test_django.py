@@ -14,7 +14,7 @@ from psycopg import sql
 
 from tests.contrib.guide import Project, ask, ended
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow(6), pytest.mark.one_store("postgres"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

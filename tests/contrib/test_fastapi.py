@@ -13,9 +13,9 @@ import pytest
 
 from leasehold import Leasehold, State
 from tests.backends import Backend
-from tests.contrib.guide import PATIENCE, Project, eventually, url_in
+from tests.contrib.guide import PATIENCE, Project, url_in, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow(8), pytest.mark.one_store("postgres"), pytest.mark.timeout(600)]
 
 DRAINED = (0, -signal.SIGTERM)
 """uvicorn dies of the signal again when it has done everything."""
@@ -60,7 +60,7 @@ def test_a_report_is_ordered_followed_and_fetched_over_http(project):
             assert said.status_code == 202, said.text
             return said.json()["state"] == "running" and said.json()["progress"].endswith(" of 50: pages")
 
-        eventually(progress)
+        wait_for(progress)
         done = client.get(f"/reports/{quick}", params={"wait": 30})
         assert (done.status_code, done.json()) == (
             200,
@@ -77,9 +77,9 @@ def test_at_sigterm_the_running_job_ends_and_the_next_one_is_left(project, app: 
 
     with uvicorn(project, "main:api") as (client, process, log):
         running = order(client, pages=30)
-        eventually(lambda: app.get(running).state is State.RUNNING)
+        wait_for(lambda: app.get(running).state is State.RUNNING)
         process.terminate()
-        eventually(lambda: "Shutting down" in log.read_text(), log.read_text)
+        wait_for(lambda: "Shutting down" in log.read_text(), log.read_text)
         later = report.enqueue("bob")
         assert process.wait(PATIENCE) in DRAINED, log.read_text()
     ended = app.get(running)

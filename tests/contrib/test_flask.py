@@ -9,9 +9,9 @@ import pytest
 
 from leasehold import Leasehold, State
 from tests.backends import Backend
-from tests.contrib.guide import PATIENCE, Project, ask, ended, eventually
+from tests.contrib.guide import PATIENCE, Project, ask, ended, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow(6), pytest.mark.one_store("postgres"), pytest.mark.timeout(600)]
 
 FLASK = ("-m", "flask", "--app", "shop", "leasehold")
 NOBODY = "00000000-0000-7000-8000-000000000000"
@@ -58,9 +58,9 @@ def test_at_sigterm_the_running_job_ends_and_the_next_one_is_left(project, app: 
 
     running = ship.enqueue("piano", 30)
     with project.starts(*FLASK, "worker") as (process, log):
-        eventually(lambda: running.refresh().state is State.RUNNING, log.read_text)
+        wait_for(lambda: running.refresh().state is State.RUNNING, log.read_text)
         process.terminate()
-        eventually(lambda: "draining: no new jobs" in log.read_text(), log.read_text)
+        wait_for(lambda: "draining: no new jobs" in log.read_text(), log.read_text)
         later = ship.enqueue("stool")
         assert process.wait(PATIENCE) == 0, log.read_text()
     assert (running.refresh().state, running.attempt) == (State.SUCCEEDED, 1)

@@ -7,11 +7,11 @@ import logging
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -25,8 +25,8 @@ from leasehold import Context, Leasehold, Retry, State
 from leasehold.contrib.rq import Delivery
 from leasehold.errors import InvalidInput
 from leasehold.types import NotRun, Ran
-from tests.backends import Backend
 from tests.faults.test_forking_servers import free_port
+from tests.workers import wait_for
 
 PATIENCE = 60.0
 FUNCTION = "runs.execute_run"
@@ -39,7 +39,7 @@ def valkey(folder: Path, port: int) -> Iterator[str]:
     url = f"redis://127.0.0.1:{port}"
     try:
         with redis.Redis.from_url(url) as client:
-            eventually(lambda: answers(client))
+            wait_for(lambda: answers(client))
         yield url
     finally:
         server.terminate()
@@ -51,13 +51,6 @@ def answers(client: redis.Redis) -> bool:
         return bool(client.ping())
     except redis.RedisError:
         return False
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    ends_at = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < ends_at, "it did not happen in time"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +72,8 @@ def queue(client: redis.Redis) -> rq.Queue:
 
 
 @pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema, shutdown_grace=0.2) as app:
-        yield app
+def app_settings() -> dict[str, Any]:
+    return {"shutdown_grace": 0.2}
 
 
 @pytest.fixture
@@ -203,7 +195,7 @@ def test_the_first_look_at_a_lost_lease_is_published_again_for_the_second(
 ):
     job = work.enqueue()
     backend.open().claim_by_id(job.id, "dead")
-    eventually(lambda: app.leases().leases[0].expires_in < 0)
+    wait_for(lambda: app.leases().leases[0].expires_in < 0)
     answer = delivery.execute(job.id)
     assert isinstance(answer, NotRun)
     assert (answer.state, answer.retry_in) == (State.RUNNING, 1.0), "a third of its lease"
@@ -246,7 +238,7 @@ def test_the_poll_looks_through_many_jobs(delivery, work, queue):
 def test_the_poll_reaps_and_publishes_where_no_worker_of_ours_runs(backend, delivery, work, queue):
     job = work.enqueue()
     backend.open().claim_by_id(job.id, "dead")
-    eventually(delivery.poll)
+    wait_for(delivery.poll)
     assert carried(queue) == [job.id]
     answer = delivery.execute(job.id)
     assert (answer.job.state, answer.job.attempt) == (State.SUCCEEDED, 2)
@@ -258,7 +250,7 @@ def test_a_message_that_was_put_off_comes_to_the_queue_when_it_is_due(delivery, 
     assert (carried(queue), list(put_off(queue))) == ([], [job.id])
     other = Delivery(app, FUNCTION, queue="q", connection=redis_url)
     try:
-        eventually(lambda: (delivery.poll(), other.poll()) and carried(queue))
+        wait_for(lambda: (delivery.poll(), other.poll()) and carried(queue))
     finally:
         other.close()
     assert carried(queue) == [job.id]
@@ -282,7 +274,7 @@ def test_what_is_resumed_by_hand_is_published(app, delivery, queue):
     job = fails.enqueue()
     delivery.execute(job.id)
     job.resume()
-    eventually(delivery.poll)
+    wait_for(delivery.poll)
     assert set(carried(queue)) == {job.id}
 
 
@@ -297,10 +289,10 @@ def test_without_redis_nothing_is_lost_and_the_poll_makes_up_for_it(app, work, t
     thread = threading.Thread(target=delivery.run, kwargs={"every": 0.1, "stop": stop})
     thread.start()
     try:
-        eventually(lambda: "the poll of q has failed" in caplog.text)
+        wait_for(lambda: "the poll of q has failed" in caplog.text)
         with valkey(tmp_path, port) as url, redis.Redis.from_url(url) as client:
             queue = rq.Queue("q", connection=client, serializer=JSONSerializer)
-            eventually(lambda: carried(queue))
+            wait_for(lambda: carried(queue))
             assert set(carried(queue)) == {job.id}
             stop.set()
             thread.join(PATIENCE)

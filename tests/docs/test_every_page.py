@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,25 +9,28 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, PageError, pages, read_page
+from tests.launcher import launch
 
 LONG = 560
 """Seconds for a page; each of its commands has less."""
-PORTS = re.compile(r"localhost:\d|127\.0\.0\.1:\d|leasehold (serve|dev)\b")
 
 
 def walk(page: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.docs.walk", str(page)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONG)
+    with launch(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        out, err = process.communicate(timeout=LONG)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+SECONDS = {"tutorial": 55, "operations": 13, "fastapi": 9, "flask": 9, "sentry": 8, "quickstart": 8}
 
 
 def _case(page: Path) -> object:
-    """Pages that listen where they say must not meet."""
-    group = "ports" if PORTS.search(page.read_text(encoding="utf-8")) else page.stem
-    return pytest.param(page, id=page.relative_to(ROOT).as_posix(), marks=pytest.mark.xdist_group(group))
+    marks = pytest.mark.slow(SECONDS.get(page.stem, 4))
+    return pytest.param(page, id=page.relative_to(ROOT).as_posix(), marks=marks)
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.slow
 @pytest.mark.parametrize("page", [_case(page) for page in pages()])
 def test_every_block_of_a_page_runs(page: Path) -> None:
     done = walk(page)

@@ -13,16 +13,19 @@ import pytest
 
 from tests.backends import Backend
 from tests.docs.pages import blocks, write_files
+from tests.launcher import launch
 
 PATIENCE = 120
 
 
+@pytest.mark.slow(5)
+@pytest.mark.one_store("sqlite")
 def test_the_requests_of_the_page_do_what_the_page_says(backend: Backend, tmp_path: Path):
     if shutil.which("curl") is None:
         pytest.skip("there is no curl on this machine")
     assert write_files("guides/http.md", tmp_path) == ["tasks.py"]
     environment = {**os.environ, "LEASEHOLD_URL": backend.url, "LEASEHOLD_SCHEMA": backend.schema}
-    server = subprocess.Popen(
+    server = launch(
         [sys.executable, "-m", "leasehold", "serve", "tasks:app", "--with-worker", "--port", "0"],
         cwd=tmp_path,
         env=environment,

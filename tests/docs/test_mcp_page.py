@@ -9,6 +9,7 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -18,6 +19,8 @@ from tests.docs.pages import DOCS, blocks, write_files
 from tests.surfaces.mcp.clients import Following
 
 
+@pytest.mark.slow(4)
+@pytest.mark.one_store("sqlite")
 def test_a_client_with_the_configuration_of_the_page_runs_what_the_page_says(
     backend: Backend, tmp_path: Path
 ):

@@ -8,16 +8,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.backends import Backend
 from tests.docs.pages import blocks, write_files
+from tests.launcher import launch
 
 PATIENCE = 100
 
 
+@pytest.mark.slow(5)
+@pytest.mark.one_store("sqlite")
 def test_the_code_of_the_page_does_what_the_page_says(backend: Backend, tmp_path: Path):
     assert write_files("guides/remote.md", tmp_path) == ["tasks.py"]
     environment = {**os.environ, "LEASEHOLD_URL": backend.url, "LEASEHOLD_SCHEMA": backend.schema}
-    server = subprocess.Popen(
+    server = launch(
         [sys.executable, "-m", "leasehold", "serve", "tasks:app", "--with-worker", "--port", "0"],
         cwd=tmp_path,
         env=environment,

@@ -23,6 +23,8 @@ from sentry_sdk.transport import Transport
 
 sent = []
 
+pytestmark = [pytest.mark.slow(4), pytest.mark.one_store("sqlite")]
+
 class Kept(Transport):
     def capture_envelope(self, envelope):
         sent.extend(event for item in envelope.items if (event := item.get_event()) is not None)

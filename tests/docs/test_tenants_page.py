@@ -14,6 +14,7 @@ from tests.backends import Backend
 from tests.docs.pages import blocks, write_files
 
 
+@pytest.mark.slow(13)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 def test_the_page_walked_word_by_word(backend: Backend, tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ import inspect
 import io
 import json
 import os
+import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +30,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests import launcher
 from tests.docs.pages import Block, PageError, read_page
 
 COMMAND_ENDS = 120.0
@@ -38,11 +41,16 @@ STAYS = re.compile(
 )
 """What does not end of its own accord stays until the end of the page, with or without an `&`."""
 LISTENS = re.compile(r"leasehold (serve|dev)\b|uvicorn |gunicorn |flask .*\brun\b")
+LISTENS_BY_DEFAULT = re.compile(r"leasehold (serve|dev)\b")
 DRAINS = re.compile(r"leasehold (worker|serve|dev|mcp)\b")
 STOPPED = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 """Ours drain and end with 0; others may die of the signal."""
 FILE = re.compile(r"# ([\w/]+\.\w+)\n")
 SHOWN_URL = "postgresql://localhost/leasehold"
+SHOWN_PORT = re.compile(
+    r"(?<=localhost:)\d{4}\b|(?<=127\.0\.0\.1:)\d{4}\b|(?<=--port )\d{4}\b|(?<=\"localhost\", )\d{4}\b"
+)
+DEFAULT_PORT = "8700"
 
 
 class Walk:
@@ -59,8 +67,16 @@ class Walk:
             "PYTHONPATH": str(Path.cwd()),
         }
         self._env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{self._env['PATH']}"
+        if launcher.ADDRESS in os.environ:
+            commands = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="commands-")))
+            launcher.commands_in(commands)
+            self._env["PATH"] = f"{commands}{os.pathsep}{self._env['PATH']}"
         self._printed = ""
         self._url: str | None = None
+        self._ports: dict[str, str] = {}
+        """The ports that the page shows, and those that stand for them here: other walks go on at the same time."""
+        self._background: dict[int, subprocess.Popen[bytes]] = {}
+        """As a shell numbers its jobs."""
         shown = "".join(block.body for block in self._page.blocks if block.language in ("console", "sh"))
         self._run_by_commands = set(re.findall(r"[\w/]+\.py\b", shown))
         self._imported_by_commands = set(re.findall(r"\b(\w+):\w+\b", shown))
@@ -83,14 +99,19 @@ class Walk:
                 continue
             with _named(block):
                 if block.is_output:
-                    check_output(block.body.splitlines(), self._printed, whole=True)
+                    check_output(self._real(block.body).splitlines(), self._printed, whole=True)
                 elif way := ways.get(block.language):
                     way(self._real(block.body))
                     ran += 1
         return ran
 
     def _real(self, text: str) -> str:
-        return text if self._url is None else text.replace(SHOWN_URL, self._url)
+        if self._url is not None:
+            text = text.replace(SHOWN_URL, self._url)
+        return SHOWN_PORT.sub(lambda shown: self._port(shown[0]), text)
+
+    def _port(self, shown: str) -> str:
+        return self._ports.setdefault(shown, free_port())
 
     def _python(self, code: str) -> None:
         if found := FILE.match(code):
@@ -151,6 +172,7 @@ class Walk:
         elif "\n" not in first and (first.endswith("&") or STAYS.match(first)):
             self._stay(first.removesuffix("&").strip())
         else:
+            first = re.sub(r"(?<=\s)%(\d+)\b", lambda job: str(self._background[int(job[1])].pid), first)
             done = subprocess.run(
                 ["bash", "-euc", first], env=self._env, stdin=subprocess.DEVNULL, capture_output=True,
                 text=True, timeout=COMMAND_ENDS,
@@ -161,12 +183,16 @@ class Walk:
 
     def _stay(self, command: str) -> None:
         """Returns when it has said something. A server says where it is as soon as it listens."""
+        if LISTENS_BY_DEFAULT.match(command) and "--port" not in command:
+            command += f" --port {self._port(DEFAULT_PORT)}"
         log = tempfile.NamedTemporaryFile("wb+", delete=False)  # noqa: SIM115 - read until the end of the page
         process = subprocess.Popen(
             ["bash", "-c", f"exec {command}"], env=self._env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             start_new_session=True,
         )  # fmt: skip
         self._resources.callback(_end, command, process, Path(log.name))
+        self._background = {n: job for n, job in self._background.items() if job.poll() is None}
+        self._background[max(self._background, default=0) + 1] = process
         waits_for = b"http://" if LISTENS.match(command) else b""
         deadline = time.monotonic() + STARTS
         while process.poll() is None and time.monotonic() < deadline:
@@ -193,6 +219,15 @@ def check_output(lines: list[str], printed: str, *, whole: bool = False) -> None
         if found is None:
             raise PageError(f"the page shows this line, and it was not printed:\n{line}\nbut:\n{printed}")
         place = found + 1
+
+
+def free_port() -> str:
+    """Of four digits, as the pages show: a table keeps its widths, and the system gives these to no other program."""
+    while True:
+        port = random.randrange(2000, 9999)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return str(port)
 
 
 def _end(command: str, process: subprocess.Popen[bytes], log: Path) -> None:

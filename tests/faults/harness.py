@@ -15,29 +15,17 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from leasehold import Leasehold
 from leasehold.domain.errors import DatabaseUnreachable
 from leasehold.domain.job import Job
 from tests.faults.side_log import Run
 from tests.faults.tasks import register
-
-T = TypeVar("T")
+from tests.launcher import launch
+from tests.workers import LOOK_EVERY, PATIENCE, wait_for
 
 ROOT = Path(__file__).parents[2]
-LOOK_EVERY = 0.02
-PATIENCE = 60.0
-"""Seconds until a wait is given up. Only a test that fails waits that long."""
-
-
-def wait_for(condition: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
-    """The first answer of `condition` that is true."""
-    deadline = time.monotonic() + seconds
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
-        time.sleep(LOOK_EVERY)
-    return answer
 
 
 class Place:
@@ -125,7 +113,7 @@ class WorkerProcess:
         self.frozen = False
         self._file = place.sqlite_file
         with self.log.open("wb") as stderr:
-            self.process = subprocess.Popen(
+            self.process = launch(
                 [sys.executable, "-m", module, json.dumps(config)],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,

@@ -15,7 +15,7 @@ from tests.faults.harness import LOOK_EVERY, Fleet, Place, check
 from tests.faults.pgbouncer import PgBouncer, ensure_pgbouncer
 from tests.servers import Mode, PostgresServer
 
-JOBS = 3000
+JOBS = 1000
 AWAY = 1.0
 """Seconds that the server is away each time."""
 STOPS: tuple[Mode, ...] = ("fast", "immediate", "fast")
@@ -89,8 +89,8 @@ def drain_under_chaos(server: PostgresServer, place: Place, seed: int, **options
         print(f"\n{figures}, {refused} refused, {chaos.terminated} sessions ended, {spent:.1f} s")
 
 
+@pytest.mark.slow(15)
 @pytest.mark.timeout(150)
-@pytest.mark.xdist_group("database-restart")
 def test_a_drain_survives_three_restarts_of_postgres_and_ended_sessions(
     make_place: MakePlace, start_postgres: Callable[..., PostgresServer]
 ) -> None:
@@ -99,8 +99,8 @@ def test_a_drain_survives_three_restarts_of_postgres_and_ended_sessions(
     drain_under_chaos(server, place, seed=5)
 
 
+@pytest.mark.slow(20)
 @pytest.mark.timeout(150)
-@pytest.mark.xdist_group("pgbouncer")
 def test_the_same_drain_through_pgbouncer_in_transaction_mode(
     make_place: MakePlace, start_postgres: Callable[..., PostgresServer]
 ) -> None:

@@ -213,6 +213,7 @@ def test_results_survive_a_server_that_is_out_of_connections(
     work_through(place, NoConnections(server))
 
 
+@pytest.mark.slow(7)
 @pytest.mark.timeout(120)
 @pytest.mark.xdist_group("database-trouble")
 def test_an_outage_longer_than_the_lease_loses_no_job(
@@ -240,6 +241,7 @@ def test_an_outage_longer_than_the_lease_loses_no_job(
         assert fleet.unexpected() == []
 
 
+@pytest.mark.slow(9)
 @pytest.mark.timeout(90)
 @pytest.mark.xdist_group("database-trouble")
 def test_a_worker_that_drains_while_the_database_is_away_ends_in_time_and_says_what_is_left(

@@ -28,8 +28,9 @@ def assert_unharmed(row: Job, before: Job, state: str = "queued") -> None:
     assert row.error is None
 
 
+@pytest.mark.slow(5)
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize("lease", [4.0])
+@pytest.mark.parametrize("lease", [2.0])
 def test_running_jobs_finish_within_the_grace_and_jobs_enqueued_meanwhile_stay_queued(
     place: Place, fleet: Fleet, lease: float
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_hanging_thread_does_not_keep_the_process_from_ending(place: Place, fl
     assert_unharmed(place.row(job.id), before)
 
 
+@pytest.mark.slow(9)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("lease", [NO_LOSS])
 def test_a_rolling_restart_under_load_costs_no_job_anything(place: Place, fleet: Fleet, lease: float) -> None:

@@ -10,12 +10,13 @@ from leasehold import Leasehold
 from tests.backends import Backend
 from tests.connections import ORDERS
 from tests.faults.harness import PATIENCE, ROOT, wait_for
+from tests.launcher import launch
 
 
 def test_a_kill_between_insert_and_commit_leaves_neither_row_nor_job(backend: Backend):
     backend.query("drop table if exists orders")
     backend.query(ORDERS)
-    process = subprocess.Popen(
+    process = launch(
         [sys.executable, "-m", "tests.faults.enlist_main", backend.url, backend.schema],
         cwd=ROOT,
         env=os.environ,

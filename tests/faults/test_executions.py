@@ -53,6 +53,7 @@ def enqueue_begun(
     return jobs, started
 
 
+@pytest.mark.slow(7)
 @containers_on_sqlite_alone
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("lease", [NO_LOSS])
@@ -255,6 +256,7 @@ def test_a_frozen_watcher_that_wakes_after_the_stop_changes_nothing(
 # --- gone -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(7)
 @containers_on_sqlite_alone
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("lease", [NO_LOSS])
@@ -288,6 +290,7 @@ def test_an_execution_removed_by_hand_while_orphaned_is_a_failure_that_is_retrie
 # --- run now --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(7)
 @containers_on_sqlite_alone
 @pytest.mark.timeout(60)
 def test_the_place_of_a_killed_caller_is_free_when_its_execution_has_ended_and_not_before_with_no_worker(

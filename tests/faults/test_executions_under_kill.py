@@ -134,6 +134,7 @@ def check_each(place: Place, kind: Kind, jobs: Mapping[Moment, Sequence[Job[Any]
     assert kind.left() <= wanted
 
 
+@pytest.mark.slow(7)
 @pytest.mark.timeout(200)
 def test_an_execution_whose_watcher_is_killed_at_any_moment_runs_once_and_costs_nothing(
     place: Place, executions: SimpleNamespace
@@ -144,6 +145,7 @@ def test_an_execution_whose_watcher_is_killed_at_any_moment_runs_once_and_costs_
 
 
 @commands_alone
+@pytest.mark.slow(7)
 @pytest.mark.timeout(120)
 def test_a_watcher_that_was_frozen_at_any_moment_starts_and_settles_nothing_when_it_wakes(
     place: Place, executions: SimpleNamespace, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
 from tests.backends import Backend, new_job
 from tests.faults.harness import ROOT
+from tests.launcher import launch
 
 CHANGES = 30
 
@@ -24,7 +25,7 @@ CHANGES = 30
 def test_a_waiter_in_another_process_is_woken_within_250_ms(app: Leasehold, backend: Backend) -> None:
     app.__internals__.store.enqueue([new_job(group="g") for _ in range(CHANGES + 1)])
     config = {"url": backend.url, "schema": backend.schema, "group": "g", "since": 1}
-    waiter = subprocess.Popen(
+    waiter = launch(
         [sys.executable, "-m", "tests.faults.group_waiter_main", json.dumps(config)],
         cwd=ROOT,
         stdin=subprocess.PIPE,

@@ -24,6 +24,7 @@ from tests.faults.harness import ROOT, Figures, Fleet, Place, check
 from tests.servers import PostgresServer
 
 KILLED_EVERY = 1.0
+"""Seconds, in the long run."""
 LONGEST = {"postgres": 0.2, "sqlite": 0.3}
 """Seconds that a job takes, at most: enough for a dozen kills on a fast machine."""
 SETTINGS = {"concurrency": 8, "threads": 4}
@@ -89,6 +90,7 @@ def drain_under_kills(
     jobs: int,
     workers: int,
     *,
+    every: float = KILLED_EVERY,
     freeze_for: float | None = None,
     operated: bool = False,
 ) -> Figures:
@@ -112,7 +114,7 @@ def drain_under_kills(
     fleet.kill_until(
         at_rest,
         f"{jobs} jobs to end",
-        every=KILLED_EVERY,
+        every=every,
         seconds=120,
         freeze_for=freeze_for,
         **SETTINGS,
@@ -133,18 +135,18 @@ def drain_under_kills(
 
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
-def test_killing_one_of_four_workers_every_second_loses_and_doubles_no_job_on_postgres(
+def test_killing_one_of_four_workers_again_and_again_loses_and_doubles_no_job_on_postgres(
     place: Place, fleet: Fleet
 ) -> None:
-    drain_under_kills(place, fleet, jobs=5000, workers=4, operated=True)
+    drain_under_kills(place, fleet, jobs=1500, workers=4, every=0.5, operated=True)
 
 
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-def test_killing_one_of_two_workers_every_second_loses_and_doubles_no_job_on_sqlite(
+def test_killing_one_of_two_workers_again_and_again_loses_and_doubles_no_job_on_sqlite(
     place: Place, fleet: Fleet
 ) -> None:
-    drain_under_kills(place, fleet, jobs=1500, workers=2, operated=True)
+    drain_under_kills(place, fleet, jobs=500, workers=2, every=0.5, operated=True)
 
 
 # --- the long run ---------------------------------------------------------------------------------------------------

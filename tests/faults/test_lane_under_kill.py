@@ -12,6 +12,9 @@ KILLED_EVERY = 0.7
 SETTINGS = {"concurrency": 4}
 
 
+MORE = [60, pytest.param(500, marks=pytest.mark.soak)]
+
+
 def drain_lane_under_kills(
     place: Place, fleet: Fleet, jobs: int, workers: int, length: float, seconds: float
 ) -> None:
@@ -86,22 +89,15 @@ def assert_halted(place: Place, job: str, n: int, jobs: int) -> None:
     assert behind == [(jobs - n - 1,)]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.slow(20)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("lease", [1.5])
-@pytest.mark.parametrize("place", ["postgres"], indirect=True)
-def test_a_lane_of_500_under_kills_runs_in_order_halts_and_goes_on_on_postgres(
-    place: Place, fleet: Fleet, lease: float
+@pytest.mark.parametrize("jobs", MORE)
+def test_a_lane_under_kills_runs_in_order_halts_and_goes_on(
+    place: Place, fleet: Fleet, lease: float, jobs: int
 ) -> None:
-    drain_lane_under_kills(place, fleet, jobs=500, workers=4, length=0.012, seconds=120)
-
-
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("lease", [1.5])
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-def test_a_lane_of_150_under_kills_runs_in_order_halts_and_goes_on_on_sqlite(
-    place: Place, fleet: Fleet, lease: float
-) -> None:
-    drain_lane_under_kills(place, fleet, jobs=150, workers=2, length=0.08, seconds=120)
+    workers, length = (4, 0.012) if place.store == "postgres" else (2, 0.04)
+    drain_lane_under_kills(place, fleet, jobs, workers, length, seconds=120)
 
 
 @pytest.mark.timeout(60)

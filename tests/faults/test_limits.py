@@ -63,7 +63,9 @@ class Watch:
         return self._place.unfinished() == 0
 
 
-def drain_under_kills(place: Place, fleet: Fleet, jobs: int, length: float, seconds: float) -> str:
+def drain_under_kills(
+    place: Place, fleet: Fleet, jobs: int, length: float, seconds: float, every: float
+) -> str:
     tasks = limit_tasks.register(place.app, place.folder, place.lease)
     for name, limit in LIMITS.items():
         place.app.slots.set(name, limit)
@@ -76,7 +78,7 @@ def drain_under_kills(place: Place, fleet: Fleet, jobs: int, length: float, seco
     settings: dict[str, Any] = {"concurrency": 8, "module": WORKER}
     fleet.start_many(4, **settings)
     watch = Watch(place)
-    fleet.kill_until(watch.done, "all jobs to end", every=1.0, seconds=seconds, busiest=True, **settings)
+    fleet.kill_until(watch.done, "all jobs to end", every=every, seconds=seconds, busiest=True, **settings)
     spent = time.monotonic() - began
     lost = place.query("SELECT count(*) FROM leasehold.history WHERE event = 'lost'")[0][0]
     assert fleet.kills >= 5, "the jobs were too short for this test to show anything"
@@ -97,10 +99,14 @@ def drain_under_kills(place: Place, fleet: Fleet, jobs: int, length: float, seco
     return f"{place.store}: {figures}, {watch.looks} looks, {lost} leases lost, {spent:.1f} s"
 
 
+@pytest.mark.slow(12)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("lease", [1.5])
-def test_slots_of_1000_jobs_hold_under_kills_and_none_leaks(place: Place, fleet: Fleet, lease: float) -> None:
-    print("\n" + drain_under_kills(place, fleet, jobs=1000, length=0.04, seconds=200))
+@pytest.mark.parametrize(("jobs", "every"), [(300, 0.6), pytest.param(1000, 1.0, marks=pytest.mark.soak)])
+def test_slots_hold_under_kills_and_none_leaks(
+    place: Place, fleet: Fleet, lease: float, jobs: int, every: float
+) -> None:
+    print("\n" + drain_under_kills(place, fleet, jobs, length=0.04, seconds=200, every=every))
 
 
 # --- rates ----------------------------------------------------------------------------------------------------------
@@ -125,12 +131,13 @@ def crowded_windows(starts: list[float], spacing: float, burst: int) -> list[tup
     ]
 
 
+@pytest.mark.slow(9)
 @pytest.mark.timeout(120)
 def test_a_rate_of_600_a_minute_is_kept_by_four_processes_and_used(place: Place, fleet: Fleet) -> None:
     tasks = limit_tasks.register(place.app, place.folder, place.lease)
     place.app.rates.set("api", "600/min", burst=BURST)
     fleet.start_many(4, module=WORKER, concurrency=4)
-    jobs = [job.id for job in tasks.call_api.enqueue_many([{}] * 150)]
+    jobs = [job.id for job in tasks.call_api.enqueue_many([{}] * 100)]
     wait_for(lambda: place.unfinished() == 0, "all jobs to end", 100)
     starts = starts_of(place, jobs)
     assert crowded_windows(starts, SPACING, BURST) == []

@@ -10,6 +10,7 @@ from tests.faults.harness import Fleet, Place, check, wait_for
 LEASE = 4.0
 
 
+@pytest.mark.slow(8)
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("lease", [LEASE])
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)

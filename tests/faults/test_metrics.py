@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.faults.harness import Fleet, Place, wait_for
 
 
@@ -14,6 +16,7 @@ def counted(place: Place) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow(13)
 def test_a_killed_worker_loses_a_beat_at_most_and_totals_never_go_down(place: Place, fleet: Fleet) -> None:
     first = fleet.start()
     place.tasks.brief.enqueue(0.0)

@@ -17,6 +17,7 @@ from leasehold import AtCapacity, Leasehold, State
 from tests.backends import Backend
 from tests.faults.harness import PATIENCE, ROOT, wait_for
 from tests.faults.run_now_main import register
+from tests.launcher import launch
 
 Ask = Callable[..., dict[str, Any]]
 
@@ -24,7 +25,7 @@ Ask = Callable[..., dict[str, Any]]
 class Caller:
     def __init__(self, backend: Backend, folder: Path, settings: dict[str, Any]) -> None:
         config = {"url": backend.url, "schema": backend.schema, "folder": str(folder), "settings": settings}
-        self.process = subprocess.Popen(
+        self.process = launch(
             [sys.executable, "-m", "tests.faults.run_now_main", json.dumps(config)],
             cwd=ROOT,
             env=os.environ,
@@ -94,12 +95,13 @@ def test_two_processes_start_exactly_as_many_as_the_cap_and_name_the_true_holder
         assert [app.get(job_id).result(timeout=PATIENCE) for job_id in started] == ["done"] * limit
 
 
+@pytest.mark.slow(6)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("queueing", [True, False])
 def test_a_killed_holder_counts_until_its_lease_ends_and_is_cleared_with_no_worker(
     start, backend, tmp_path, queueing
 ):
-    lease = 9.0
+    lease = 4.0
     settings = {"max_running": 1, "lease": lease, "queueing": queueing}
     caller = start(**settings)
     caller.ask()

@@ -6,10 +6,12 @@ import json
 import time
 from datetime import datetime, timedelta
 
+import pytest
+
 from tests.faults.harness import Fleet, Place, wait_for
 
 SETTINGS = {"module": "tests.faults.schedule_main"}
-SECONDS = 20.0
+SECONDS = 9.0
 
 
 def ticks(place: Place) -> list[datetime]:
@@ -18,6 +20,7 @@ def ticks(place: Place) -> list[datetime]:
     return [datetime.fromisoformat(json.loads(row[0])["tick"]) for row in rows]
 
 
+@pytest.mark.slow(11)
 def test_every_tick_has_one_job_though_workers_are_killed(place: Place, fleet: Fleet) -> None:
     fleet.start_many(3, **SETTINGS)
     wait_for(lambda: ticks(place), "the first tick")
@@ -25,7 +28,7 @@ def test_every_tick_has_one_job_though_workers_are_killed(place: Place, fleet: F
     fleet.kill_until(
         lambda: time.monotonic() >= over and fleet.kills >= 3,
         "the time to be over",
-        every=5.0,
+        every=2.5,
         seconds=SECONDS + 30,
         **SETTINGS,
     )
@@ -39,6 +42,7 @@ def test_every_tick_has_one_job_though_workers_are_killed(place: Place, fleet: F
     assert fleet.unexpected() == []
 
 
+@pytest.mark.slow(6)
 def test_ticks_of_an_outage_are_made_up_for(place: Place, fleet: Fleet) -> None:
     worker = fleet.start(**SETTINGS)
     wait_for(lambda: ticks(place), "the first tick")

@@ -63,21 +63,24 @@ def die_at_each_step(place: Place, jobs: int, steps: int, workers: int) -> dict[
     return {"jobs": jobs, "steps": jobs * steps, "kills": len(marks), "runs": sum(attempts)}
 
 
+@pytest.mark.slow(15)
 @pytest.mark.timeout(300)
-def test_a_job_killed_at_each_of_its_20_steps_has_every_effect_once_and_the_undisturbed_result(
+def test_a_job_killed_at_each_of_its_steps_has_every_effect_once_and_the_undisturbed_result(
     place: Place,
 ) -> None:
+    """Three jobs: each step is killed before, inside and after. The long run has more steps, and no other moments."""
     started = time.monotonic()
-    figures = die_at_each_step(place, jobs=3, steps=20, workers=4)
+    figures = die_at_each_step(place, jobs=3, steps=6, workers=4)
     print(f"\n{place.store}: {figures}, {time.monotonic() - started:.1f} s", flush=True)
 
 
+@pytest.mark.slow(10)
 @pytest.mark.timeout(120)
-def test_a_job_whose_worker_dies_after_each_of_ten_steps_succeeds_and_poison_fails_after_three_deaths(
+def test_a_job_whose_worker_dies_after_each_of_five_steps_succeeds_and_poison_fails_after_three_deaths(
     place: Place,
 ) -> None:
     tasks = durable_tasks.register(place.app, place.folder, place.lease)
-    patient, poison = tasks.one_step_a_life.enqueue(steps=10), tasks.poison.enqueue()
+    patient, poison = tasks.one_step_a_life.enqueue(steps=5), tasks.poison.enqueue()
     with zygote(place, TASKS, concurrency=1, threads=1) as workers_of:
 
         def at_rest() -> bool:
@@ -87,14 +90,14 @@ def test_a_job_whose_worker_dies_after_each_of_ten_steps_succeeds_and_poison_fai
             return all(job.refresh().state in ("succeeded", "failed") for job in (patient, poison))
 
         wait_for(at_rest, "both jobs to come to rest", seconds=90)
-    assert (patient.state, patient.result(timeout=0), patient.__row__.crashes) == ("succeeded", 11, 1)
+    assert (patient.state, patient.result(timeout=0), patient.__row__.crashes) == ("succeeded", 6, 1)
     assert (poison.state, poison.attempt, poison.__row__.crashes) == ("failed", 3, 3)
 
 
 # --- complete -------------------------------------------------------------------------------------------------------
 
-ROUNDS = 50
-"""Of each run. The long run adds 150 on SQLite."""
+ROUNDS, SOAK_KILLS = 15, 50
+"""Of a run here and of a long one."""
 
 
 def kill_while_completing(place: Place, rounds: int, seed: int = 1) -> dict[str, Any]:
@@ -143,19 +146,21 @@ def look(place: Place) -> None:
     assert odd == []
 
 
+@pytest.mark.slow(7)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("place", "seed"),
+    ("place", "seed", "rounds"),
     [
-        ("sqlite", 1),
-        ("postgres", 5),
-        *(pytest.param("sqlite", seed, marks=pytest.mark.soak) for seed in (2, 3, 4)),
+        ("sqlite", 1, ROUNDS),
+        ("postgres", 5, ROUNDS),
+        pytest.param("postgres", 6, SOAK_KILLS, marks=pytest.mark.soak),
+        *(pytest.param("sqlite", seed, SOAK_KILLS, marks=pytest.mark.soak) for seed in (2, 3, 4, 7)),
     ],
     indirect=["place"],
 )
-def test_an_effect_and_its_success_commit_or_vanish_together(place: Place, seed: int) -> None:
+def test_an_effect_and_its_success_commit_or_vanish_together(place: Place, seed: int, rounds: int) -> None:
     started = time.monotonic()
-    figures = kill_while_completing(place, ROUNDS, seed)
+    figures = kill_while_completing(place, rounds, seed)
     print(f"\n{place.store}: {figures}, {time.monotonic() - started:.1f} s", flush=True)
 
 

@@ -10,8 +10,9 @@ from tests.faults.harness import Fleet, Place, check, wait_for
 from tests.faults.worker_main import REPLACE_ME
 
 
+@pytest.mark.slow(7)
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("lease", [4.0])
+@pytest.mark.parametrize("lease", [2.0])
 def test_a_handler_that_blocks_the_event_loop_for_three_lease_lengths_keeps_its_lease(
     place: Place, fleet: Fleet, lease: float
 ) -> None:
@@ -23,13 +24,14 @@ def test_a_handler_that_blocks_the_event_loop_for_three_lease_lengths_keeps_its_
     assert (figures.grants, figures.runs, figures.lost) == (1, 1, 0)
 
 
+@pytest.mark.slow(5)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("lease", [30.0])
 def test_a_call_with_a_shorter_lease_than_its_tasks_is_renewed_in_time(
     place: Place, fleet: Fleet, lease: float
 ) -> None:
     fleet.start_many(2)
-    job = place.tasks.brief.using(lease=4.0).enqueue(6.0)
+    job = place.tasks.brief.using(lease=2.0).enqueue(4.0)
     done = place.wait_for_state(job.id, "succeeded")
     assert (done.attempt, done.failures, done.crashes) == (1, 0, 0)
 

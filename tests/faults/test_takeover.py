@@ -18,11 +18,12 @@ def seconds_until(place: Place, instant) -> float:
     return (instant - place.app.__internals__.store.now()).total_seconds()
 
 
-@pytest.mark.parametrize("lease", [9.0])
+@pytest.mark.slow(7)
+@pytest.mark.parametrize("lease", [4.5])
 def test_a_worker_that_is_killed_right_after_a_renewal_is_replaced_within_lease_and_sweep(
     place: Place, fleet: Fleet, lease: float
 ) -> None:
-    sweep = 3.0
+    sweep = 1.5
     job = place.tasks.wait_on_loop.enqueue("take")
     doomed = fleet.start(sweep=sweep)
     place.wait_for_start(job.id, attempt=1)
@@ -39,6 +40,7 @@ def test_a_worker_that_is_killed_right_after_a_renewal_is_replaced_within_lease_
     place.wait_for_state(job.id, "succeeded")
 
 
+@pytest.mark.slow(17)
 @pytest.mark.parametrize("lease", [12.0])
 def test_a_worker_that_renews_late_keeps_its_job_though_others_have_looked_at_it(
     place: Place, fleet: Fleet, lease: float

@@ -14,16 +14,17 @@ import pytest
 
 from tests.faults.conftest import MakePlace
 from tests.faults.harness import ROOT, Fleet, Place, check, wait_for
+from tests.launcher import launch
 from tests.servers import PostgresServer
 
-ITEMS = 4000
+ITEMS = 2200
 PAUSE = 0.01
-"""After every ten items: the job takes four seconds and more."""
-WATCHERS_KILLED_AT = (300, 800, 1300, 2100, 2700)
+"""After every ten items: the job takes two seconds and more."""
+WATCHERS_KILLED_AT = (200, 500, 800, 1200, 1500)
 """Once it has printed this many lines. The job does not get more than AHEAD items further before that is done, so that
 a slow machine kills no watcher that has seen the end."""
-AHEAD = 400
-WORKER_KILLED_AT = 1700
+AHEAD = 300
+WORKER_KILLED_AT = 1000
 
 
 class Watcher:
@@ -48,9 +49,7 @@ class Watcher:
             "file": str(self._file),
         }
         command = [sys.executable, "-m", "tests.faults.watcher_main", json.dumps(config)]
-        self.processes.append(
-            subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, start_new_session=True)
-        )
+        self.processes.append(launch(command, cwd=ROOT, stdin=subprocess.PIPE, start_new_session=True))
 
     def kill(self) -> None:
         process = self.processes[-1]
@@ -88,8 +87,9 @@ def watchers() -> Iterator[list[Watcher]]:
         watcher.close()
 
 
+@pytest.mark.slow(7)
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("lease", [5.0])
+@pytest.mark.parametrize("lease", [2.5])
 def test_a_watcher_that_reconnects_misses_no_event_and_sees_none_twice(
     place: Place, fleet: Fleet, watchers: list[Watcher], lease: float
 ) -> None:
@@ -125,8 +125,8 @@ def test_a_watcher_that_reconnects_misses_no_event_and_sees_none_twice(
     print(f"\n{place.store}: {len(lines)} lines of {len(watcher.processes)} watchers", flush=True)
 
 
+@pytest.mark.slow(8)
 @pytest.mark.timeout(120)
-@pytest.mark.xdist_group("database-restart")
 def test_what_is_told_while_the_database_is_away_is_stored_in_order_when_it_is_back(
     make_place: MakePlace, start_postgres: Callable[..., PostgresServer]
 ) -> None:

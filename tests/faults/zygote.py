@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.harness import ROOT, Place
+from tests.launcher import launch
 
 
 class Zygote:
@@ -30,7 +31,7 @@ class Zygote:
             "settings": {"sweep": 0.2, "poll": 0.1, **settings},
         }
         self._log = (place.folder / "zygote.log").open("wb")
-        self._process = subprocess.Popen(
+        self._process = launch(
             [sys.executable, "-m", "tests.faults.zygote_main", json.dumps(config)],
             cwd=ROOT,
             stdin=subprocess.PIPE,

@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,24 +21,23 @@ from leasehold.stores.answers import Ending
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import groups
 from leasehold.types import GroupStatus
-from tests.backends import Backend, new_job
+from tests.backends import new_job
+from tests.workers import wait_for
 
 LONG = 60.0
 """A wait that only a test that fails lives through."""
 
 
 @pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema) as app:
+def app(app: Leasehold) -> Leasehold:
+    @app.task
+    def work(n: int = 0) -> int:
+        return n
 
-        @app.task
-        def work(n: int = 0) -> int:
-            return n
+    @app.task(queue="q")
+    def verify() -> None: ...
 
-        @app.task(queue="q")
-        def verify() -> None: ...
-
-        yield app
+    return app
 
 
 @pytest.fixture
@@ -78,13 +76,6 @@ def end_one(store: JobStore) -> str:
     store.settle([Ending(grant.id, grant.token, Success("1"))])
     store.tell_watchers()
     return grant.id
-
-
-def wait_until(condition: Any, what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
 
 
 def waiters(app: Leasehold) -> int:
@@ -126,7 +117,7 @@ def test_a_change_ends_the_wait(app: Leasehold):
     app.enqueue("work", group="g")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(app.group("g").status, LONG, 2)
-        wait_until(lambda: waiters(app), "nobody waits")
+        wait_for(lambda: waiters(app), "nobody waits")
         end_one(app.__internals__.store)
         status = waiting.result(20)
     assert (status.changed, status.version, status.succeeded) == (True, 3, 1)
@@ -148,7 +139,7 @@ def test_verbs_on_jobs_and_groups_end_the_wait(app: Leasehold):
         ):
             since = group.status().version
             waiting = pool.submit(group.status, LONG, since)
-            wait_until(lambda: waiters(app), "nobody waits")
+            wait_for(lambda: waiters(app), "nobody waits")
             verb()
             assert waiting.result(20).changed
 
@@ -157,11 +148,11 @@ def test_other_groups_changes_do_not_end_the_wait(app: Leasehold, reads: Counter
     app.enqueue("work", group="g")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(app.group("g").status, LONG, 1)
-        wait_until(lambda: reads["count_group"] == 1 and waiters(app), "nobody waits")
+        wait_for(lambda: reads["count_group"] == 1 and waiters(app), "nobody waits")
         for _ in range(5):
             before = reads["group_versions"]
             app.enqueue("work", group="other")
-            wait_until(lambda before=before: reads["group_versions"] > before, "the hint was not heard")
+            wait_for(lambda before=before: reads["group_versions"] > before, "the hint was not heard")
         assert not waiting.done()
         assert reads["count_group"] == 1, "only versions were read"
         app.enqueue("work", group="g")
@@ -223,7 +214,7 @@ def test_the_watcher_ends_after_its_last_waiter_and_starts_again(app: Leasehold,
         app.group("g").status(wait=0.02, since=1)
         watch = app.__internals__.operations._group_watch
         assert watch is not None
-        wait_until(lambda watch=watch: watch._thread is None, "the thread goes on for nobody")
+        wait_for(lambda watch=watch: watch._thread is None, "the thread goes on for nobody")
         assert watch._watched == {}
 
 
@@ -235,7 +226,7 @@ def test_with_hints_cut_off_a_change_is_seen_within_the_floor(app: Leasehold, mo
     app.enqueue("work", group="g")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(app.group("g").status, LONG, 1)
-        wait_until(lambda: waiters(app), "nobody waits")
+        wait_for(lambda: waiters(app), "nobody waits")
         began = time.monotonic()
         app.__internals__.store.cancel(app.jobs(group="g").jobs[0].id)
         assert waiting.result(20).live == 0
@@ -246,7 +237,7 @@ def test_whoever_waits_is_told_when_the_store_is_gone(app: Leasehold):
     app.enqueue("work", group="g")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(app.group("g").status, LONG, 1)
-        wait_until(lambda: waiters(app), "nobody waits")
+        wait_for(lambda: waiters(app), "nobody waits")
         app.close()
         with pytest.raises(DatabaseUnreachable):
             waiting.result(20)
@@ -307,7 +298,7 @@ def test_without_a_version_the_wait_is_for_the_next_change(app: Leasehold):
     assert asyncio.run(group.astatus(wait=0.05)) == in_vain
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(group.status, LONG)
-        wait_until(lambda: waiters(app), "nobody waits")
+        wait_for(lambda: waiters(app), "nobody waits")
         end_one(app.__internals__.store)
         status = waiting.result(20)
     assert (status.changed, status.version, status.succeeded) == (True, 3, 1)
@@ -370,7 +361,7 @@ def test_what_runs_tell_ends_the_wait_of_those_who_asked_for_it(app: Leasehold):
     with ThreadPoolExecutor(2) as pool:
         plain = pool.submit(group.status, LONG, 1)
         waiting = pool.submit(group.status, LONG, 1, partial=True)
-        wait_until(lambda: waiters(app) == 2, "nobody waits")
+        wait_for(lambda: waiters(app) == 2, "nobody waits")
         tell(store, grant, 1, "progress", '{"done": 1, "total": 4, "note": ""}')
         status = waiting.result(20)
         assert (status.changed, status.version, str(status.runs[0].progress)) == (True, 1, "1 of 4")

@@ -126,7 +126,7 @@ def test_a_handler_that_ignores_its_stop_is_reported_until_it_is_abandoned(app: 
 
     async def scenario() -> None:
         job = stubborn.using(group="g").enqueue()
-        async with working(app, stop_grace=6.0, threads=4):
+        async with working(app, stop_grace=3.0, threads=4):
             assert await asyncio.to_thread(began.wait, 20)
             first = await app.group("g").astop(mode="full", wait=0.3, reason="enough")
             assert first.still_running == [job.id], "it ignores its stop, and its grace is not over"

@@ -71,6 +71,7 @@ class Told:
     idle_many: list[Plan]
 
 
+@pytest.mark.slow(8)
 @pytest.mark.parametrize("background", BACKGROUNDS)
 def test_no_background_leads_a_hot_statement_astray(
     background: str, postgres_url: str, postgres_schema: str, subtests: pytest.Subtests

@@ -98,6 +98,7 @@ def test_the_promise_named_breaks_when_a_guard_is_taken_away(runner: str, guard:
     assert found.violation == promise, str(found)
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize(("runner", "guard"), REDUNDANT_GUARDS)
 def test_a_guard_called_redundant_is_missed_by_no_promise(runner: str, guard: str) -> None:
     for setup in SETUPS:

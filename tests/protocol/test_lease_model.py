@@ -135,6 +135,7 @@ def walk_without(guard: str, name: str) -> Exploration:
     return explore(LeaseModel(replace(BY_NAME[name], without=frozenset({guard}))))
 
 
+@pytest.mark.slow(6)
 @WALKS
 @pytest.mark.parametrize("name", [setup.name for setup in SETUPS])
 def test_every_promise_holds_and_every_job_can_come_to_rest(
@@ -171,6 +172,7 @@ def test_a_guard_called_redundant_is_missed_by_no_promise(guard: str) -> None:
     assert found.sound, f"not redundant after all ({REDUNDANT_GUARDS[guard]}): {found}"
 
 
+@pytest.mark.slow(6)
 @WALKS
 def test_every_verb_and_every_cell_of_the_settle_table_is_taken_somewhere_and_no_verb_is_unlisted() -> None:
     """Together, because every walk of every setup is needed for either."""

@@ -104,6 +104,7 @@ def walk(name: str) -> Exploration:
     return explore(PlaceModel(BY_NAME[name]))
 
 
+@pytest.mark.slow(5)
 @WALKS
 @pytest.mark.parametrize("name", [setup.name for setup in SETUPS])
 def test_a_job_is_in_one_place_and_can_always_come_to_rest(
@@ -134,6 +135,7 @@ def test_a_place_breaks_its_promise_when_a_guard_is_taken_away(guard: str) -> No
     assert not found.sound, f"nobody misses the guard '{guard}'"
 
 
+@pytest.mark.slow(5)
 @WALKS
 def test_every_verb_is_taken_somewhere_and_no_verb_is_unlisted() -> None:
     assert set().union(*(walk(setup.name).verbs for setup in SETUPS)) == VERBS

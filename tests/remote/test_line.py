@@ -22,8 +22,8 @@ from leasehold.remote import Remote, group, job, stop
 from leasehold.stores.answers import Ending
 from tests.remote.conftest import claim, settle
 from tests.remote.cutter import Cutter
-from tests.surfaces.cli.conftest import eventually
 from tests.surfaces.serving import Server, listening
+from tests.workers import wait_for
 
 SECRET = "lh_must-not-be-told"
 
@@ -283,7 +283,7 @@ def test_a_stop_may_wait_longer_than_one_request(app: Leasehold, remote: Remote)
     grant = claim(app)
 
     def end_after_the_first_request() -> None:
-        eventually(lambda: app.get(running.id).__row__.stop_requested)
+        wait_for(lambda: app.get(running.id).__row__.stop_requested)
         time.sleep(1.0)  # too short on a slow machine: then the first request waits for it, and nothing fails
         app.__internals__.store.settle([Ending(grant.id, grant.token, Success("2"))])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import queue
-from collections.abc import Iterator
 from datetime import date
 from enum import Enum
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
@@ -16,7 +16,6 @@ from leasehold import Context, Leasehold, Retry, State, SyncContext
 from leasehold.errors import InvalidAnswer, InvalidInput, QuestionExpired, Refused
 from leasehold.testing import ManualClock
 from leasehold.types import Ask, HookEvent
-from tests.backends import Backend
 from tests.workers import burst, until
 
 
@@ -32,9 +31,8 @@ class Login(BaseModel):
 
 
 @pytest.fixture
-def app(backend: Backend, clock: ManualClock) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema, clock=clock) as app:
-        yield app
+def app_settings(clock: ManualClock) -> dict[str, Any]:
+    return {"clock": clock}
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +13,6 @@ from leasehold import Context, Leasehold, State, SyncContext
 from leasehold.domain.checks.payload import LARGEST
 from leasehold.errors import InvalidInput, ResultMissing
 from leasehold.stores.base import result_files
-from tests.backends import Backend
 from tests.workers import burst
 
 LARGE = "x" * (LARGEST + 1)
@@ -25,9 +24,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def app(backend: Backend, folder: Path) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema, results=folder) as app:
-        yield app
+def app_settings(folder: Path) -> dict[str, Any]:
+    return {"results": folder}
 
 
 def files(folder: Path) -> list[str]:

@@ -552,10 +552,10 @@ def test_a_silent_run_is_told_once_per_silence(app, caplog):
 
 
 def test_a_run_that_shows_signs_of_life_is_not_stalled(app):
-    @app.task(stall_after=4, on_stall="stop")
+    @app.task(stall_after=2, on_stall="stop")
     def work(ctx: SyncContext) -> str:
         tells = itertools.cycle([lambda: ctx.log("x"), lambda: ctx.progress(1), lambda: ctx.emit("x")])
-        until = time.monotonic() + 5.5
+        until = time.monotonic() + 2.8
         while time.monotonic() < until:
             next(tells)()
             ctx.wait(0.1)

@@ -14,10 +14,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.launcher import launch
+
 
 class Starter:
     def __init__(self, lab: type, place: Path) -> None:
-        self.process = subprocess.Popen(
+        self.process = launch(
             [sys.executable, "-m", "tests.runners.starter", f"{lab.__module__}:{lab.__name__}", str(place)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip

@@ -18,7 +18,7 @@ from tests.measured import Page
 from tests.servers import PostgresServer
 from tests.stores.crowd import Crowd, Ledger
 
-SECONDS = 20.0
+SECONDS, LONG_SECONDS = 6.0, 20.0
 PAGE = Page(
     "crowd.md",
     "A crowd, and a planner that was misled",
@@ -29,10 +29,6 @@ PAGE = Page(
     named_by=2,
 )
 
-BOTH = [
-    pytest.param("sqlite", marks=pytest.mark.xdist_group("crowd-sqlite")),
-    pytest.param("postgres", marks=pytest.mark.xdist_group("crowd-postgres")),
-]
 SCATTERED = {"job": "priority", "ready": "priority", "lease": "stop"}
 COLUMNS = ("id", "state", "attempt", "lease_token", "failures", "crashes", "settled_token", "lane")
 IN_ORDER = (
@@ -40,11 +36,12 @@ IN_ORDER = (
 )
 
 
-@pytest.mark.parametrize("backend", BOTH, indirect=True)
+@pytest.mark.slow(8)
+@pytest.mark.parametrize("seconds", [SECONDS, pytest.param(LONG_SECONDS, marks=pytest.mark.soak)])
 def test_a_crowd_on_the_same_rows_loses_nothing_and_never_deadlocks(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    check_a_crowd(backend, monkeypatch)
+    check_a_crowd(backend, monkeypatch, seconds)
 
 
 @pytest.mark.soak
@@ -59,7 +56,7 @@ def test_a_crowd_never_deadlocks_though_the_planner_believes_in_few_rows(
     misleading = threading.Thread(target=keep_misleading, args=(backend, rows, over))
     misleading.start()
     try:
-        ledger = check_a_crowd(backend, monkeypatch)
+        ledger = check_a_crowd(backend, monkeypatch, LONG_SECONDS)
     finally:
         over.set()
         misleading.join()
@@ -71,9 +68,9 @@ def test_a_crowd_never_deadlocks_though_the_planner_believes_in_few_rows(
     )
 
 
-def check_a_crowd(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+def check_a_crowd(backend: Backend, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Ledger:
     repeated = note_what_is_repeated(monkeypatch)
-    crowd = Crowd(backend.open, SECONDS)
+    crowd = Crowd(backend.open, seconds)
     before = deadlocks(backend)
     crowd.work()
     ledger = crowd.ledger

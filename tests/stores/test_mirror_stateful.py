@@ -124,6 +124,7 @@ def machine(tmp_path: Path, _postgres_backend: Backend) -> Iterator[type[Mirrore
     _postgres_backend.query("DROP TABLE leasehold.seen")
 
 
+@pytest.mark.slow(8)
 @pytest.mark.timeout(300)
 @pytest.mark.xdist_group("stateful")
 def test_a_mirrors_rows_equal_their_jobs_after_a_thousand_random_verbs(

@@ -64,7 +64,8 @@ def never_called(tally: dict[str, int]) -> list[str]:
     return [verb for verb in VERBS if not tally.get(verb)]
 
 
-@pytest.mark.timeout(300)  # 40 s by itself; on a busy machine it is the longest of all
+@pytest.mark.slow(24)
+@pytest.mark.timeout(300)
 @pytest.mark.xdist_group("stateful")
 def test_both_stores_behave_as_the_model(machine: type[StoreMachine]) -> None:
     for seed in range(40):

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -20,20 +19,23 @@ from leasehold.domain.stream import LOG_CAP
 from leasehold.errors import DatabaseUnreachable, InvalidInput, InvalidTask, RunnerUnreachable
 from leasehold.runners.subprocess import SubprocessRunner
 from leasehold.types import Command, Job, NotRun, Worker
-from tests.backends import Backend
-from tests.workers import burst
+from tests.workers import burst, wait_for
 
 NO_RETRY = Retry(max_attempts=1, max_crashes=1)
 TWO_HOURS = {"sqlite": "7200000000", "postgres": "interval '2 hours'"}
 
 
 @pytest.fixture
-def app(backend: Backend, tmp_path: Path) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema, executions=tmp_path / "runs") as app:
-        yield app
-        for pid in alive(app):  # a failed test may have left some
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+def app_settings(tmp_path: Path) -> dict[str, Any]:
+    return {"executions": tmp_path / "runs"}
+
+
+@pytest.fixture
+def app(app: Leasehold) -> Iterator[Leasehold]:
+    yield app
+    for pid in alive(app):  # a failed test may have left some
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -71,13 +73,6 @@ def working(app: Leasehold, **settings: Any) -> Iterator[Worker]:
         finally:
             over.set()
             running.result()
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def runs_of(app: Leasehold) -> list[Path]:

@@ -19,7 +19,7 @@ from tests.worker import process_tasks as tasks
 from tests.workers import burst
 from tests.workers import until as until_in
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow(3), pytest.mark.one_store("postgres")]
 
 ONCE = Retry(max_attempts=1, max_crashes=1)
 one_store = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)

@@ -13,8 +13,9 @@ import pytest
 from leasehold import State
 from leasehold.errors import InvalidTask
 from tests.worker.test_process_ends import is_gone, said
+from tests.workers import wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow(3), pytest.mark.one_store("postgres")]
 
 PROGRAM = """
 import asyncio, os, subprocess, sys, time
@@ -69,13 +70,6 @@ def program(backend, tmp_path):
         process.wait()
 
 
-def wait_for(condition, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
 def test_a_task_of_a_programs_main_file_runs_in_a_process(app, program, tmp_path):
     job = app.task(name).enqueue(str(tmp_path))
     assert program("burst").wait(60) == 0
@@ -98,7 +92,7 @@ def test_a_worker_that_is_killed_leaves_no_child_and_no_grandchild(app, program,
 
 
 def test_a_child_does_not_outlive_its_lease_while_its_worker_is_frozen(app, program, tmp_path):
-    job = app.task(lease=6)(stay).enqueue(str(tmp_path))
+    job = app.task(lease=3)(stay).enqueue(str(tmp_path))
     worker = program()
     wait_for((tmp_path / "grandchild").exists)
     os.kill(worker.pid, signal.SIGSTOP)

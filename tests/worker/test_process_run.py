@@ -20,7 +20,7 @@ from leasehold.worker.process.answers import read_answer, write_error
 from tests.worker import process_tasks as tasks
 from tests.workers import burst
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow(3), pytest.mark.one_store("postgres")]
 
 
 def in_process(app, function, **settings):

@@ -7,9 +7,10 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,16 +20,15 @@ from leasehold.testing import ManualClock
 from leasehold.types import HookEvent, NotRun, Ran
 from leasehold.worker import embedded
 from leasehold.worker.embedded import Looks
-from tests.backends import Backend, new_id, new_job
+from tests.backends import new_id, new_job
 from tests.workers import until
 
 PATIENCE = 20.0
 
 
 @pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema, shutdown_grace=0.2) as app:
-        yield app
+def app_settings() -> dict[str, Any]:
+    return {"shutdown_grace": 0.2}
 
 
 def ran(answer: Ran | NotRun) -> Ran:
@@ -45,12 +45,12 @@ def not_run(answer: Ran | NotRun) -> NotRun:
 
 
 def test_it_runs_that_job_with_all_that_a_worker_gives_and_returns_when_it_is_settled(app, backend):
-    @app.task(lease=4, heartbeat=0.2)
+    @app.task(lease=2, heartbeat=0.2)
     async def study(ctx: Context, n: int) -> int:
         found = await ctx.step("search", lambda: n + 1)
         ctx.progress(1, 2, "half")
         ctx.emit("page", {"n": found})
-        await asyncio.sleep(4.5)  # longer than its lease: somebody has to renew it
+        await asyncio.sleep(2.4)  # longer than its lease: somebody has to renew it
         return found
 
     other, job = study.enqueue(0), study.using(queue="elsewhere").enqueue(1)
@@ -179,7 +179,7 @@ def test_a_caller_may_wait_until_the_job_is_due(app):
 
 @pytest.mark.parametrize("waits", [True, False], ids=["who waits", "who comes back"])
 def test_a_lease_whose_owner_died_is_taken_by_two_looks(app, backend, waits):
-    @app.task(lease=4)
+    @app.task(lease=2)
     def work() -> int:
         return 7
 
@@ -379,7 +379,7 @@ def test_what_a_killed_caller_left_is_recovered_by_the_next_with_no_worker(backe
     app = Leasehold(backend.url, schema=backend.schema, shutdown_grace=0)
     request.addfinalizer(app.close)
 
-    @app.task(lease=3)
+    @app.task(lease=2)
     def work(die: str) -> str:
         if not Path(die).exists():
             Path(die).touch()
@@ -387,7 +387,7 @@ def test_what_a_killed_caller_left_is_recovered_by_the_next_with_no_worker(backe
         return "at last"
 
     job, bystander = (
-        new_job(kind="work", args=f'{{"die": "{tmp_path}/{n}"}}', lease_seconds=3) for n in range(2)
+        new_job(kind="work", args=f'{{"die": "{tmp_path}/{n}"}}', lease_seconds=2) for n in range(2)
     )
     backend.open().enqueue([job, bystander])
     backend.close_opened()

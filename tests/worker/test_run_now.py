@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from leasehold import AtCapacity, Context, Leasehold, Pause, Retry, Snooze, State, SyncContext
 from leasehold.errors import InvalidInput, InvalidTask, JobNotSucceeded, Refused
-from tests.backends import Backend
 from tests.workers import burst, until
 
 PATIENCE = 20.0
 
 
 @pytest.fixture
-def app(backend: Backend) -> Iterator[Leasehold]:
-    with Leasehold(backend.url, schema=backend.schema, shutdown_grace=0.2) as app:
-        yield app
+def app_settings() -> dict[str, Any]:
+    return {"shutdown_grace": 0.2}
 
 
 class Gate:
@@ -134,9 +132,9 @@ def test_fifty_callers_in_threads_never_see_more_runs_than_max_running(app):
 
 
 def test_a_run_longer_than_its_lease_is_renewed_and_survives(app, backend):
-    @app.task(max_running=1, lease=4, heartbeat=0.2, queueing=False)
+    @app.task(max_running=1, lease=2, heartbeat=0.2, queueing=False)
     async def long(ctx: Context) -> int:
-        await asyncio.sleep(5)
+        await asyncio.sleep(2.5)
         return ctx.lease_token
 
     job = app.run_now(long)

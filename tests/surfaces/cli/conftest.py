@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from leasehold import Leasehold
 from leasehold.surfaces.cli.main import run
 from tests.backends import Backend
+from tests.launcher import launch
 
 PATIENCE = 50.0
 MODULE = "cli_tasks"
@@ -89,6 +89,8 @@ class Answer:
 class Cli:
     folder: Path
     environment: dict[str, str]
+    launched_by: Callable[..., subprocess.Popen[str]] = launch
+    """`subprocess.Popen` where the start of Python is part of what is tested."""
     _started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __call__(self, *arguments: str, **environment: str) -> Answer:
@@ -98,7 +100,7 @@ class Cli:
         return Answer(process.returncode, out, err)
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+        process = self.launched_by(
             [sys.executable, "-m", "leasehold", *arguments],
             cwd=self.folder,
             env={**os.environ, **self.environment, **environment},
@@ -192,16 +194,6 @@ def app(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Leasehold
         def in_lane(lane: str) -> None: ...
 
         yield app
-
-
-def eventually(what: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """The first true answer, or a failure."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        if answer := what():
-            return answer
-        time.sleep(0.02)
-    raise AssertionError("it did not come")
 
 
 def read_until(process: subprocess.Popen[str], stream: str, text: str) -> str:

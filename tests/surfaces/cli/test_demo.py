@@ -13,7 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.surfaces.cli.conftest import PATIENCE, Cli, eventually, read_until
+from tests.surfaces.cli.conftest import PATIENCE, Cli, read_until
+from tests.workers import wait_for
 
 BROKEN = """
 import os, sys
@@ -46,6 +47,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.slow(14)
 def test_the_demo_runs_to_its_end_and_leaves_nothing_behind(demo: Cli, tmp_path: Path):
     answer = demo("demo", MAKELEVEL="")
     assert answer.code == 0, answer.out + answer.err
@@ -57,24 +59,27 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing_behind(demo: Cli, tmp_path:
     assert "leasehold[server]" in answer.out
 
 
+@pytest.mark.slow(5)
 def test_an_interrupted_demo_leaves_nothing_behind(demo: Cli, tmp_path: Path):
     process = demo.start("demo", PYTHONUNBUFFERED="1")
     started = pids(read_until(process, "stdout", "two workers are up"))
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 130
-    eventually(lambda: not any(map(is_alive, started)))
+    wait_for(lambda: not any(map(is_alive, started)))
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow(5)
 def test_a_killed_demo_takes_its_workers_with_it(demo: Cli):
     process = demo.start("demo", PYTHONUNBUFFERED="1")
     started = pids(read_until(process, "stdout", "two workers are up"))
     process.kill()
     process.communicate()
-    eventually(lambda: not any(map(is_alive, started)))
+    wait_for(lambda: not any(map(is_alive, started)))
 
 
+@pytest.mark.slow(5)
 def test_a_demo_that_does_not_go_as_told_says_so_and_fails(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-c", BROKEN],
@@ -111,21 +116,22 @@ class Shown:
             return False
 
 
+@pytest.mark.slow(9)
 def test_the_dashboard_of_the_demo_has_something_of_everything_and_ends_cleanly(demo: Cli, tmp_path: Path):
     shown = Shown(demo)
     for state in ("queued", "pending", "running", "waiting", "succeeded", "failed"):
-        eventually(lambda state=state: shown.get("/v1/jobs", state=state).json()["jobs"])
+        wait_for(lambda state=state: shown.get("/v1/jobs", state=state).json()["jobs"])
     asked = {question["kind"]: question for question in shown.get("/v1/questions").json()}
     assert asked["refund"]["schema"]["required"] == ["approve"]
     assert asked["log_in"]["secret"]
-    eventually(lambda: len(shown.get("/v1/schedules").json()) == 3)
-    eventually(lambda: shown.get("/v1/executions").json())
-    eventually(lambda: shown.get("/v1/lanes").json())
-    eventually(lambda: shown.get("/v1/budgets").json()["budgets"])
+    wait_for(lambda: len(shown.get("/v1/schedules").json()) == 3)
+    wait_for(lambda: shown.get("/v1/executions").json())
+    wait_for(lambda: shown.get("/v1/lanes").json())
+    wait_for(lambda: shown.get("/v1/budgets").json()["budgets"])
     assert [group["name"] for group in shown.get("/v1/groups").json()["groups"]] == ["research-42"]
     assert [pause["name"] for pause in shown.get("/v1/pauses").json()] == ["mail"]
     assert "Leasehold" in shown.get("/dashboard/").text
-    workers = eventually(lambda: found if len(found := shown.workers()) >= 2 else None)
+    workers = wait_for(lambda: found if len(found := shown.workers()) >= 2 else None)
     shown.process.send_signal(signal.SIGINT)
     _, err = shown.process.communicate(timeout=PATIENCE)
     assert shown.process.returncode == 0, err
@@ -134,13 +140,14 @@ def test_the_dashboard_of_the_demo_has_something_of_everything_and_ends_cleanly(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow(7)
 def test_a_killed_demo_takes_server_and_workers_with_it(demo: Cli):
     shown = Shown(demo)
-    workers = eventually(lambda: found if len(found := shown.workers()) >= 2 else None)
+    workers = wait_for(lambda: found if len(found := shown.workers()) >= 2 else None)
     shown.process.kill()
     shown.process.communicate()
-    eventually(lambda: not any(map(is_alive, workers)))
-    eventually(lambda: not shown.is_up())
+    wait_for(lambda: not any(map(is_alive, workers)))
+    wait_for(lambda: not shown.is_up())
 
 
 def test_a_port_needs_the_dashboard(demo: Cli):

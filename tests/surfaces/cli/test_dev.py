@@ -16,7 +16,9 @@ import pytest
 
 from leasehold.surfaces.cli import dev_files, listening
 from leasehold.surfaces.cli.dev_files import WatchedFiles
-from tests.surfaces.cli.conftest import PATIENCE, Answer, Cli, eventually
+from tests.launcher import launch
+from tests.surfaces.cli.conftest import PATIENCE, Answer, Cli
+from tests.workers import wait_for
 
 TASKS = """
 import os, time
@@ -47,7 +49,7 @@ class Dev:
     def __init__(self, cli: Cli, *options: str, **environment: str) -> None:
         self._out = cli.folder / "said.txt"
         with self._out.open("w") as out:
-            self.process = subprocess.Popen(
+            self.process = launch(
                 [*_COMMAND, "shop:app", *options],
                 cwd=cli.folder,
                 env={**os.environ, **cli.environment, **environment},
@@ -65,7 +67,7 @@ class Dev:
             assert self.process.poll() is None or text in self.said, self.said
             return self.said.count(text) >= times
 
-        eventually(there)
+        wait_for(there)
         return self.said
 
     @property
@@ -89,7 +91,7 @@ class Dev:
             made["result"] = told.json().get("result")
             return told.status_code == 200 and made["result"] is not None
 
-        eventually(asked)
+        wait_for(asked)
         return made["result"]
 
     def end(self, number: signal.Signals = signal.SIGINT) -> int:
@@ -196,11 +198,11 @@ def test_a_running_job_is_handed_back_when_the_code_changes(start: Callable[...,
     dev = start()
     with httpx2.Client(base_url=dev.url, timeout=PATIENCE) as client:
         job = client.post("/v1/jobs", json={"kind": "sleep", "args": {}}).json()["id"]
-        eventually(tmp_path.joinpath("began").exists)
+        wait_for(tmp_path.joinpath("began").exists)
     tmp_path.joinpath("began").unlink()
     write(tmp_path, 2)
     dev.wait_for("ready again")
-    eventually(tmp_path.joinpath("began").exists)
+    wait_for(tmp_path.joinpath("began").exists)
     with httpx2.Client(base_url=dev.url, timeout=PATIENCE) as client:
         row = client.get(f"/v1/jobs/{job}").json()
         assert (row["state"], row["failures"], row["crashes"]) == ("running", 0, 0)
@@ -216,7 +218,7 @@ def test_a_killed_one_takes_its_other_half_with_it(start: Callable[..., Dev]):
     assert pid != dev.process.pid
     dev.process.kill()
     dev.process.wait()
-    eventually(lambda: not is_alive(pid))
+    wait_for(lambda: not is_alive(pid))
 
 
 def test_the_end_of_its_other_half_is_its_own(start: Callable[..., Dev]):
@@ -237,7 +239,7 @@ def test_without_reload_it_is_one_process(start: Callable[..., Dev], tmp_path: P
     )
     assert dev.run("answer") == [1, dev.process.pid]
     assert re.search(r"queues +default\n", dev.said)
-    assert eventually(seen.exists)
+    assert wait_for(seen.exists)
     assert seen.read_text() == f"{dev.url}/dashboard/\n"
     assert dev.end() == 0
 

@@ -137,6 +137,7 @@ def test_a_file_on_a_network_file_system_is_recognised():
     assert filesystem_of(Path("/home/jobs.db"), "") is None
 
 
+@pytest.mark.slow(12)
 def test_a_pooler_is_noticed_and_so_is_that_leasehold_was_not_told(here, start_postgres):
     if (why := ensure_pgbouncer()) is not None:
         pytest.skip(why)

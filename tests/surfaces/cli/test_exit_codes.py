@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 
 import pytest
 
 from leasehold.surfaces.cli.problems import Exit
 from tests.backends import new_id
-from tests.surfaces.cli.conftest import MODULE, PATIENCE, Cli, eventually, stop
+from tests.surfaces.cli.conftest import MODULE, PATIENCE, Cli, stop
+from tests.workers import wait_for
 
 
 def test_0_when_the_job_that_was_waited_for_has_succeeded(cli: Cli):
@@ -72,6 +74,7 @@ def test_6_when_the_schema_is_not_there_yet(here, postgres_url: str, postgres_sc
 
 @pytest.mark.parametrize("command", [("jobs",), ("worker", MODULE), ("enqueue", MODULE, "add", '{"a": 1}')])
 def test_6_when_the_driver_is_not_installed(sqlite_cli: Cli, command: tuple[str, ...]):
+    sqlite_cli.launched_by = subprocess.Popen  # a launched one has it imported
     missing = """raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")"""
     (sqlite_cli.folder / "psycopg.py").write_text(missing)
     answer = sqlite_cli(*command, LEASEHOLD_URL="postgresql://127.0.0.1/jobs")
@@ -107,7 +110,7 @@ def test_75_when_the_worker_gave_up_on_handlers_that_ignore_their_stop(sqlite_cl
 def test_130_when_interrupted(sqlite_cli: Cli):
     waiting = sqlite_cli.start("enqueue", MODULE, "add", '{"a": 1}', "--wait", "10m")
     database = sqlite_cli.folder / "cli.db"
-    eventually(lambda: database.exists() and _is_stored(sqlite_cli))
+    wait_for(lambda: database.exists() and _is_stored(sqlite_cli))
     code, err = stop(waiting, signal.SIGINT)
     assert code == Exit.INTERRUPTED == 130
     assert "Traceback" not in err

@@ -6,7 +6,8 @@ import signal
 
 from leasehold.domain.views import WorkerCard
 from leasehold.worker.health_file import HealthFile
-from tests.surfaces.cli.conftest import MODULE, Cli, eventually, read_until, stop
+from tests.surfaces.cli.conftest import MODULE, Cli, read_until, stop
+from tests.workers import wait_for
 
 
 def test_health_is_0_with_a_live_worker_and_1_without(app, here):
@@ -43,7 +44,7 @@ def test_a_worker_has_a_health_file_as_long_as_it_lives(sqlite_cli: Cli):
     path = sqlite_cli.folder / "healthy"
     worker = sqlite_cli.start("worker", MODULE, "--health-file", str(path))
     read_until(worker, "stderr", "serves")
-    eventually(path.exists)
+    wait_for(path.exists)
     assert stop(worker, signal.SIGTERM)[0] == 0
     assert not path.exists()
     refused = sqlite_cli("worker", MODULE, "--health-file", str(path / "no" / "folder"))

@@ -6,7 +6,8 @@ import signal
 
 from leasehold.surfaces.cli.problems import Exit
 from tests.backends import new_id
-from tests.surfaces.cli.conftest import MODULE, Cli, eventually, stop
+from tests.surfaces.cli.conftest import MODULE, Cli, stop
+from tests.workers import wait_for
 
 
 def enqueue(cli: Cli, *arguments: str) -> str:
@@ -42,7 +43,7 @@ def test_what_cannot_run_now_says_when_to_come_back(sqlite_cli: Cli):
 def test_ctrl_c_hands_the_job_back(sqlite_cli: Cli):
     job_id = enqueue(sqlite_cli, "until_told")
     running = sqlite_cli.start("run-by-id", MODULE, job_id)
-    eventually((sqlite_cli.folder / "began").exists)
+    wait_for((sqlite_cli.folder / "began").exists)
     code, err = stop(running, signal.SIGINT)
     assert (code, "Traceback" in err) == (Exit.INTERRUPTED, False)
     assert sqlite_cli("show", job_id, "--json").json["state"] == "queued"

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from leasehold.surfaces.cli.problems import Exit
-from tests.surfaces.cli.conftest import MODULE, PATIENCE, Cli, eventually, read_until
+from tests.surfaces.cli.conftest import MODULE, PATIENCE, Cli, read_until
+from tests.workers import wait_for
 
 
 def test_it_runs_without_a_worker_and_prints_the_result(cli: Cli):
@@ -51,7 +52,7 @@ def test_over_the_cap_is_exit_code_4_with_the_holders_as_json(cli: Cli):
     assert text.code == 4
     assert "its max_running is 1" in text.err
     assert len(text.err.splitlines()) == 1
-    eventually(lambda: (cli.folder / "began").exists())
+    wait_for(lambda: (cli.folder / "began").exists())
     (cli.folder / "go").touch()
     assert holding.wait(PATIENCE) == Exit.OK
 

@@ -8,8 +8,9 @@ import socket
 
 from leasehold.domain.outcome import Success
 from leasehold.stores.answers import Ending
-from tests.surfaces.cli.conftest import eventually, stop
+from tests.surfaces.cli.conftest import stop
 from tests.surfaces.cli.test_jobs import fail
+from tests.workers import wait_for
 
 
 def test_a_dry_run_tells_what_a_stop_would_do(app, here):
@@ -102,7 +103,7 @@ def test_who_did_it_stands_in_the_history(app, here):
         ("resumed", "ann", None),
         ("cancelled", "bob", "enough"),
     ]
-    told = eventually(lambda: here("show", job.id).out)
+    told = wait_for(lambda: here("show", job.id).out)
     assert "bob" in told
     assert me in told
 

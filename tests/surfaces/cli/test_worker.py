@@ -7,7 +7,8 @@ import signal
 
 from leasehold import Leasehold
 from tests.backends import new_job
-from tests.surfaces.cli.conftest import MODULE, Cli, eventually, read_until, stop
+from tests.surfaces.cli.conftest import MODULE, Cli, read_until, stop
+from tests.workers import wait_for
 
 
 def an_app(cli: Cli) -> Leasehold:
@@ -39,7 +40,7 @@ def test_sigterm_lets_running_jobs_end_and_takes_no_new_ones(cli: Cli):
     worker = cli.start("worker", MODULE)
     with an_app(cli) as app:
         # Its row says "running" a moment before the handler runs; asked to end in between, the worker gives it back.
-        eventually((cli.folder / "began").exists)
+        wait_for((cli.folder / "began").exists)
         worker.send_signal(signal.SIGTERM)
         read_until(worker, "stderr", "draining")
         late = app.__internals__.store.enqueue([new_job(kind="add", args='{"a": 1}')])[0].id
@@ -55,7 +56,7 @@ def test_sigterm_leaves_a_command_at_once_and_the_next_worker_goes_on_with_it(cl
     runs = {"LEASEHOLD_EXECUTIONS": str(cli.folder / "runs")}
     worker = cli.start("worker", MODULE, SHUTDOWN_GRACE_PERIOD_SECONDS="none", **runs)
     with an_app(cli) as app:
-        eventually((cli.folder / "began").exists)
+        wait_for((cli.folder / "began").exists)
         assert stop(worker)[0] == 0
         found = app.get(job)
         assert (found.state, found.__row__.lease_owner) == ("running", None)
@@ -70,7 +71,7 @@ def test_a_second_signal_hands_running_jobs_back_at_once(sqlite_cli: Cli):
     job = enqueue(sqlite_cli, "until_told")
     worker = sqlite_cli.start("worker", MODULE, SHUTDOWN_GRACE_PERIOD_SECONDS="none")
     with an_app(sqlite_cli) as app:
-        eventually((sqlite_cli.folder / "began").exists)
+        wait_for((sqlite_cli.folder / "began").exists)
         worker.send_signal(signal.SIGINT)
         read_until(worker, "stderr", "draining")
         assert stop(worker, signal.SIGINT)[0] == 0
@@ -89,7 +90,7 @@ def test_the_app_may_be_named_by_the_environment(sqlite_cli: Cli):
 def test_a_thread_that_hangs_does_not_keep_the_worker_from_ending(sqlite_cli: Cli):
     job = enqueue(sqlite_cli, "hang_in_thread")
     worker = sqlite_cli.start("worker", MODULE, "--shutdown-grace", "0")
-    eventually((sqlite_cli.folder / "hanging").exists)
+    wait_for((sqlite_cli.folder / "hanging").exists)
     with an_app(sqlite_cli) as app:
         code, err = stop(worker)
         assert code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -11,12 +12,16 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from leasehold import Leasehold
 from leasehold.surfaces.dashboard.pages import ALL
-from tests.backends import Backend
 from tests.surfaces.dashboard.browsing import PATIENCE, Screen, overflow, screen, serious_findings
 from tests.surfaces.dashboard.conftest import Dashboard
 from tests.surfaces.dashboard.sample import HOSTILE, QUIET, fill, name_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.one_store("sqlite"), pytest.mark.xdist_group("browser")]
+
+LOOKS = {
+    "at a desk by day": {},
+    "on a phone at night": {"viewport": {"width": 390, "height": 800}, "color_scheme": "dark"},
+}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,12 +50,10 @@ def paths_of_all() -> list[str]:
     return [*(f"/{path}" for path in plain), "/jobs?state=failed&state=queued", "/system?examine=1"]
 
 
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_every_page_is_quiet_fits_its_window_and_keeps_nobody_out(
-    app: Leasehold, chromium: Browser, dashboard: Dashboard, backend: Backend
+    app: Leasehold, chromium: Browser, dashboard: Dashboard, look: dict[str, Any]
 ):
-    """At a desk by day and on a phone at night. A look has nothing to do with the store: each store has one of them."""
-    narrow = {"viewport": {"width": 390, "height": 800}, "color_scheme": "dark"}
-    look = narrow if backend.name == "postgres" else {}
     jobs, token = fill(app), dashboard.server.token("admin")
     with screen(chromium, dashboard.url, token, **look) as made:
         for path in paths_of(jobs) + paths_of_all():

@@ -14,9 +14,9 @@ from leasehold.domain.views import WorkerCard
 from leasehold.http import create_app
 from leasehold.stores.answers import Ending
 from tests.backends import Backend
-from tests.surfaces.cli.conftest import eventually
 from tests.surfaces.http.test_jobs import settle
 from tests.surfaces.serving import PATIENCE, Server
+from tests.workers import wait_for
 
 
 def test_a_group_is_followed_and_stopped(app: Leasehold, admin: httpx2.Client):
@@ -54,7 +54,7 @@ def test_stops_that_wait_hold_up_nobody(app: Leasehold, server: Server):
             for _ in range(many)
         ]
         try:
-            eventually(lambda: len(operations.list_audit(verb="stop", limit=many).entries) == many, 40)
+            wait_for(lambda: len(operations.list_audit(verb="stop", limit=many).entries) == many, seconds=40)
             assert not any(one.done() for one in asked)
             assert server.client().get("/livez").status_code == 200
         finally:

@@ -17,7 +17,6 @@ from tests.backends import Backend
 from tests.surfaces.cli.conftest import (  # noqa: F401 - fixtures
     Answer,
     Cli,
-    eventually,
     here,
     logging_as_it_was,
     read_until,
@@ -26,6 +25,7 @@ from tests.surfaces.cli.conftest import (  # noqa: F401 - fixtures
 )
 from tests.surfaces.cli.conftest import app as commanded_app  # noqa: F401 - a fixture
 from tests.surfaces.serving import PATIENCE
+from tests.workers import wait_for
 
 KILLED = """
 import os, signal
@@ -69,7 +69,7 @@ def test_it_serves_runs_jobs_and_ends_well(cli: Cli):
         made = client.post("/v1/jobs", json={"kind": "add", "args": {"a": 1, "b": 2}}).json()
         assert client.get(f"/v1/jobs/{made['id']}/result", params={"wait": 60}).json()["result"] == 3
         # It tells of itself from another thread than it takes jobs in.
-        eventually(lambda: client.get("/readyz").json()["checks"]["workers"] == "ok")
+        wait_for(lambda: client.get("/readyz").json()["checks"]["workers"] == "ok")
     code, err = stop(process, signal.SIGTERM)
     assert code == 0, err
 

@@ -16,9 +16,9 @@ from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.stores.answers import Ending
 from leasehold.surfaces.http import watching
-from tests.surfaces.cli.conftest import eventually
 from tests.surfaces.http.test_jobs import settle
 from tests.surfaces.serving import PATIENCE, Server
+from tests.workers import wait_for
 
 
 def waiters(app: Leasehold) -> int:
@@ -45,7 +45,7 @@ def test_a_long_poll_is_answered_as_soon_as_the_job_changes(app: Leasehold, admi
         asked = threads.submit(
             admin.get, f"/v1/jobs/{job.id}", params={"wait": 60}, headers={"If-None-Match": tag}
         )
-        eventually(lambda: waiters(app) == 1)
+        wait_for(lambda: waiters(app) == 1)
         assert not asked.done()
         began = time.monotonic()
         job.pause("look")
@@ -69,7 +69,7 @@ def test_a_result_is_waited_for(app: Leasehold, admin: httpx2.Client):
     assert admin.get(f"/v1/jobs/{job.id}/result", params={"wait": 0.3}).status_code == 202
     with ThreadPoolExecutor() as threads:
         asked = threads.submit(admin.get, f"/v1/jobs/{job.id}/result", params={"wait": 60})
-        eventually(lambda: waiters(app) == 1)
+        wait_for(lambda: waiters(app) == 1)
         settle(app, Success("3"))
         assert asked.result(PATIENCE).json()["result"] == 3
 
@@ -86,9 +86,9 @@ def test_one_reader_serves_all_who_wait(app: Leasehold, server: Server, monkeypa
         asked = [
             threads.submit(client.get, f"/v1/jobs/{job.id}/result", params={"wait": 60}) for _ in range(many)
         ]
-        eventually(lambda: waiters(app) == many)
+        wait_for(lambda: waiters(app) == many)
         reads.clear()
-        eventually(lambda: len(reads) >= 3)
+        wait_for(lambda: len(reads) >= 3)
         assert set(reads) == {1}, "one job, asked for once a look"
         settle(app, Success("3"))
         assert {one.result(PATIENCE).json()["result"] for one in asked} == {3}
@@ -133,10 +133,10 @@ def emit(app: Leasehold, grant, *notes: Note) -> None:
 def test_a_stream_tells_everything_in_order_and_ends_with_the_job(app: Leasehold, admin: httpx2.Client):
     job = app.enqueue("add", {"a": 1})
     stream = Stream(admin, f"/v1/jobs/{job.id}/watch")
-    eventually(lambda: len(stream.events) == 1)
+    wait_for(lambda: len(stream.events) == 1)
     (grant,) = app.__internals__.store.claim("w", ["default"], 1)
     emit(app, grant, Note(1, "word", '"hello"'), Note(2, "word", '"world"'))
-    eventually(lambda: ("word", "world") in list(stream.told()))
+    wait_for(lambda: ("word", "world") in list(stream.told()))
     app.__internals__.store.settle([Ending(grant.id, grant.token, Success("3"))])
     assert stream.ended.wait(PATIENCE)
     assert stream.kind.startswith("text/event-stream")
@@ -181,7 +181,7 @@ def test_a_stream_ends_when_its_token_is_revoked(
     (grant,) = app.__internals__.store.claim("w", ["default"], 1)
     stream = Stream(server.client("read"), f"/v1/jobs/{job.id}/watch")
     emit(app, grant, Note(1, "word", '"before"'))
-    eventually(lambda: ("word", "before") in list(stream.told()))
+    wait_for(lambda: ("word", "before") in list(stream.told()))
     (row,) = app.__internals__.operations.list_tokens()
     app.__internals__.operations.revoke_token(row.token.name)
     emit(app, grant, Note(2, "word", '"after"'))

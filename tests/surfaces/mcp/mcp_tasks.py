@@ -36,7 +36,7 @@ def make_app() -> Leasehold:
         await asyncio.sleep(60)
         return ""
 
-    @app.task(expose=True)
+    @app.task(expose=True, lease=2)  # a test kills its worker and waits for the next one
     async def confirm_delete(ctx: Context, filename: str) -> str:
         said = await ctx.ask("confirm", f"Delete {filename}?", schema=CONFIRMED)
         return f"deleted {filename}" if said["confirm"] else f"kept {filename}"

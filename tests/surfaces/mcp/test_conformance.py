@@ -60,6 +60,8 @@ def suite() -> list[str]:
     return [str(node), str(main), "server"]
 
 
+@pytest.mark.slow(14)
+@pytest.mark.one_store("postgres")
 @pytest.mark.timeout(600)
 def test_every_scenario_for_tasks_passes(app: Leasehold, cli: Cli, suite: list[str], tmp_path: Path):  # noqa: F811 - the fixture
     process = cli.start("serve", APP, "--port", "0", "--mcp", "--with-worker")

@@ -16,6 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from leasehold import Leasehold
 from tests.backends import Backend
+from tests.launcher import launch
 from tests.surfaces.cli.conftest import Cli, stop
 from tests.surfaces.http.test_serve import url_of
 from tests.surfaces.mcp.clients import Created, Following, over_http
@@ -69,7 +70,7 @@ def test_over_stdio_a_client_may_do_what_its_scopes_say(app: Leasehold, backend:
 @pytest.mark.parametrize("ending", ["eof", "signal"])
 def test_when_the_client_goes_the_worker_hands_back_its_jobs(app: Leasehold, backend: Backend, ending: str):
     job = app.enqueue("slow_compute", {"seconds": 600})
-    process = subprocess.Popen(
+    process = launch(
         [sys.executable, "-m", "leasehold", "mcp", APP, "--with-worker"],
         cwd=ROOT,
         env={**environment(backend), "SHUTDOWN_GRACE_PERIOD_SECONDS": "0"},
@@ -95,6 +96,8 @@ def test_when_the_client_goes_the_worker_hands_back_its_jobs(app: Leasehold, bac
     assert job.refresh().state == "queued"
 
 
+@pytest.mark.slow(6)
+@pytest.mark.one_store("postgres")
 def test_a_task_outlives_the_server_that_made_it(app: Leasehold, cli: Cli):
     """Killed in the middle of the run, and started again: the same handle, and the result."""
 
@@ -120,6 +123,8 @@ def test_a_task_outlives_the_server_that_made_it(app: Leasehold, cli: Cli):
     assert stop(process)[0] == 0
 
 
+@pytest.mark.slow(5)
+@pytest.mark.one_store("sqlite")
 def test_a_client_of_another_make_follows_a_task(app: Leasehold, cli: Cli):
     """fastmcp's, over HTTP."""
     from fastmcp import Client as FastClient

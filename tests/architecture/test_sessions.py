@@ -1,15 +1,19 @@
-"""Under CI=true a skipped test fails the session; a deselected one does not."""
+"""What a session says at its end: under CI=true a skipped test is a failure, and what has failed can be repeated."""
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.architecture.sources import ROOT
+from tests.lanes import Repeat
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +48,48 @@ def test_elsewhere_a_skip_is_a_skip(tmp_path: Path):
     assert done.returncode == 0, done.stdout
 
 
+FAILS = """import pytest
+@pytest.mark.xdist_group("one by one")
+@pytest.mark.parametrize("word", ["it's so", "fine"])
+def test_fails(word): assert word == "fine"
+def test_passes(): pass
+"""
+
+
+def test_one_command_repeats_what_has_failed_and_nothing_else(tmp_path: Path):
+    done = run_session(tmp_path, [FAILS, PASSES], ci=None, arguments=["-n", "1", "--dist", "loadgroup"])
+    assert done.returncode == 1, done.stdout
+    _, heading, after = done.stdout.partition("once more, only what has failed")
+    assert heading
+    command = shlex.split(after.splitlines()[1])
+    assert command[1:] == ["-m", "pytest", "test_sample0.py::test_fails[it's so]"]
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert again.returncode == 1
+    assert "1 failed" in again.stdout, again.stdout
+    assert "passed" not in again.stdout
+
+
+def test_of_very_many_the_files_are_named():
+    repeat = Repeat()
+    for number in range(Repeat.MOST + 1):
+        repeat.pytest_collectreport(SimpleNamespace(failed=True, nodeid=f"tests/test_a.py::test_{number}"))
+    assert repeat.command().endswith("-m pytest tests/test_a.py")
+
+
+def test_a_test_for_one_store_leaves_the_other_to_the_long_runs(tmp_path: Path):
+    source = (
+        "import pytest\npytestmark = pytest.mark.one_store('sqlite')\n"
+        "@pytest.mark.parametrize('store', ['sqlite', 'postgres'])\ndef test_on_both(store): pass\n"
+        "@pytest.mark.parametrize('store', ['postgres'])\ndef test_on_the_other_alone(store): pass\n"
+    )
+    done = run_session(tmp_path, [source], ci="true", arguments=["-v"])
+    assert re.findall(r"::(\w+\[\w+\]) PASSED", done.stdout) == [
+        "test_on_both[sqlite]",
+        "test_on_the_other_alone[postgres]",
+    ]
+    assert "1 deselected" in done.stdout
+
+
 def run_session(folder: Path, sources: list[str], *, ci: str | None, arguments: list[str] | None = None):
     for number, source in enumerate(sources):
         (folder / f"test_sample{number}.py").write_text(source)
@@ -53,7 +99,7 @@ def run_session(folder: Path, sources: list[str], *, ci: str | None, arguments: 
     return subprocess.run(
         [
             sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT),
-            "-p", "tests.conftest", "-p", "no:cacheprovider", *(arguments or []), str(folder),
+            "-p", "tests.lanes", "-p", "no:cacheprovider", *(arguments or []), str(folder),
         ],
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100,
     )  # fmt: skip

@@ -1,0 +1,3 @@
+"""For tests/ and examples/ alike."""
+
+pytest_plugins = ["tests.lanes"]
