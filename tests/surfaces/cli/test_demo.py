@@ -17,9 +17,9 @@ from tests.surfaces.cli.conftest import PATIENCE, Cli, eventually, read_until
 
 BROKEN = """
 import os, sys
-from leasehold.surfaces.cli import demo_stage
+from leasehold.demo import stage
 from leasehold.surfaces.cli.main import run
-demo_stage.TASKS = "no.such:app"
+stage.TASKS = "no.such:app"
 sys.exit(run(["demo"]))
 """
 
