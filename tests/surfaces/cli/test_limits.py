@@ -1,4 +1,4 @@
-"""`slots` and `rates` from the command line."""
+"""`limits slots` and `limits rates` from the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_slots_are_set_and_listed_with_their_holders(app, here):
 
     job = wide.enqueue()
     app.__internals__.store.claim("host:1:aa", ["default"], 5)
-    for command in (("slots",), ("slots", "list")):
+    for command in (("limits", "slots"), ("limits", "slots", "list")):
         (row,) = here(*command, "--json").lines
         assert (row["name"], row["limit"], row["used"]) == ("browser", 2, 2)
         assert row["holders"] == [{"job_id": job.id, "units": 2, "kind": "wide", "owner": "host:1:aa"}]
@@ -39,10 +39,10 @@ def test_rates_are_set_closed_and_opened(app, here):
 
 def test_what_is_wrong_is_told_with_the_remedy(app, here):
     for command in (
-        ("rates", "set", "api", "often"),
-        ("rates", "close", "nobody"),
-        ("rates", "open", "nobody"),
-        ("slots", "set", "browser", "-1"),
+        ("limits", "rates", "set", "api", "often"),
+        ("limits", "rates", "close", "nobody"),
+        ("limits", "rates", "open", "nobody"),
+        ("limits", "slots", "set", "browser", "-1"),
     ):
         assert here(*command).code == 2
     assert "60/min" in here("limits", "rates", "set", "api", "often").err
