@@ -155,9 +155,9 @@ def use(wheel: Path, version: str) -> None:
         where = "import leasehold; print(leasehold.__file__)"
         if str(folder) not in call([str(bin / "python"), "-c", where], environment=clean, folder=folder):
             raise NotReady("the installed package is not the one that was imported")
-        job = json.loads(leasehold("enqueue", "shop:app", "add", '{"a": 2, "b": 3}', "--json"))
+        job = json.loads(leasehold("jobs", "enqueue", "shop:app", "add", '{"a": 2, "b": 3}', "--json"))
         leasehold("worker", "shop:app", "--burst")
-        if (result := leasehold("result", job["id"]).strip()) != "5":
+        if (result := leasehold("jobs", "result", job["id"]).strip()) != "5":
             raise NotReady(f"the job returned {result}, not 5")
         if (found := installed_version(bin, clean, folder)) != version:
             raise NotReady(f"the wheel installs version {found}, not {version}")

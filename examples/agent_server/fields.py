@@ -38,7 +38,7 @@ def job_fields(job: Job[Any] | Summary) -> dict[str, Any]:
 
 def message(job: Job[Any] | Summary) -> str | None:
     """Why it stands still or has ended badly. The stack that follows the first line of an error is for
-    `leasehold show`."""
+    `leasehold jobs show`."""
     if job.state in (State.FAILED, State.TIMED_OUT):
         return (job.error or "").partition("\n")[0]
     return job.reason if job.state in (State.PAUSED, State.CANCELLED) else None

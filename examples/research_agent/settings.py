@@ -34,7 +34,7 @@ ENGINE_POLICY = {
 """How often each engine may be asked, by all workers together."""
 ACADEMIC_RATES = {"semantic_scholar": "20/s", "openalex": "20/s"}
 DOMAIN_RATE = os.environ.get("DOMAIN_RATE", "20/s")
-"""Of every host that turns up, unless somebody has set another with `leasehold rates set domain:HOST`."""
+"""Of every host that turns up, unless somebody has set another with `leasehold limits rates set domain:HOST`."""
 
 RESEARCH_PROXY = os.environ.get("RESEARCH_PROXY")
 """The way to the web: the loopback web of this example is a proxy. None: the web itself."""

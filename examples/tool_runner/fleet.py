@@ -85,7 +85,7 @@ class Fleet:
 
     def reap(self) -> bool:
         """What every worker does every few seconds, once by hand: clear the leases that have run out."""
-        command = [sys.executable, "-m", "leasehold", "sweep", "--url", self.url]
+        command = [sys.executable, "-m", "leasehold", "db", "sweep", "--url", self.url]
         subprocess.run(command, cwd=ROOT, env=self.environment, check=True, capture_output=True)
         return True
 

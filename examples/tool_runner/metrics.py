@@ -10,7 +10,7 @@ ENDS = ("succeeded", "failed", "timed_out", "cancelled")
 
 
 def queue_metrics() -> dict[str, dict[str, Any]]:
-    """By queue. Counted by the workers, and up to ten seconds late; `leasehold metrics` has the same for Prometheus."""
+    """By queue. Counted by the workers, and up to ten seconds late; `leasehold workers metrics` is for Prometheus."""
     told, queues = app.metrics(), dict[str, dict[str, Any]]()
 
     def of(queue: str) -> dict[str, Any]:

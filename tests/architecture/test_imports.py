@@ -40,8 +40,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "internals": (*ROOMS, "stores", "runners", "domain"),
     "view": ("internals", *ROOMS, "threads", "domain"),
     "app": ("internals", "view", *ROOMS, "stores", "runners", "threads", "domain"),
+    "demo": ("demo", "app", "types", "surfaces.cli", "domain"),
     "surfaces": (
         "app",
+        "demo",
         "types",
         "operations",
         "surfaces.guard",

@@ -145,16 +145,18 @@ def test_a_request_that_fails_takes_its_jobs_along(project):
 # -- the command -------------------------------------------------------------------------------------------------------
 def test_the_command_knows_the_app_and_keeps_its_exit_codes(project, tmp_path):
     set_up(project)
-    job = manage(project, "leasehold", "enqueue", "ship", '{"order_id": 1}').split()[-1]
+    job = manage(project, "leasehold", "jobs", "enqueue", "ship", '{"order_id": 1}').split()[-1]
     elsewhere = {"LEASEHOLD_URL": f"sqlite:///{tmp_path}/elsewhere.db"}
     assert job in manage(project, "leasehold", "jobs", "--json", **elsewhere), "the settings say where"
     assert "worker" in manage(project, "leasehold", "why", job)
-    assert "no job" in manage(project, "leasehold", "show", "00000000-0000-7000-8000-000000000000", code=3)
+    assert "no job" in manage(
+        project, "leasehold", "jobs", "show", "00000000-0000-7000-8000-000000000000", code=3
+    )
     assert "Commands:" in manage(project, "leasehold", code=2)
     assert "--burst" in manage(project, "leasehold", "worker", "--help")
     # Without manage.py: the app sets Django up, and its tasks are found.
     project.python("-m", "leasehold", "worker", "leasehold.contrib.django:app", "--burst")
-    assert "Order matching query does not exist" in manage(project, "leasehold", "show", job)
+    assert "Order matching query does not exist" in manage(project, "leasehold", "jobs", "show", job)
 
 
 def test_a_wrong_setting_is_named_when_django_starts(project):
@@ -225,7 +227,9 @@ def test_a_connection_that_has_broken_is_replaced_before_the_next_run(project, p
 
     def result() -> list[bool]:
         """Exit code 0: it has succeeded, and a task that says nothing of retries has one attempt."""
-        return json.loads(manage(project, "leasehold", "enqueue", "look", "--wait", "5m").splitlines()[-1])
+        return json.loads(
+            manage(project, "leasehold", "jobs", "enqueue", "look", "--wait", "5m").splitlines()[-1]
+        )
 
     with project.stays("manage.py", "leasehold", "worker", "--threads", "1"):
         assert result() == []

@@ -69,11 +69,11 @@ def test_at_sigterm_the_running_job_ends_and_the_next_one_is_left(project, app: 
 
 # -- the command -------------------------------------------------------------------------------------------------------
 def test_the_command_knows_the_app_and_keeps_its_exit_codes(project, app: Leasehold):
-    job = project.python(*FLASK, "enqueue", "ship", '{"item": "tea"}').split()[-1]
+    job = project.python(*FLASK, "jobs", "enqueue", "ship", '{"item": "tea"}').split()[-1]
     assert app.get(job).args["item"] == "tea"
     elsewhere = {"LEASEHOLD_URL": f"sqlite:///{project.folder}/elsewhere.db"}
     assert job in project.python(*FLASK, "jobs", "--json", **elsewhere), "the configuration says where"
-    assert "no job" in project.python(*FLASK, "show", NOBODY, code=3)
+    assert "no job" in project.python(*FLASK, "jobs", "show", NOBODY, code=3)
     assert "Commands:" in project.python(*FLASK, code=2)
     assert "--burst" in project.python(*FLASK, "worker", "--help")
     assert "leasehold" in project.python("-m", "flask", "--app", "shop", "--help")

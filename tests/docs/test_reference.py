@@ -126,7 +126,7 @@ def test_every_error_has_a_sentence_and_a_remedy(name: str):
 
 
 def test_every_command_stands_in_the_reference():
-    found = [name for name, _ in commands(command())]
+    found = [name for name, _, _ in commands(command())]
     assert len(found) > 70
     assert [name for name in found if f"## leasehold {name}\n" not in page("cli")] == []
 

@@ -1,4 +1,4 @@
-"""cli.md: every command with its sentence, its arguments and its options, and what the exit codes mean."""
+"""cli.md: every command under its noun, with its sentence, arguments and options, and what the exit codes mean."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tools.reference.source import field_docs, table
 
 HEAD = """# Command line
 
-Every command of `leasehold`, with its arguments and options. `leasehold COMMAND --help` prints the same.
+Every command of `leasehold`, with its arguments and options. `leasehold COMMAND --help` prints the same. Commands
+stand under their noun: `leasehold jobs cancel ID`. A noun alone lists: `leasehold jobs` is `leasehold jobs list`.
 
 Which database a command uses: `--url` or `LEASEHOLD_URL`; else the app that `LEASEHOLD_APP` names; else
 `sqlite:///leasehold.db`. With `--json`, stdout is always JSON, also for errors.
@@ -22,28 +23,34 @@ Which database a command uses: `--url` or `LEASEHOLD_URL`; else the app that `LE
 
 def cli_page() -> str:
     lines = [HEAD, "## Exit codes", "", *_exit_codes(), ""]
-    for name, found in commands(all_commands()):
+    for name, found, context in commands(all_commands()):
         lines += [f"## leasehold {name}", "", _help(found), ""]
-        context = found.context_class(found, info_name=name) if hasattr(found, "context_class") else None
         usage = " ".join([f"leasehold {name}", *found.collect_usage_pieces(context)])
         lines += ["```text", usage, "```", ""]
+        if isinstance(found, TyperGroup):
+            lines += [_verbs(name, found, context), ""]
+            continue
         rows = [_row(one) for one in found.params if one.name != "help" and not getattr(one, "hidden", False)]
         lines += [*table(["Argument or option", "Default", "Meaning"], rows), ""] if rows else []
     return "\n".join(lines).rstrip() + "\n"
 
 
-def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command by its full name. A group that does something without a subcommand is one too."""
-    for name, command in group.commands.items():
+def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every noun and every command by its full name, with a context to print its usage in."""
+    context = group.context_class(group, info_name=f"leasehold {before}".strip())
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         path = f"{before}{name}"
-        if command.hidden:
-            continue
-        if not isinstance(command, TyperGroup):
-            yield path, command
-            continue
-        if command.invoke_without_command and command.params:
-            yield path, command
-        yield from commands(command, f"{path} ")
+        yield path, command, command.context_class(command, info_name=path)
+        if isinstance(command, TyperGroup):
+            yield from commands(command, f"{path} ")
+
+
+def _verbs(name: str, group: TyperGroup, context: Any) -> str:
+    verbs = group.list_commands(context)
+    links = ", ".join(f"[{verb}](#leasehold-{name.replace(' ', '-')}-{verb})" for verb in verbs)
+    alone = f" `leasehold {name}` alone is `leasehold {name} list`." if "list" in verbs else ""
+    return f"Commands: {links}.{alone}"
 
 
 def _exit_codes() -> list[str]:

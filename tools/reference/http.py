@@ -23,7 +23,7 @@ whole schema of what goes in and out. The scope is what the caller's token needs
 """
 METRICS_HEAD = """# Metrics
 
-Every metric of `GET /metrics` and `leasehold metrics`, in the text format of Prometheus.
+Every metric of `GET /metrics` and `leasehold workers metrics`, in the text format of Prometheus.
 [Metrics](../guides/metrics.md) says how to scrape them and which alerts to set.
 """
 

@@ -190,7 +190,7 @@ def state_told(state: str) -> str:
 class JobError(LeaseholdError):
     """The job does not allow it. `job_id` names the job.
 
-    Remedy: Look at the job: `leasehold show ID`."""
+    Remedy: Look at the job: `leasehold jobs show ID`."""
 
     def __init__(self, job_id: str, message: str) -> None:
         self.job_id = job_id
@@ -272,7 +272,7 @@ class JobNotSucceeded(JobError):
 class UnreadableResult(JobError):
     """The job has succeeded, but its result does not fit the task's return annotation, which has changed since.
 
-    Remedy: Let the annotation accept both, or read the result with `leasehold show ID --json`."""
+    Remedy: Let the annotation accept both, or read the result with `leasehold jobs show ID --json`."""
 
     def __init__(self, job_id: str, kind: str, problem: str) -> None:
         self.kind = kind
@@ -280,7 +280,7 @@ class UnreadableResult(JobError):
         super().__init__(
             job_id,
             f"the result of job {job_id} {problem}: task {kind!r} has changed since it was stored; let the annotation "
-            f"accept both, or read it as it is with `leasehold show {job_id} --json`",
+            f"accept both, or read it as it is with `leasehold jobs show {job_id} --json`",
         )
 
 
@@ -362,7 +362,7 @@ class OverBudget(JobError):
         self.unit = unit
         self.limit = limit
         self.spent = spent
-        top_up = f"raise it with job.top_up({unit}=…), or `leasehold top-up {job_id} {unit}=…`"
+        top_up = f"raise it with job.top_up({unit}=…), or `leasehold limits top-up {job_id} {unit}=…`"
         whose, remedy = {
             "job": ("its budget", top_up),
             "run": ("the budget of a run", f"the next run begins at 0; {top_up}"),

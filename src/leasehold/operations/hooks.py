@@ -25,7 +25,7 @@ class HookOperations(StoreDoor):
         with self._recorded("hook.remove", name, actor) as store:
             if not store.remove_listener(name):
                 raise InvalidInput(
-                    "name", f"no hook is named {name!r}", "list them with leasehold hooks list"
+                    "name", f"no hook is named {name!r}", "list them with leasehold webhooks hooks list"
                 )
         self._store.tell_hooks()
 

@@ -14,10 +14,10 @@ def test_whoever_acts_by_a_command_stands_in_the_audit(here, app: Leasehold):
     job = app.enqueue("add")
     named = ("--actor", "ann")
     commands = [
-        ("slot.set", "gpu", ("slots", "set", "gpu", "2", *named)),
-        ("rate.set", "api", ("rates", "set", "api", "1/s", *named)),
-        ("rate.close", "api", ("rates", "close", "api", *named)),
-        ("rate.open", "api", ("rates", "open", "api", *named)),
+        ("slot.set", "gpu", ("limits", "slots", "set", "gpu", "2", *named)),
+        ("rate.set", "api", ("limits", "rates", "set", "api", "1/s", *named)),
+        ("rate.close", "api", ("limits", "rates", "close", "api", *named)),
+        ("rate.open", "api", ("limits", "rates", "open", "api", *named)),
         ("queue.pause", "mail", ("queues", "pause", "mail", *named)),
         ("queue.resume", "mail", ("queues", "resume", "mail", *named)),
         ("schedule.pause", "hourly", ("schedules", "pause", "hourly", *named)),
@@ -30,8 +30,8 @@ def test_whoever_acts_by_a_command_stands_in_the_audit(here, app: Leasehold):
         ("webhook.remove", "pager", ("webhooks", "remove", "pager", *named)),
         ("tenant.create", "acme", ("tenants", "create", "acme", *named)),
         ("tenant.drop", "acme", ("tenants", "drop", "acme", "--yes", *named)),
-        ("prune", None, ("prune", *named)),
-        ("job.cancel", job.id, ("cancel", job.id, *named)),
+        ("prune", None, ("db", "prune", *named)),
+        ("job.cancel", job.id, ("jobs", "cancel", job.id, *named)),
     ]  # fmt: skip
     for _, _, arguments in commands:
         answer = here(*arguments)
@@ -44,7 +44,7 @@ def test_whoever_acts_by_a_command_stands_in_the_audit(here, app: Leasehold):
 
 
 def test_without_a_name_it_is_the_user_at_this_machine(here, app: Leasehold):
-    assert here("slots", "set", "gpu", "2").code == 0
+    assert here("limits", "slots", "set", "gpu", "2").code == 0
     (row,) = here("audit", "--json").lines
     assert row["actor"] == f"{getpass.getuser()}@{socket.gethostname()}"
 
@@ -53,7 +53,7 @@ def test_what_is_listed_is_what_was_asked_for(here, app: Leasehold):
     for number in range(5):
         app.slots.set("gpu", number, actor="ann")
     app.queues.pause("mail", actor="bob", reason="disk")
-    assert here("cancel", "019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10", "--actor", "bob").code == 3
+    assert here("jobs", "cancel", "019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10", "--actor", "bob").code == 3
     assert [
         row["detail"]["limit"] for row in here("audit", "--target", "gpu", "--limit", "2", "--json").lines
     ] == [4, 3]
@@ -72,7 +72,7 @@ def test_what_is_listed_is_what_was_asked_for(here, app: Leasehold):
 def test_a_tenants_audit_is_its_own(here, app: Leasehold):
     for arguments in (
         ("tenants", "create", "acme", "--actor", "ann"),
-        ("slots", "set", "gpu", "2", "--tenant", "acme", "--actor", "ann"),
+        ("limits", "slots", "set", "gpu", "2", "--tenant", "acme", "--actor", "ann"),
     ):
         assert here(*arguments).code == 0
     assert [row["verb"] for row in here("audit", "--tenant", "acme", "--actor", "ann", "--json").lines] == [

@@ -42,8 +42,11 @@ def test_open_questions_are_listed_with_what_an_answer_must_look_like(app, here,
 
 def test_an_answer_is_json_or_else_text(app, here, ask):
     one, other = ask(), ask()
-    assert here("answer", one.id, "q", '{"n": 3}').out.split() == [one.id, "queued"]
-    assert here("answer", other.id, "q", "just words", "--json").json == {"id": other.id, "state": "queued"}
+    assert here("questions", "answer", one.id, "q", '{"n": 3}').out.split() == [one.id, "queued"]
+    assert here("questions", "answer", other.id, "q", "just words", "--json").json == {
+        "id": other.id,
+        "state": "queued",
+    }
     assert [job.questions()[0].answer for job in (one, other)] == ['{"n":3}', '"just words"']
     assert [e.actor for e in one.history() if e.event == "answered"] == [acting(None)]
 
@@ -51,29 +54,33 @@ def test_an_answer_is_json_or_else_text(app, here, ask):
 def test_a_secret_is_read_from_standard_input_and_not_shown(app, here, ask, monkeypatch):
     job = ask(secret=True)
     monkeypatch.setattr("sys.stdin", io.StringIO("hunter2\n"))
-    assert here("answer", job.id, "q", "-").code == 0
+    assert here("questions", "answer", job.id, "q", "-").code == 0
     assert app.__internals__.store.read_question(job.id, "q").answer == '"hunter2"'
-    shown = [here("show", job.id).out, here("show", job.id, "--json").out, here("questions", "--json").out]
+    shown = [
+        here("jobs", "show", job.id).out,
+        here("jobs", "show", job.id, "--json").out,
+        here("questions", "--json").out,
+    ]
     assert not any("hunter2" in text for text in shown)
     assert "(secret)" in shown[0]
 
 
 def test_a_wrong_answer_is_a_usage_error_that_names_the_place(app, here, ask):
     job = ask(schema={"properties": {"n": {"type": "integer"}}})
-    answer = here("answer", job.id, "q", '{"n": "x"}')
+    answer = here("questions", "answer", job.id, "q", '{"n": "x"}')
     assert (answer.code, "$.n is not of type integer" in answer.err) == (2, True)
-    told = here("answer", job.id, "q", '{"n": "x"}', "--json").json["error"]
+    told = here("questions", "answer", job.id, "q", '{"n": "x"}', "--json").json["error"]
     assert (told["type"], told["path"], told["key"]) == ("InvalidAnswer", "$.n", "q")
 
 
 @pytest.mark.parametrize(("key", "code"), [("other", 4), ("q", 0)])
 def test_an_answer_nobody_asked_for_is_refused(app, here, ask, key, code):
-    assert here("answer", ask().id, key, "1").code == code
+    assert here("questions", "answer", ask().id, key, "1").code == code
 
 
 def test_a_job_that_is_not_there_is_not_found(app, here):
-    assert here("answer", new_id(), "q", "1").code == 3
-    assert here("top-up", new_id(), "tokens=1").code == 3
+    assert here("questions", "answer", new_id(), "q", "1").code == 3
+    assert here("limits", "top-up", new_id(), "tokens=1").code == 3
 
 
 def test_a_breached_job_is_topped_up_and_resumed(app, here):
@@ -81,22 +88,22 @@ def test_a_breached_job_is_topped_up_and_resumed(app, here):
     (grant,) = app.__internals__.store.claim("host:1:aa", ["default"], 1)
     app.__internals__.store.spend(job.id, grant.token, 1, [Spend("a", "tokens", 1500)])
     app.__internals__.store.settle([Ending(grant.id, grant.token, Breached("over budget"))])
-    refused = here("resume", job.id)
+    refused = here("jobs", "resume", job.id)
     assert (refused.code, "top_up" in refused.err) == (4, True)
-    (line,) = here("top-up", job.id, "tokens=600", "--json").json
+    (line,) = here("limits", "top-up", job.id, "tokens=600", "--json").json
     assert (line["unit"], line["limit"], line["spent"]) == ("tokens", 1600, 1500)
-    assert "1,600" in here("top-up", job.id, "tokens=0").out
-    assert here("resume", job.id).code == 0
-    shown = here("show", job.id).out
+    assert "1,600" in here("limits", "top-up", job.id, "tokens=0").out
+    assert here("jobs", "resume", job.id).code == 0
+    shown = here("jobs", "show", job.id).out
     assert "1,500" in shown.partition("budget")[2]
     assert "topped_up" in shown
-    assert here("show", job.id, "--json").json["budget"][0]["limit"] == 1600
+    assert here("jobs", "show", job.id, "--json").json["budget"][0]["limit"] == 1600
 
 
 @pytest.mark.parametrize("amount", ["tokens", "tokens=many", "pages=5", "tokens=-5"])
 def test_an_amount_that_cannot_be_added_is_a_usage_error(app, here, amount):
     job = app.enqueue("work", budget={"tokens": 1000})
-    assert here("top-up", job.id, amount).code == 2
+    assert here("limits", "top-up", job.id, amount).code == 2
     assert job.budget()[0].limit == 1000
 
 
@@ -104,4 +111,4 @@ def test_a_final_job_is_not_topped_up(app, here):
     job = app.enqueue("work", budget={"tokens": 1000})
     (grant,) = app.__internals__.store.claim("host:1:aa", ["default"], 1)
     app.__internals__.store.settle([Ending(grant.id, grant.token, Success())])
-    assert here("top-up", job.id, "tokens=1").code == 4
+    assert here("limits", "top-up", job.id, "tokens=1").code == 4

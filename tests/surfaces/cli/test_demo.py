@@ -18,9 +18,9 @@ from tests.workers import wait_for
 
 BROKEN = """
 import os, sys
-from leasehold.surfaces.cli import demo_stage
+from leasehold.demo import stage
 from leasehold.surfaces.cli.main import run
-demo_stage.TASKS = "no.such:app"
+stage.TASKS = "no.such:app"
 sys.exit(run(["demo"]))
 """
 

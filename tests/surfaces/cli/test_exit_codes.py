@@ -15,9 +15,9 @@ from tests.workers import wait_for
 
 def test_0_when_the_job_that_was_waited_for_has_succeeded(cli: Cli):
     worker = cli.start("worker", MODULE)
-    answer = cli("enqueue", MODULE, "add", '{"a": 2, "b": 3}', "--wait", f"{PATIENCE}")
+    answer = cli("jobs", "enqueue", MODULE, "add", '{"a": 2, "b": 3}', "--wait", f"{PATIENCE}")
     assert (answer.code, answer.out) == (Exit.OK, "5\n")
-    failed = cli("enqueue", MODULE, "fail", '{"text": "no luck"}', "--wait", f"{PATIENCE}", "--json")
+    failed = cli("jobs", "enqueue", MODULE, "fail", '{"text": "no luck"}', "--wait", f"{PATIENCE}", "--json")
     assert failed.code == Exit.JOB_FAILED == 1
     assert failed.json["error"]["type"] == "JobNotSucceeded"
     assert "no luck" in failed.json["error"]["error"]
@@ -26,10 +26,10 @@ def test_0_when_the_job_that_was_waited_for_has_succeeded(cli: Cli):
 
 def test_2_on_wrong_usage(sqlite_cli: Cli, here):
     for call, arguments, told in (
-        (sqlite_cli, ["enqueue", MODULE, "no_such_task"], "no task is named"),
+        (sqlite_cli, ["jobs", "enqueue", MODULE, "no_such_task"], "no task is named"),
         (here, ["jobs", "--limit", "many"], "'--limit'"),
         (here, ["worker", "no_such_module"], "no_such_module"),
-        (here, ["enqueue", "lonely"], "MODULE:APP TASK [JSON]"),
+        (here, ["jobs", "enqueue", "lonely"], "MODULE:APP TASK [JSON]"),
     ):
         answer = call(*arguments)
         assert answer.code == Exit.USAGE == 2
@@ -39,20 +39,20 @@ def test_2_on_wrong_usage(sqlite_cli: Cli, here):
 
 
 def test_3_when_the_job_is_not_there(app, here):
-    answer = here("show", new_id())
+    answer = here("jobs", "show", new_id())
     assert (answer.code, Exit.NOT_FOUND) == (3, 3)
     assert answer.err.startswith("error: no job has the id")
 
 
 def test_4_when_the_verb_does_not_fit_the_state(app, here):
     job = app.enqueue("work")
-    answer = here("resolve", job.id)
+    answer = here("jobs", "skip", job.id)
     assert (answer.code, Exit.REFUSED) == (4, 4)
     assert "it is queued" in answer.err
 
 
 def test_5_when_the_wait_is_over_before_the_job(sqlite_cli: Cli):
-    answer = sqlite_cli("enqueue", MODULE, "add", '{"a": 1}', "--wait", "0.1", "--json")
+    answer = sqlite_cli("jobs", "enqueue", MODULE, "add", '{"a": 1}', "--wait", "0.1", "--json")
     assert answer.code == Exit.TIMED_OUT == 5
     assert answer.json["error"]["type"] == "WaitTimedOut"
     assert answer.json["error"]["job_id"]
@@ -72,7 +72,9 @@ def test_6_when_the_schema_is_not_there_yet(here, postgres_url: str, postgres_sc
     assert "has no Leasehold schema" in answer.err
 
 
-@pytest.mark.parametrize("command", [("jobs",), ("worker", MODULE), ("enqueue", MODULE, "add", '{"a": 1}')])
+@pytest.mark.parametrize(
+    "command", [("jobs",), ("worker", MODULE), ("jobs", "enqueue", MODULE, "add", '{"a": 1}')]
+)
 def test_6_when_the_driver_is_not_installed(sqlite_cli: Cli, command: tuple[str, ...]):
     sqlite_cli.launched_by = subprocess.Popen  # a launched one has it imported
     missing = """raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")"""
@@ -101,14 +103,14 @@ def test_6_when_a_task_needs_an_engine_that_cannot_be_reached(sqlite_cli: Cli):
 
 
 def test_75_when_the_worker_gave_up_on_handlers_that_ignore_their_stop(sqlite_cli: Cli):
-    assert sqlite_cli("enqueue", MODULE, "stubborn").code == 0
+    assert sqlite_cli("jobs", "enqueue", MODULE, "stubborn").code == 0
     answer = sqlite_cli("worker", MODULE, "--threads", "1", "--stop-grace", "0.1", "--shutdown-grace", "1")
     assert answer.code == Exit.GAVE_UP == 75
     assert "ignored its stop" in answer.err
 
 
 def test_130_when_interrupted(sqlite_cli: Cli):
-    waiting = sqlite_cli.start("enqueue", MODULE, "add", '{"a": 1}', "--wait", "10m")
+    waiting = sqlite_cli.start("jobs", "enqueue", MODULE, "add", '{"a": 1}', "--wait", "10m")
     database = sqlite_cli.folder / "cli.db"
     wait_for(lambda: database.exists() and _is_stored(sqlite_cli))
     code, err = stop(waiting, signal.SIGINT)
@@ -122,15 +124,15 @@ def _is_stored(cli: Cli) -> bool:
 
 
 def test_with_json_the_error_is_an_object_on_stdout_and_stderr_is_silent(here, app):
-    answer = here("show", "01a1e", "--json")
+    answer = here("jobs", "show", "01a1e", "--json")
     assert answer.code == Exit.USAGE
     assert answer.err == ""
     assert answer.json["error"]["type"] == "InvalidInput"
     assert answer.json["error"]["field"] == "id"
 
 
-@pytest.mark.parametrize("command", ["show", "why", "cancel"])
+@pytest.mark.parametrize("command", ["jobs show", "why", "jobs cancel"])
 def test_3_for_a_text_that_is_no_id(here, app, command):
-    answer = here(command, "not-an-id", "--json")
+    answer = here(*command.split(), "not-an-id", "--json")
     assert answer.code == Exit.NOT_FOUND == 3
     assert answer.json["error"]["type"] == "JobNotFound"

@@ -1,4 +1,4 @@
-"""`leasehold health`, and the file that a worker touches while it is well."""
+"""`leasehold workers health`, and the file that a worker touches while it is well."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.workers import wait_for
 
 
 def test_health_is_0_with_a_live_worker_and_1_without(app, here):
-    answer = here("health", "--json")
+    answer = here("workers", "health", "--json")
     assert (answer.code, answer.json["ok"]) == (1, False)
     assert [(one["check"], one["verdict"]) for one in answer.json["checks"]] == [
         ("database", "ok"),
@@ -21,19 +21,19 @@ def test_health_is_0_with_a_live_worker_and_1_without(app, here):
     store = app.__internals__.store
     store.beat_worker(WorkerCard(owner="embedded", queues=(), kinds=("work",)))
     store.beat_worker(WorkerCard(owner="leaving", queues=("default",), kinds=("work",), draining=True))
-    assert here("health").code == 1, "neither takes jobs from a queue"
+    assert here("workers", "health").code == 1, "neither takes jobs from a queue"
     store.beat_worker(WorkerCard(owner="alive", queues=("default",), kinds=("work",)))
-    assert (here("health", "--json").json["ok"], here("health").code) == (True, 0)
+    assert (here("workers", "health", "--json").json["ok"], here("workers", "health").code) == (True, 0)
 
 
 def test_health_is_1_when_the_database_is_away_or_has_no_schema(here, postgres_url, postgres_schema):
     for url in ("sqlite:///no/such/file.db", "postgresql://nobody:secret@127.0.0.1:1/none"):
-        answer = here("health", "--url", url, "--json")
+        answer = here("workers", "health", "--url", url, "--json")
         assert answer.code == 1
         (check,) = answer.json["checks"]
         assert (check["check"], check["verdict"]) == ("database", "bad")
         assert "secret" not in answer.out
-    answer = here("health", "--url", postgres_url, "--schema", postgres_schema, "--json")
+    answer = here("workers", "health", "--url", postgres_url, "--schema", postgres_schema, "--json")
     assert [(one["check"], one["verdict"]) for one in answer.json["checks"]] == [
         ("database", "ok"),
         ("schema", "bad"),

@@ -30,7 +30,7 @@ def test_jobs_are_filtered_by_every_option(app, here):
     wanted = app.enqueue("in_lane", {"lane": "t1"}, queue="q1", group="g1", tags=("x",))
     app.enqueue("work")
     for option, value in (
-        ("--queue", "q1"), ("--kind", "in_lane"), ("--lane", "t1"), ("--group", "g1"), ("--tag", "x"),
+        ("--queue", "q1"), ("--task", "in_lane"), ("--lane", "t1"), ("--group", "g1"), ("--tag", "x"),
     ):  # fmt: skip
         assert [job["id"] for job in here("jobs", option, value, "--json").lines] == [wanted.id], option
     fail(app, wanted)
@@ -67,21 +67,23 @@ def test_failures_are_a_line_for_all_that_say_the_same(app, here, monkeypatch):
         fail(app, app.enqueue("work"), f"timeout after {number} s")
     last = app.enqueue("in_lane", {"lane": "t1"}, queue="q1")
     fail(app, last, "KeyError: 'x'")
-    head, first, second = here("failures").out.splitlines()
+    head, first, second = here("jobs", "failures").out.splitlines()
     assert head.split() == ["jobs", "task", "last", "id", "error"]
     assert (first.split()[:2], first.endswith("timeout after <number> s")) == (["3", "work"], True)
     assert last.id in second
-    rows = here("failures", "--json").lines
+    rows = here("jobs", "failures", "--json").lines
     assert [(row["kind"], row["count"], row["fingerprint"]) for row in rows] == [
         ("work", 3, "timeout after <number> s"),
         ("in_lane", 1, "KeyError: <text>"),
     ]
-    assert [row["sample_id"] for row in here("failures", "--queue", "q1", "--json").lines] == [last.id]
+    assert [row["sample_id"] for row in here("jobs", "failures", "--queue", "q1", "--json").lines] == [
+        last.id
+    ]
     notes = []
     monkeypatch.setattr(render, "note", notes.append)
-    here("failures", "--limit", "2")
+    here("jobs", "failures", "--limit", "2")
     assert notes == ["these are from the newest 2 failed jobs; --limit looks at more"]
-    assert here("failures", "--limit", "0").code == 2
+    assert here("jobs", "failures", "--limit", "0").code == 2
 
 
 def test_a_list_is_plain_columns_when_nobody_looks(app, here):
@@ -94,9 +96,9 @@ def test_a_list_is_plain_columns_when_nobody_looks(app, here):
 def test_show_tells_facts_arguments_error_and_history(app, here):
     job = app.enqueue("work", {"n": 7}, tags=("x",))
     fail(app, job, "boom\n\n  where")
-    text = here("show", job.id).out
+    text = here("jobs", "show", job.id).out
     assert all(word in text for word in (job.id, "failed", '"n": 7', "boom", "where", "history"))
-    found = here("show", job.id, "--json").json
+    found = here("jobs", "show", job.id, "--json").json
     assert (found["state"], found["args"], found["tags"]) == ("failed", {"n": 7}, ["x"])
     assert found["history"][-1]["event"] == "failed"
 
@@ -107,13 +109,13 @@ def test_show_lists_attempts_and_steps(app, here):
     grant = store.claim_by_id(job.id, "host:1:aa")
     assert store.save_steps(grant.id, grant.token, {f"read {n}": f'"page {n}"' for n in range(60)})
     store.settle([Ending(grant.id, grant.token, Failure("boom\n\n  where", final=True))])
-    text = here("show", job.id).out
+    text = here("jobs", "show", job.id).out
     assert "\nattempts\n" in text
     assert "\nsteps\n" in text
     assert "host:1:aa" in text
     assert '"page 59"' in text
     assert "read 10 " not in text
-    found = here("show", job.id, "--json").json
+    found = here("jobs", "show", job.id, "--json").json
     (one,) = found["attempts"]
     assert (one["number"], one["outcome"], one["owner"], one["error"]) == (
         1,
@@ -130,15 +132,15 @@ def test_show_cuts_what_is_long_and_json_does_not(app, here):
     def read(text: str) -> None: ...
 
     job = app.enqueue("read", {"text": "x" * 9000})
-    assert "more characters" in here("show", job.id).out
-    assert len(here("show", job.id).out) < 4000
-    assert here("show", job.id, "--json").json["args"] == {"text": "x" * 9000}
+    assert "more characters" in here("jobs", "show", job.id).out
+    assert len(here("jobs", "show", job.id).out) < 4000
+    assert here("jobs", "show", job.id, "--json").json["args"] == {"text": "x" * 9000}
 
 
 def test_what_a_job_says_cannot_steer_the_terminal(app, here):
     job = app.enqueue("work")
     fail(app, job, "\x1b[2J[bold]gone[/bold]")
-    for command in (["show", job.id], ["jobs"], ["why", job.id]):
+    for command in (["jobs", "show", job.id], ["jobs"], ["why", job.id]):
         out = here(*command).out
         assert "\x1b" not in out
         assert "[bold]gone[/bold]" in out
@@ -170,28 +172,33 @@ def test_show_prints_progress_and_the_log_of_the_last_attempt(app, here):
 
     job = app.enqueue("tell")
     asyncio.run(app.worker(burst=True, retention=None).run())
-    text = here("show", job.id).out
+    text = here("jobs", "show", job.id).out
     assert "3 of 10: page 3, " in text
     assert "log of attempt 1" in text
     assert "last line" in text
     assert "first" not in text, "the end of a long log is shown"
-    assert "more characters before this; see --json" in text
-    found = here("show", job.id, "--json").json
+    assert f"more characters before this; see leasehold jobs logs {job.id}" in text
+    found = here("jobs", "show", job.id, "--json").json
     assert (found["progress"]["done"], found["progress"]["note"]) == (3, "page 3")
     (log,) = found["logs"]
     assert (log["attempt"], log["cut"]) == (1, 0)
     assert "first" in log["text"]
-    assert "\x1b" not in here("show", job.id).out
+    assert "\x1b" not in here("jobs", "show", job.id).out
+    whole = here("jobs", "logs", job.id[:18]).out
+    assert "first \N{REPLACEMENT CHARACTER}[2J line\n" in whole, "all of it, and it cannot steer the terminal"
+    assert whole.endswith(" last line\n")
+    assert here("jobs", "logs", job.id, "--json").json == found["logs"]
+    assert here("jobs", "logs", job.id, "--attempt", "2").out == ""
 
 
 def test_show_lists_relatives_and_why_names_those_it_waits_for(app, here):
     parent = app.enqueue("work", {"n": 1})
     child = app.enqueue("work", {"n": 2}, after=[parent])
-    listed = here("show", child.id).out.partition("relatives\n")[2].splitlines()
+    listed = here("jobs", "show", child.id).out.partition("relatives\n")[2].splitlines()
     assert listed[1].split() == ["waits", "for", parent.id, "work", "queued"]
-    (above,) = here("show", child.id, "--json").json["relatives"]
+    (above,) = here("jobs", "show", child.id, "--json").json["relatives"]
     assert (above["relation"], above["id"], above["state"]) == ("waits_for", parent.id, "queued")
-    (below,) = here("show", parent.id, "--json").json["relatives"]
+    (below,) = here("jobs", "show", parent.id, "--json").json["relatives"]
     assert (below["relation"], below["id"], below["met"]) == ("awaited_by", child.id, False)
     causes = {hold["cause"]: hold for hold in here("why", child.id, "--json").json}
     assert f"it waits for job {parent.id} (work, queued)" in causes["parent"]["detail"]
@@ -200,11 +207,11 @@ def test_show_lists_relatives_and_why_names_those_it_waits_for(app, here):
 def test_show_cuts_long_relations_and_counts_the_rest(app, here):
     parents = [app.enqueue("work", {"n": n}) for n in range(30)]
     child = app.enqueue("work", after=parents)
-    listed = here("show", child.id).out.partition("relatives\n")[2].splitlines()
+    listed = here("jobs", "show", child.id).out.partition("relatives\n")[2].splitlines()
     assert [line.startswith("waits for") for line in listed[1:21]] == [True] * 20
     assert listed[21] == "… and 10 more: waits for"
-    assert "more" not in here("show", parents[0].id).out
-    assert len(here("show", child.id, "--json").json["relatives"]) == 30
+    assert "more" not in here("jobs", "show", parents[0].id).out
+    assert len(here("jobs", "show", child.id, "--json").json["relatives"]) == 30
 
 
 def test_a_missing_file_says_how_to_name_the_store(here):

@@ -41,20 +41,22 @@ def test_budgets_tell_what_is_exhausted(app, here):
     grant = run(store, policy=Policy(budget={"tokens": 10}, on_breach="pause"))
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 15)])
     app.group("g").budget(tokens=100)
-    of_group, of_job = here("budgets").out.splitlines()[1:]
+    of_group, of_job = here("limits", "budgets").out.splitlines()[1:]
     assert of_group.split() == ["group", "g", "tokens", "0", "100", "100"]
     assert of_job.split() == [grant.id, "work", "tokens", "15", "10", "exhausted", "pause"]
-    (row,) = here("budgets", "--of", "job", "--json").lines
+    (row,) = here("limits", "budgets", "--of", "job", "--json").lines
     assert (row["name"], row["exhausted"], row["left"]) == (grant.id, True, 0)
-    assert here("budgets", "--of", "queue").code == 2
+    assert here("limits", "budgets", "--of", "queue").code == 2
 
 
 def test_leases_tell_who_runs_what(app, here):
     store = app.__internals__.store
     one, two = run(store, "host:1"), run(store, "host:2")
     app.get(two.id).cancel()
-    first, second = here("leases").out.splitlines()[1:]
+    first, second = here("workers", "leases").out.splitlines()[1:]
     assert first.split()[:5] == [one.id, "work", "default", "1", "host:1"]
     assert "host:2, cancel requested" in second
-    assert [row["job_id"] for row in here("leases", "--worker", "host:2", "--json").lines] == [two.id]
-    assert here("leases", "--json").lines[0]["expires_in"] > 0
+    assert [row["job_id"] for row in here("workers", "leases", "--worker", "host:2", "--json").lines] == [
+        two.id
+    ]
+    assert here("workers", "leases", "--json").lines[0]["expires_in"] > 0

@@ -11,13 +11,13 @@ def test_metrics_are_told_as_text_and_as_json(here, app: Leasehold):
     app.enqueue("work")
     burst(app)
     app.enqueue("work")
-    answer = here("metrics")
+    answer = here("workers", "metrics")
     assert answer.code == 0
     found = read(answer.out)
     pair = {"queue": "default", "kind": "work"}
     assert found["leasehold_attempts_total"] == [({**pair, "outcome": "succeeded"}, 1)]
     assert found["leasehold_jobs"] == [({**pair, "state": "queued"}, 1)]
-    told = here("metrics", "--json").json
+    told = here("workers", "metrics", "--json").json
     (total,) = told["totals"]
     assert (total["kind"], total["outcome"], total["runs"]) == ("work", "succeeded", 1)
     assert sum(total["wait"]["buckets"]) == 1
@@ -26,6 +26,6 @@ def test_metrics_are_told_as_text_and_as_json(here, app: Leasehold):
 
 def test_what_is_printed_cannot_steer_the_terminal(here, app: Leasehold):
     app.slots.set("a\x1b[2Jb", 1)
-    answer = here("metrics")
+    answer = here("workers", "metrics")
     assert "\x1b" not in answer.out
     assert read(answer.out)["leasehold_slot_limit"][0][1] == 1

@@ -22,7 +22,7 @@ def test_a_schedule_is_made_shown_steered_and_deleted(sqlite_cli):
     assert "paused  by ann: deploy" in sqlite_cli("schedules", **app).out
     assert "is on; next" in sqlite_cli("schedules", "resume", "s", **app).out
     job = sqlite_cli("schedules", "run", "s", "--json", **app).json["id"]
-    assert sqlite_cli("show", job, "--json", **app).json["args"] == {"a": 1}
+    assert sqlite_cli("jobs", "show", job, "--json", **app).json["args"] == {"a": 1}
     assert sqlite_cli("schedules", "delete", "s", **app).code == 0
     assert sqlite_cli("schedules", "delete", "s", **app).code == 3
 

@@ -48,10 +48,20 @@ def test_no_command_shows_it_and_the_handler_gets_it(app, given, here, caplog, b
     caplog.set_level(logging.DEBUG)
     job = enqueue(app, "call_api", api_key=SECRET, url=SHOWN, more=["another secret"])
     commands = (
-        *([verb, job.id] for verb in ("show", "why", "result")),
+        *([*verb.split(), job.id] for verb in ("jobs show", "why", "jobs result")),
         *(
             [noun]
-            for noun in ("jobs", "queues", "kinds", "workers", "lanes", "schedules", "questions", "doctor")
+            for noun in (
+                "jobs",
+                "queues",
+                "tasks",
+                "workers",
+                "lanes",
+                "schedules",
+                "questions",
+                "status",
+                "doctor",
+            )
         ),
     )
     before = [here(*command, *more) for command in commands for more in ([], ["--json"])]
@@ -61,7 +71,7 @@ def test_no_command_shows_it_and_the_handler_gets_it(app, given, here, caplog, b
         assert answer.code != Exit.USAGE, answer.err
         assert clear(answer.out, answer.err), answer.out + answer.err
     assert SHOWN in before[0].out
-    assert here("show", job.id, "--json").json["args"] == {
+    assert here("jobs", "show", job.id, "--json").json["args"] == {
         "apiKey": "[hidden]",
         "url": SHOWN,
         "more": "[hidden]",
@@ -80,9 +90,9 @@ def test_no_command_shows_it_and_the_handler_gets_it(app, given, here, caplog, b
 def test_resume_and_retry_keep_the_values(app, given, here):
     job = enqueue(app, "call_api", api_key=SECRET, url="a")
     burst(app)
-    assert here("resume", job.id, "--json").code == 0
+    assert here("jobs", "resume", job.id, "--json").code == 0
     burst(app)
-    again = here("retry", job.id, "--json")
+    again = here("jobs", "retry", job.id, "--json")
     assert clear(again.out)
     burst(app)
     job.refresh().resume(args={"api_key": "another secret", "url": "b"})
@@ -94,11 +104,11 @@ def test_resume_and_retry_keep_the_values(app, given, here):
 def test_a_log_tail_and_a_stop_do_not_show_it(app, given, here):
     job = enqueue(app, "log_it", api_key=SECRET)
     for verb in ("pause", "resume"):
-        assert clear(here(verb, job.id, "--json").out)
+        assert clear(here("jobs", verb, job.id, "--json").out)
     burst(app)
-    shown = here("show", job.id)
+    shown = here("jobs", "show", job.id)
     assert "calling with [hidden]" in shown.out
-    assert clear(shown.out, here("show", job.id, "--json").out)
+    assert clear(shown.out, here("jobs", "show", job.id, "--json").out)
     assert given == [(SECRET, None)]
 
 
@@ -109,7 +119,7 @@ def test_what_is_typed_is_not_told_again(cli):
     )
     for verb in ("enqueue", "run-now"):
         for more in ([], ["--json"]):
-            answer = cli(verb, "cli_tasks", "secretive", '{"key": "my secret"}', *more)
+            answer = cli("jobs", verb, "cli_tasks", "secretive", '{"key": "my secret"}', *more)
             assert answer.code == Exit.OK, answer.err
             assert clear(answer.out, answer.err)
 

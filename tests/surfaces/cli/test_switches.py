@@ -1,4 +1,4 @@
-"""Queues, kinds, workers, prune and the schema from the command line."""
+"""Queues, tasks, workers, prune and the schema from the command line."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def row(answer, queue: str) -> dict:
     return next(line for line in answer.lines if (line["queue"], line["kind"]) == (queue, "work"))
 
 
-@pytest.mark.parametrize(("scope", "name"), [("queues", "q1"), ("kinds", "work")])
-def test_a_queue_or_a_kind_is_paused_and_resumed(app, here, scope: str, name: str):
+@pytest.mark.parametrize(("scope", "name"), [("queues", "q1"), ("tasks", "work")])
+def test_a_queue_or_a_task_is_paused_and_resumed(app, here, scope: str, name: str):
     app.enqueue("work", queue="q1")
     assert here(scope, "pause", name, "--for", "1h", "--reason", "deploy", "--actor", "ann@desk").code == 0
     found = row(here("queues", "--json"), "q1")
@@ -46,8 +46,8 @@ def test_queues_show_counts_by_state_and_live_workers(app, here):
 def test_prune_deletes_what_is_at_rest_and_says_how_many(app, here):
     app.enqueue("work").cancel()
     live = app.enqueue("work")
-    assert here("prune").out == "0 jobs deleted\n"
-    told = here("prune", "--older-than", "0s", "--dry-run")
+    assert here("db", "prune").out == "0 jobs deleted\n"
+    told = here("db", "prune", "--older-than", "0s", "--dry-run")
     assert told.out.splitlines()[0] == "1 job would be deleted"
     assert told.out.splitlines()[2].split() == ["work", "cancelled", "1"]
     gone = {
@@ -56,7 +56,7 @@ def test_prune_deletes_what_is_at_rest_and_says_how_many(app, here):
         "counts": [{"kind": "work", "state": "cancelled", "jobs": 1}],
         "dry_run": False,
     }
-    assert here("prune", "--older-than", "0s", "--json").json == gone
+    assert here("db", "prune", "--older-than", "0s", "--json").json == gone
     assert live.refresh().state == "queued"
 
 

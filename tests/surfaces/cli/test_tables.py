@@ -99,7 +99,7 @@ def test_lists_on_a_terminal_fit_it_and_their_ids_find_the_job(app, tmp_path: Pa
     for line, job in ((listed[0], child), (listed[-1], jobs[0])):
         short = line.split()[0]
         assert len(short) < len(job.id)
-        shown = plainly(tmp_path, "show", short, **size)
+        shown = plainly(tmp_path, "jobs", "show", short, **size)
         assert job.id in shown
         assert max(map(cell_len, shown.splitlines())) <= width
         words = set(shown.split())
@@ -153,16 +153,20 @@ def busy(app):
     [
         "jobs",
         "queues",
-        "kinds",
+        "tasks",
         "lanes",
-        "slots",
-        "rates",
+        "limits slots",
+        "limits rates",
+        "limits budgets",
         "schedules",
         "audit",
         "questions",
         "workers",
-        "group g",
-        "health",
+        "workers leases",
+        "workers health",
+        "groups",
+        "groups show g",
+        "status",
         "doctor",
     ],
 )

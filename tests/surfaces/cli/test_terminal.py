@@ -69,7 +69,7 @@ def test_a_table_is_drawn_in_colour_and_without_it_on_request(app, tmp_path: Pat
 def test_bulk_work_asks_with_the_count_and_shows_its_progress(app, tmp_path: Path):
     for _ in range(25):
         app.enqueue("work")
-    code, seen = on_a_terminal(tmp_path, "cancel", "--queue", "default", answer="y\n")
+    code, seen = on_a_terminal(tmp_path, "jobs", "cancel", "--queue", "default", answer="y\n")
     assert code == 0
     assert "cancel 25 job(s)? [y/N]" in seen
     assert "100%" in seen

@@ -18,7 +18,7 @@ def an_app(cli: Cli) -> Leasehold:
 
 
 def enqueue(cli: Cli, *arguments: str) -> str:
-    answer = cli("enqueue", MODULE, *arguments)
+    answer = cli("jobs", "enqueue", MODULE, *arguments)
     assert answer.code == 0, answer.err
     return answer.out.strip()
 
@@ -80,7 +80,7 @@ def test_a_second_signal_hands_running_jobs_back_at_once(sqlite_cli: Cli):
 
 
 def test_the_app_may_be_named_by_the_environment(sqlite_cli: Cli):
-    answer = sqlite_cli("enqueue", "add", '{"a": 1}', "--json", LEASEHOLD_APP=MODULE)
+    answer = sqlite_cli("jobs", "enqueue", "add", '{"a": 1}', "--json", LEASEHOLD_APP=MODULE)
     assert answer.code == 0, answer.err
     assert sqlite_cli("worker", "--burst", LEASEHOLD_APP=f"{MODULE}:app").code == 0
     with an_app(sqlite_cli) as app:

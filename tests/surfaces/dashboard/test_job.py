@@ -159,7 +159,7 @@ def test_it_can_be_copied_as_a_command_a_request_and_a_call(
 ):
     job = app.enqueue("fail", {"text": "it's"})
     page = html.unescape(viewer.page(f"/jobs/{job.id}"))
-    assert f"leasehold show {job.id}" in page
+    assert f"leasehold jobs show {job.id}" in page
     assert """'{"text":"it'"'"'s"}'""" in page.replace(": ", ":")
     assert f"{dashboard.url}/v1/jobs/{job.id}" in page
     assert f"app.get('{job.id}')" in page

@@ -125,7 +125,7 @@ def _orphan(store: JobStore, job: Job, asked: str) -> list[Hold]:
     if serving:
         return [hold]
     told = f"no live worker serves the site {job.execution_site!r}"
-    remedy = f"start one at that site; if the site is gone for good: leasehold abandon {job.id}"
+    remedy = f"start one at that site; if the site is gone for good: leasehold executions abandon {job.id}"
     return [hold, Hold("no_site", told, remedy)]
 
 
@@ -139,7 +139,9 @@ def _pending(store: JobStore, job: Job) -> list[Hold]:
     waits = [_parent(one) for one in unmet]
     if job.unmet > len(waits):
         others = f"{job.unmet - len(waits)} more job(s)" if waits else f"{job.unmet} other job(s)"
-        waits.append(Hold("parent", f"it waits for {others} to end", f"leasehold show {job.id} lists them"))
+        waits.append(
+            Hold("parent", f"it waits for {others} to end", f"leasehold jobs show {job.id} lists them")
+        )
     return [*held, *waits]
 
 
@@ -163,7 +165,7 @@ def _waiting(store: JobStore, job: Job, now: datetime) -> Hold:
     told = "; ".join(f"{question.key}: {first_line(question.text)}" for question in asked)
     ends = min((question.expires_at for question in asked if question.expires_at is not None), default=None)
     until = "" if ends is None else f"; it goes on without one in {span(ends - now)}"
-    remedy = f"answer {asked[0].key!r}: leasehold answer {job.id} {asked[0].key} VALUE"
+    remedy = f"answer {asked[0].key!r}: leasehold questions answer {job.id} {asked[0].key} VALUE"
     return Hold("waiting", f"it waits for an answer to {told}{until}", remedy)
 
 

@@ -9,33 +9,26 @@ import typer
 
 from leasehold.domain.audit import AuditRow
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.load import open_app
+from leasehold.surfaces.cli.command import Call, command
 
 
-def add_to(cli: typer.Typer) -> None:
-    cli.command("audit")(list_audit)
-
-
-def list_audit(
+@command()
+def audit(
+    call: Call,
     actor: Annotated[str | None, typer.Option(help="Done by this actor.", metavar="NAME")] = None,
     verb: Annotated[str | None, typer.Option(help="Such as job.cancel or queue.pause.")] = None,
     target: Annotated[
         str | None, typer.Option(help="Done to this: a job's full id, a queue's name …", metavar="NAME")
     ] = None,
-    limit: Annotated[int, typer.Option(help="At most this many, up to 500.")] = 50,
+    limit: options.Limit = 50,
     cursor: Annotated[
         str | None,
         typer.Option(help="Continue where the last page ended: the number that it printed.", metavar="SEQ"),
     ] = None,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
 ) -> None:
     """List what was changed by hand, or refused, newest first. Each tenant has its own list: --tenant."""
-    with open_app(url, schema) as app:
-        page = app.audit(actor=actor, verb=verb, target=target, limit=limit, cursor=cursor)
-        label = app.__internals__.store.label
-    render.show(
+    page = call.app.audit(actor=actor, verb=verb, target=target, limit=limit, cursor=cursor)
+    call.show(
         page.entries,
         {
             "seq": lambda row: row.seq,
@@ -45,11 +38,10 @@ def list_audit(
             "target": lambda row: row.target,
             "detail": _detail,
         },
-        as_json=as_json,
-        empty=f"no matching entries in {label}",
+        empty=f"no matching entries in {call.label}",
         prose=("detail",),
     )
-    if page.next is not None and not as_json:
+    if page.next is not None and not call.as_json:
         render.note(f"there are more: --cursor {page.next}")
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.load import open_app
+from leasehold.surfaces.cli import render
+from leasehold.surfaces.cli.command import Call, command
 from leasehold.threads import to_thread
 
 if TYPE_CHECKING:
@@ -23,22 +23,17 @@ PROBES = 50
 BULK = 1000
 
 
-def add_to(cli: typer.Typer) -> None:
-    cli.command()(bench)
-
-
+@command(tenant=False, create=True)
 def bench(
+    call: Call,
     jobs: Annotated[int, typer.Option(min=1, help="No-op jobs to drain.", metavar="NUMBER")] = 20_000,
     concurrency: Annotated[int, typer.Option(min=1, help="Async jobs at once.", metavar="NUMBER")] = 1000,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
 ) -> None:
     """Measure enqueue, drain and pick-up on your database. In a store of its own, which is removed afterwards."""
-    with _scratch(open_app(url, schema, create=True)) as app:
+    with _scratch(call.app) as app:
         label = app.__internals__.store.label
         figures = asyncio.run(_measure(app, jobs, concurrency))
-    if as_json:
+    if call.as_json:
         render.emit({"store": label, "jobs": jobs, "concurrency": concurrency} | figures)
         return
     print(f"{label}, {jobs:,} no-op jobs, concurrency {concurrency:,}, one process:")

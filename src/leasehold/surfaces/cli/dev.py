@@ -9,14 +9,10 @@ import typer
 
 from leasehold.surfaces.cli import options
 from leasehold.surfaces.cli.listening import HOST, Port, check_server, choose_port, dashboard_url
-from leasehold.surfaces.cli.mcp import check_mcp
+from leasehold.surfaces.cli.serve import check_mcp
 
 if TYPE_CHECKING:
     from leasehold.surfaces.cli.dev_child import DevSettings, Message
-
-
-def add_to(cli: typer.Typer) -> None:
-    cli.command()(dev)
 
 
 def dev(
@@ -34,7 +30,7 @@ def dev(
     ] = False,
     with_mcp: Annotated[bool, typer.Option("--mcp", help="Also serve MCP at /mcp.")] = False,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the dashboard in a browser.")] = False,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")] = "info",
+    log_level: options.LogLevel = "info",
 ) -> int:
     """Run a worker, the API and the dashboard for development. Only on this machine, until Ctrl-C. Restarts when a
     .py file changes: running jobs get 5 seconds, then they are handed back."""

@@ -1,31 +1,43 @@
-"""`jobs`, `show` and `why`: what there is, everything about one, and what holds it."""
+"""`jobs`: what there is, everything about one job, its result and log, and what has failed lately."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict
 
 import typer
 
-from leasehold.domain.errors import ResultMissing
+from leasehold.domain.checks.durations import seconds
+from leasehold.domain.errors import InvalidInput, ResultMissing
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.budgets import show_lines
-from leasehold.surfaces.cli.follow import columns_of, follow_jobs
-from leasehold.surfaces.cli.load import open_app
-from leasehold.surfaces.cli.times import between_times
+from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.limits import show_lines
+from leasehold.surfaces.cli.tables import draw, live
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from rich.console import RenderableType
 
+    from leasehold.domain.failures import Failures
     from leasehold.domain.job import Job
     from leasehold.domain.search import Found
-    from leasehold.domain.views import AttemptRecord, Criteria, HistoryEntry, Relation, Relative
+    from leasehold.domain.views import (
+        AttemptRecord,
+        Criteria,
+        HistoryEntry,
+        Page,
+        Relation,
+        Relative,
+        Summary,
+    )
     from leasehold.operations.operations import Operations
 
 LONGEST_VALUE = 2000
-"""Characters of arguments and results that `show` prints; --json prints all."""
+"""Characters of arguments and results that `jobs show` prints; --json prints all."""
 
 MOST_STEPS = 50
 """That `show` lists: the last ones."""
@@ -36,18 +48,19 @@ LONGEST_FAMILY = 20
 LONGEST_LOG = 8000
 """Characters of the log that `show` prints: its end."""
 
+EVERY = 1.0
+"""Seconds between two looks of --follow."""
+PLAIN_QUEUE = "default"
 
-def add_to(cli: typer.Typer) -> None:
-    cli.command("jobs")(list_jobs)
-    cli.command()(show)
-    cli.command()(result)
-    cli.command()(why)
+jobs = noun("jobs")
 
 
+@command(jobs, "list")
 def list_jobs(
+    call: Call,
     state: options.States = None,
     queue: options.Queue = None,
-    kind: options.Kind = None,
+    task: options.Task = None,
     lane: options.Lane = None,
     group: options.Group = None,
     tag: options.Tag = None,
@@ -60,64 +73,140 @@ def list_jobs(
     until: Annotated[
         str | None, typer.Option(help="Created before: 2h (ago), or a time.", metavar="TIME")
     ] = None,
-    limit: Annotated[int, typer.Option(help="At most this many, up to 500.")] = 50,
+    limit: options.Limit = 50,
     before: Annotated[str | None, typer.Option(help="Older than this job.", metavar="ID")] = None,
     follow: options.Follow = False,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
 ) -> None:
     """List jobs, newest first. With --follow, update the list as it changes; piped, print a line for each change."""
-    criteria: Criteria = {"queue": queue, "kind": kind, "lane": lane, "group": group, "tag": tag}
-    with open_app(url, schema) as app:
-        operations = app.__internals__.operations
-        cursor = None if before is None else operations.find_id(before)
-        between = between_times(since, until, operations.now)
+    criteria: Criteria = {"queue": queue, "kind": task, "lane": lane, "group": group, "tag": tag}
+    operations = call.operations
+    cursor = None if before is None else operations.find_id(before)
+    between = _between(since, until, operations.now)
 
-        def look() -> Found:
-            return app.search(
-                text=text, state=tuple(state or ()), limit=limit, cursor=cursor, **between, **criteria
-            )
-
-        if follow:
-            follow_jobs(look, operations.short_ids, as_json)
-        page = look()
-        render.show(
-            page.jobs,
-            columns_of(page.jobs),
-            as_json=as_json,
-            empty=f"no matching jobs in {app.__internals__.store.label}",
-            ids=operations.short_ids,
+    def look() -> Found:
+        return call.app.search(
+            text=text, state=tuple(state or ()), limit=limit, cursor=cursor, **between, **criteria
         )
-    if page.next is not None and not as_json:
-        told = "there are more" if text is None else f"searched {page.looked:,} jobs; to continue"
-        render.note(f"{told}: --before {page.next}")
+
+    if follow:
+        _follow(look, operations.short_ids, call.as_json)
+    page = look()
+    call.show(page.jobs, _columns(page.jobs), empty=f"no matching jobs in {call.label}", ids=True)
+    if page.next is not None and not call.as_json:
+        found = "there are more" if text is None else f"searched {page.looked:,} jobs; to continue"
+        render.note(f"{found}: --before {page.next}")
 
 
-def show(
-    job_id: options.JobId,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
+class Between(TypedDict):
+    since: datetime | None
+    until: datetime | None
+
+
+def _between(since: str | None, until: str | None, now: Callable[[], datetime]) -> Between:
+    """Times as people give them: so long ago, or an instant. `now` is called only for what counts from it."""
+    return {"since": _instant(since, "since", now), "until": _instant(until, "until", now)}
+
+
+def _instant(text: str | None, field: str, now: Callable[[], datetime]) -> datetime | None:
+    """Without a time zone it is the time here, as our lists show it."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return now() - timedelta(seconds=seconds(text, field))
+    except (InvalidInput, OverflowError):
+        raise InvalidInput(
+            field, f"{text!r} is not a time", "say how long ago, such as 2h, or when: 2026-10-12T08:00"
+        ) from None
+
+
+def _columns(jobs: Sequence[Summary]) -> render.Columns[Summary]:
+    """What a list shows of each job. On a terminal, which has little room: short, without what is the same for all."""
+    on_terminal = sys.stdout.isatty()
+    columns: dict[str, Callable[[Summary], object]] = {
+        "id": lambda job: job.id,
+        "state": lambda job: job.state,
+        "task": lambda job: job.kind,
+        "queue": lambda job: job.queue,
+        "lane": lambda job: job.lane,
+        "try" if on_terminal else "attempt": lambda job: job.attempt,
+        "age" if on_terminal else "created": lambda job: (
+            _age(job) if on_terminal else render.ago(job.created_at)
+        ),
+        "detail": _detail,
+    }
+    if on_terminal and all(job.queue == PLAIN_QUEUE for job in jobs):
+        del columns["queue"]
+    return columns
+
+
+def _age(job: Summary) -> str:
+    return render.ago(job.created_at).removesuffix(" ago")
+
+
+def _detail(job: Summary) -> str:
+    if job.state == "running":
+        return f"{job.lease_owner or 'an orphan'}" + (
+            f", {job.stop_requested} asked" if job.stop_requested else ""
+        )
+    if job.state == "queued" and job.attempt == 0:
+        return ""
+    return render.cut(job.error or job.reason, 60)
+
+
+def _follow(look: Callable[[], Page | Found], ids: render.Shorten, as_json: bool) -> NoReturn:
+    """Until Ctrl-C."""
+    if sys.stdout.isatty() and not as_json:
+        with live(render.console()) as show:
+            while True:
+                show(_draw(look().jobs, ids))
+                time.sleep(EVERY)
+    known: dict[str, tuple[str, int]] = {}
+    while True:
+        jobs = look().jobs
+        for job in reversed(jobs):
+            if known.get(job.id) != (job.state, job.attempt):
+                _print_change(job, as_json)
+        known = {job.id: (job.state, job.attempt) for job in jobs}
+        time.sleep(EVERY)
+
+
+def _draw(jobs: Sequence[Summary], ids: render.Shorten) -> RenderableType:
+    columns = _columns(jobs)
+    cells = [[render.clean(cell) for cell in row] for row in render.cells_of(jobs, columns, ids)]
+    return draw(tuple(columns), cells, render.console().width)
+
+
+def _print_change(job: Summary, as_json: bool) -> None:
+    if as_json:
+        render.emit(job)
+    else:
+        words = (f"{job.updated_at.astimezone():%H:%M:%S}", job.id, job.state, job.kind, _detail(job))
+        print(render.clean(" ".join(words).rstrip()), flush=True)
+
+
+@command(jobs)
+def show(call: Call, job_id: options.JobId) -> None:
     """Show a job: state, arguments, result, error, attempts, log. And its progress, steps, questions, relatives and
     history."""
-    with open_app(url, schema) as app:
-        operations = app.__internals__.operations
-        job_id = operations.find_id(job_id)
-        job = operations.get(job_id)
-        attempts = operations.attempts(job_id)
-        steps = operations.steps(job_id)
-        history = operations.history(job_id)
-        questions = operations.questions(job_id)
-        progress = operations.progress(job_id)
-        logs = operations.logs(job_id)
-        relatives = operations.relatives(job_id)
-        counts = operations.count_relatives(job_id) if relatives else {}
-        short = operations.short_ids([one.id for one in relatives])
-        budget = operations.budget(job_id)
-        job, missing = _with_result(operations, job)
-    if as_json:
+    operations = call.operations
+    job_id = operations.find_id(job_id)
+    job = operations.get(job_id)
+    attempts = operations.attempts(job_id)
+    steps = operations.steps(job_id)
+    history = operations.history(job_id)
+    questions = operations.questions(job_id)
+    progress = operations.progress(job_id)
+    logs = operations.logs(job_id)
+    relatives = operations.relatives(job_id)
+    counts = operations.count_relatives(job_id) if relatives else {}
+    short = operations.short_ids([one.id for one in relatives])
+    budget = operations.budget(job_id)
+    job, missing = _with_result(operations, job)
+    if call.as_json:
         more: dict[str, Any] = {
             "history": history,
             "questions": questions,
@@ -128,7 +217,7 @@ def show(
         render.emit(_all_of(job) | more | ({} if missing is None else {"result_missing": missing}))
         return
     render.fields(
-        _told(job, missing)
+        _facts(job, missing)
         | {"progress": None if progress is None else f"{progress}, {render.ago(progress.at)}"}
     )
     if relatives:
@@ -188,40 +277,13 @@ def show(
                 "detail": lambda entry: render.cut(entry.detail, 80),
             },
         )
-
     for tail in logs[-1:]:
         print(f"\nlog of attempt {tail.attempt}")
         text = render.clean(tail).rstrip("\n")
         left = len(text) - LONGEST_LOG
-        print(
-            text
-            if left <= 0
-            else f"({left:,} more characters before this; see --json)\n{text[-LONGEST_LOG:]}"
-        )
-
-
-def result(
-    job_id: options.JobId,
-    wait: Annotated[
-        str | None, typer.Option(help="Wait up to this long for its end.", metavar="DURATION")
-    ] = None,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
-    """Print a job's result as JSON. Exit code 1: it did not succeed; 5: it has not ended yet."""
-    from leasehold.domain.checks.durations import seconds
-
-    longest = 0.0 if wait is None else seconds(wait, "wait")
-    with open_app(url, schema) as app:
-        operations = app.__internals__.operations
-        job = app.get(operations.find_id(job_id))
-        job.result(longest)
-        text = operations.result_text(job.__row__) or "null"
-    if as_json:
-        render.emit({"id": job.id, "result": json.loads(text), "result_ref": job.result_ref})
-    else:
-        print(render.safe_json(text))
+        if left > 0:
+            print(f"({left:,} more characters before this; see leasehold jobs logs {job_id})")
+        print(text[-LONGEST_LOG:])
 
 
 def _took(one: AttemptRecord) -> str | None:
@@ -272,7 +334,7 @@ def _with_result(operations: Operations, job: Job) -> tuple[Job, str | None]:
         return job, str(error)
 
 
-def _told(job: Job, missing: str | None) -> dict[str, object]:
+def _facts(job: Job, missing: str | None) -> dict[str, object]:
     """What a person wants to know first, first."""
     return {
         "id": job.id,
@@ -304,9 +366,9 @@ def _told(job: Job, missing: str | None) -> dict[str, object]:
 def _lease(job: Job) -> str | None:
     if job.lease_owner is None:
         return None
-    told = render.ago(job.lease_expires_at)
-    verb = "ran out" if told.endswith("ago") else "runs out"
-    return f"{job.lease_owner}, token {job.lease_token}, {verb} {told}"
+    when = render.ago(job.lease_expires_at)
+    verb = "ran out" if when.endswith("ago") else "runs out"
+    return f"{job.lease_owner}, token {job.lease_token}, {verb} {when}"
 
 
 def _when(when: datetime | None) -> str | None:
@@ -321,25 +383,83 @@ def _pretty(text: str | None) -> str | None:
     return pretty if left <= 0 else f"{pretty[:LONGEST_VALUE]}…\n({left:,} more characters; see --json)"
 
 
-def why(
+@command(jobs)
+def result(
+    call: Call,
     job_id: options.JobId,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
+    wait: Annotated[
+        str | None, typer.Option(help="Wait up to this long for its end.", metavar="DURATION")
+    ] = None,
 ) -> None:
-    """Say why a job is not running, and what would change that."""
-    with open_app(url, schema) as app:
-        operations = app.__internals__.operations
-        holds = operations.explain(operations.find_id(job_id))
-    if as_json:
-        render.emit(holds)
+    """Print a job's result as JSON. Exit code 1: it did not succeed; 5: it has not ended yet."""
+    longest = 0.0 if wait is None else seconds(wait, "wait")
+    job = call.app.get(call.operations.find_id(job_id))
+    job.result(longest)
+    text = call.operations.result_text(job.__row__) or "null"
+    if call.as_json:
+        render.emit({"id": job.id, "result": json.loads(text), "result_ref": job.result_ref})
+    else:
+        print(render.safe_json(text))
+
+
+@command(jobs)
+def logs(
+    call: Call,
+    job_id: options.JobId,
+    attempt: Annotated[
+        int | None, typer.Option(help="Of this attempt alone. Default: all.", metavar="NUMBER")
+    ] = None,
+) -> None:
+    """Print what a job has logged, attempt by attempt."""
+    found = call.operations.logs(call.operations.find_id(job_id))
+    found = [tail for tail in found if attempt in (None, tail.attempt)]
+    if call.as_json:
+        render.emit(found)
         return
-    for number, hold in enumerate(holds, 1):
-        _say(f"{number}. ", hold.detail)
-        if hold.remedy:
-            _say("   → ", hold.remedy)
+    for tail in found:
+        if len(found) > 1:
+            print(f"attempt {tail.attempt}")
+        print(render.clean(tail).rstrip("\n"))
+    if not found:
+        render.note("nothing was logged")
 
 
-def _say(begin: str, text: str) -> None:
-    lines = render.wrapped(render.clean(text), len(begin))
-    print(begin + f"\n{' ' * len(begin)}".join(lines))
+@command(jobs, "failures")
+def list_failures(
+    call: Call,
+    queue: options.Queue = None,
+    task: options.Task = None,
+    lane: options.Lane = None,
+    group: options.Group = None,
+    tag: options.Tag = None,
+    limit: Annotated[
+        int, typer.Option(help="Look at this many failed jobs, up to 10,000.", metavar="NUMBER")
+    ] = 1000,
+) -> None:
+    """List recent failures by task and error, most frequent first. Errors that differ only in details count as one."""
+    from leasehold.domain.views import Filter
+
+    filter = Filter(queue=queue, kind=task, lane=lane, group=group, tag=tag)
+    found = call.operations.list_failures(limit, filter)
+    call.show(
+        found.groups,
+        {
+            "jobs": lambda one: f"{one.count:,}",
+            "task": lambda one: one.kind,
+            "last": lambda one: render.ago(one.newest),
+            "id": lambda one: one.sample_id,
+            "error": lambda one: one.fingerprint or "(no error recorded)",
+        },
+        empty="nothing has failed",
+        prose=("error",),
+        ids=True,
+    )
+    if not call.as_json:
+        _note_left_out(found)
+
+
+def _note_left_out(found: Failures) -> None:
+    if found.left_out:
+        render.note(f"{found.left_out:,} more, no more frequent than these, are left out")
+    if found.cut:
+        render.note(f"these are from the newest {found.looked:,} failed jobs; --limit looks at more")

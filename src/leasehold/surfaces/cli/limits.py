@@ -1,64 +1,35 @@
-"""`slots` and `rates`: limits across all workers."""
+"""`limits slots|rates|budgets|top-up`: what may run at once, start, and be spent, across all workers."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, cast
 
 import typer
 
+from leasehold.domain.budgets import BudgetLine, BudgetOwner, BudgetRow
+from leasehold.domain.errors import InvalidInput
 from leasehold.domain.views import RateRow, SlotRow
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.load import open_app
+from leasehold.surfaces.cli.command import Call, command, noun
 
-Name = Annotated[str, typer.Argument(metavar="NAME")]
 Key = Annotated[str, typer.Argument(metavar="KEY")]
 NAMED = 3
 """Holders that are named; the others are counted."""
 
-
-def add_to(cli: typer.Typer) -> None:
-    slots = typer.Typer(
-        name="slots", help="List or set slots: how many units may be in use at once.", rich_markup_mode=None
-    )
-    slots.callback(invoke_without_command=True)(show_slots)
-    slots.command("list")(list_slots)
-    slots.command("set")(set_slot)
-    cli.add_typer(slots)
-    rates = typer.Typer(
-        name="rates", help="List, set, close or open rates: how often jobs may start.", rich_markup_mode=None
-    )
-    rates.callback(invoke_without_command=True)(show_rates)
-    rates.command("list")(list_rates)
-    rates.command("set")(set_rate)
-    rates.command("close")(close_rate)
-    rates.command("open")(open_rate)
-    cli.add_typer(rates)
+limits = noun("limits")
+slots = noun("slots", "List or set slots: how many units may be in use at once.", below=limits)
+rates = noun("rates", "List, set, close or open rates: how often jobs may start.", below=limits)
 
 
-def show_slots(
-    context: typer.Context,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
+@command(slots, "list")
+def list_slots(call: Call) -> None:
     """List slots: limit, units in use, and by which jobs."""
-    if context.invoked_subcommand is None:
-        list_slots(url, schema, as_json)
-
-
-def list_slots(
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
-    """List slots: limit, units in use, and by which jobs."""
-    with open_app(url, schema) as app:
-        rows = app.slots.list()
-        listed = [holder.job_id for row in rows for holder in row.holders[:NAMED]]
-        short = app.__internals__.operations.short_ids(listed) if sys.stdout.isatty() else {}
-    render.show(
+    rows = call.app.slots.list()
+    listed = [holder.job_id for row in rows for holder in row.holders[:NAMED]]
+    short = call.operations.short_ids(listed) if sys.stdout.isatty() else {}
+    call.show(
         rows,
         {
             "slot": lambda row: row.name,
@@ -66,8 +37,7 @@ def list_slots(
             "used": lambda row: row.used,
             "holders": lambda row: _holders(row, short),
         },
-        as_json=as_json,
-        empty="no slots; set one with leasehold slots set NAME LIMIT",
+        empty="no slots; set one with leasehold limits slots set NAME LIMIT",
         prose=("holders",),
     )
 
@@ -78,44 +48,20 @@ def _holders(row: SlotRow, short: Mapping[str, str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+@command(slots, "set", acts=True)
 def set_slot(
-    name: Name,
-    limit: Annotated[int, typer.Argument(metavar="LIMIT", min=0)],
-    actor: options.Actor = None,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
+    call: Call, name: options.Name, limit: Annotated[int, typer.Argument(metavar="LIMIT", min=0)]
 ) -> None:
     """Let at most LIMIT units be in use at once, across all workers. 0 closes the slot."""
-    with open_app(url, schema) as app:
-        app.slots.set(name, limit, actor=options.acting(actor))
-    if as_json:
-        render.emit({"name": name, "limit": limit})
-    else:
-        print(f"slot {name}: at most {limit} at once")
+    call.app.slots.set(name, limit, actor=call.actor)
+    call.report({"name": name, "limit": limit}, f"slot {name}: at most {limit} at once")
 
 
-def show_rates(
-    context: typer.Context,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
+@command(rates, "list")
+def list_rates(call: Call) -> None:
     """List rates: limit, when the next job may start, who closed it."""
-    if context.invoked_subcommand is None:
-        list_rates(url, schema, as_json)
-
-
-def list_rates(
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
-    """List rates: limit, when the next job may start, who closed it."""
-    with open_app(url, schema) as app:
-        rows = app.rates.list()
-    render.show(
-        rows,
+    call.show(
+        call.app.rates.list(),
         {
             "key": lambda row: row.key,
             "limit": lambda row: row.limit,
@@ -123,8 +69,7 @@ def list_rates(
             "next": _next,
             "closed": _closed,
         },
-        as_json=as_json,
-        empty="no rates; set one with leasehold rates set KEY 60/min",
+        empty="no rates; set one with leasehold limits rates set KEY 60/min",
         prose=("closed",),
     )
 
@@ -148,55 +93,109 @@ def _closed(row: RateRow) -> str:
     return f"closed{by}{until}{why}"
 
 
+@command(rates, "set", acts=True)
 def set_rate(
+    call: Call,
     key: Key,
     limit: Annotated[str, typer.Argument(metavar="LIMIT", help="Such as 60/min, 5/s, 3/10s.")],
     burst: Annotated[int, typer.Option(help="How many may start at once after a quiet time.", min=1)] = 1,
-    actor: options.Actor = None,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
 ) -> None:
     """Let jobs of KEY start evenly, no more often than LIMIT."""
-    with open_app(url, schema) as app:
-        app.rates.set(key, limit, burst=burst, actor=options.acting(actor))
-    if as_json:
-        render.emit({"key": key, "limit": limit, "burst": burst})
-    else:
-        print(f"rate {key}: {limit}, burst {burst}")
+    call.app.rates.set(key, limit, burst=burst, actor=call.actor)
+    call.report({"key": key, "limit": limit, "burst": burst}, f"rate {key}: {limit}, burst {burst}")
 
 
+@command(rates, "close", acts=True)
 def close_rate(
+    call: Call,
     key: Key,
     for_: Annotated[
         str | None, typer.Option("--for", help="Open on its own after this long.", metavar="DURATION")
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="Shown to anyone who asks why.", metavar="TEXT")] = None,
-    actor: options.Actor = None,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
+    reason: options.Reason = None,
 ) -> None:
     """Start no job of KEY, on any worker; running ones continue."""
-    with open_app(url, schema) as app:
-        app.rates.close(key, for_=for_, reason=reason, actor=options.acting(actor))
-    if as_json:
-        render.emit({"key": key, "closed": True})
-    else:
-        print(f"rate {key} is closed" + (f" for {for_}" if for_ else ""))
+    call.app.rates.close(key, for_=for_, reason=reason, actor=call.actor)
+    call.report({"key": key, "closed": True}, f"rate {key} is closed" + (f" for {for_}" if for_ else ""))
 
 
-def open_rate(
-    key: Key,
-    actor: options.Actor = None,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
+@command(rates, "open", acts=True)
+def open_rate(call: Call, key: Key) -> None:
     """Start jobs of KEY again."""
-    with open_app(url, schema) as app:
-        was_closed = app.rates.open(key, actor=options.acting(actor))
-    if as_json:
-        render.emit({"key": key, "was_closed": was_closed})
+    was_closed = call.app.rates.open(key, actor=call.actor)
+    text = f"rate {key} is open" if was_closed else f"rate {key} was not closed"
+    call.report({"key": key, "was_closed": was_closed}, text)
+
+
+@command(limits, "budgets")
+def list_budgets(
+    call: Call,
+    of: Annotated[str | None, typer.Option("--of", help="job or group.", metavar="SCOPE")] = None,
+    limit: options.Limit = 50,
+    cursor: options.Cursor = None,
+    all_: options.AllPages = False,
+) -> None:
+    """List what groups and jobs have spent, and what they may. Jobs are listed once they have spent something."""
+    scope = cast("BudgetOwner", of)
+    call.show_pages(
+        lambda limit, cursor: call.app.budgets(scope=scope, limit=limit, cursor=cursor),
+        "budgets",
+        {
+            "of": lambda row: f"group {row.name}" if row.scope == "group" else row.name,
+            "task": lambda row: row.kind,
+            "unit": lambda row: row.unit,
+            "spent": lambda row: f"{row.spent:,}" + (" in its run" if row.scope == "run" else ""),
+            "limit": lambda row: "" if row.limit is None else f"{row.limit:,}",
+            "left": _left,
+            "on breach": lambda row: row.on_breach,
+        },
+        limit,
+        cursor,
+        all_,
+        empty="no budget is set, and nothing was spent",
+    )
+
+
+def _left(row: BudgetRow) -> str:
+    if row.left is None:
+        return ""
+    return "exhausted" if row.exhausted else f"{row.left:,}"
+
+
+@command(limits, "top-up", acts=True)
+def top_up(
+    call: Call,
+    job_id: options.JobId,
+    amounts: Annotated[
+        list[str],
+        typer.Argument(metavar="UNIT=AMOUNT", help="By how much to raise the limit, such as tokens=50000."),
+    ],
+) -> None:
+    """Raise the limits of a job's budget. A job that went over its budget can then be resumed."""
+    wanted = dict(map(_amount, amounts))
+    lines = call.operations.top_up(call.operations.find_id(job_id), wanted, actor=call.actor)
+    if call.as_json:
+        render.emit(lines)
     else:
-        print(f"rate {key} is open" if was_closed else f"rate {key} was not closed")
+        show_lines(lines)
+
+
+def show_lines(lines: Iterable[BudgetLine]) -> None:
+    render.show(
+        lines,
+        {
+            "of": lambda line: f"group {line.name}" if line.scope == "group" else line.scope,
+            "unit": lambda line: line.unit,
+            "spent": lambda line: f"{line.spent:,}",
+            "limit": lambda line: "" if line.limit is None else f"{line.limit:,}",
+            "left": lambda line: "" if line.left is None else f"{line.left:,}",
+        },
+    )
+
+
+def _amount(text: str) -> tuple[str, int]:
+    unit, _, amount = text.partition("=")
+    try:
+        return unit, int(amount.replace("_", "").replace(",", ""))
+    except ValueError:
+        raise InvalidInput("amount", f"{text!r} is not UNIT=AMOUNT", "write tokens=50000") from None

@@ -6,7 +6,6 @@ import importlib
 import os
 import sys
 import traceback
-from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,24 +17,12 @@ if TYPE_CHECKING:
 
 APP_VARIABLE = "LEASEHOLD_APP"
 """The app, as `module:app`, for commands that need its tasks, or a database when no URL is given."""
-_tenant: ContextVar[str | None] = ContextVar("leasehold_tenant", default=None)
 _OURS = str(Path(__file__).parents[2]) + os.sep
 _REMEDY = "give MODULE:APP, such as mypackage.tasks:app"
 
 
-def choose_tenant(name: str | None) -> None:
-    """Whose store the command works on that is about to run. None says nothing: the command above may have."""
-    if name is not None:
-        _tenant.set(checked_tenant(name))
-
-
-def forget_tenant() -> None:
-    """Several commands may run in one process."""
-    _tenant.set(None)
-
-
-def load_app(name: str) -> Leasehold:
-    """Import `module:attribute`; the current folder is on the path."""
+def load_app(name: str, tenant: str | None = None) -> Leasehold:
+    """Import `module:attribute`; the current folder is on the path. With a tenant, the app works on its jobs alone."""
     from leasehold.app import Leasehold
 
     module_name, _, attribute = name.partition(":")
@@ -51,7 +38,17 @@ def load_app(name: str) -> Leasehold:
         found = getattr(found, part, None)
     if not isinstance(found, Leasehold):
         raise InvalidInput("app", f"{module_name!r} has no Leasehold app {attribute or 'app'!r}", _REMEDY)
-    return _on_tenant(found)
+    return _on_tenant(found, tenant)
+
+
+def app_and_name(words: list[str], error: InvalidInput) -> tuple[str, str]:
+    """[MODULE:APP] NAME: without the first, the app is that of LEASEHOLD_APP."""
+    named = os.environ.get(APP_VARIABLE)
+    if len(words) == 1 and named:
+        return named, words[0]
+    if len(words) != 2:
+        raise error
+    return words[0], words[1]
 
 
 def _why_not_imported(module_name: str, error: Exception) -> str:
@@ -67,7 +64,7 @@ def _why_not_imported(module_name: str, error: Exception) -> str:
     return f"{module_name!r} cannot be imported: {where}{type(error).__name__}: {error}"
 
 
-def open_app(url: str | None, schema: str, *, create: bool = False) -> Leasehold:
+def open_app(url: str | None, schema: str, tenant: str | None = None, *, create: bool = False) -> Leasehold:
     """The app that a command works on: by URL, else LEASEHOLD_APP, else the default file. Only a command that may
     make a database makes one: a mistyped path must not look like an empty queue."""
     from leasehold.app import Leasehold
@@ -76,12 +73,12 @@ def open_app(url: str | None, schema: str, *, create: bool = False) -> Leasehold
     app = load_app(named) if url is None and named else Leasehold(url, schema=schema)
     if not create:
         _check_file(app.url)
-    return _on_tenant(app)
+    return _on_tenant(app, tenant)
 
 
-def _on_tenant(app: Leasehold) -> Leasehold:
-    if (name := _tenant.get()) is not None:
-        app.__internals__.choose_tenant(name)
+def _on_tenant(app: Leasehold, tenant: str | None) -> Leasehold:
+    if tenant is not None:
+        app.__internals__.choose_tenant(checked_tenant(tenant))
     return app
 
 

@@ -1,4 +1,4 @@
-"""The tree of commands, and the way in and out of them."""
+"""The way in and out: finds the command that is called, runs it, and turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -10,46 +10,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from leasehold.domain.errors import LeaseholdError
-from leasehold.surfaces.cli import render, tenants
-from leasehold.surfaces.cli.load import forget_tenant
+from leasehold.surfaces.cli import render
+from leasehold.surfaces.cli.nouns import ENTRIES, NOUNS, modules_of
 from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
-from leasehold.surfaces.cli.subcommands import help_alone
-from leasehold.surfaces.cli.version import version as print_version
-
-COMMANDS = {
-    "work": ("worker", "enqueue", "run-now"),
-    "serve": ("serve",),
-    "dev": ("dev",),
-    "mcp": ("mcp",),
-    "run_by_id": ("run-by-id",),
-    "demo": ("demo",),
-    "jobs": ("jobs", "show", "result", "why"),
-    "failures": ("failures",),
-    "steer": ("cancel", "pause", "interrupt", "resume", "retry", "resolve", "release"),
-    "stop": ("stop", "group"),
-    "questions": ("questions", "answer"),
-    "budgets": ("top-up",),
-    "lists": ("groups", "budgets", "leases"),
-    "queues": ("workers", "queues", "kinds", "lanes"),
-    "limits": ("slots", "rates"),
-    "schedules": ("schedules",),
-    "hooks": ("hooks", "webhooks"),
-    "tenants": ("tenants",),
-    "tokens": ("tokens",),
-    "audit": ("audit",),
-    "database": ("prune", "db"),
-    "sweep": ("sweep",),
-    "doctor": ("doctor",),
-    "executions": ("runs", "abandon"),
-    "health": ("health",),
-    "metrics": ("metrics",),
-    "bench": ("bench",),
-    "version": ("version",),
-}
-"""The modules in this folder that add commands, in the order of the help, and the commands that each of them adds."""
 
 _HELP = """Long background work that survives crashes, in your own database.
 
@@ -60,19 +27,46 @@ Exit codes: 0 ok · 1 the job failed · 2 usage · 3 not found · 4 refused in t
 """
 
 
-def tree(called: str | None = None) -> typer.Typer:
-    """All commands; or, for one that is called, its module's alone: most commands take less time than building all."""
-    # Plain help: drawing it with rich would double the time it takes.
-    cli = typer.Typer(
-        name="leasehold",
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    cli.callback(invoke_without_command=True, help=_HELP)(_top)
-    for module in [name for name, added in COMMANDS.items() if called in added] or COMMANDS:
-        importlib.import_module(f"{__package__}.{module}").add_to(cli)
-    return cli
+class Top(TyperGroup):
+    """The first words. Only the modules of the one that is called are imported: loading all takes longer than most
+    commands."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(ENTRIES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in ENTRIES and cmd_name not in self.commands:
+            from leasehold.surfaces.cli.command import build
+
+            first, *_ = [
+                importlib.import_module(f"{__package__}.{module}") for module in modules_of(cmd_name)
+            ]
+            self.commands[cmd_name] = build(getattr(first, cmd_name), cmd_name)
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The entries under their headings, in columns of one width."""
+        width = max(map(len, ENTRIES))
+        for heading, entries in NOUNS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(f"{word:<{width}}", entry.sentence) for word, entry in entries.items()])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in ENTRIES:
+            found = [
+                f"leasehold {word} {args[0]}"
+                for word in ENTRIES
+                if _has(self.get_command(ctx, word), args[0])
+            ]
+            ctx.fail(
+                f"no such command: {args[0]}; "
+                + (f"use {', '.join(found)}" if found else "see leasehold --help")
+            )
+        return super().resolve_command(ctx, args)
+
+
+def _has(command: Any, verb: str) -> bool:
+    return isinstance(command, TyperGroup) and verb in command.list_commands(None)  # type: ignore[arg-type]
 
 
 def _top(
@@ -80,27 +74,37 @@ def _top(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> int:
     if version:
-        print_version()
+        from importlib.metadata import version as installed
+
+        print(installed("leasehold"))
         return Exit.OK
-    return help_alone(context)
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        return Exit.USAGE
+    return Exit.OK
 
 
 @functools.cache
-def command(called: str | None = None) -> Any:
-    """`tree`, ready to be called with arguments."""
-    made = get_command(tree(called))
-    tenants.add_option(made)
-    return made
+def command() -> Any:
+    """The whole tree, ready to be called with arguments."""
+    # Plain help: drawing it with rich would double the time it takes.
+    cli = typer.Typer(
+        name="leasehold",
+        cls=Top,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    cli.callback(invoke_without_command=True, help=_HELP)(_top)
+    return get_command(cli)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     as_json = "--json" in arguments
-    forget_tenant()
     try:
         # A command may return its code; nothing means 0.
-        called = command(arguments[0] if arguments else None)
-        code = called(args=list(arguments), prog_name="leasehold", standalone_mode=False)
+        code = command()(args=list(arguments), prog_name="leasehold", standalone_mode=False)
         sys.stdout.flush()
         return int(code or Exit.OK)
     except LeaseholdError as error:
@@ -120,7 +124,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _seen_enough() -> int:
-    """Whoever read us has left. The interpreter must not stumble over the closed pipe again at its end."""
+    """The reader has closed the pipe. The interpreter must not stumble over it again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return Exit.OK
 

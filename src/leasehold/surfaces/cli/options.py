@@ -21,6 +21,15 @@ Url = Annotated[
 Schema = Annotated[
     str, typer.Option("--schema", envvar="LEASEHOLD_SCHEMA", help="The PostgreSQL schema.", metavar="NAME")
 ]
+Tenant = Annotated[
+    str | None,
+    typer.Option(
+        "--tenant",
+        envvar="LEASEHOLD_TENANT",
+        metavar="NAME",
+        help="Work on this tenant's jobs, not the app's own.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 AppName = Annotated[
     str,
@@ -44,10 +53,33 @@ States = Annotated[
     list[str] | None, typer.Option("--state", "-s", help="In this state; may be repeated.", metavar="STATE")
 ]
 Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Of this queue.", metavar="NAME")]
-Kind = Annotated[str | None, typer.Option("--kind", "-k", help="Of this task.", metavar="NAME")]
+Task = Annotated[str | None, typer.Option("--task", "-t", help="Of this task.", metavar="NAME")]
+Tasks = Annotated[
+    list[str] | None, typer.Option("--task", "-t", help="Of this task; may be repeated.", metavar="NAME")
+]
 Lane = Annotated[str | None, typer.Option("--lane", help="In this lane.", metavar="NAME")]
 Group = Annotated[str | None, typer.Option("--group", help="In this group.", metavar="NAME")]
 Tag = Annotated[str | None, typer.Option("--tag", help="With this tag.", metavar="NAME")]
+
+Limit = Annotated[int, typer.Option(help="At most this many, up to 500.", metavar="NUMBER")]
+Cursor = Annotated[
+    str | None, typer.Option(help="Continue after the page that printed this cursor.", metavar="TEXT")
+]
+AllPages = Annotated[bool, typer.Option("--all", help="All pages.")]
+
+Name = Annotated[str, typer.Argument(metavar="NAME")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Reason = Annotated[str | None, typer.Option(help="Shown to anyone who asks why.", metavar="TEXT")]
+JobReason = Annotated[str | None, typer.Option(help="Kept with the job.", metavar="TEXT")]
+Wait = Annotated[
+    str | None,
+    typer.Option(help="Wait up to this long for its end, and print its result.", metavar="DURATION"),
+]
+For = Annotated[
+    str | None, typer.Option("--for", help="Resume on its own after this long.", metavar="DURATION")
+]
+LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")]
+LogJson = Annotated[bool, typer.Option("--log-json", help="One JSON object per line.")]
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show what changes, until Ctrl-C.")]
 

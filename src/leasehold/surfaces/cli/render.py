@@ -17,6 +17,8 @@ from leasehold.surfaces.cli.tables import GAP, NARROWEST, draw
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from leasehold.domain.views import Finding
+
 Row = TypeVar("Row")
 Columns = Mapping[str, Callable[[Row], object]]
 """The head of each column, and what stands in it for a row."""
@@ -95,6 +97,16 @@ def show(
                 add(row)
         return
     table(tuple(columns), cells_of(list(rows), columns, ids), empty=empty, prose=prose)
+
+
+def show_findings(findings: Iterable[Finding], as_json: bool = False) -> None:
+    columns: Columns[Finding] = {
+        "check": lambda found: found.check,
+        "verdict": lambda found: found.verdict,
+        "found": lambda found: found.detail,
+        "remedy": lambda found: found.remedy,
+    }
+    show(findings, columns, as_json=as_json, prose=("found", "remedy"))
 
 
 def cells_of(rows: Sequence[Row], columns: Columns[Row], ids: Shorten | None = None) -> list[list[object]]:

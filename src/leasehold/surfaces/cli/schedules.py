@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -11,10 +11,8 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.schedules import Missed, Overlap, Schedule
 from leasehold.domain.views import ScheduleRow
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.load import APP_VARIABLE, load_app, open_app
-
-if TYPE_CHECKING:
-    from leasehold.app import Leasehold
+from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.load import APP_VARIABLE
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 App = Annotated[
@@ -23,49 +21,19 @@ App = Annotated[
 ]
 
 
-def add_to(cli: typer.Typer) -> None:
-    schedules = typer.Typer(
-        name="schedules", help="List, set, pause, resume, run or delete schedules.", rich_markup_mode=None
-    )
-    schedules.callback(invoke_without_command=True)(show_schedules)
-    for name, command in (
-        ("list", list_schedules),
-        ("next", show_next),
-        ("set", set_schedule),
-        ("pause", pause_schedule),
-        ("resume", resume_schedule),
-        ("run", run_schedule),
-        ("delete", delete_schedule),
-    ):
-        schedules.command(name)(command)
-    cli.add_typer(schedules)
+schedules = noun("schedules")
 
 
-def show_schedules(
-    context: typer.Context,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
+@command(schedules, "list")
+def list_schedules(call: Call) -> None:
     """List schedules with their next and last tick."""
-    if context.invoked_subcommand is None:
-        list_schedules(url, schema, as_json)
-
-
-def list_schedules(
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
-    """List schedules with their next and last tick."""
-    with open_app(url, schema) as app:
-        rows = app.schedules.list()
-    if as_json:
+    rows = call.app.schedules.list()
+    if call.as_json:
         with render.json_array() as add:
             for row in rows:
                 add(_plain(row))
         return
-    render.show(
+    call.show(
         rows,
         {
             "schedule": lambda row: row.name,
@@ -91,25 +59,25 @@ def _schedule(row: ScheduleRow) -> Schedule:
     return Schedule(name=row.name, kind=row.kind, every=row.every, cron=row.cron, tz=row.tz)
 
 
+@command(schedules, "next")
 def show_next(
+    call: Call,
     name: Name,
     count: Annotated[int, typer.Option(help="How many ticks.", min=1, max=1000)] = 10,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
 ) -> None:
     """Print the next ticks of a schedule."""
-    with open_app(url, schema) as app:
-        row = app.schedules.get(name)
+    row = call.app.schedules.get(name)
     ticks = _schedule(row).upcoming(row.next_at, count)
-    if as_json:
+    if call.as_json:
         render.emit([tick.isoformat() for tick in ticks])
     else:
         for tick in ticks:
             print(render.clean(tick))
 
 
+@command(schedules, "set", acts=True, store=False)
 def set_schedule(
+    call: Call,
     name: Name,
     task: Annotated[str, typer.Argument(metavar="TASK", help="The name of the task.")],
     args: Annotated[str, typer.Argument(metavar="ARGS", help="Its arguments, as a JSON object.")] = "{}",
@@ -128,30 +96,27 @@ def set_schedule(
             help="If the last job still runs: skip the tick, allow both, or replace the job.", metavar="WORD"
         ),
     ] = "skip",
-    actor: options.Actor = None,
     app_name: App = "",
-    as_json: options.AsJson = False,
 ) -> None:
     """Create or change a schedule. Needs the app, whose task checks the arguments."""
-    with _load(app_name) as app:
-        row = app.schedules.set(
-            name,
-            task,
-            _arguments(args),
-            every=every,
-            cron=cron,
-            tz=tz,
-            missed=cast(Missed, missed),
-            overlap=cast(Overlap, overlap),
-            actor=options.acting(actor),
-        )
-    _told(row, f"schedule {name}: {_schedule(row).when}; next {render.clean(row.next_at)}", as_json)
+    row = call.load(_needed(app_name)).schedules.set(
+        name,
+        task,
+        _arguments(args),
+        every=every,
+        cron=cron,
+        tz=tz,
+        missed=cast(Missed, missed),
+        overlap=cast(Overlap, overlap),
+        actor=call.actor,
+    )
+    call.report(_plain(row), f"schedule {name}: {_schedule(row).when}; next {render.clean(row.next_at)}")
 
 
-def _load(name: str) -> Leasehold:
-    if not name:
+def _needed(app_name: str) -> str:
+    if not app_name:
         raise InvalidInput("app", "is missing", f"give --app MODULE:APP, or set {APP_VARIABLE}")
-    return load_app(name)
+    return app_name
 
 
 def _arguments(text: str) -> dict[str, Any]:
@@ -164,69 +129,35 @@ def _arguments(text: str) -> dict[str, Any]:
     return found
 
 
-def pause_schedule(
-    name: Name,
-    reason: Annotated[str | None, typer.Option(help="Shown to anyone who asks why.", metavar="TEXT")] = None,
-    actor: options.Actor = None,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
+@command(schedules, "pause", acts=True)
+def pause_schedule(call: Call, name: Name, reason: options.Reason = None) -> None:
     """Pause a schedule: no ticks until it is resumed."""
-    with open_app(url, schema) as app:
-        row = app.schedules.pause(name, reason, actor=options.acting(actor))
-    _told(row, f"schedule {name} is paused", as_json)
+    row = call.app.schedules.pause(name, reason, actor=call.actor)
+    call.report(_plain(row), f"schedule {name} is paused")
 
 
-def resume_schedule(
-    name: Name,
-    actor: options.Actor = None,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
+@command(schedules, "resume", acts=True)
+def resume_schedule(call: Call, name: Name) -> None:
     """Resume a schedule, with ticks from now on."""
-    with open_app(url, schema) as app:
-        resumed = app.schedules.resume(name, actor=options.acting(actor))
-        row = app.schedules.get(name)
+    resumed = call.app.schedules.resume(name, actor=call.actor)
+    row = call.app.schedules.get(name)
     text = f"schedule {name} is on; next {render.clean(row.next_at)}"
-    _told(row, text if resumed else f"schedule {name} was not paused", as_json)
+    call.report(_plain(row), text if resumed else f"schedule {name} was not paused")
 
 
-def run_schedule(
-    name: Name, actor: options.Actor = None, app_name: App = "", as_json: options.AsJson = False
-) -> None:
+@command(schedules, "run", acts=True, store=False)
+def run_schedule(call: Call, name: Name, app_name: App = "") -> None:
     """Enqueue a job of a schedule now, besides its ticks."""
-    with _load(app_name) as app:
-        job = app.schedules.run(name, actor=options.acting(actor))
-    if as_json:
-        render.emit({"id": job.id})
-    else:
-        print(job.id)
+    job = call.load(_needed(app_name)).schedules.run(name, actor=call.actor)
+    call.report({"id": job.id}, job.id)
 
 
-def delete_schedule(
-    name: Name,
-    actor: options.Actor = None,
-    url: options.Url = None,
-    schema: options.Schema = options.DEFAULT_SCHEMA,
-    as_json: options.AsJson = False,
-) -> None:
+@command(schedules, "delete", acts=True)
+def delete_schedule(call: Call, name: Name) -> None:
     """Delete a schedule; its jobs stay."""
-    with open_app(url, schema) as app:
-        app.schedules.delete(name, actor=options.acting(actor))
-    if as_json:
-        render.emit({"name": name, "deleted": True})
-    else:
-        print(f"schedule {name} is deleted")
+    call.app.schedules.delete(name, actor=call.actor)
+    call.report({"name": name, "deleted": True}, f"schedule {name} is deleted")
 
 
 def _plain(row: ScheduleRow) -> dict[str, Any]:
     return {**render.plain(row), "args": json.loads(row.args), "orphaned": row.orphaned}
-
-
-def _told(row: ScheduleRow, text: str, as_json: bool) -> None:
-    if as_json:
-        render.emit(_plain(row))
-    else:
-        print(text)

@@ -1,4 +1,4 @@
-"""`serve`: the HTTP API and the dashboard, and a worker beside them if wanted."""
+"""`serve` and `mcp`: the HTTP API, the dashboard and MCP, and a worker beside them if wanted."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import typer
 
 from leasehold.surfaces.cli import options
 from leasehold.surfaces.cli.load import load_app
-from leasehold.surfaces.cli.mcp import check_mcp
 from leasehold.surfaces.cli.problems import Exit
 
-
-def add_to(cli: typer.Typer) -> None:
-    cli.command()(serve)
+WithWorker = Annotated[bool, typer.Option("--with-worker", help="Also run jobs in this process.")]
+Queues = Annotated[str, typer.Option(help="Queues of that worker.", metavar="A,B")]
+Concurrency = Annotated[int, typer.Option(help="Async jobs at once in that worker.", metavar="NUMBER")]
 
 
 def serve(
@@ -49,9 +48,7 @@ def serve(
             min=0,
         ),
     ] = 100,
-    with_worker: Annotated[
-        bool, typer.Option("--with-worker", help="Also run jobs in this process.")
-    ] = False,
+    with_worker: WithWorker = False,
     with_mcp: Annotated[bool, typer.Option("--mcp", help="Also serve MCP at /mcp.")] = False,
     dashboard: Annotated[
         bool, typer.Option("--dashboard/--no-dashboard", help="Serve the dashboard at /dashboard/.")
@@ -59,12 +56,10 @@ def serve(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="The dashboard shows everything and changes nothing.")
     ] = False,
-    queues: Annotated[str, typer.Option(help="Queues of that worker.", metavar="A,B")] = "default",
-    concurrency: Annotated[
-        int, typer.Option(help="Async jobs at once in that worker.", metavar="NUMBER")
-    ] = 20,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")] = "info",
-    log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per line.")] = False,
+    queues: Queues = "default",
+    concurrency: Concurrency = 20,
+    log_level: options.LogLevel = "info",
+    log_json: options.LogJson = False,
 ) -> int:
     """Serve the HTTP API and the dashboard until SIGTERM or Ctrl-C. Loopback needs no token; elsewhere every request
     needs one."""
@@ -103,4 +98,55 @@ def serve(
             worker = found.worker(queues=queues, concurrency=concurrency, drain_on_sigterm=False)
         logging.getLogger("leasehold.http").info("store: %s", found.__internals__.store.label)
         asyncio.run(listen(found, settings, worker))
+    return Exit.GAVE_UP if worker is not None and worker.gave_up else Exit.OK
+
+
+def check_mcp() -> None:
+    """Raises DriverMissing where the extra is not installed."""
+    import importlib.util
+
+    from leasehold.domain.errors import DriverMissing
+
+    if importlib.util.find_spec("mcp") is None:
+        raise DriverMissing("mcp", "mcp")
+
+
+def mcp(
+    app: options.AppName,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What the client may do: read, enqueue or operate; may be repeated. Default: all three.",
+            metavar="SCOPE",
+            show_default=False,
+        ),
+    ] = None,
+    tenant: options.Tenant = None,
+    with_worker: WithWorker = False,
+    queues: Queues = "default",
+    concurrency: Concurrency = 20,
+    log_level: options.LogLevel = "warning",
+    log_json: options.LogJson = False,
+) -> int:
+    """Serve MCP over stdin and stdout, until the client leaves. For MCP over HTTP: leasehold serve --mcp."""
+    import asyncio
+
+    from leasehold.domain.tokens import checked_scopes
+    from leasehold.surfaces.cli.logs import set_up_logging
+
+    check_mcp()
+    from leasehold.surfaces.serve_stdio import serve_stdio
+
+    set_up_logging(log_level, log_json)
+    scopes = checked_scopes(scope or ("read", "enqueue", "operate"))
+    with load_app(app) as found:
+        worker = None
+        if with_worker:
+            worker = found.worker(
+                queues=queues,
+                concurrency=concurrency,
+                drain_on_sigterm=False,
+                tenants="" if tenant is None else tenant,
+            )
+        asyncio.run(serve_stdio(found, scopes, tenant, worker))
     return Exit.GAVE_UP if worker is not None and worker.gave_up else Exit.OK

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.text import Text
 
 GAP = "  "
@@ -105,3 +106,12 @@ def _line(cells: Sequence[Text], widths: Sequence[int]) -> Text:
     line.rstrip()
     line.end = "\n"
     return line
+
+
+@contextlib.contextmanager
+def live(console: Console) -> Iterator[Callable[[RenderableType], None]]:
+    """Draws over what it has drawn before; the last picture stays."""
+    from rich.live import Live
+
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as screen:
+        yield lambda picture: screen.update(picture, refresh=True)

@@ -30,9 +30,9 @@ def copies_of(job: Job, tenant: str | None, server: str) -> Copies:
     return Copies(
         cli="\n".join(
             (
-                f"leasehold show {job.id}{of_tenant}",
+                f"leasehold jobs show {job.id}{of_tenant}",
                 f"leasehold why {job.id}{of_tenant}",
-                f"leasehold enqueue MODULE:APP {shlex.quote(job.kind)} {shlex.quote(args)}{of_tenant}",
+                f"leasehold jobs enqueue MODULE:APP {shlex.quote(job.kind)} {shlex.quote(args)}{of_tenant}",
             )
         ),
         curl="\n".join(

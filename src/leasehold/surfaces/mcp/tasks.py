@@ -107,7 +107,7 @@ def _read(who: Caller, task_id: str) -> dict[str, Any]:
             return (
                 told
                 | {"status": "working"}
-                | _message("waits for a secret, to be given with `leasehold answer`")
+                | _message("waits for a secret, to be given with `leasehold questions answer`")
             )
         case _:
             return told | {"status": "working"} | _message(progress_of(job) or str(job.state))

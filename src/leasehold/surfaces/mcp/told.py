@@ -145,7 +145,7 @@ def job_of(who: Caller, job: Handle[Any]) -> Job:
         text = who.operations.result_text(row) or "null"
         if len(text) > LONGEST_RESULT:
             found.hint = (
-                f"the result has {len(text):,} characters: too many to show; `leasehold result {job.id}`"
+                f"the result has {len(text):,} characters: too many to show; `leasehold jobs result {job.id}`"
             )
         else:
             found.result = json.loads(text)
@@ -183,7 +183,7 @@ def _hint(job: Job) -> str | None:
         case State.WAITING if any(not one.secret for one in job.questions):
             return "it waits for answers: answer_question"
         case State.WAITING:
-            return "it waits for a secret, which a person must give: leasehold answer"
+            return "it waits for a secret, which a person must give: leasehold questions answer"
         case State.PAUSED | State.FAILED | State.TIMED_OUT:
             return "resume_job lets it go on"
         case State.QUEUED | State.PENDING:

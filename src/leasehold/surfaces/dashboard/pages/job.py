@@ -70,7 +70,7 @@ def _result(visit: Visit, job: Job[Any]) -> Node | None:
     except LeaseholdError as error:
         return Node("cut", None, str(error))
     if text is not None and len(text) > LARGEST_RESULT:
-        return Node("cut", None, f"{len(text):,} characters; read it with leasehold result {row.id}")
+        return Node("cut", None, f"{len(text):,} characters; read it with leasehold jobs result {row.id}")
     return tree_of_text(text)
 
 

@@ -17,7 +17,7 @@ from leasehold.surfaces.cli.problems import Exit
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
 
-TASKS = "leasehold.surfaces.cli.demo_dashboard_tasks:app"
+TASKS = "leasehold.demo.dashboard_tasks:app"
 PATIENCE = 60.0
 """Seconds until the server must answer."""
 TICK = 0.1
@@ -36,7 +36,7 @@ class Crew:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> int:
-        from leasehold.surfaces.cli.demo_dashboard_tasks import PARENT, QUEUES
+        from leasehold.demo.dashboard_tasks import PARENT, QUEUES
 
         work = ["worker", TASKS, "--queues", ",".join(QUEUES), "--tenants", "all"]
         quick = ["--concurrency", "10", "--sweep", "0.5", "--shutdown-grace", "1", "--stop-grace", "1"]
@@ -92,7 +92,7 @@ def show_dashboard(port: int | None) -> int:
     with tempfile.TemporaryDirectory(prefix="leasehold-demo-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         os.environ["LEASEHOLD_URL"] = f"sqlite:///{folder}/demo.db"
-        from leasehold.surfaces.cli.demo_dashboard_tasks import app
+        from leasehold.demo.dashboard_tasks import app
 
         crew = Crew(folder, chosen)
         with app:
@@ -105,7 +105,7 @@ def show_dashboard(port: int | None) -> int:
 
 
 def _play(crew: Crew, port: int) -> int:
-    from leasehold.surfaces.cli.demo_producer import Producer
+    from leasehold.demo.producer import Producer
 
     producer = Producer()
     producer.set_the_stage()

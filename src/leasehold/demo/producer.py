@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from leasehold.demo import dashboard_tasks as tasks
+from leasehold.demo.dashboard_tasks import app
 from leasehold.domain.errors import LeaseholdError
-from leasehold.surfaces.cli import demo_dashboard_tasks as tasks
-from leasehold.surfaces.cli.demo_dashboard_tasks import app
 from leasehold.types import State
 
 MOST_LIVE = 150

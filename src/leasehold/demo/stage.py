@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from leasehold.demo.tasks import FOLDER
 from leasehold.surfaces.cli import render
-from leasehold.surfaces.cli.demo_tasks import FOLDER
 
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
     from leasehold.domain.job import Job as Row
     from leasehold.types import Job
 
-TASKS = "leasehold.surfaces.cli.demo_tasks:app"
+TASKS = "leasehold.demo.tasks:app"
 PATIENCE = 25.0
 LOOK_EVERY = 0.05
 

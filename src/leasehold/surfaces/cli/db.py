@@ -1,0 +1,228 @@
+"""`db upgrade|verify|sql|insert|prune|sweep|mirror|mirrors`: the database under the jobs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.mirror import FACTS, Mirror, Times, parse_words
+from leasehold.domain.retention import PruneChoice
+from leasehold.surfaces.cli import render
+from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.load import app_and_name
+from leasehold.surfaces.cli.problems import Exit
+
+if TYPE_CHECKING:
+    from leasehold.app import Leasehold
+
+db = noun("db")
+
+
+@command(db, acts=True, tenant=False, create=True)
+def upgrade(call: Call) -> None:
+    """Create the schema, or bring it up to date. Safe to run from several places at once."""
+    applied = call.app.upgrade(actor=call.actor)
+    done = f"applied {', '.join(map(str, applied))}" if applied else "nothing to do"
+    call.report({"store": call.label, "applied": applied}, f"{call.label}: {done}")
+
+
+@command(db)
+def verify(call: Call) -> int:
+    """Check that the schema and mirrors are current and complete. Exit code 1: they are not."""
+    tasks = call.app.__internals__.tasks.definitions
+    lacking = call.operations.verify()
+    mirrored = {name: task.settings.mirror for name, task in tasks.items()}
+    wrong = [] if lacking else call.operations.verify_mirrors(mirrored)
+    found = f"missing {', '.join(lacking)}" if lacking else "; ".join(wrong) or "current and complete"
+    facts = {"store": call.label, "missing": lacking, "mirrors": wrong}
+    call.report(facts, render.clean(f"{call.label}: {found}"))
+    return Exit.JOB_FAILED if lacking or wrong else Exit.OK
+
+
+@command(db, tenant=False, json=False)
+def sql(
+    call: Call,
+    after: Annotated[int, typer.Option(help="Only migrations after this version.", metavar="VERSION")] = 0,
+) -> None:
+    """Print the migrations as SQL, for someone who may run DDL. The schema need not exist yet."""
+    with call.app.__internals__.unchecked() as operations:
+        print(operations.upgrade_sql(after))
+
+
+@command(db, store=False, json=False)
+def insert(
+    call: Call,
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[MODULE:APP] TASK", help="The app (or LEASEHOLD_APP) and the task's name."),
+    ],
+) -> None:
+    """Print the SQL that enqueues a job of this task. For other languages and for psql. On PostgreSQL $1 is the id (a
+    UUID that you choose; the same one again stores nothing) and $2 the arguments, a JSON object; on SQLite they are
+    :id and :args. You may run it in your own transaction: its commit wakes the workers."""
+    remedy = "leasehold db insert MODULE:APP TASK"
+    name, task = app_and_name(words, InvalidInput("insert", "needs an app and a task", remedy))
+    print(call.load(name).__internals__.insert_sql(task))
+
+
+@command(db, acts=True)
+def prune(
+    call: Call,
+    older_than: Annotated[str, typer.Option(help="Ended longer ago than this.", metavar="DURATION")] = "7d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")] = False,
+    override: Annotated[
+        bool, typer.Option("--override", help="Ignore the retention that tasks set for their jobs.")
+    ] = False,
+    unique_for_ever: Annotated[
+        bool,
+        typer.Option("--unique-for-ever", help="Also jobs that hold a unique key for ever; frees the key."),
+    ] = False,
+    budgets: Annotated[
+        bool, typer.Option("--budgets", help="Also groups without jobs that have a budget, with the budget.")
+    ] = False,
+) -> None:
+    """Delete jobs that ended long ago. A task's own retention counts before --older-than. Jobs that halt a lane, that
+    others wait for, or whose group is still live are kept."""
+    choice = PruneChoice(dry_run, override, unique_for_ever, budgets)
+    for report in call.operations.prune_batches(older_than, choice, actor=call.actor):
+        if sys.stderr.isatty():
+            print(f"\r{report}", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print("\r\N{ESCAPE}[K", end="", file=sys.stderr)
+    if call.as_json:
+        render.emit(report)
+        return
+    print(report)
+    if dry_run and report.counts:
+        call.show(
+            report.counts,
+            {"task": lambda one: one.kind, "state": lambda one: one.state, "jobs": lambda one: one.jobs},
+        )
+
+
+@command(db)
+def sweep(
+    call: Call,
+    wait: Annotated[
+        str | None,
+        typer.Option(
+            help="How long to wait, at most, for the second look at missed leases.", metavar="DURATION"
+        ),
+    ] = None,
+) -> None:
+    """Take over jobs of lost workers, and end those out of time. Workers do this by themselves."""
+    reaped = call.app.sweep(wait)
+    if not call.as_json and not reaped:
+        print("nothing was lost")
+        return
+    call.show(
+        reaped,
+        {
+            "job": lambda lost: lost.id,
+            "now": lambda lost: "orphan" if lost.orphan else lost.state.value,
+            "lost by": lambda lost: lost.owner,
+        },
+    )
+
+
+def _column(what: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(help=f"Column for {what}.", metavar="COLUMN")
+    return option
+
+
+Column = str | None
+
+
+@command(db, acts=True, json=False)
+def mirror(
+    call: Call,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task; it needs mirror=True.")],
+    table: Annotated[str, typer.Option(help="Your table, or schema.table.", metavar="TABLE")],
+    key: Annotated[Column, _column("the value by which a row is found")] = None,
+    match: Annotated[
+        str, typer.Option(help="Where that value comes from: argument:NAME or unique_key.", metavar="WHERE")
+    ] = "unique_key",
+    status: Annotated[Column, _column("the state")] = None,
+    states: Annotated[
+        str | None, typer.Option(help="Your word for each state.", metavar="STATE=WORD,…")
+    ] = None,
+    requested: Annotated[Column, _column("when it was enqueued")] = None,
+    started: Annotated[Column, _column("when it first started")] = None,
+    finished: Annotated[Column, _column("when it ended")] = None,
+    updated: Annotated[Column, _column("when its state last changed")] = None,
+    result: Annotated[Column, _column("the result, as JSON")] = None,
+    result_ref: Annotated[Column, _column("the path of a result that is a file")] = None,
+    exit_code: Annotated[Column, _column("the exit_code of a result that is an object")] = None,
+    error: Annotated[Column, _column("the first line of the error")] = None,
+    insert: Annotated[bool, typer.Option("--insert", help="Insert the row if there is none.")] = False,
+    times: Annotated[
+        str, typer.Option(help="How to write times on SQLite: iso, or unix seconds.", metavar="iso|unix")
+    ] = "iso",
+    apply: Annotated[bool, typer.Option("--apply", help="Run the SQL instead of printing it.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Remove the mirror; your rows stay.")] = False,
+) -> None:
+    """Print triggers that mirror a task's jobs in your table. With --apply, run them."""
+    operations = call.operations
+    if drop:
+        wanted = operations.find_mirror(task, table)
+        run, text = operations.remove_mirror, operations.unmirror_sql
+    else:
+        given = dict(
+            zip(
+                FACTS,
+                (requested, started, finished, updated, result, result_ref, exit_code, error),
+                strict=True,
+            )
+        )
+        wanted = Mirror(
+            kind=task,
+            table=table,
+            key=_needed(key, "key"),
+            argument=_argument(call.app, task, match),
+            status=_needed(status, "status"),
+            states=parse_words(_needed(states, "states")),
+            columns={fact: column for fact, column in given.items() if column is not None},
+            insert=insert,
+            times=cast("Times", times),
+        )
+        run, text = operations.add_mirror, operations.mirror_sql
+    if apply:
+        run(wanted, actor=call.actor)
+        print(f"{call.label}: {'dropped' if drop else 'created'} {wanted.name}")
+    else:
+        print(text(wanted))
+
+
+def _needed(value: str | None, name: str) -> str:
+    if value is None:
+        raise InvalidInput(name, "is missing", f"give --{name}")
+    return value
+
+
+def _argument(app: Leasehold, task: str, match: str) -> str | None:
+    """As it is stored. Without the app's code only the name itself is known."""
+    if match == "unique_key":
+        return None
+    where, colon, name = match.partition(":")
+    if where != "argument" or not colon:
+        raise InvalidInput("match", f"{match!r} is not a source", "use argument:NAME or unique_key")
+    tasks = app.__internals__.tasks
+    return tasks.find(task).mirrored_argument(name) if tasks.definitions else name
+
+
+@command(db, "mirrors")
+def list_mirrors(call: Call) -> None:
+    """List mirrors, and what is wrong with them."""
+    call.show(
+        call.operations.list_mirrors(),
+        {
+            "task": lambda row: row.mirror.kind,
+            "table": lambda row: row.mirror.table,
+            "found by": lambda row: row.mirror.argument or "unique key",
+            "state": lambda row: "; ".join(row.problems) or "ok",
+        },
+        empty="no mirrors; see leasehold db mirror --help",
+    )

@@ -1,0 +1,186 @@
+"""`groups list|show|release`: how far groups of jobs are, and their holds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupState, GroupStatus, GroupSummary
+from leasehold.domain.states import State
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.problems import Exit, complain
+from leasehold.surfaces.cli.tables import draw, live
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+LOOK_EVERY = 5.0
+"""Seconds: a change is seen at once; a claim is no change."""
+LISTED = 20
+"""Errors that are printed; --json prints all that were read."""
+
+groups = noun("groups")
+
+
+@command(groups, "list")
+def list_groups(
+    call: Call,
+    state: Annotated[
+        str | None, typer.Option("--state", "-s", help="active, stopped or held.", metavar="STATE")
+    ] = None,
+    limit: options.Limit = 50,
+    cursor: options.Cursor = None,
+    all_: options.AllPages = False,
+) -> None:
+    """List groups by name: state, live jobs, and the last stop."""
+    wanted = cast("GroupState", state)
+    call.show_pages(
+        lambda limit, cursor: call.app.groups(state=wanted, limit=limit, cursor=cursor),
+        "groups",
+        {
+            "group": lambda row: row.name,
+            "state": lambda row: row.state if row.reason is None else f"{row.state}: {row.reason}",
+            "live": lambda row: f"{row.live:,}",
+            "jobs": lambda row: f"{row.total:,}+" if row.total >= GROUP_TOTAL_CAP else f"{row.total:,}",
+            "changed": lambda row: render.moment(row.changed_at),
+            "last stop": _last_stop,
+        },
+        limit,
+        cursor,
+        all_,
+        empty="no matching groups; put a job into one with --group NAME, or task.using(group=…)",
+    )
+
+
+def _last_stop(row: GroupSummary) -> str:
+    stop = row.last_stop
+    if stop is None:
+        return ""
+    by = f" by {stop.actor}" if stop.actor else ""
+    return f"{stop.mode}{by}, {render.ago(stop.at)}"
+
+
+@command(groups)
+def show(
+    call: Call,
+    name: options.Name,
+    wait: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait.")] = "0s",
+    since: Annotated[
+        int | None, typer.Option(metavar="VERSION", help="With --wait: until the version is not this one.")
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option("--task", "-t", metavar="NAME", help="Only this task; may be repeated."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show changes until no job of the group is live.")
+    ] = False,
+) -> int:
+    """Show a group's progress, or wait for its next change. --wait waits for a version other than --since, or than
+    the present one. Exit code 5: nothing changed in time; with --follow, 1: some jobs failed."""
+    operations = call.operations
+    if follow:
+        return _follow(
+            lambda **asked: operations.group_status(name, kinds=task or None, **asked), call.as_json
+        )
+    status = operations.group_status(name, wait=wait, since=since, kinds=task or None)
+    if call.as_json:
+        render.emit(status)
+    else:
+        _show(status, operations.short_ids)
+    return Exit.OK if status.changed else Exit.TIMED_OUT
+
+
+@command(groups, acts=True)
+def release(call: Call, name: options.Name) -> int:
+    """Lift the hold that a stop has put on a group. Exit code 4: it was not on hold."""
+    released = call.app.group(name).release(actor=call.actor)
+    if released or call.as_json:
+        call.report({"name": name, "was_held": released}, f"group {name} is released")
+    else:
+        complain(f"group {name!r} is not on hold")
+    return Exit.OK if released else Exit.REFUSED
+
+
+def _follow(look: Callable[..., GroupStatus], as_json: bool) -> int:
+    if as_json or not sys.stdout.isatty():
+        return _until_done(look, _emit_change if as_json else _print_change)
+    with live(render.console()) as show:
+        return _until_done(look, lambda status: show(_picture(status)))
+
+
+def _until_done(look: Callable[..., GroupStatus], show: Callable[[GroupStatus], None]) -> int:
+    """Until nothing of the group can move by itself any more."""
+    status = look()
+    show(status)
+    while status.live:
+        status = look(wait=LOOK_EVERY, since=status.version)
+        show(status)
+    return Exit.JOB_FAILED if status.errors else Exit.OK
+
+
+def _emit_change(status: GroupStatus) -> None:
+    if status.changed:
+        render.emit(status)
+
+
+def _print_change(status: GroupStatus) -> None:
+    if status.changed:
+        bad = f", {len(status.errors)} failed" if status.errors else ""
+        print(f"{render.clean(str(status))}{bad}", flush=True)
+
+
+def _picture(status: GroupStatus) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    facts = Text("\n".join(render.field_lines(_facts(status))) + "\n")
+    rows = [(render.clean(kind), _counted(states)) for kind, states in status.counts.items()]
+    width = render.console().width
+    return Group(facts, draw(("task", "jobs"), rows, width, ("jobs",))) if rows else facts
+
+
+def _facts(status: GroupStatus) -> dict[str, object]:
+    return {
+        "group": status.name,
+        "state": status.state if status.reason is None else f"{status.state}: {status.reason}",
+        "version": status.version,
+        "progress": f"{status.succeeded:,} of {status.total:,} ({_percent(status)})",
+        "live": status.live,
+        "questions": status.questions or None,
+    }
+
+
+def _percent(status: GroupStatus) -> str:
+    """Rounded down: 100% is said when all have succeeded, and not before."""
+    return f"{100 * status.succeeded // status.total if status.total else 0}%"
+
+
+def _show(status: GroupStatus, ids: render.Shorten) -> None:
+    render.fields(_facts(status))
+    if status.counts:
+        print()
+        rows = [(kind, _counted(states)) for kind, states in status.counts.items()]
+        render.table(("task", "jobs"), rows, prose=("jobs",))
+    if status.errors:
+        print("\nerrors")
+        render.show(
+            status.errors[:LISTED],
+            {
+                "id": lambda failed: failed.id,
+                "task": lambda failed: failed.kind,
+                "state": lambda failed: failed.state,
+                "error": lambda failed: render.cut(failed.error, 80),
+            },
+            ids=ids,
+        )
+        if len(status.errors) > LISTED:
+            print(f"… and {len(status.errors) - LISTED:,} more")
+
+
+def _counted(states: Mapping[State, int]) -> str:
+    return ", ".join(f"{number:,} {state}" for state, number in states.items())

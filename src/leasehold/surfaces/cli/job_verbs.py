@@ -1,0 +1,332 @@
+"""The verbs of `jobs` that change stored jobs, by id or by filter: cancel, pause, resume … and stop."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+import typer
+
+from leasehold.domain.bulk import LARGEST_LIMIT, RESUMABLE, BulkReport, BulkRequest, BulkVerb, has_moved_on
+from leasehold.domain.checks.states import checked_states
+from leasehold.domain.errors import GroupOnHold, InvalidInput, JobError, LeaseholdError
+from leasehold.domain.job import Job
+from leasehold.domain.states import State
+from leasehold.domain.stop import StopReport, StopRequest, checked_mode
+from leasehold.domain.views import Filter
+from leasehold.surfaces.cli import options, render
+from leasehold.surfaces.cli.command import Call, command
+from leasehold.surfaces.cli.jobs import jobs
+from leasehold.surfaces.cli.problems import Exit, code_of, complain, facts_of
+
+Reason = Annotated[
+    str | None, typer.Option(help="Kept with the job (cancel, pause, interrupt and skip).", metavar="TEXT")
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Forget the stored steps and the checkpoint (resume).")]
+SHOWN = 20
+"""Refusals that are printed one by one; the rest are counted."""
+LISTED = 20
+"""Jobs that still run which are printed; --json prints all that were read."""
+
+VERBS: dict[str, tuple[BulkVerb, str]] = {
+    "cancel": ("cancel", "Cancel jobs; running ones are asked to stop."),
+    "pause": ("pause", "Pause jobs; running ones are asked to stop and can be resumed."),
+    "interrupt": ("interrupt", "Pause running jobs and cancel the others."),
+    "resume": ("resume", "Resume paused, failed or timed-out jobs."),
+    "retry": ("retry", "Enqueue a new job like each of these."),
+    "skip": ("resolve", "Leave failed jobs as they are, and let their lanes continue."),
+    "release": ("release", "Release jobs that were enqueued on hold."),
+}
+"""Command → what it does to each job, and its help."""
+
+
+def _add(word: str, verb: BulkVerb, text: str) -> None:
+    def change(
+        call: Call,
+        ids: Annotated[
+            list[str] | None, typer.Argument(metavar="ID", help="The ids of jobs, or the beginnings of them.")
+        ] = None,
+        state: options.States = None,
+        queue: options.Queue = None,
+        task: options.Task = None,
+        lane: options.Lane = None,
+        group: options.Group = None,
+        tag: options.Tag = None,
+        all_: Annotated[bool, typer.Option("--all", help="Every job that the command applies to.")] = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Count what the filter finds; change nothing.")
+        ] = False,
+        yes: options.Yes = False,
+        reason: Reason = None,
+        fresh: Fresh = False,
+    ) -> int:
+        given = {"queue": queue, "task": task, "lane": lane, "group": group, "tag": tag}
+        named = {name: value for name, value in given.items() if value is not None}
+        if bool(ids) == bool(named or state or all_):
+            raise InvalidInput(
+                word, "needs to know which jobs", "give ids, or a filter such as --queue, or --all"
+            )
+        if ids and dry_run:
+            raise InvalidInput(
+                "--dry-run", "works with a filter only", "leave it out; see `leasehold why ID`"
+            )
+        request = BulkRequest(
+            verb=verb,
+            filter=Filter(
+                checked_states(state or ()), queue=queue, kind=task, lane=lane, group=group, tag=tag
+            ),
+            everything=True,  # --all was asked for above
+            dry_run=dry_run,
+            limit=LARGEST_LIMIT,
+            actor=call.actor,
+            reason=reason,
+            fresh=fresh,
+        )
+        operations = call.operations
+        if ids:
+            return _apply(call, word, request, [operations.find_id(one) for one in ids])
+        found = operations.bulk(replace(request, dry_run=True))
+        if dry_run:
+            return _print_dry(call, word, found)
+        if verb == "retry" and not call.as_json:
+            _point_to_resume(named, request.found_by.states)
+        many = f"{word} {found.matched:,} job(s)"
+        if found.matched and not yes and not call.confirm(f"{many}?", f"is needed to {many}"):
+            return Exit.OK
+        return _apply_to_all(call, word, request, found.matched)
+
+    change.__doc__ = text
+    command(jobs, word, acts=True)(change)
+
+
+for _word, (_verb, _text) in VERBS.items():
+    _add(_word, _verb, _text)
+
+
+def _print_dry(call: Call, word: str, found: BulkReport) -> int:
+    if call.as_json:
+        render.emit(found)
+        return Exit.OK
+    print(f"would {word} {found.matched:,} job(s)")
+    short = call.operations.short_ids(found.sample)
+    for job_id in found.sample:
+        print(f"  {short[job_id]}")
+    if found.matched > len(found.sample):
+        print("  …")
+    return Exit.OK
+
+
+def _point_to_resume(named: dict[str, str], states: tuple[State, ...]) -> None:
+    """Elsewhere "retry" is what is called "resume" here."""
+    asked = [f"--{name} {shlex.quote(value)}" for name, value in named.items()]
+    asked += [f"--state {state}" for state in states if state in RESUMABLE]
+    if any(state in RESUMABLE for state in states):
+        same = " ".join(["leasehold jobs resume", *asked])
+        print(f"retry makes new jobs; to continue the same ones: {render.clean(same)}", file=sys.stderr)
+
+
+@dataclass
+class Tally:
+    """Prints each job as its turn comes, and a sum at the end."""
+
+    word: str
+    request: BulkRequest
+    emit: Callable[[object], None] | None
+    """With --json."""
+    alone: bool
+    """There is one job, which is printed by itself."""
+    by_filter: bool = False
+    done: int = 0
+    refused: int = 0
+    moved_on: int = 0
+    """Found by a filter, and in another state when their turn came: nothing is wrong with that."""
+    code: Exit = Exit.OK
+    shown: list[str] = field(default_factory=list)
+
+    def note(self, job_id: str, outcome: Job | LeaseholdError) -> None:
+        if isinstance(outcome, LeaseholdError):
+            self._refuse(job_id, outcome)
+            return
+        self.done += 1
+        if self.emit is not None:
+            self.emit({"id": outcome.id, "state": outcome.state, "stop_requested": outcome.stop_requested})
+        elif self.alone:
+            asked = f", {outcome.stop_requested} asked" if outcome.stop_requested else ""
+            print(f"{outcome.id} {outcome.state}{asked}")
+
+    def _refuse(self, job_id: str, error: LeaseholdError) -> None:
+        if self.by_filter and has_moved_on(error, self.request.found_by):
+            self.moved_on += 1
+        else:
+            self.refused += 1
+            self.code = self.code or code_of(error)
+            if len(self.shown) < SHOWN:
+                self.shown.append(str(error))
+        if self.emit is not None:
+            self.emit({"id": job_id, "error": facts_of(error)})
+
+    def sum_up(self) -> None:
+        if self.emit is not None:
+            return
+        for text in self.shown:
+            complain(text)
+        if not self.alone:
+            moved = f", {self.moved_on:,} had moved on" if self.moved_on else ""
+            print(f"{self.word}: {self.done:,} done, {self.refused:,} refused{moved}")
+
+
+def _apply(call: Call, word: str, request: BulkRequest, ids: list[str]) -> int:
+    """To jobs that were named one by one."""
+    act: Callable[..., Job] = getattr(call.operations, request.verb)
+    with contextlib.ExitStack() as output:
+        emit: Callable[[object], None] | None = render.emit if call.as_json else None
+        if call.as_json and len(ids) != 1:
+            emit = output.enter_context(render.json_array())
+        tally = Tally(word, request, emit, alone=len(ids) == 1)
+        advance = output.enter_context(_bar(word, len(ids)))
+        for job_id in ids:
+            try:
+                tally.note(job_id, act(job_id, **request.told))
+            except (JobError, GroupOnHold) as error:
+                tally.note(job_id, error)
+            advance()
+    tally.sum_up()
+    return tally.code
+
+
+def _apply_to_all(call: Call, word: str, request: BulkRequest, count: int) -> int:
+    with contextlib.ExitStack() as output:
+        emit = output.enter_context(render.json_array()) if call.as_json else None
+        tally = Tally(word, request, emit, alone=count == 1, by_filter=True)
+        advance = output.enter_context(_bar(word, count))
+
+        def watch(job_id: str, outcome: Job | LeaseholdError) -> None:
+            tally.note(job_id, outcome)
+            advance()
+
+        call.operations.bulk(request, watch)
+    tally.sum_up()
+    return tally.code
+
+
+@contextlib.contextmanager
+def _bar(word: str, total: int) -> Iterator[Callable[[], None]]:
+    """A progress bar for a person who waits for many."""
+    if total < SHOWN or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=render.console(stderr=True)) as progress:
+        task = progress.add_task(word, total=total)
+        yield lambda: progress.advance(task)
+
+
+@command(jobs, acts=True)
+def stop(
+    call: Call,
+    group: options.Group = None,
+    task: options.Tasks = None,
+    queue: options.Queue = None,
+    lane: options.Lane = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag", metavar="NAME", help="With this tag; may be repeated for jobs with all of them."
+        ),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Everything in the store.")] = False,
+    mode: Annotated[
+        str,
+        typer.Option(
+            metavar="MODE",
+            help="graceful: running jobs finish, without another attempt; immediate: they are told to stop; "
+            "full: they are told to stop, and waited for.",
+        ),
+    ] = "graceful",
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Kept with every job.")] = None,
+    wait: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait.")] = "30s",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Report what would happen; change nothing.")
+    ] = False,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Refuse new jobs in the group until `groups release NAME`.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="With --all: do not ask for confirmation.")
+    ] = False,
+) -> int:
+    """Stop all jobs that match. Exit code 5: some still run after --wait."""
+    request = StopRequest(
+        group=group,
+        queue=queue,
+        kinds=task or None,
+        lane=lane,
+        tags=tag or None,
+        everything=all_,
+        mode=checked_mode(mode),
+        reason=reason,
+        wait=wait,
+        dry_run=dry_run,
+        hold=hold,
+        actor=call.actor,
+    )
+    if all_ and not dry_run and not yes:
+        everything = f"stop everything in {call.label}"
+        if not call.confirm(f"{everything}?", f"is needed to {everything}"):
+            raise typer.Abort
+    report = call.operations.stop(request, _Waiting())
+    if call.as_json:
+        render.emit(report)
+    else:
+        _print_report(report)
+    timed_out = report.still_running and report.mode != "immediate" and not report.dry_run
+    return Exit.TIMED_OUT if timed_out else Exit.OK
+
+
+class _Waiting:
+    """Prints how many jobs are still waited for, when that changes; on a terminal only."""
+
+    def __init__(self) -> None:
+        self._printed = -1
+
+    def __call__(self, report: StopReport) -> None:
+        left = len(report.still_running)
+        if left != self._printed:
+            self._printed = left
+            render.note(f"waiting for {left:,} running job(s)")
+
+
+def _print_report(report: StopReport) -> None:
+    rows = [
+        (kind, state.value, f"{number:,}")
+        for kind, states in report.cancelled_counts.items()
+        for state, number in states.items()
+    ]
+    finishing = report.flagged if report.mode == "graceful" else {}
+    rows += [(kind, "running", f"{number:,} to finish") for kind, number in finishing.items()]
+    would = "would be " if report.dry_run else ""
+    if rows:
+        render.table(("task", "was", f"{would}cancelled"), rows)
+    elif not report.still_running:
+        print("nothing to stop", file=sys.stderr)
+    if report.still_running:
+        left = ", ".join(report.still_running[:LISTED])
+        more = len(report.still_running) - LISTED
+        told = f"{left} … and {more:,} more" if more > 0 else left
+        print(f"{_label_of_running(report)}: {told}")
+    if report.unaffected_kinds:
+        print(f"unaffected: {render.clean(', '.join(report.unaffected_kinds))}")
+    if report.held and not report.dry_run:
+        print("the group is on hold")
+
+
+def _label_of_running(report: StopReport) -> str:
+    if not report.dry_run:
+        return "still running"
+    waits = {"graceful": "would be waited for", "immediate": "would be told to stop"}
+    return waits.get(report.mode, "would be told to stop, and waited for")

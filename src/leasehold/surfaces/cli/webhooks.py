@@ -1,0 +1,129 @@
+"""`webhooks list|add|remove|test` and `webhooks hooks`: what is notified of what happens to jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from leasehold.domain.hooks import EVENTS, ListenerRow
+from leasehold.surfaces.cli import render
+from leasehold.surfaces.cli.command import Call, command, noun
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name, as the list shows it.")]
+Events = Annotated[
+    list[str],
+    typer.Option(
+        "--event", "-e", metavar="EVENT", help=f"An event to post; may be repeated: {', '.join(EVENTS)}."
+    ),
+]
+
+
+webhooks = noun("webhooks")
+
+
+@command(webhooks, "list")
+def list_webhooks(call: Call) -> None:
+    """List webhooks, without their secrets."""
+    listeners = call.operations.list_listeners()
+    rows = [
+        {
+            "name": webhook.name,
+            "url": webhook.url,
+            "events": sorted({row.event for row in listeners if row.name == webhook.listener}),
+            "allow_private": webhook.allow_private,
+            "source": webhook.source,
+        }
+        for webhook in call.operations.list_webhooks()
+    ]
+    call.show(
+        rows,
+        {
+            "webhook": lambda row: str(row["name"]),
+            "url": lambda row: str(row["url"]),
+            "events": lambda row: " ".join(row["events"]),  # type: ignore[arg-type]
+            "from": lambda row: str(row["source"]),
+        },
+        empty="no webhooks; add one with leasehold webhooks add NAME URL --event failed",
+    )
+
+
+@command(webhooks, "add", acts=True)
+def add_webhook(
+    call: Call,
+    name: Name,
+    target: Annotated[str, typer.Argument(metavar="URL", help="Where events are posted to.")],
+    events: Events,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option("--task", "-t", metavar="NAME", help="Only for jobs of this task; may be repeated."),
+    ] = None,
+    secret: Annotated[
+        str | None,
+        typer.Option(
+            envvar="LEASEHOLD_WEBHOOK_SECRET",
+            help="Signs the events. Default: a new one is made.",
+            metavar="TEXT",
+        ),
+    ] = None,
+    allow_private: Annotated[
+        bool, typer.Option(help="Allow an address in a private network, and http.")
+    ] = False,
+) -> None:
+    """Add a webhook: post events to a URL. Its secret is shown once, now."""
+    webhook = call.operations.set_webhook(
+        name,
+        target,
+        events,
+        kinds=tasks or (),
+        secret=secret,
+        allow_private=allow_private,
+        actor=call.actor,
+    )
+    facts = {"name": name, "url": target, "events": events, "secret": webhook.secret}
+    call.report(facts, f"webhook {name} is added; its secret, shown only now: {webhook.secret}")
+
+
+@command(webhooks, "remove", acts=True)
+def remove_webhook(call: Call, name: Name) -> None:
+    """Remove a webhook and the events that wait for it."""
+    call.operations.remove_webhook(name, actor=call.actor)
+    call.report({"name": name, "removed": True}, f"webhook {name} is removed")
+
+
+@command(webhooks, "test", acts=True)
+def try_webhook(call: Call, name: Name) -> None:
+    """Let a worker post a `test` event. Prints the id of the delivery's job; leasehold jobs show ID has its outcome."""
+    job = call.operations.try_webhook(name, actor=call.actor)
+    call.report({"id": job.id}, job.id)
+
+
+hooks = noun("hooks", "List or remove hooks: functions and webhooks.", below=webhooks)
+
+
+@command(hooks, "list")
+def list_hooks(call: Call) -> None:
+    """List hooks: their events, what waits, what was given up."""
+    call.show(
+        call.operations.list_listeners(),
+        {
+            "hook": lambda row: row.name,
+            "event": lambda row: row.event,
+            "task": lambda row: row.kind or "all",
+            "seen": lambda row: "added by hand" if row.seen_at is None else render.ago(row.seen_at),
+            "waiting": lambda row: str(row.waiting),
+            "given up": _given_up,
+        },
+        empty="no hooks; register a function with @app.on, or add a webhook",
+    )
+
+
+def _given_up(row: ListenerRow) -> str:
+    return f"{row.given_up}: {row.last_error}" if row.given_up else ""
+
+
+@command(hooks, "remove", acts=True)
+def remove_hook(call: Call, name: Name) -> None:
+    """Remove a hook and the events that wait for it. A worker that has its code registers it again when it starts."""
+    call.operations.remove_listener(name, actor=call.actor)
+    call.report({"name": name, "removed": True}, f"hook {name} is removed")
