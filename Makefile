@@ -44,7 +44,7 @@ quick: WORKERS = $(shell getconf _NPROCESSORS_ONLN)
 quick: $(DEV) ## what every commit is checked with, within a minute: lint, types, and the tests on SQLite alone
 	$(LINT)
 	$(TYPES) src # those of the tests take as long again in a fresh clone: make types, make check
-	$(PYTEST) -q -m "not soak and not slow and not postgres" tests/architecture tests/domain tests/contract tests/client $(ARGS)
+	$(PYTEST) -q -m "not soak and not slow and not postgres" tests/architecture tests/domain tests/contract tests/client tests/golden $(ARGS)
 
 test: $(DEV) ## every promise on both stores, SQLite and a real PostgreSQL, with real kills; not what takes seconds each
 	$(PYTEST) -m "not soak and not slow" $(ARGS)

@@ -130,6 +130,8 @@ def test_what_pydantic_makes_of_a_type_is_known_and_decides_as_pydantic_does(nam
         ({"$defs": {"a/b": {"type": "null"}}, "$ref": "#/$defs/a~1b"}, 1, "$", "is not of type null"),
         ({"prefixItems": [{"type": "null"}], "items": False}, [None, 1], "$[1]", "is not expected"),
         ({"multipleOf": 0.1}, 0.35, "$", "is not a multiple of 0.1"),
+        ({"multipleOf": 2}, 1e-9, "$", "is not a multiple of 2"),
+        ({"anyOf": [{"type": "null"}], "items": {"$ref": "#/anyOf/0"}}, 1, "$", "is not of type null"),
     ],
 )
 def test_a_problem_says_where_and_what(schema, value, path, problem):
@@ -157,6 +159,15 @@ def test_a_problem_says_where_and_what(schema, value, path, problem):
         {"$ref": "https://example.org/schema"},
         {"$ref": "#/$defs/missing"},
         {"$ref": "#"},
+        {"$ref": "#properties", "properties": {}},
+        {"$ref": "#/default", "default": {"type": "nonsense"}},
+        {"$ref": "#/anyOf/1", "anyOf": [{}]},
+        {"properties": {"a": {"$id": "https://example.org/a"}}},
+        {"anyOf": []},
+        {"type": []},
+        {"required": [1]},
+        {"minLength": -1},
+        {"maxItems": 1.5},
         {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
         "string",
         None,
@@ -167,6 +178,20 @@ def test_a_schema_that_could_not_be_checked_is_refused(schema):
         check_schema(schema)
     assert refused.value.field == "schema"
     assert refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "integer"}, 10**400),
+        ({"multipleOf": 0.1}, 0.3),
+        ({"multipleOf": 0.1}, 10**400),
+        ({"multipleOf": 1e-9}, 1e300),
+        ({"$id": "https://example.org", "$defs": {"a%": {"type": "null"}}, "$ref": "#/$defs/a%25"}, None),
+    ],
+)
+def test_large_numbers_tenths_and_escaped_references_fit(schema, value):
+    assert first_problem(value, check_schema(schema)) is None
 
 
 def test_a_schema_that_is_nested_without_end_is_refused():

@@ -1,19 +1,22 @@
-"""JSON Schema, as far as ordinary types need it: what a question's answer must look like.
+"""JSON Schema (2020-12), as far as ordinary types need it: what a question's answer must look like.
 
-An answer may come from a process that has never heard of the question's Python type, so the schema itself is what is
-checked. A keyword that is not known here is refused when the question is asked: an answer is never checked by halves.
-So one table, at the end, pairs both halves of each keyword (may a schema say this? does a value fit it?), and the file
-is long: apart, one half could be forgotten.
+An answer may come from a process that does not have the question's Python type, so the schema itself is checked. A
+schema with an unknown keyword is refused when the question is asked: an answer is never checked by halves. So one
+table, at the end, pairs both halves of each keyword (may a schema say this? does a value fit it?).
+tests/domain/test_json_schema_oracle.py compares the verdicts with those of the `jsonschema` package, which costs five
+packages, one of them compiled.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from fractions import Fraction
 from typing import Any
+from urllib.parse import unquote
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import frozen
 
 DEEPEST = 64
 """Schemas inside schemas, and references one behind the other."""
@@ -22,349 +25,325 @@ Schema = Mapping[str, Any] | bool
 Problem = tuple[str, str]
 """Where, and what is wrong there."""
 
-_SILENT = frozenset(
-    {
-        "$schema",
-        "$id",
-        "$comment",
-        "$defs",
-        "definitions",
-        "title",
-        "description",
-        "default",
-        "examples",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "format",
-        "discriminator",  # which of `oneOf` is meant; `oneOf` itself decides
-    }
-)
-"""They say nothing that an answer could break."""
+_SILENT = frozenset({
+    "$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples", "deprecated",
+    "readOnly", "writeOnly", "format", "discriminator",  # the last names the part of `oneOf` that is meant
+})  # fmt: skip
+"""Keywords that no answer can break."""
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: _is_number(value) and float(value).is_integer(),
+    "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
     "number": lambda value: _is_number(value),
     "string": lambda value: isinstance(value, str),
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
 
+_HOLD_ONE = frozenset({"additionalProperties", "propertyNames", "items", "not"})
+_HOLD_NAMED = frozenset({"$defs", "definitions", "properties", "patternProperties"})
+_HOLD_LISTED = frozenset({"prefixItems", "anyOf", "oneOf", "allOf"})
+"""Keywords by how they hold schemas: a reference leads through them alone, to what was checked."""
+
+
+@frozen
+class _Position:
+    root: Mapping[str, Any]
+    """Where references start."""
+    path: str = "$"
+    depth: int = 0
+
+    def below(self, step: str, levels: int = 0) -> _Position:
+        return _Position(self.root, self.path + step, self.depth + levels)
+
 
 def check_schema(schema: object) -> Mapping[str, Any]:
     """The schema, or a refusal that names the keyword."""
     if not isinstance(schema, Mapping):
-        raise _refused("$", f"is {schema!r}", "give a type, or a JSON schema as a dict")
-    _check(schema, schema, "$", 0)
+        raise InvalidInput("schema", f"$ is {schema!r}", "give a type, or a JSON schema as a dict")
+    _check(schema, _Position(schema))
     return schema
 
 
 def first_problem(value: Any, schema: Mapping[str, Any]) -> Problem | None:
     """What is wrong with a value of plain JSON, if anything is."""
-    return next(_problems(value, schema, schema, "$", 0), None)
+    return next(_problems(value, schema, _Position(schema)), None)
 
 
 # -- the schema itself -------------------------------------------------------------------------------------------------
-def _check(schema: object, root: Mapping[str, Any], path: str, depth: int) -> None:
+def _check(schema: object, at: _Position) -> None:
     if isinstance(schema, bool):
         return
     if not isinstance(schema, Mapping):
-        raise _refused(path, f"is {schema!r}", "a schema is a dict, or true or false")
-    if depth > DEEPEST:
-        raise _refused(path, f"is nested more than {DEEPEST} levels deep", "flatten it")
+        raise _refused(at, f"is {schema!r}", "a schema is a dict, or true or false")
+    if at.depth > DEEPEST:
+        raise _refused(at, f"is nested more than {DEEPEST} levels deep", "flatten it")
     for keyword, wanted in schema.items():
+        below = at.below(f".{keyword}", 1)
         if keyword in ("$defs", "definitions"):
-            for name, inner in _mapping(wanted, f"{path}.{keyword}").items():
-                _check(inner, root, f"{path}.{keyword}.{name}", depth + 1)
-        elif keyword not in _SILENT:
-            if keyword not in _KEYWORDS:
-                raise _refused(
-                    path,
-                    f"has the keyword {keyword!r}, which is not known",
-                    f"known: {', '.join(sorted(_KEYWORDS))}",
-                )
-            _KEYWORDS[keyword][0](wanted, root, f"{path}.{keyword}", depth + 1)
+            _takes_named(wanted, below)
+        elif keyword in _KEYWORDS:
+            _KEYWORDS[keyword][0](wanted, below)
+        elif keyword not in _SILENT or (keyword == "$id" and schema is not at.root):
+            problem = f"has the keyword {keyword!r}, which is not known"
+            raise _refused(at, problem, f"known: {', '.join(sorted(_KEYWORDS))}")
 
 
-def _mapping(wanted: object, path: str) -> Mapping[str, Any]:
+def _mapping(wanted: object, at: _Position) -> Mapping[str, Any]:
     if not isinstance(wanted, Mapping):
-        raise _refused(path, f"is {wanted!r}", "give a dict")
+        raise _refused(at, f"is {wanted!r}", "give a dict")
     return wanted
 
 
-def _list(wanted: object, path: str) -> Sequence[Any]:
+def _list(wanted: object, at: _Position) -> Sequence[Any]:
     if not isinstance(wanted, Sequence) or isinstance(wanted, str):
-        raise _refused(path, f"is {wanted!r}", "give a list")
+        raise _refused(at, f"is {wanted!r}", "give a list")
     return wanted
 
 
-def _takes_schema(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
-    _check(wanted, root, path, depth)
+def _takes_schemas(wanted: object, at: _Position) -> None:
+    if not _list(wanted, at):
+        raise _refused(at, "is empty", "give at least one schema")
+    for number, inner in enumerate(_list(wanted, at)):
+        _check(inner, at.below(f"[{number}]"))
 
 
-def _takes_schemas(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
-    for number, inner in enumerate(_list(wanted, path)):
-        _check(inner, root, f"{path}[{number}]", depth)
+def _takes_named(wanted: object, at: _Position) -> None:
+    for name, inner in _mapping(wanted, at).items():
+        _check(inner, at.below(f".{name}"))
 
 
-def _takes_named(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
-    for name, inner in _mapping(wanted, path).items():
-        _check(inner, root, f"{path}.{name}", depth)
+def _takes_named_by_pattern(wanted: object, at: _Position) -> None:
+    for pattern in _mapping(wanted, at):
+        _takes_pattern(pattern, at)
+    _takes_named(wanted, at)
 
 
-def _takes_named_by_pattern(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
-    for pattern in _mapping(wanted, path):
-        _takes_pattern(pattern, root, path, depth)
-    _takes_named(wanted, root, path, depth)
+def _takes_type(wanted: object, at: _Position) -> None:
+    names = [wanted] if isinstance(wanted, str) else _names(wanted, at)
+    if not names or not set(names) <= _TYPES.keys():
+        raise _refused(at, f"is {wanted!r}", f"known: {', '.join(_TYPES)}")
 
 
-def _takes_type(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
-    for name in [wanted] if isinstance(wanted, str) else _list(wanted, path):
-        if name not in _TYPES:
-            raise _refused(path, f"is {name!r}", f"known: {', '.join(_TYPES)}")
+def _names(wanted: object, at: _Position) -> Sequence[str]:
+    names = _list(wanted, at)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise _refused(at, f"is {wanted!r}", "give a list of names, each once")
+    return names
 
 
-def _takes_list(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
-    _list(wanted, path)
-
-
-def _takes_anything(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
+def _takes_anything(wanted: object, at: _Position) -> None:
     """`const`: any value will do."""
 
 
-def _takes_number(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
+def _takes_number(wanted: object, at: _Position) -> None:
     if not _is_number(wanted):
-        raise _refused(path, f"is {wanted!r}", "give a number")
+        raise _refused(at, f"is {wanted!r}", "give a number")
 
 
-def _takes_divisor(wanted: Any, root: Mapping[str, Any], path: str, depth: int) -> None:
-    _takes_number(wanted, root, path, depth)
+def _takes_divisor(wanted: Any, at: _Position) -> None:
+    _takes_number(wanted, at)
     if wanted <= 0:
-        raise _refused(path, f"is {wanted!r}", "give a number above 0")
+        raise _refused(at, f"is {wanted!r}", "give a number above 0")
 
 
-def _takes_flag(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
+def _takes_size(wanted: Any, at: _Position) -> None:
+    if not _TYPES["integer"](wanted) or wanted < 0:
+        raise _refused(at, f"is {wanted!r}", "give a whole number, 0 or more")
+
+
+def _takes_flag(wanted: object, at: _Position) -> None:
     if not isinstance(wanted, bool):
-        raise _refused(path, f"is {wanted!r}", "give true or false")
+        raise _refused(at, f"is {wanted!r}", "give true or false")
 
 
-def _takes_pattern(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
+def _takes_pattern(wanted: object, at: _Position) -> None:
     try:
         re.compile(wanted if isinstance(wanted, str) else "(")
     except re.error as error:
-        raise _refused(path, f"is {wanted!r} ({error})", "give a regular expression") from None
+        raise _refused(at, f"is {wanted!r} ({error})", "give a regular expression") from None
 
 
-def _takes_reference(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
+def _takes_reference(wanted: object, at: _Position) -> None:
     """A circle of references alone would never come to a schema that checks anything."""
     target: object = {"$ref": wanted}
     for _ in range(DEEPEST):
         if not isinstance(target, Mapping) or "$ref" not in target:
             return
-        target = _target(target["$ref"], root, path)
-    raise _refused(path, f"{wanted!r} leads in a circle", "let it lead to a schema")
+        target = _target(target["$ref"], at)
+    raise _refused(at, f"{wanted!r} leads in a circle", "let it lead to a schema")
 
 
-def _target(reference: object, root: Mapping[str, Any], path: str) -> Any:
-    found: Any = root
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        raise _refused(path, f"is {reference!r}", "refer to #/$defs/…")
-    for part in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
-        name = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, Mapping) or name not in found:
-            raise _refused(path, f"{reference!r} leads nowhere", "name what stands in $defs")
-        found = found[name]
+def _target(reference: object, at: _Position) -> Any:
+    if not isinstance(reference, str) or not re.match("#(/|$)", reference):
+        raise _refused(at, f"is {reference!r}", "refer to #/$defs/…")
+    parts = iter(unquote(part).replace("~1", "/").replace("~0", "~") for part in reference.split("/")[1:])
+    found: Any = at.root
+    try:
+        for keyword in parts:
+            if keyword in _HOLD_NAMED:
+                found = found[keyword][next(parts)]
+            elif keyword in _HOLD_LISTED:
+                found = found[keyword][int(next(parts))]
+            else:
+                found = found[keyword] if keyword in _HOLD_ONE else None
+    except (LookupError, TypeError, ValueError, StopIteration):
+        found = None
+    if not isinstance(found, Mapping | bool):
+        raise _refused(at, f"{reference!r} leads nowhere", "name what stands in $defs")
     return found
 
 
-def _refused(path: str, problem: str, remedy: str) -> InvalidInput:
-    return InvalidInput("schema", f"{path} {problem}", remedy)
+def _refused(at: _Position, problem: str, remedy: str) -> InvalidInput:
+    return InvalidInput("schema", f"{at.path} {problem}", remedy)
 
 
 # -- a value -----------------------------------------------------------------------------------------------------------
-def _problems(
-    value: Any, schema: Schema, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _problems(value: Any, schema: Schema, at: _Position) -> Iterator[Problem]:
     if isinstance(schema, bool):
         if not schema:
-            yield path, "is not expected"
+            yield at.path, "is not expected"
         return
-    if depth > 4 * DEEPEST:
-        yield path, "is nested too deep"
+    if at.depth > 4 * DEEPEST:
+        yield at.path, "is nested too deep"
         return
+    deeper = at.below("", 1)
     for keyword, wanted in schema.items():
         if keyword in _KEYWORDS:
-            yield from _KEYWORDS[keyword][1](value, wanted, schema, root, path, depth + 1)
+            yield from _KEYWORDS[keyword][1](value, wanted, schema, deeper)
 
 
-def _fits(value: Any, schema: Schema, root: Mapping[str, Any], path: str, depth: int) -> bool:
-    return next(_problems(value, schema, root, path, depth), None) is None
+def _fits(value: Any, schema: Schema, at: _Position) -> bool:
+    return next(_problems(value, schema, at), None) is None
 
 
-def _type(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _type(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     names = [wanted] if isinstance(wanted, str) else wanted
     if not any(_TYPES[name](value) for name in names):
-        yield path, f"is not of type {' or '.join(names)}"
+        yield at.path, f"is not of type {' or '.join(names)}"
 
 
-def _enum(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _enum(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if not any(_same(value, one) for one in wanted):
-        yield path, f"is not one of {', '.join(map(repr, wanted))}"
+        yield at.path, f"is not one of {', '.join(map(repr, wanted))}"
 
 
-def _const(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _const(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if not _same(value, wanted):
-        yield path, f"is not {wanted!r}"
+        yield at.path, f"is not {wanted!r}"
 
 
-def _properties(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _properties(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if isinstance(value, dict):
         for name, inner in wanted.items():
             if name in value:
-                yield from _problems(value[name], inner, root, f"{path}.{name}", depth)
+                yield from _problems(value[name], inner, at.below(f".{name}"))
 
 
-def _pattern_properties(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _pattern_properties(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if isinstance(value, dict):
         for name, item in value.items():
             for pattern, inner in wanted.items():
                 if re.search(pattern, name):
-                    yield from _problems(item, inner, root, f"{path}.{name}", depth)
+                    yield from _problems(item, inner, at.below(f".{name}"))
 
 
-def _additional_properties(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _additional_properties(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if isinstance(value, dict):
         patterns = schema.get("patternProperties", {})
         for name, item in value.items():
             if name not in schema.get("properties", {}) and not any(re.search(p, name) for p in patterns):
-                yield from _problems(item, wanted, root, f"{path}.{name}", depth)
+                yield from _problems(item, wanted, at.below(f".{name}"))
 
 
-def _property_names(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _property_names(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if isinstance(value, dict):
         for name in value:
-            for _, problem in _problems(name, wanted, root, path, depth):
-                yield path, f"has the key {name!r}, which {problem}"
+            for _, problem in _problems(name, wanted, at):
+                yield at.path, f"has the key {name!r}, which {problem}"
 
 
-def _required(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _required(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if isinstance(value, dict):
         for name in wanted:
             if name not in value:
-                yield f"{path}.{name}", "is missing"
+                yield f"{at.path}.{name}", "is missing"
 
 
-def _prefix_items(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _prefix_items(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if isinstance(value, list):
         for number, (item, inner) in enumerate(zip(value, wanted, strict=False)):
-            yield from _problems(item, inner, root, f"{path}[{number}]", depth)
+            yield from _problems(item, inner, at.below(f"[{number}]"))
 
 
-def _items(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _items(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if isinstance(value, list):
         first = len(schema.get("prefixItems", ()))
         for number, item in enumerate(value[first:], first):
-            yield from _problems(item, wanted, root, f"{path}[{number}]", depth)
+            yield from _problems(item, wanted, at.below(f"[{number}]"))
 
 
-def _unique_items(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _unique_items(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if wanted and isinstance(value, list):
         for number, item in enumerate(value):
             if any(_same(item, other) for other in value[:number]):
-                yield f"{path}[{number}]", "stands there twice"
+                yield f"{at.path}[{number}]", "stands there twice"
 
 
-def _any_of(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
-    if not any(_fits(value, inner, root, path, depth) for inner in wanted):
-        yield _nearest(value, wanted, root, path, depth)
+def _any_of(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
+    if not any(_fits(value, inner, at) for inner in wanted):
+        yield _nearest(value, wanted, at)
 
 
-def _one_of(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
-    fitting = sum(_fits(value, inner, root, path, depth) for inner in wanted)
+def _one_of(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
+    fitting = sum(_fits(value, inner, at) for inner in wanted)
     if fitting == 0:
-        yield _nearest(value, wanted, root, path, depth)
+        yield _nearest(value, wanted, at)
     elif fitting > 1:
-        yield path, f"fits {fitting} of the alternatives, and only one is meant"
+        yield at.path, f"fits {fitting} of the alternatives, and only one is meant"
 
 
-def _nearest(value: Any, wanted: Any, root: Mapping[str, Any], path: str, depth: int) -> Problem:
+def _nearest(value: Any, wanted: Any, at: _Position) -> Problem:
     """Of several that do not fit, the one whose first problem lies deepest is the one that was meant."""
-    found = [next(_problems(value, inner, root, path, depth)) for inner in wanted]
-    deepest = max(found, key=lambda problem: len(problem[0]), default=(path, "fits none of the alternatives"))
-    return deepest if len(found) == 1 or deepest[0] != path else (path, "fits none of the alternatives")
+    found = [next(_problems(value, inner, at)) for inner in wanted]
+    deepest = max(found, key=lambda problem: len(problem[0]))
+    return deepest if len(found) == 1 or deepest[0] != at.path else (at.path, "fits none of the alternatives")
 
 
-def _all_of(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _all_of(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     for inner in wanted:
-        yield from _problems(value, inner, root, path, depth)
+        yield from _problems(value, inner, at)
 
 
-def _not(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
-    if _fits(value, wanted, root, path, depth):
-        yield path, "is what it must not be"
+def _not(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
+    if _fits(value, wanted, at):
+        yield at.path, "is what it must not be"
 
 
-def _reference(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
-    yield from _problems(value, _target(wanted, root, path), root, path, depth)
+def _reference(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
+    yield from _problems(value, _target(wanted, at), at)
 
 
-def _pattern(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
+def _pattern(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if isinstance(value, str) and not re.search(wanted, value):
-        yield path, f"does not match {wanted!r}"
+        yield at.path, f"does not match {wanted!r}"
 
 
-def _multiple_of(
-    value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-) -> Iterator[Problem]:
-    if _is_number(value):
-        whole = isinstance(value, int) and isinstance(wanted, int)
-        times = value / wanted
-        if (value % wanted) if whole else not math.isclose(times, round(times), abs_tol=1e-9):
-            yield path, f"is not a multiple of {wanted}"
+def _multiple_of(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
+    if _is_number(value) and _written(value) % _written(wanted):
+        yield at.path, f"is not a multiple of {wanted}"
+
+
+def _written(number: float) -> Fraction:
+    """The number as JSON writes it: 0.1 is a tenth, and 0.3 three of them."""
+    return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
 def _bound(told: str, breaks: Callable[[Any, Any], bool]) -> Callable[..., Iterator[Problem]]:
-    def check(
-        value: Any, wanted: Any, schema: Any, root: Mapping[str, Any], path: str, depth: int
-    ) -> Iterator[Problem]:
+    def check(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
         if breaks(value, wanted):
-            yield path, f"{told} {wanted}"
+            yield at.path, f"{told} {wanted}"
 
     return check
 
@@ -392,34 +371,34 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-_KEYWORDS: dict[str, tuple[Callable[..., None], Callable[..., Iterator[Problem]]]] = {
+_KEYWORDS: dict[str, tuple[Callable[..., object], Callable[..., Iterator[Problem]]]] = {
     "type": (_takes_type, _type),
-    "enum": (_takes_list, _enum),
+    "enum": (_list, _enum),
     "const": (_takes_anything, _const),
     "$ref": (_takes_reference, _reference),
     "properties": (_takes_named, _properties),
     "patternProperties": (_takes_named_by_pattern, _pattern_properties),
-    "additionalProperties": (_takes_schema, _additional_properties),
-    "propertyNames": (_takes_schema, _property_names),
-    "required": (_takes_list, _required),
+    "additionalProperties": (_check, _additional_properties),
+    "propertyNames": (_check, _property_names),
+    "required": (_names, _required),
     "prefixItems": (_takes_schemas, _prefix_items),
-    "items": (_takes_schema, _items),
+    "items": (_check, _items),
     "uniqueItems": (_takes_flag, _unique_items),
     "anyOf": (_takes_schemas, _any_of),
     "oneOf": (_takes_schemas, _one_of),
     "allOf": (_takes_schemas, _all_of),
-    "not": (_takes_schema, _not),
+    "not": (_check, _not),
     "pattern": (_takes_pattern, _pattern),
     "multipleOf": (_takes_divisor, _multiple_of),
     "minimum": (_takes_number, _bound("is less than", lambda v, w: _is_number(v) and v < w)),
     "maximum": (_takes_number, _bound("is more than", lambda v, w: _is_number(v) and v > w)),
     "exclusiveMinimum": (_takes_number, _bound("is not more than", lambda v, w: _is_number(v) and v <= w)),
     "exclusiveMaximum": (_takes_number, _bound("is not less than", lambda v, w: _is_number(v) and v >= w)),
-    "minLength": (_takes_number, _bound("is shorter than", _shorter(str))),
-    "maxLength": (_takes_number, _bound("is longer than", _longer(str))),
-    "minItems": (_takes_number, _bound("has fewer items than", _shorter(list))),
-    "maxItems": (_takes_number, _bound("has more items than", _longer(list))),
-    "minProperties": (_takes_number, _bound("has fewer keys than", _shorter(dict))),
-    "maxProperties": (_takes_number, _bound("has more keys than", _longer(dict))),
+    "minLength": (_takes_size, _bound("is shorter than", _shorter(str))),
+    "maxLength": (_takes_size, _bound("is longer than", _longer(str))),
+    "minItems": (_takes_size, _bound("has fewer items than", _shorter(list))),
+    "maxItems": (_takes_size, _bound("has more items than", _longer(list))),
+    "minProperties": (_takes_size, _bound("has fewer keys than", _shorter(dict))),
+    "maxProperties": (_takes_size, _bound("has more keys than", _longer(dict))),
 }
 """By keyword: what it takes, and how it looks at a value."""
