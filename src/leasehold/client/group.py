@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from leasehold.client.aio import aio
 from leasehold.domain.budgets import BudgetLine
 from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.names import Names, checked_name
@@ -12,7 +13,6 @@ from leasehold.domain.states import State
 from leasehold.domain.stop import StopManner, StopReport, StopRequest
 from leasehold.domain.views import Filter, Page
 from leasehold.operations.operations import Operations
-from leasehold.threads import to_thread
 
 
 class Group:
@@ -70,23 +70,20 @@ class Group:
         """Lift the hold. False: there was none."""
         return self._operations.release_group(self.name, actor=actor)
 
-    async def arelease(self, *, actor: str | None = None) -> bool:
-        return await to_thread(self.release, actor=actor)
+    arelease = aio(release)
 
-    def budget(self, *, actor: str | None = None, **limits: int | None) -> list[BudgetLine]:
+    def budget(self, /, *, actor: str | None = None, **limits: int | None) -> list[BudgetLine]:
         """Set what its jobs may spend together, by unit: `group.budget(tokens=1_000_000)`; None lifts a limit. Without
         limits: only tell how it stands."""
         if not limits:
             return self._operations.group_budget(self.name)
         return self._operations.set_group_budget(self.name, limits, actor=actor)
 
-    async def abudget(self, *, actor: str | None = None, **limits: int | None) -> list[BudgetLine]:
-        return await to_thread(lambda: self.budget(actor=actor, **limits))
+    abudget = aio(budget)
 
     def jobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:
         """One page of its jobs, newest first. Ask for the next with `before=page.next`."""
         states = () if state is None else (State(state),)
         return self._operations.list_jobs(Filter(states, group=self.name), limit, before)
 
-    async def ajobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:
-        return await to_thread(self.jobs, state=state, limit=limit, before=before)
+    ajobs = aio(jobs)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from leasehold.client.aio import aio
 from leasehold.domain.mirror import Mirror, MirrorOptions, MirrorRow
 from leasehold.operations.operations import Operations
 from leasehold.tasks.registry import Registry
 from leasehold.tasks.task import Task
-from leasehold.threads import to_thread
 
 AnyTask = Task[..., ..., Any, Any]
 
@@ -39,22 +39,17 @@ class Mirrors:
             actor=actor,
         )
 
-    async def aadd(
-        self, task: AnyTask | str, *, actor: str | None = None, **settings: Unpack[MirrorOptions]
-    ) -> None:
-        await to_thread(lambda: self.add(task, actor=actor, **settings))
+    aadd = aio(add)
 
     def remove(self, task: AnyTask | str, table: str, *, actor: str | None = None) -> None:
         """Take a mirror away; your rows stay. Raises InvalidInput if there is none."""
         name = task if isinstance(task, str) else task.name
         self._operations.remove_mirror(self._operations.find_mirror(name, table), actor=actor)
 
-    async def aremove(self, task: AnyTask | str, table: str, *, actor: str | None = None) -> None:
-        await to_thread(self.remove, task, table, actor=actor)
-
-    async def alist(self) -> list[MirrorRow]:
-        return await to_thread(self.list)
+    aremove = aio(remove)
 
     def list(self) -> list[MirrorRow]:
         """Those that are installed, each with what is wrong with it: a trigger or a column that is gone."""
         return self._operations.list_mirrors()
+
+    alist = aio(list)

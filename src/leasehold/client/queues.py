@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Unpack
 
+from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.closing import Closing, ClosingOptions
 from leasehold.domain.kinds import KindCard
 from leasehold.domain.views import LaneHolder, PauseRecord, Scope
 from leasehold.operations.operations import Operations
 from leasehold.tasks.registry import Registry
-from leasehold.threads import to_thread
 
 
 class Pausable:
@@ -26,22 +25,19 @@ class Pausable:
         `reason` and `actor` are shown to whoever asks why."""
         return self._operations.pause_scope(self._scope, name, Closing(**closing))
 
-    async def apause(self, name: str, **closing: Unpack[ClosingOptions]) -> PauseRecord:
-        return await to_thread(functools.partial(self.pause, name, **closing))
+    apause = aio(pause)
 
     def resume(self, name: str, *, actor: str | None = None) -> bool:
         """False: it was not paused."""
         return self._operations.resume_scope(self._scope, name, actor=actor)
 
-    async def aresume(self, name: str, *, actor: str | None = None) -> bool:
-        return await to_thread(self.resume, name, actor=actor)
+    aresume = aio(resume)
 
     def paused(self) -> list[PauseRecord]:
         """Those that are paused now."""
         return [pause for pause in self._operations.list_pauses() if pause.scope == self._scope]
 
-    async def apaused(self) -> list[PauseRecord]:
-        return await to_thread(self.paused)
+    apaused = aio(paused)
 
 
 class Kinds(Pausable):
@@ -68,12 +64,10 @@ class Lanes:
         row = self._operations.resume_lane(name, actor=actor)
         return None if row is None else Job(row.id, self._operations, self._find_task, row)
 
-    async def aresume(self, name: str, *, actor: str | None = None) -> Job[Any] | None:
-        return await to_thread(self.resume, name, actor=actor)
-
-    async def alist(self) -> list[LaneHolder]:
-        return await to_thread(self._operations.list_lanes)
+    aresume = aio(resume)
 
     def list(self) -> list[LaneHolder]:
         """Lanes that are held or stand still, each with the job that runs in it or halts it."""
         return self._operations.list_lanes()
+
+    alist = aio(list)
