@@ -29,6 +29,7 @@ from leasehold.domain.states import State
 from leasehold.domain.stop import StopOptions, StopReport, StopRequest
 from leasehold.domain.views import Criteria, ExecutionRow, Filter, Page, Reaped
 from leasehold.internals import Internals
+from leasehold.operations import audit, budgets, groups, jobs, workers
 from leasehold.tasks.call import Bindable
 from leasehold.tasks.flows import Chain, Dag
 from leasehold.tasks.options import CallOptions
@@ -118,8 +119,10 @@ class View:
     ) -> Page:
         """One page of jobs, newest first, of those that match all that is given: `queue`, `kind`, `lane`, `group`,
         `tag`. Ask for the next with `before=page.next`."""
-        filter = Filter(checked_states(state), **criteria)
-        return self.__internals__.operations.list_jobs(filter, limit, before)
+        states = list(checked_states(state))
+        return self.__internals__.operations.call(
+            jobs.list_jobs, state=states, limit=limit, cursor=before, **criteria
+        )
 
     ajobs = aio(jobs)
 
@@ -160,7 +163,7 @@ class View:
 
     def count(self) -> dict[State, int]:
         """Jobs by state, each counted up to 10,000."""
-        return self.__internals__.operations.count()
+        return self.__internals__.operations.call(jobs.count)
 
     acount = aio(count)
 
@@ -202,8 +205,8 @@ class View:
     ) -> AuditPage:
         """One page of what operators have done, and were refused, newest first: who, what (`verb="queue.pause"`), to
         what (a job's id, a queue's name), when and how it ended. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.list_audit(
-            actor=actor, verb=verb, target=target, limit=limit, cursor=cursor
+        return self.__internals__.operations.call(
+            audit.list_audit, actor=actor, verb=verb, target=target, limit=limit, cursor=cursor
         )
 
     aaudit = aio(audit)
@@ -212,7 +215,7 @@ class View:
         self, *, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
     ) -> GroupPage:
         """One page of groups by name: state, live and all jobs, last stop. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.list_groups(state, limit, cursor)
+        return self.__internals__.operations.call(groups.list_groups, state, limit, cursor)
 
     agroups = aio(groups)
 
@@ -221,20 +224,20 @@ class View:
     ) -> BudgetPage:
         """One page of budgets, those of groups first, then those of jobs that have spent something or were topped up:
         what may be spent and what was, by unit. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.list_budgets(scope, limit, cursor)
+        return self.__internals__.operations.call(budgets.list_budgets, scope, limit, cursor)
 
     abudgets = aio(budgets)
 
     def leases(self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
         """One page of the jobs that run, in the order in which they came: who holds each, since when, and when that
         runs out; of one worker, or of all. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.list_leases(owner, limit, cursor)
+        return self.__internals__.operations.call(workers.list_leases, owner, limit, cursor)
 
     aleases = aio(leases)
 
     def executions(self, limit: int = 500) -> list[ExecutionRow]:
         """Commands and containers that are running, and who watches them; nobody watches orphans. Oldest first."""
-        return self.__internals__.operations.list_executions(limit)
+        return self.__internals__.operations.call(workers.list_executions, limit)
 
     aexecutions = aio(executions)
 

@@ -35,6 +35,7 @@ from leasehold.errors import (
     TenantNotFound,
 )
 from leasehold.operations.operations import Operations
+from leasehold.operations.verb import VERBS
 from leasehold.stores.contract import Store
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
@@ -52,6 +53,8 @@ READERS = {
     "progress", "questions", "read_flow", "read_stream", "relatives", "result_text", "rollups", "schema_version",
     "search_jobs", "short_ids", "spending", "steps", "unmirror_sql", "upgrade_sql", "verify", "verify_mirrors",
 }  # fmt: skip
+OPERATOR = {"acall", "call"}
+"""They call the verbs of the table."""
 PRODUCERS = {"enqueue", "enqueue_once", "enqueue_within", "aenqueue_within"}
 """The job itself tells of them, and its history."""
 
@@ -328,7 +331,7 @@ ON_THEIR_OWN = {"upgrade", "upgrade_tenants"}
 
 def test_every_verb_either_reads_or_is_recorded():
     verbs = {name for name in dir(Operations) if not name.startswith("_")}
-    known = READERS | PRODUCERS | set(CHANGING) | ON_THEIR_OWN
+    known = READERS | OPERATOR | PRODUCERS | set(CHANGING) | ON_THEIR_OWN
     assert verbs - known == set(), "say in this file whether it changes anything, and record it if it does"
     assert known - verbs == set()
     unsigned = [
@@ -337,6 +340,13 @@ def test_every_verb_either_reads_or_is_recorded():
         if not {"actor", "closing", "request"} & set(inspect.signature(getattr(Operations, name)).parameters)
     ]
     assert unsigned == [], "they do not say who does it"
+
+
+def test_every_verb_of_the_table_is_tried_here():
+    """By the name of its function; `pause_scope` and `resume_scope` are the verbs of queues and tasks."""
+    of_scopes = {"pause_queue", "pause_kind", "resume_queue", "resume_kind"}
+    written = {verb.function.__name__ for verb in VERBS if verb.write} - of_scopes - {"upgrade_tenant"}
+    assert written - set(CHANGING) == set()
 
 
 @pytest.mark.parametrize("name", sorted(CHANGING))

@@ -6,7 +6,8 @@ from typing import Any, Unpack
 
 from leasehold.client.aio import aio
 from leasehold.domain.mirror import Mirror, MirrorOptions, MirrorRow
-from leasehold.operations.operations import Operations
+from leasehold.operations import mirrors
+from leasehold.operations.local import Operator
 from leasehold.tasks.registry import Registry
 from leasehold.tasks.task import Task
 
@@ -16,8 +17,8 @@ AnyTask = Task[..., ..., Any, Any]
 class Mirrors:
     """`app.mirrors`. Triggers in the database write your row in the transaction that moves the job."""
 
-    def __init__(self, operations: Operations, tasks: Registry) -> None:
-        self._operations = operations
+    def __init__(self, operator: Operator, tasks: Registry) -> None:
+        self._operator = operator
         self._tasks = tasks
 
     def add(
@@ -34,22 +35,21 @@ class Mirrors:
         given = dict(settings)
         argument = definition.mirrored_argument(settings.get("argument"))
         given["states"] = {str(state): word for state, word in settings["states"].items()}
-        self._operations.add_mirror(
-            Mirror(**{**given, "kind": name, "argument": argument}),  # type: ignore[arg-type]
-            actor=actor,
-        )
+        mirror = Mirror(**{**given, "kind": name, "argument": argument})  # type: ignore[arg-type]
+        self._operator.call(mirrors.add_mirror, name, mirror, actor=actor)
 
     aadd = aio(add)
 
     def remove(self, task: AnyTask | str, table: str, *, actor: str | None = None) -> None:
         """Take a mirror away; your rows stay. Raises InvalidInput if there is none."""
         name = task if isinstance(task, str) else task.name
-        self._operations.remove_mirror(self._operations.find_mirror(name, table), actor=actor)
+        mirror = self._operator.call(mirrors.find_mirror, name, table)
+        self._operator.call(mirrors.remove_mirror, name, mirror, actor=actor)
 
     aremove = aio(remove)
 
     def list(self) -> list[MirrorRow]:
         """Those that are installed, each with what is wrong with it: a trigger or a column that is gone."""
-        return self._operations.list_mirrors()
+        return self._operator.call(mirrors.list_mirrors)
 
     alist = aio(list)

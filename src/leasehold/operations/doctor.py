@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from leasehold.domain.states import State
 from leasehold.domain.views import Finding
 from leasehold.operations.mirrors import mirror_problems
-from leasehold.operations.queues import list_queues
+from leasehold.operations.queues import queue_rows
 from leasehold.stores.contract import Store
 
 SKEW, TOO_MUCH_SKEW = 2.0, 30.0
@@ -139,7 +139,7 @@ def _hooks(store: Store) -> Finding:
 
 
 def _unserved(store: Store) -> Iterator[Finding]:
-    for row in list_queues(store):
+    for row in queue_rows(store):
         waiting = row.counts.get(State.QUEUED, 0)
         if waiting and not row.workers:
             yield Finding(
