@@ -12,7 +12,7 @@ from leasehold.client.group import Group
 from leasehold.client.job import Job
 from leasehold.client.limits import Rates, Slots
 from leasehold.client.questions import Questions
-from leasehold.client.queues import Kinds, Lanes, Pausable
+from leasehold.client.queues import Kinds, Lanes, Queues
 from leasehold.client.run_by_id import Ran
 from leasehold.client.schedules import Schedules
 from leasehold.domain.audit import AuditPage
@@ -27,7 +27,7 @@ from leasehold.domain.retention import Keep, PruneChoice, PruneReport
 from leasehold.domain.search import Found, Search
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopOptions, StopReport, StopRequest
-from leasehold.domain.views import Criteria, ExecutionRow, Filter, Page, Reaped
+from leasehold.domain.views import Criteria, ExecutionRow, Filter, Page, Reaped, WorkerCard
 from leasehold.internals import Internals
 from leasehold.operations import audit, budgets, groups, jobs, workers
 from leasehold.tasks.call import Bindable
@@ -48,7 +48,7 @@ class View:
         """Not for users: see `internals.py`."""
         operations, find_task = internals.operations, internals.find_task
         self.bulk = Bulk(operations)
-        self.queues = Pausable(operations, "queue")
+        self.queues = Queues(operations)
         self.kinds = Kinds(operations, internals.tasks)
         self.lanes = Lanes(operations, find_task)
         self.slots = Slots(operations)
@@ -227,6 +227,12 @@ class View:
         return self.__internals__.operations.call(budgets.list_budgets, scope, limit, cursor)
 
     abudgets = aio(budgets)
+
+    def workers(self) -> list[WorkerCard]:
+        """Who works here, as each worker last said of itself."""
+        return self.__internals__.operations.call(workers.list_workers)
+
+    aworkers = aio(workers)
 
     def leases(self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
         """One page of the jobs that run, in the order in which they came: who holds each, since when, and when that

@@ -8,14 +8,14 @@ from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.closing import Closing, ClosingOptions
 from leasehold.domain.kinds import KindCard
-from leasehold.domain.views import LaneHolder, PauseRecord, Scope
+from leasehold.domain.views import LaneHolder, PauseRecord, QueueRow, Scope
 from leasehold.operations import queues
 from leasehold.operations.operations import Operations
 from leasehold.tasks.registry import Registry
 
 
 class Pausable:
-    """`app.queues` and `app.kinds`: no claims from a queue, or of a kind, until it is resumed."""
+    """What `app.queues` and `app.kinds` have in common: no claims until it is resumed."""
 
     def __init__(self, operations: Operations, scope: Scope) -> None:
         self._operator = operations
@@ -41,6 +41,19 @@ class Pausable:
         return [pause for pause in self._operator.call(queues.list_pauses) if pause.scope == self._scope]
 
     apaused = aio(paused)
+
+
+class Queues(Pausable):
+    """`app.queues`."""
+
+    def __init__(self, operations: Operations) -> None:
+        super().__init__(operations, "queue")
+
+    def list(self) -> list[QueueRow]:
+        """Every task in every queue that is known, with its live workers, its pauses and what is in it."""
+        return self._operator.call(queues.list_queues)
+
+    alist = aio(list)
 
 
 class Kinds(Pausable):
