@@ -97,14 +97,48 @@ async def misuse(app: Leasehold, job: Job[int]) -> None:
 """
 
 
+OPERATOR = """
+from typing import assert_type
+from leasehold.domain.job import Job
+from leasehold.domain.views import HistoryEntry, Page, PauseRecord
+from leasehold.operations import jobs, limits, queues
+from leasehold.operations.local import LocalOperator, Operator
+
+def local_is_operator(local: LocalOperator) -> Operator:
+    return local
+
+async def use(operator: Operator) -> None:
+    assert_type(operator.call(jobs.cancel, "id", reason="why", actor="me"), Job)
+    assert_type(operator.call(jobs.resume, "id", args={"a": 1}, fresh=True), Job)
+    assert_type(operator.call(queues.pause_queue, "q", for_="1h"), PauseRecord)
+    assert_type(operator.call(jobs.list_jobs, queue="q", limit=3), Page)
+    assert_type(await operator.acall(jobs.history, job_id="id"), list[HistoryEntry])
+    operator.call(limits.set_slot, "s", 3)
+"""
+
+WRONG_CALLS = """
+def misuse(operator: Operator) -> None:
+    operator.call(jobs.cancel)
+    operator.call(jobs.cancel, "id", reason=3)
+    operator.call(jobs.cancel, "id", resaon="why")
+    operator.call(jobs.resume, "id", {"a": 1})
+    operator.call(limits.set_slot, "s", "3")
+    operator.call("job.cancel", "id")
+"""
+
+
 @pytest.mark.slow
-def test_a_type_checker_knows_async_names_as_well_as_plain_ones(tmp_path):
+@pytest.mark.parametrize("part", ["async names", "verbs"])
+def test_a_type_checker_knows_the_signatures_of_what_is_derived(tmp_path, part):
+    good, wrong_calls = {"async names": (ASYNC_NAMES, WRONG_ASYNC_NAMES), "verbs": (OPERATOR, WRONG_CALLS)}[
+        part
+    ]
     file = tmp_path / "use.py"
-    file.write_text(ASYNC_NAMES + WRONG_ASYNC_NAMES)
+    file.write_text(good + wrong_calls)
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(file)]
     told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     wrong = sorted({int(line.split(":")[1]) for line in told.splitlines() if ": error:" in line})
-    first = ASYNC_NAMES.count("\n") + 3
+    first = good.count("\n") + 3
     assert wrong == list(range(first, first + 6)), told
 
 

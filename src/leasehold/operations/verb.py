@@ -118,18 +118,18 @@ class Verb(Generic[P, R]):
     """In the audit: `job.cancel`."""
     scope: TokenScope
     guard: Guard
-    http: str
+    http: str = ""
     """Method and path; empty: it cannot be called over HTTP."""
-    write: bool
-    status: int
-    after: Notify | None
-    rules: Rules | None
-    audit: Detail | None
-    bulk: tuple[State, ...]
-    destructive: bool
-    title: str
+    write: bool = True
+    status: int = 200
+    after: Notify | None = None
+    rules: Rules | None = None
+    audit: Detail | None = None
+    bulk: tuple[State, ...] = ()
+    destructive: bool = False
+    title: str = ""
     """The name of its route: `cancel_job`."""
-    examples: Mapping[str, Any] | None
+    examples: Mapping[str, Any] | None = None
 
     @property
     def method(self) -> str:
@@ -200,12 +200,9 @@ class Verb(Generic[P, R]):
         """What the audit keeps of the arguments."""
         if self.audit is not None:
             return self.audit(given)
-        return {
-            f"new_{one.name}" if one.hidden else one.name: given[one.name] is not None
-            if one.hidden
-            else given[one.name]
-            for one in self.body
-        }
+        kept = {one.name: given[one.name] for one in self.body if not one.hidden}
+        hidden = {f"new_{one.name}": given[one.name] is not None for one in self.body if one.hidden}
+        return kept | hidden
 
 
 VERBS: list[Verb[..., Any]] = []
@@ -234,10 +231,21 @@ def verb(
     def add(function: Callable[Concatenate[Backend, P], R]) -> Verb[P, R]:
         return _add(
             Verb(
-                function, name, scope, guard, http, True, status, after, rules, audit, bulk, destructive,
-                title or _title(name), examples,
+                function,
+                name,
+                scope,
+                guard,
+                http,
+                status=status,
+                after=after,
+                rules=rules,
+                audit=audit,
+                bulk=bulk,
+                destructive=destructive,
+                title=title or _title(name),
+                examples=examples,
             )
-        )  # fmt: skip
+        )
 
     return add
 
@@ -248,12 +256,7 @@ def read(
     """Put a function that only reads into the table."""
 
     def add(function: Callable[Concatenate[Backend, P], R]) -> Verb[P, R]:
-        return _add(
-            Verb(
-                function, name, scope, guard, http, False, 200, None, None, None, (), False,
-                title or _title(name), None,
-            )
-        )  # fmt: skip
+        return _add(Verb(function, name, scope, guard, http, write=False, title=title or _title(name)))
 
     return add
 

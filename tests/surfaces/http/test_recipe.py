@@ -56,7 +56,7 @@ def test_a_verb_in_the_table_is_everywhere(app: Leasehold, nudge: Verb[..., Job]
         ("job.nudge", first.id, "http:local", {"reason": "slow"}),
     ]
     third = app.enqueue("add", {"a": 3})
-    request = BulkRequest(verb="nudge", filter=Filter(kind="add"), reason="mine")  # type: ignore[arg-type]
+    request = BulkRequest(verb="nudge", filter=Filter(kind="add"), reason="mine")
     assert app.__internals__.operations.bulk(request).changed == 1
     assert third.refresh().reason == "mine"
 
