@@ -7,8 +7,9 @@ import importlib
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import EllipsisType
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from leasehold.client.aio import aio
 from leasehold.client.job import Job
 from leasehold.client.mirrors import Mirrors
 from leasehold.client.register import Register, RegisterExternal, RegisterSchedule
@@ -32,7 +33,6 @@ from leasehold.tasks.external import ExitMeaning, External, ResultFrom
 from leasehold.tasks.options import TaskOptions
 from leasehold.tasks.schedule import When, schedule_for
 from leasehold.tasks.task import Task
-from leasehold.threads import to_thread
 from leasehold.view import Tenant, View
 from leasehold.worker.hooks import Hook
 from leasehold.worker.options import WorkerDetails
@@ -346,18 +346,16 @@ class Leasehold(View):
         with self.__internals__.unchecked() as operations:
             return operations.upgrade(actor=actor)
 
-    async def aupgrade(self, *, actor: str | None = None) -> list[int]:
-        return await to_thread(self.upgrade, actor=actor)
+    aupgrade = aio(upgrade)
 
     def close(self) -> None:
         """End the runs of `run_now`, which get their grace, and close the connections. The app opens new ones if it is
         used again."""
         self.__internals__.close()
 
-    async def aclose(self) -> None:
-        await to_thread(self.close)
+    aclose = aio(close)
 
-    def __enter__(self) -> Leasehold:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

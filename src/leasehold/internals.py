@@ -147,7 +147,7 @@ class Internals:
             shared.views[None] = self
         self.shared = shared
         self.tasks, self.hooks = shared.tasks, shared.hooks
-        self.operations = Operations(lambda: self.store, self.tasks.queues, place.listen_url)
+        self.operations = Operations(lambda: self.store, self.tasks.queues, place.listen_url, self.find_task)
         self._sweeping = ForkLock()
         self._reaper: Reaper | None = None
         self._of_tenant: tuple[Directory, JobStore] | None = None

@@ -6,7 +6,7 @@ from leasehold.client.job import Job
 from leasehold.client.limits import Rates, Slots
 from leasehold.client.mirrors import Mirrors
 from leasehold.client.questions import Questions
-from leasehold.client.queues import Kinds, Lanes, Pausable
+from leasehold.client.queues import Kinds, Lanes, Pausable, Queues
 from leasehold.client.run_by_id import Ran
 from leasehold.client.schedules import Schedules
 from leasehold.client.tenants import Tenants
@@ -168,6 +168,7 @@ __all__ = [
     "QueueCount",
     "QueueOrder",
     "QueueRow",
+    "Queues",
     "Ran",
     "Rate",
     "RateRow",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, Unpack
 
+from leasehold.client.aio import aio
 from leasehold.client.bulk import Bulk
 from leasehold.client.group import Group
 from leasehold.client.job import Job
 from leasehold.client.limits import Rates, Slots
 from leasehold.client.questions import Questions
-from leasehold.client.queues import Kinds, Lanes, Pausable
+from leasehold.client.queues import Kinds, Lanes, Queues
 from leasehold.client.run_by_id import Ran
 from leasehold.client.schedules import Schedules
 from leasehold.domain.audit import AuditPage
@@ -27,8 +27,9 @@ from leasehold.domain.retention import Keep, PruneChoice, PruneReport
 from leasehold.domain.search import Found, Search
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopOptions, StopReport, StopRequest
-from leasehold.domain.views import Criteria, ExecutionRow, Filter, Page, Reaped
+from leasehold.domain.views import Criteria, ExecutionRow, Filter, Page, Reaped, WorkerCard
 from leasehold.internals import Internals
+from leasehold.operations import audit, budgets, groups, jobs, workers
 from leasehold.tasks.call import Bindable
 from leasehold.tasks.flows import Chain, Dag
 from leasehold.tasks.options import CallOptions
@@ -47,7 +48,7 @@ class View:
         """Not for users: see `internals.py`."""
         operations, find_task = internals.operations, internals.find_task
         self.bulk = Bulk(operations)
-        self.queues = Pausable(operations, "queue")
+        self.queues = Queues(operations)
         self.kinds = Kinds(operations, internals.tasks)
         self.lanes = Lanes(operations, find_task)
         self.slots = Slots(operations)
@@ -106,8 +107,7 @@ class View:
         """The job with this id. Raises JobNotFound."""
         return self.__internals__.handle(job_id)
 
-    async def aget(self, job_id: str) -> Job[Any]:
-        return await to_thread(self.get, job_id)
+    aget = aio(get)
 
     def jobs(
         self,
@@ -119,19 +119,12 @@ class View:
     ) -> Page:
         """One page of jobs, newest first, of those that match all that is given: `queue`, `kind`, `lane`, `group`,
         `tag`. Ask for the next with `before=page.next`."""
-        filter = Filter(checked_states(state), **criteria)
-        return self.__internals__.operations.list_jobs(filter, limit, before)
+        states = list(checked_states(state))
+        return self.__internals__.operations.call(
+            jobs.list_jobs, state=states, limit=limit, cursor=before, **criteria
+        )
 
-    async def ajobs(
-        self,
-        *,
-        state: State | str | Iterable[State | str] = (),
-        limit: int = 50,
-        before: str | None = None,
-        **criteria: Unpack[Criteria],
-    ) -> Page:
-        found = functools.partial(self.jobs, state=state, limit=limit, before=before, **criteria)
-        return await to_thread(found)
+    ajobs = aio(jobs)
 
     def search(
         self,
@@ -151,19 +144,7 @@ class View:
         search = Search(Filter(checked_states(state), **criteria), text, since, until)
         return self.__internals__.operations.search_jobs(search, limit, cursor)
 
-    async def asearch(
-        self,
-        *,
-        text: str | None = None,
-        state: State | str | Iterable[State | str] = (),
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-        **criteria: Unpack[Criteria],
-    ) -> Found:
-        asked = Search(Filter(checked_states(state), **criteria), text, since, until)
-        return await to_thread(self.__internals__.operations.search_jobs, asked, limit, cursor)
+    asearch = aio(search)
 
     def group(self, name: str) -> Group:
         """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
@@ -182,18 +163,16 @@ class View:
 
     def count(self) -> dict[State, int]:
         """Jobs by state, each counted up to 10,000."""
-        return self.__internals__.operations.count()
+        return self.__internals__.operations.call(jobs.count)
 
-    async def acount(self) -> dict[State, int]:
-        return await to_thread(self.count)
+    acount = aio(count)
 
     def metrics(self) -> Metrics:
         """How runs have ended since the beginning, how long jobs waited and ran; and what there is now: jobs by
         state, the oldest ones, leases, workers, slots, open questions. What `GET /metrics` tells."""
         return self.__internals__.operations.metrics()
 
-    async def ametrics(self) -> Metrics:
-        return await to_thread(self.metrics)
+    ametrics = aio(metrics)
 
     def prune(
         self,
@@ -213,18 +192,7 @@ class View:
             older_than, PruneChoice(dry_run, override, unique_for_ever, budgets), actor=actor
         )
 
-    async def aprune(
-        self,
-        older_than: Keep = "7d",
-        *,
-        dry_run: bool = False,
-        override: bool = False,
-        unique_for_ever: bool = False,
-        budgets: bool = False,
-        actor: str | None = None,
-    ) -> PruneReport:
-        asked = PruneChoice(dry_run, override, unique_for_ever, budgets)
-        return await to_thread(self.__internals__.operations.prune, older_than, asked, actor=actor)
+    aprune = aio(prune)
 
     def audit(
         self,
@@ -237,60 +205,47 @@ class View:
     ) -> AuditPage:
         """One page of what operators have done, and were refused, newest first: who, what (`verb="queue.pause"`), to
         what (a job's id, a queue's name), when and how it ended. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.list_audit(
-            actor=actor, verb=verb, target=target, limit=limit, cursor=cursor
+        return self.__internals__.operations.call(
+            audit.list_audit, actor=actor, verb=verb, target=target, limit=limit, cursor=cursor
         )
 
-    async def aaudit(
-        self,
-        *,
-        actor: str | None = None,
-        verb: str | None = None,
-        target: str | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> AuditPage:
-        return await to_thread(self.audit, actor=actor, verb=verb, target=target, limit=limit, cursor=cursor)
+    aaudit = aio(audit)
 
     def groups(
         self, *, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
     ) -> GroupPage:
         """One page of groups by name: state, live and all jobs, last stop. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.list_groups(state, limit, cursor)
+        return self.__internals__.operations.call(groups.list_groups, state, limit, cursor)
 
-    async def agroups(
-        self, *, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
-    ) -> GroupPage:
-        return await to_thread(self.groups, state=state, limit=limit, cursor=cursor)
+    agroups = aio(groups)
 
     def budgets(
         self, *, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
     ) -> BudgetPage:
         """One page of budgets, those of groups first, then those of jobs that have spent something or were topped up:
         what may be spent and what was, by unit. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.list_budgets(scope, limit, cursor)
+        return self.__internals__.operations.call(budgets.list_budgets, scope, limit, cursor)
 
-    async def abudgets(
-        self, *, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
-    ) -> BudgetPage:
-        return await to_thread(self.budgets, scope=scope, limit=limit, cursor=cursor)
+    abudgets = aio(budgets)
+
+    def workers(self) -> list[WorkerCard]:
+        """Who works here, as each worker last said of itself."""
+        return self.__internals__.operations.call(workers.list_workers)
+
+    aworkers = aio(workers)
 
     def leases(self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
         """One page of the jobs that run, in the order in which they came: who holds each, since when, and when that
         runs out; of one worker, or of all. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.list_leases(owner, limit, cursor)
+        return self.__internals__.operations.call(workers.list_leases, owner, limit, cursor)
 
-    async def aleases(
-        self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None
-    ) -> LeasePage:
-        return await to_thread(self.leases, owner=owner, limit=limit, cursor=cursor)
+    aleases = aio(leases)
 
     def executions(self, limit: int = 500) -> list[ExecutionRow]:
         """Commands and containers that are running, and who watches them; nobody watches orphans. Oldest first."""
-        return self.__internals__.operations.list_executions(limit)
+        return self.__internals__.operations.call(workers.list_executions, limit)
 
-    async def aexecutions(self, limit: int = 500) -> list[ExecutionRow]:
-        return await to_thread(self.executions, limit)
+    aexecutions = aio(executions)
 
     def sweep(self, wait: Duration | None = None) -> list[Reaped]:
         """One sweep now, as every worker makes them: takes over jobs whose lease was missed, ends jobs and questions
@@ -299,8 +254,7 @@ class View:
         over."""
         return self.__internals__.sweep(None if wait is None else seconds(wait, "wait"))
 
-    async def asweep(self, wait: Duration | None = None) -> list[Reaped]:
-        return await to_thread(self.sweep, wait)
+    asweep = aio(sweep)
 
 
 class Tenant(View):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import fields
 
 import pytest
 
-from leasehold import Leasehold
+from leasehold import Job, Leasehold
+from leasehold.client.aio import aio
 from leasehold.types import WorkerOptions
 from leasehold.worker.settings import WorkerSettings
 
@@ -55,6 +58,125 @@ worker_lifespan(app, concurency=5)
 @app.task(**COMMON | TaskOptions(lanes="x"))
 def report() -> None: ...
 """
+
+
+ASYNC_NAMES = """
+from typing import assert_type
+from leasehold import Job, Leasehold
+from leasehold.types import BudgetLine, BulkReport, HistoryEntry, Page, PauseRecord, ScheduleRow, SlotRow, StopReport
+
+class Mine(Job[int]):
+    pass
+
+async def use(app: Leasehold, job: Job[int], mine: Mine) -> None:
+    assert_type(await job.acancel("why", actor="me"), Job[int])
+    assert_type(await mine.acancel(), Mine)
+    assert_type(await job.aresume(args={"a": 1}, fresh=True), Job[int])
+    assert_type(await job.aretry(), Job[int])
+    assert_type(await job.aresult(timeout=1), int)
+    assert_type(await job.ahistory(), list[HistoryEntry])
+    assert_type(await job.atop_up(tokens=5, actor="me"), list[BudgetLine])
+    assert_type(await app.group("g").abudget(tokens=None), list[BudgetLine])
+    assert_type(await app.group("g").astop(["report"], mode="immediate"), StopReport)
+    assert_type(await app.ajobs(state="failed", queue="mail", limit=5), Page)
+    assert_type(await app.bulk.acancel(queue="mail", reason="why", dry_run=True), BulkReport)
+    assert_type(await app.queues.apause("mail", for_="1h", reason="why"), PauseRecord)
+    assert_type(await app.slots.alist(), list[SlotRow])
+    assert_type(await app.schedules.aset("nightly", "report", {"day": 1}, cron="0 3 * * *"), ScheduleRow)
+    assert_type(await app.tenants.acreate("acme"), bool)
+"""
+
+WRONG_ASYNC_NAMES = """
+async def misuse(app: Leasehold, job: Job[int]) -> None:
+    await job.acancel(reson="why")
+    await job.acancel(reason=1)
+    await job.aresume({"a": 1})
+    await app.bulk.acancel(queu="mail")
+    await app.queues.apause("mail", for_=["1h"])
+    await job.atop_up(tokens="5")
+"""
+
+
+OPERATOR = """
+from typing import assert_type
+from leasehold.domain.job import Job
+from leasehold.domain.views import HistoryEntry, Page, PauseRecord
+from leasehold.operations import jobs, limits, queues
+from leasehold.operations.local import LocalOperator, Operator
+
+def local_is_operator(local: LocalOperator) -> Operator:
+    return local
+
+async def use(operator: Operator) -> None:
+    assert_type(operator.call(jobs.cancel, "id", reason="why", actor="me"), Job)
+    assert_type(operator.call(jobs.resume, "id", args={"a": 1}, fresh=True), Job)
+    assert_type(operator.call(queues.pause_queue, "q", for_="1h"), PauseRecord)
+    assert_type(operator.call(jobs.list_jobs, queue="q", limit=3), Page)
+    assert_type(await operator.acall(jobs.history, job_id="id"), list[HistoryEntry])
+    operator.call(limits.set_slot, "s", 3)
+"""
+
+WRONG_CALLS = """
+def misuse(operator: Operator) -> None:
+    operator.call(jobs.cancel)
+    operator.call(jobs.cancel, "id", reason=3)
+    operator.call(jobs.cancel, "id", resaon="why")
+    operator.call(jobs.resume, "id", {"a": 1})
+    operator.call(limits.set_slot, "s", "3")
+    operator.call("job.cancel", "id")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["async names", "verbs"])
+def test_a_type_checker_knows_the_signatures_of_what_is_derived(tmp_path, part):
+    good, wrong_calls = {"async names": (ASYNC_NAMES, WRONG_ASYNC_NAMES), "verbs": (OPERATOR, WRONG_CALLS)}[
+        part
+    ]
+    file = tmp_path / "use.py"
+    file.write_text(good + wrong_calls)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(file)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    wrong = sorted({int(line.split(":")[1]) for line in told.splitlines() if ": error:" in line})
+    first = good.count("\n") + 3
+    assert wrong == list(range(first, first + 6)), told
+
+
+def test_an_async_name_looks_like_its_method():
+    assert str(inspect.signature(Job.acancel)) == str(inspect.signature(Job.cancel))
+    assert (Job.acancel.__name__, Job.acancel.__qualname__) == ("acancel", "Job.acancel")
+    assert Job.acancel.__doc__ == Job.cancel.__doc__
+    assert inspect.iscoroutinefunction(Job.acancel)
+
+
+def test_an_overridden_method_is_the_one_that_its_async_name_calls():
+    class Base:
+        def name(self, suffix: str = "") -> str:
+            return f"base{suffix}"
+
+        aname = aio(name)
+
+    class Other(Base):
+        def name(self, suffix: str = "") -> str:
+            return f"other{suffix}"
+
+    assert asyncio.run(Base().aname()) == "base"
+    assert asyncio.run(Other().aname(suffix="!")) == "other!"
+
+
+def test_what_yields_or_is_awaited_needs_an_async_method_of_its_own():
+    def watch(self: object) -> Iterator[int]:
+        yield 1
+
+    async def wait(self: object) -> int:
+        return 1
+
+    async def awatch(self: object) -> AsyncIterator[int]:
+        yield 1
+
+    for method in (watch, wait, awatch):
+        with pytest.raises(TypeError, match="by hand"):
+            aio(method)
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ from leasehold.domain.webhooks import QUEUE, body_of, new_secret
 from leasehold.http import create_app
 from leasehold.operations.operations import Operations
 from leasehold.stores.answers import Ending
-from leasehold.stores.contract import Store
+from leasehold.stores.store import JobStore
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.mcp.server import make_server
 from leasehold.testing import ManualClock
@@ -120,7 +120,7 @@ def webhooks() -> str:
     return _as_json(examples)
 
 
-def _make_events_happen(store: Store, clock: ManualClock) -> None:
+def _make_events_happen(store: JobStore, clock: ManualClock) -> None:
     """All but `stalled`, which a worker reports."""
     put(store, group="g")
     grant = claim_one(store)

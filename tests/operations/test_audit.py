@@ -35,6 +35,7 @@ from leasehold.errors import (
     TenantNotFound,
 )
 from leasehold.operations.operations import Operations
+from leasehold.operations.verb import VERBS
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
@@ -52,6 +53,8 @@ READERS = {
     "progress", "questions", "read_flow", "read_stream", "relatives", "result_text", "rollups", "schema_version",
     "search_jobs", "short_ids", "spending", "steps", "unmirror_sql", "upgrade_sql", "verify", "verify_mirrors",
 }  # fmt: skip
+OPERATOR = {"acall", "call"}
+"""They call the verbs of the table."""
 PRODUCERS = {"enqueue", "enqueue_once", "enqueue_within", "aenqueue_within"}
 """The job itself tells of them, and its history."""
 
@@ -328,7 +331,7 @@ ON_THEIR_OWN = {"upgrade", "upgrade_tenants"}
 
 def test_every_verb_either_reads_or_is_recorded():
     verbs = {name for name in dir(Operations) if not name.startswith("_")}
-    known = READERS | PRODUCERS | set(CHANGING) | ON_THEIR_OWN
+    known = READERS | OPERATOR | PRODUCERS | set(CHANGING) | ON_THEIR_OWN
     assert verbs - known == set(), "say in this file whether it changes anything, and record it if it does"
     assert known - verbs == set()
     unsigned = [
@@ -337,6 +340,13 @@ def test_every_verb_either_reads_or_is_recorded():
         if not {"actor", "closing", "request"} & set(inspect.signature(getattr(Operations, name)).parameters)
     ]
     assert unsigned == [], "they do not say who does it"
+
+
+def test_every_verb_of_the_table_is_tried_here():
+    """By the name of its function; `pause_scope` and `resume_scope` are the verbs of queues and tasks."""
+    of_scopes = {"pause_queue", "pause_kind", "resume_queue", "resume_kind"}
+    written = {verb.function.__name__ for verb in VERBS if verb.write} - of_scopes - {"upgrade_tenant"}
+    assert written - set(CHANGING) == set()
 
 
 @pytest.mark.parametrize("name", sorted(CHANGING))
@@ -359,8 +369,8 @@ def test_a_change_that_is_undone_leaves_no_record(scene: Scene, name: str, monke
     """The database fails after the verb's last statement, when the record is written."""
     _, _, call = CHANGING[name](scene)
     before = scene_of_tables(scene)
-    real = scene.store._database.transact
-    database = scene.store._database
+    real = scene.store._database.transact  # type: ignore[attr-defined]
+    database = scene.store._database  # type: ignore[attr-defined]
 
     def transact(work: Callable[[Any], Any], **how: Any) -> Any:
         def broken(session: Any) -> Any:
@@ -570,7 +580,7 @@ def test_an_upgrade_is_recorded_in_what_it_has_made(
 def test_an_upgrade_of_a_tenant_is_recorded_there(scene: Scene, monkeypatch: pytest.MonkeyPatch):
     scene.store.create_tenant("acme")
     assert scene.verbs.upgrade_tenants(actor="ann") == {"acme": []}
-    scene.store._remove("acme")
+    scene.store._remove("acme")  # type: ignore[attr-defined]
     if scene.backend.name == "sqlite":
         scene.store._open_tenant("acme", lambda hint: None, create=True).close()  # type: ignore[attr-defined]
     assert scene.verbs.upgrade_tenants(actor="ann")["acme"] != []
@@ -628,8 +638,8 @@ def test_what_a_run_does_itself_is_not_recorded(scene: Scene):
 def test_a_tenant_that_was_left_half_made_is_recorded_where_it_is_listed(scene: Scene):
     """Its own store is written first then, and must not take the entry."""
     scene.store.create_tenant("acme")
-    scene.store._remove("acme")
-    scene.store._mark("acme", ready=False)
+    scene.store._remove("acme")  # type: ignore[attr-defined]
+    scene.store._mark("acme", ready=False)  # type: ignore[attr-defined]
     assert scene.verbs.create_tenant("acme", actor="ann")
     assert [row.verb for row in scene.audit()] == ["tenant.create"]
     tenant = scene.store.open_tenant("acme", lambda hint: None)

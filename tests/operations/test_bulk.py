@@ -11,7 +11,7 @@ from leasehold.domain.bulk import SAMPLE, BulkRequest
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
 from leasehold.domain.states import State
 from leasehold.domain.views import Filter
-from leasehold.operations import bulk
+from leasehold.operations import bulk, jobs
 from leasehold.operations.operations import Operations
 from leasehold.types import Job
 
@@ -120,14 +120,15 @@ def test_one_that_has_moved_on_is_neither_changed_nor_refused(
     app: Leasehold, monkeypatch: pytest.MonkeyPatch
 ):
     one, two = enqueue(app, 2)
-    found = Operations.list_jobs
+    call = Operations.call
 
-    def look_then_lose(self, *asked):
-        page = found(self, *asked)
-        one.cancel()
-        return page
+    def look_then_lose(self, verb, *args, **kwargs):
+        answer = call(self, verb, *args, **kwargs)
+        if verb is jobs.list_jobs:
+            one.cancel()
+        return answer
 
-    monkeypatch.setattr(Operations, "list_jobs", look_then_lose)
+    monkeypatch.setattr(Operations, "call", look_then_lose)
     report = app.bulk.pause(kind="work")
     assert (report.matched, report.changed, report.moved_on, report.refused) == (2, 1, 1, ())
     assert two.refresh().state is State.PAUSED
@@ -145,18 +146,18 @@ def test_jobs_that_a_retry_makes_are_not_met_by_it(app: Leasehold, monkeypatch: 
 def test_when_the_database_goes_away_the_rest_is_left_as_it_was(
     app: Leasehold, monkeypatch: pytest.MonkeyPatch
 ):
-    jobs = enqueue(app, 3)
-    real = Operations.cancel
+    made = enqueue(app, 3)
+    call = Operations.call
 
-    def cancel(self, job_id, **told):
-        if job_id == jobs[1].id:
+    def cut(self, verb, *args, **kwargs):
+        if verb is jobs.cancel and args[0] == made[1].id:
             raise DatabaseUnreachable("here", "gone")
-        return real(self, job_id, **told)
+        return call(self, verb, *args, **kwargs)
 
-    monkeypatch.setattr(Operations, "cancel", cancel)
+    monkeypatch.setattr(Operations, "call", cut)
     with pytest.raises(DatabaseUnreachable):
         app.bulk.cancel(kind="work")
-    assert [job.refresh().state.value for job in jobs] == ["queued", "queued", "cancelled"]
+    assert [job.refresh().state.value for job in made] == ["queued", "queued", "cancelled"]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,15 @@ def _routes() -> dict[str, list[list[str]]]:
                 about.replace("|", "or"),
             ]
             found.setdefault(subject.capitalize() if subject.islower() else subject, []).append(row)
-    return found
+    # Whether a route is derived or by hand must not show.
+    first, *others = found
+    return {first: found[first], **{name: sorted(found[name], key=_place) for name in sorted(others)}}
+
+
+def _place(row: list[str]) -> tuple[str, str]:
+    """By path, then method."""
+    method, _, path = row[0].strip("`").partition(" ")
+    return path, method
 
 
 def metrics_page() -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Unpack
 
+from leasehold.client.aio import aio
 from leasehold.domain.bulk import BulkOptions, BulkReport, BulkRequest, BulkVerb
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.views import Filter
 from leasehold.operations.operations import Operations
-from leasehold.threads import to_thread
 
 
 class Bulk:
@@ -25,50 +24,43 @@ class Bulk:
         """Cancel them; running ones are asked to stop."""
         return self._act("cancel", asked, reason=reason)
 
-    async def acancel(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await to_thread(functools.partial(self.cancel, reason=reason, **asked))
+    acancel = aio(cancel)
 
     def pause(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         """Pause them; running ones are asked to stop, and all can be resumed."""
         return self._act("pause", asked, reason=reason)
 
-    async def apause(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await to_thread(functools.partial(self.pause, reason=reason, **asked))
+    apause = aio(pause)
 
     def interrupt(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         """Pause running ones; cancel the others."""
         return self._act("interrupt", asked, reason=reason)
 
-    async def ainterrupt(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await to_thread(functools.partial(self.interrupt, reason=reason, **asked))
+    ainterrupt = aio(interrupt)
 
     def resume(self, *, fresh: bool = False, **asked: Unpack[BulkOptions]) -> BulkReport:
         """Resume paused, failed and timed-out ones; with `fresh` from the beginning."""
         return self._act("resume", asked, fresh=fresh)
 
-    async def aresume(self, *, fresh: bool = False, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await to_thread(functools.partial(self.resume, fresh=fresh, **asked))
+    aresume = aio(resume)
 
     def retry(self, **asked: Unpack[BulkOptions]) -> BulkReport:
         """Enqueue a new job like each of them; they stay as they are. Called again, it makes them again."""
         return self._act("retry", asked)
 
-    async def aretry(self, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await to_thread(functools.partial(self.retry, **asked))
+    aretry = aio(retry)
 
     def resolve(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
         """Leave failed ones as they are, and let their lanes go on."""
         return self._act("resolve", asked, reason=reason)
 
-    async def aresolve(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await to_thread(functools.partial(self.resolve, reason=reason, **asked))
+    aresolve = aio(resolve)
 
     def release(self, **asked: Unpack[BulkOptions]) -> BulkReport:
         """Lift the hold that they were enqueued with."""
         return self._act("release", asked)
 
-    async def arelease(self, **asked: Unpack[BulkOptions]) -> BulkReport:
-        return await to_thread(functools.partial(self.release, **asked))
+    arelease = aio(release)
 
     def _act(
         self, verb: BulkVerb, asked: BulkOptions, *, reason: str | None = None, fresh: bool = False

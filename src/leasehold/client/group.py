@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from leasehold.client.aio import aio
 from leasehold.domain.budgets import BudgetLine
 from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.names import Names, checked_name
 from leasehold.domain.groups import GroupStatus
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopManner, StopReport, StopRequest
-from leasehold.domain.views import Filter, Page
+from leasehold.domain.views import Page
+from leasehold.operations import budgets, groups, jobs
 from leasehold.operations.operations import Operations
-from leasehold.threads import to_thread
 
 
 class Group:
@@ -20,7 +21,7 @@ class Group:
 
     def __init__(self, name: str, operations: Operations) -> None:
         self.name = checked_name(name, "group")
-        self._operations = operations
+        self._operator = operations
 
     def __repr__(self) -> str:
         return f"<Group {self.name}>"
@@ -40,7 +41,7 @@ class Group:
 
         With `partial=True` it also tells of those that run how far they are and what they have emitted (`runs`), and
         what they tell ends the wait too, at most twice a second. Give `noted` of the earlier status back as well."""
-        return self._operations.group_status(
+        return self._operator.group_status(
             self.name, wait=wait, since=since, kinds=kinds, partial=partial, noted=noted
         )
 
@@ -53,7 +54,7 @@ class Group:
         partial: bool = False,
         noted: int | None = None,
     ) -> GroupStatus:
-        return await self._operations.agroup_status(
+        return await self._operator.agroup_status(
             self.name, wait=wait, since=since, kinds=kinds, partial=partial, noted=noted
         )
 
@@ -61,32 +62,29 @@ class Group:
         """Stop all of its jobs, or those of the kinds in `scope`. `mode`, `reason`, `wait`, `dry_run` and `actor` are
         those of `Leasehold.stop`. With `hold=True` nothing comes into the group until `release()`; else the next job
         reopens it."""
-        return self._operations.stop(StopRequest(group=self.name, kinds=scope, **manner))
+        return self._operator.stop(StopRequest(group=self.name, kinds=scope, **manner))
 
     async def astop(self, scope: Names = None, **manner: Unpack[StopManner]) -> StopReport:
-        return await self._operations.astop(StopRequest(group=self.name, kinds=scope, **manner))
+        return await self._operator.astop(StopRequest(group=self.name, kinds=scope, **manner))
 
     def release(self, *, actor: str | None = None) -> bool:
         """Lift the hold. False: there was none."""
-        return self._operations.release_group(self.name, actor=actor)
+        return self._operator.call(groups.release_group, self.name, actor=actor)
 
-    async def arelease(self, *, actor: str | None = None) -> bool:
-        return await to_thread(self.release, actor=actor)
+    arelease = aio(release)
 
-    def budget(self, *, actor: str | None = None, **limits: int | None) -> list[BudgetLine]:
+    def budget(self, /, *, actor: str | None = None, **limits: int | None) -> list[BudgetLine]:
         """Set what its jobs may spend together, by unit: `group.budget(tokens=1_000_000)`; None lifts a limit. Without
         limits: only tell how it stands."""
         if not limits:
-            return self._operations.group_budget(self.name)
-        return self._operations.set_group_budget(self.name, limits, actor=actor)
+            return self._operator.call(budgets.group_budget, self.name)
+        return self._operator.call(budgets.set_group_budget, self.name, limits, actor=actor)
 
-    async def abudget(self, *, actor: str | None = None, **limits: int | None) -> list[BudgetLine]:
-        return await to_thread(lambda: self.budget(actor=actor, **limits))
+    abudget = aio(budget)
 
     def jobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:
         """One page of its jobs, newest first. Ask for the next with `before=page.next`."""
-        states = () if state is None else (State(state),)
-        return self._operations.list_jobs(Filter(states, group=self.name), limit, before)
+        states = [] if state is None else [State(state)]
+        return self._operator.call(jobs.list_jobs, state=states, group=self.name, limit=limit, cursor=before)
 
-    async def ajobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:
-        return await to_thread(self.jobs, state=state, limit=limit, before=before)
+    ajobs = aio(jobs)

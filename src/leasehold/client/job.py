@@ -7,19 +7,20 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
+from leasehold.client.aio import aio
 from leasehold.domain import job as domain
 from leasehold.domain.budgets import BudgetLine, Spending
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.payload import encode
 from leasehold.domain.errors import InvalidInput, JobNotSucceeded, UnreadableResult, WaitTimedOut
 from leasehold.domain.explanation import Explanation
 from leasehold.domain.job import Question
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import Flag, State
-from leasehold.domain.stream import Event, LogTail, Progress
+from leasehold.domain.stream import Event, LogTail, Progress, Seen
 from leasehold.domain.views import AttemptRecord, HistoryEntry, Relative, StepRecord
+from leasehold.operations import budgets, jobs, questions
 from leasehold.operations.operations import Operations
 from leasehold.operations.watch import Watch
 from leasehold.tasks.definition import TaskDefinition
@@ -48,7 +49,7 @@ class Job(Generic[R]):
         self.id = job_id
         self.created = created
         """False when enqueue met a job that was there already."""
-        self._operations = operations
+        self._operator = operations
         self._find_task = find_task
         self._row = row
 
@@ -67,7 +68,7 @@ class Job(Generic[R]):
     def __row__(self) -> domain.Job:
         """Everything that is known of the job; for our own surfaces and tests."""
         if self._row is None:
-            self._row = self._operations.get(self.id)
+            self._row = self._operator.call(jobs.get, self.id)
         return self._row
 
     @property
@@ -139,54 +140,46 @@ class Job(Generic[R]):
 
     def explain(self) -> Explanation:
         """Why it is not running: what holds it, in order, each with what would change that."""
-        return Explanation(self._operations.explain(self.id))
+        holds = self._operator.call(jobs.explain, self.id)
+        return Explanation(holds)
 
-    async def aexplain(self) -> Explanation:
-        return await to_thread(self.explain)
+    aexplain = aio(explain)
 
     def history(self) -> list[HistoryEntry]:
         """Its moves between states, oldest first: what, when, by whom."""
-        return self._operations.history(self.id)
+        return self._operator.call(jobs.history, self.id)
 
-    async def ahistory(self) -> list[HistoryEntry]:
-        return await to_thread(self.history)
+    ahistory = aio(history)
 
     def attempts(self) -> list[AttemptRecord]:
         """Its runs, oldest first: when, by which worker, how each ended and what went wrong in it."""
-        return self._operations.attempts(self.id)
+        return self._operator.call(jobs.attempts, self.id)
 
-    async def aattempts(self) -> list[AttemptRecord]:
-        return await to_thread(self.attempts)
+    aattempts = aio(attempts)
 
     def steps(self) -> list[StepRecord]:
         """What its steps have returned, in the order in which they were stored."""
-        return self._operations.steps(self.id)
+        return self._operator.call(jobs.steps, self.id)
 
-    async def asteps(self) -> list[StepRecord]:
-        return await to_thread(self.steps)
+    asteps = aio(steps)
 
     def relatives(self) -> list[Relative]:
         """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
-        return self._operations.relatives(self.id)
+        return self._operator.call(jobs.relatives, self.id)
 
-    async def arelatives(self) -> list[Relative]:
-        return await to_thread(self.relatives)
+    arelatives = aio(relatives)
 
     def progress(self) -> Progress | None:
         """How far it is, as it last reported. None: it has reported nothing yet."""
-        return self._operations.progress(self.id)
+        return self._operator.call(jobs.progress, self.id)
 
-    async def aprogress(self) -> Progress | None:
-        return await to_thread(self.progress)
+    aprogress = aio(progress)
 
     def log(self, attempt: int | None = None) -> LogTail:
         """The last lines that an attempt has logged; of the newest attempt that has any, unless one is named."""
-        tails = self._operations.logs(self.id)
-        wanted = [tail for tail in tails if attempt is None or tail.attempt == attempt]
-        return wanted[-1] if wanted else LogTail(attempt or 0, "")
+        return self._operator.call(jobs.read_log, self.id, attempt or 0)
 
-    async def alog(self, attempt: int | None = None) -> LogTail:
-        return await to_thread(self.log, attempt)
+    alog = aio(log)
 
     # -- watch -----------------------------------------------------------------------------------------------------
     def watch(self, since: int = 0, timeout: Duration | None = None) -> Iterator[Event]:
@@ -209,15 +202,17 @@ class Job(Generic[R]):
 
     def _watch(self, since: int, timeout: Duration | None) -> Watch:
         longest = None if timeout is None else seconds(timeout, "timeout")
-        return Watch(self.id, self._operations.read_stream, since, longest)
+        return Watch(self.id, self._read_stream, since, longest)
 
-    def refresh(self) -> Job[R]:
+    def _read_stream(self, job_id: str, since: int, limit: int) -> Seen:
+        return self._operator.call(jobs.read_stream, job_id, since, limit)
+
+    def refresh(self) -> Self:
         """Read it again."""
-        self._row = self._operations.get(self.id)
+        self._row = self._operator.call(jobs.get, self.id)
         return self
 
-    async def arefresh(self) -> Job[R]:
-        return await to_thread(self.refresh)
+    arefresh = aio(refresh)
 
     # -- result ----------------------------------------------------------------------------------------------------
     def result(self, timeout: float | None = None) -> R:
@@ -251,121 +246,100 @@ class Job(Generic[R]):
             raise JobNotSucceeded(self.id, row.state.value, row.error or row.reason)
         task = self._find_task(row.kind)
         try:
-            text = self._operations.result_text(row)
+            text = self._operator.result_text(row)
             found: R = json.loads(text or "null") if task is None else task.decode_result(text)
         except InvalidInput as error:
             raise UnreadableResult(self.id, row.kind, error.problem) from error
         return found
 
     # -- verbs -----------------------------------------------------------------------------------------------------
-    def cancel(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+    def cancel(self, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Cancel it: at once, or as soon as the worker that runs it gets the request."""
-        return self._now(self._operations.cancel(self.id, reason=reason, actor=actor))
+        return self._now(self._operator.call(jobs.cancel, self.id, reason=reason, actor=actor))
 
-    def pause(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+    acancel = aio(cancel)
+
+    def pause(self, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Stop it so that it can be resumed; a running job is asked to stop."""
-        return self._now(self._operations.pause(self.id, reason=reason, actor=actor))
+        return self._now(self._operator.call(jobs.pause, self.id, reason=reason, actor=actor))
 
-    def interrupt(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+    apause = aio(pause)
+
+    def interrupt(self, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Pause it if it is running, else cancel it. Decided on the job as it stands: no need to look first,
         and nothing that happens meanwhile makes it the wrong choice."""
-        return self._now(self._operations.interrupt(self.id, reason=reason, actor=actor))
+        return self._now(self._operator.call(jobs.interrupt, self.id, reason=reason, actor=actor))
 
-    def abandon(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+    ainterrupt = aio(interrupt)
+
+    def abandon(self, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Give up on its execution, which no worker watches or will find again: its machine is gone. It counts as a
         failure. If the execution does live, the next attempt runs beside it."""
-        return self._now(self._operations.abandon(self.id, reason=reason, actor=actor))
+        return self._now(self._operator.call(jobs.abandon, self.id, reason=reason, actor=actor))
+
+    aabandon = aio(abandon)
 
     def resume(
         self, *, args: Mapping[str, Any] | None = None, fresh: bool = False, actor: str | None = None
-    ) -> Job[R]:
+    ) -> Self:
         """Resume a paused, failed or timed-out job, with other arguments if given. Its stored steps are not run
         again, unless `fresh=True` forgets them and the checkpoint."""
-        row = self._operations.resume(self.id, args=self._checked(args), fresh=fresh, actor=actor)
-        return self._now(row)
+        given = None if args is None else dict(args)
+        return self._now(self._operator.call(jobs.resume, self.id, args=given, fresh=fresh, actor=actor))
 
-    def resolve(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
+    aresume = aio(resume)
+
+    def resolve(self, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Leave a failed job as it is, and let its lane go on."""
-        return self._now(self._operations.resolve(self.id, reason=reason, actor=actor))
+        return self._now(self._operator.call(jobs.resolve, self.id, reason=reason, actor=actor))
 
-    def release(self, *, actor: str | None = None) -> Job[R]:
+    aresolve = aio(resolve)
+
+    def release(self, *, actor: str | None = None) -> Self:
         """Lift the hold that it was enqueued with."""
-        return self._now(self._operations.release(self.id, actor=actor))
+        return self._now(self._operator.call(jobs.release, self.id, actor=actor))
+
+    arelease = aio(release)
 
     def retry(self, *, actor: str | None = None) -> Job[R]:
         """Enqueue a new job like this one, which stays as it is."""
-        row = self._operations.retry(self.id, actor=actor)
-        return Job(row.id, self._operations, self._find_task, row, created=True)
+        row = self._operator.call(jobs.retry, self.id, actor=actor)
+        return Job(row.id, self._operator, self._find_task, row, created=True)
 
-    async def acancel(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        return await to_thread(self.cancel, reason, actor=actor)
-
-    async def apause(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        return await to_thread(self.pause, reason, actor=actor)
-
-    async def aabandon(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        return await to_thread(self.abandon, reason, actor=actor)
-
-    async def ainterrupt(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        return await to_thread(self.interrupt, reason, actor=actor)
-
-    async def aresume(
-        self, *, args: Mapping[str, Any] | None = None, fresh: bool = False, actor: str | None = None
-    ) -> Job[R]:
-        return await to_thread(self.resume, args=args, fresh=fresh, actor=actor)
-
-    async def aresolve(self, reason: str | None = None, *, actor: str | None = None) -> Job[R]:
-        return await to_thread(self.resolve, reason, actor=actor)
-
-    async def arelease(self, *, actor: str | None = None) -> Job[R]:
-        return await to_thread(self.release, actor=actor)
-
-    async def aretry(self, *, actor: str | None = None) -> Job[R]:
-        return await to_thread(self.retry, actor=actor)
+    aretry = aio(retry)
 
     # -- questions and budgets -------------------------------------------------------------------------------------
     def questions(self) -> list[Question]:
         """All it has asked. Secret answers are left out."""
-        return self._operations.questions(self.id)
+        return self._operator.call(questions.questions, self.id)
 
-    def answer(self, key: str, value: Any, *, actor: str | None = None) -> Job[R]:
+    aquestions = aio(questions)
+
+    def answer(self, key: str, value: Any, *, actor: str | None = None) -> Self:
         """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer for its resume.
         Raises InvalidAnswer when the value does not fit what was asked."""
-        return self._now(self._operations.answer(self.id, key, value, actor=actor))
+        return self._now(self._operator.call(questions.answer, self.id, key, value, actor=actor))
+
+    aanswer = aio(answer)
 
     def budget(self) -> list[BudgetLine]:
         """What it and its group may spend, and have spent, by unit."""
-        return self._operations.budget(self.id)
+        return self._operator.call(budgets.budget, self.id)
+
+    abudget = aio(budget)
 
     def spending(self) -> list[Spending]:
         """Its ledger: every amount, with its key and the lease it was spent under."""
-        return self._operations.spending(self.id)
+        return self._operator.call(budgets.spending, self.id)
 
-    def top_up(self, *, actor: str | None = None, **amounts: int) -> list[BudgetLine]:
+    aspending = aio(spending)
+
+    def top_up(self, /, *, actor: str | None = None, **amounts: int) -> list[BudgetLine]:
         """Raise its limits: `job.top_up(tokens=50_000)`. A job that went over its budget can be resumed then."""
-        return self._operations.top_up(self.id, amounts, actor=actor)
+        return self._operator.call(budgets.top_up, self.id, amounts, actor=actor)
 
-    async def aquestions(self) -> list[Question]:
-        return await to_thread(self.questions)
+    atop_up = aio(top_up)
 
-    async def aanswer(self, key: str, value: Any, *, actor: str | None = None) -> Job[R]:
-        return await to_thread(self.answer, key, value, actor=actor)
-
-    async def abudget(self) -> list[BudgetLine]:
-        return await to_thread(self.budget)
-
-    async def aspending(self) -> list[Spending]:
-        return await to_thread(self.spending)
-
-    async def atop_up(self, *, actor: str | None = None, **amounts: int) -> list[BudgetLine]:
-        return await to_thread(self._operations.top_up, self.id, amounts, actor=actor)
-
-    def _now(self, row: domain.Job) -> Job[R]:
+    def _now(self, row: domain.Job) -> Self:
         self._row = row
         return self
-
-    def _checked(self, args: Mapping[str, Any] | None) -> str | None:
-        if args is None:
-            return None
-        task = self._find_task(self.kind)
-        return encode(dict(args), self.kind) if task is None else task.encode_arguments(args)

@@ -2,68 +2,62 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Unpack
 
+from leasehold.client.aio import aio
 from leasehold.domain.closing import Closing, ClosingOptions
 from leasehold.domain.views import RateRow, SlotRow
-from leasehold.operations.operations import Operations
-from leasehold.threads import to_thread
+from leasehold.operations import limits
+from leasehold.operations.local import Operator
 
 
 class Slots:
     """Named resources with so many units each: `app.slots.set("browser", 4)`."""
 
-    def __init__(self, operations: Operations) -> None:
-        self._operations = operations
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
 
     def set(self, name: str, limit: int, *, actor: str | None = None) -> None:
         """At most `limit` units in use at once, across all workers. 0 closes the slot; what runs goes on."""
-        self._operations.set_slot(name, limit, actor=actor)
+        self._operator.call(limits.set_slot, name, limit, actor=actor)
 
-    async def alist(self) -> list[SlotRow]:
-        return await to_thread(self._operations.list_slots)
+    aset = aio(set)
 
     def list(self) -> list[SlotRow]:
         """Every slot with its limit, the units in use, and the first 20 jobs that hold them."""
-        return self._operations.list_slots()
+        return self._operator.call(limits.list_slots)
 
-    async def aset(self, name: str, limit: int, *, actor: str | None = None) -> None:
-        await to_thread(self.set, name, limit, actor=actor)
+    alist = aio(list)
 
 
 class Rates:
     """How often jobs of a key may start: `app.rates.set("openai", "60/min", burst=1)`."""
 
-    def __init__(self, operations: Operations) -> None:
-        self._operations = operations
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
 
     def set(self, key: str, limit: str, *, burst: int = 1, actor: str | None = None) -> None:
         """Evenly spaced ("60/min" is one a second), up to `burst` at once after a silence. In any window of W seconds
         never more than W times the rate, plus `burst`."""
-        self._operations.set_rate(key, limit, burst=burst, actor=actor)
+        self._operator.call(limits.set_rate, key, limit, burst=burst, actor=actor)
+
+    aset = aio(set)
 
     def close(self, key: str, **closing: Unpack[ClosingOptions]) -> None:
         """Start no job of this key, on any worker, `for_` a duration, `until` an instant, or until it is opened.
         Running ones go on. `reason` and `actor` are shown to whoever asks why."""
-        self._operations.close_rate(key, Closing(**closing))
+        self._operator.call(limits.close_rate, key, **Closing(**closing).arguments)
+
+    aclose = aio(close)
 
     def open(self, key: str, *, actor: str | None = None) -> bool:
         """False: it was not closed."""
-        return self._operations.open_rate(key, actor=actor)
+        return self._operator.call(limits.open_rate, key, actor=actor)
 
-    async def aset(self, key: str, limit: str, *, burst: int = 1, actor: str | None = None) -> None:
-        await to_thread(functools.partial(self.set, key, limit, burst=burst, actor=actor))
-
-    async def aclose(self, key: str, **closing: Unpack[ClosingOptions]) -> None:
-        await to_thread(functools.partial(self.close, key, **closing))
-
-    async def aopen(self, key: str, *, actor: str | None = None) -> bool:
-        return await to_thread(self.open, key, actor=actor)
-
-    async def alist(self) -> list[RateRow]:
-        return await to_thread(self._operations.list_rates)
+    aopen = aio(open)
 
     def list(self) -> list[RateRow]:
         """Every key with its limit, when the next job may start, and who closed it, why and until when."""
-        return self._operations.list_rates()
+        return self._operator.call(limits.list_rates)
+
+    alist = aio(list)

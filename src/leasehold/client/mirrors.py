@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from leasehold.client.aio import aio
 from leasehold.domain.mirror import Mirror, MirrorOptions, MirrorRow
-from leasehold.operations.operations import Operations
+from leasehold.operations import mirrors
+from leasehold.operations.local import Operator
 from leasehold.tasks.registry import Registry
 from leasehold.tasks.task import Task
-from leasehold.threads import to_thread
 
 AnyTask = Task[..., ..., Any, Any]
 
@@ -16,8 +17,8 @@ AnyTask = Task[..., ..., Any, Any]
 class Mirrors:
     """`app.mirrors`. Triggers in the database write your row in the transaction that moves the job."""
 
-    def __init__(self, operations: Operations, tasks: Registry) -> None:
-        self._operations = operations
+    def __init__(self, operator: Operator, tasks: Registry) -> None:
+        self._operator = operator
         self._tasks = tasks
 
     def add(
@@ -34,27 +35,21 @@ class Mirrors:
         given = dict(settings)
         argument = definition.mirrored_argument(settings.get("argument"))
         given["states"] = {str(state): word for state, word in settings["states"].items()}
-        self._operations.add_mirror(
-            Mirror(**{**given, "kind": name, "argument": argument}),  # type: ignore[arg-type]
-            actor=actor,
-        )
+        mirror = Mirror(**{**given, "kind": name, "argument": argument})  # type: ignore[arg-type]
+        self._operator.call(mirrors.add_mirror, name, mirror, actor=actor)
 
-    async def aadd(
-        self, task: AnyTask | str, *, actor: str | None = None, **settings: Unpack[MirrorOptions]
-    ) -> None:
-        await to_thread(lambda: self.add(task, actor=actor, **settings))
+    aadd = aio(add)
 
     def remove(self, task: AnyTask | str, table: str, *, actor: str | None = None) -> None:
         """Take a mirror away; your rows stay. Raises InvalidInput if there is none."""
         name = task if isinstance(task, str) else task.name
-        self._operations.remove_mirror(self._operations.find_mirror(name, table), actor=actor)
+        mirror = self._operator.call(mirrors.find_mirror, name, table)
+        self._operator.call(mirrors.remove_mirror, name, mirror, actor=actor)
 
-    async def aremove(self, task: AnyTask | str, table: str, *, actor: str | None = None) -> None:
-        await to_thread(self.remove, task, table, actor=actor)
-
-    async def alist(self) -> list[MirrorRow]:
-        return await to_thread(self.list)
+    aremove = aio(remove)
 
     def list(self) -> list[MirrorRow]:
         """Those that are installed, each with what is wrong with it: a trigger or a column that is gone."""
-        return self._operations.list_mirrors()
+        return self._operator.call(mirrors.list_mirrors)
+
+    alist = aio(list)

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.views import OpenQuestion
+from leasehold.operations import questions
 from leasehold.operations.operations import Operations
-from leasehold.threads import to_thread
 
 
 class Questions:
     """`app.questions`: what jobs ask, and the answers."""
 
     def __init__(self, operations: Operations, find_task: FindTask) -> None:
-        self._operations = operations
+        self._operator = operations
         self._find_task = find_task
-
-    async def alist(
-        self,
-        *,
-        group: str | None = None,
-        queue: str | None = None,
-        kind: str | None = None,
-        limit: int = 100,
-    ) -> list[OpenQuestion]:
-        return await to_thread(self.list, group=group, queue=queue, kind=kind, limit=limit)
 
     def list(
         self,
@@ -36,13 +27,14 @@ class Questions:
         limit: int = 100,
     ) -> list[OpenQuestion]:
         """Open questions, the oldest first."""
-        return self._operations.open_questions(group=group, queue=queue, kind=kind, limit=limit)
+        return self._operator.call(questions.open_questions, group=group, queue=queue, kind=kind, limit=limit)
+
+    alist = aio(list)
 
     def answer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job[Any]:
         """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer. Raises
         InvalidAnswer when the value does not fit what was asked; the question stays open then."""
-        row = self._operations.answer(job_id, key, value, actor=actor)
-        return Job(row.id, self._operations, self._find_task, row)
+        row = self._operator.call(questions.answer, job_id, key, value, actor=actor)
+        return Job(row.id, self._operator, self._find_task, row)
 
-    async def aanswer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job[Any]:
-        return await to_thread(self.answer, job_id, key, value, actor=actor)
+    aanswer = aio(answer)

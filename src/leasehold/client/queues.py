@@ -2,46 +2,58 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Unpack
 
+from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.closing import Closing, ClosingOptions
 from leasehold.domain.kinds import KindCard
-from leasehold.domain.views import LaneHolder, PauseRecord, Scope
+from leasehold.domain.views import LaneHolder, PauseRecord, QueueRow, Scope
+from leasehold.operations import queues
 from leasehold.operations.operations import Operations
 from leasehold.tasks.registry import Registry
-from leasehold.threads import to_thread
 
 
 class Pausable:
-    """`app.queues` and `app.kinds`: no claims from a queue, or of a kind, until it is resumed."""
+    """What `app.queues` and `app.kinds` have in common: no claims until it is resumed."""
 
     def __init__(self, operations: Operations, scope: Scope) -> None:
-        self._operations = operations
+        self._operator = operations
         self._scope = scope
 
     def pause(self, name: str, **closing: Unpack[ClosingOptions]) -> PauseRecord:
         """Running jobs go on; no new ones start, `for_` a duration, `until` an instant, or until it is resumed.
         `reason` and `actor` are shown to whoever asks why."""
-        return self._operations.pause_scope(self._scope, name, Closing(**closing))
+        verb = queues.pause_queue if self._scope == "queue" else queues.pause_kind
+        return self._operator.call(verb, name, **Closing(**closing).arguments)
 
-    async def apause(self, name: str, **closing: Unpack[ClosingOptions]) -> PauseRecord:
-        return await to_thread(functools.partial(self.pause, name, **closing))
+    apause = aio(pause)
 
     def resume(self, name: str, *, actor: str | None = None) -> bool:
         """False: it was not paused."""
-        return self._operations.resume_scope(self._scope, name, actor=actor)
+        verb = queues.resume_queue if self._scope == "queue" else queues.resume_kind
+        return self._operator.call(verb, name, actor=actor)
 
-    async def aresume(self, name: str, *, actor: str | None = None) -> bool:
-        return await to_thread(self.resume, name, actor=actor)
+    aresume = aio(resume)
 
     def paused(self) -> list[PauseRecord]:
         """Those that are paused now."""
-        return [pause for pause in self._operations.list_pauses() if pause.scope == self._scope]
+        return [pause for pause in self._operator.call(queues.list_pauses) if pause.scope == self._scope]
 
-    async def apaused(self) -> list[PauseRecord]:
-        return await to_thread(self.paused)
+    apaused = aio(paused)
+
+
+class Queues(Pausable):
+    """`app.queues`."""
+
+    def __init__(self, operations: Operations) -> None:
+        super().__init__(operations, "queue")
+
+    def list(self) -> list[QueueRow]:
+        """Every task in every queue that is known, with its live workers, its pauses and what is in it."""
+        return self._operator.call(queues.list_queues)
+
+    alist = aio(list)
 
 
 class Kinds(Pausable):
@@ -60,20 +72,18 @@ class Lanes:
     """`app.lanes`."""
 
     def __init__(self, operations: Operations, find_task: FindTask) -> None:
-        self._operations = operations
+        self._operator = operations
         self._find_task = find_task
 
     def resume(self, name: str, *, actor: str | None = None) -> Job[Any] | None:
         """Resume the job that halts the lane. None: nothing halts it."""
-        row = self._operations.resume_lane(name, actor=actor)
-        return None if row is None else Job(row.id, self._operations, self._find_task, row)
+        row = self._operator.call(queues.resume_lane, name, actor=actor)
+        return None if row is None else Job(row.id, self._operator, self._find_task, row)
 
-    async def aresume(self, name: str, *, actor: str | None = None) -> Job[Any] | None:
-        return await to_thread(self.resume, name, actor=actor)
-
-    async def alist(self) -> list[LaneHolder]:
-        return await to_thread(self._operations.list_lanes)
+    aresume = aio(resume)
 
     def list(self) -> list[LaneHolder]:
         """Lanes that are held or stand still, each with the job that runs in it or halts it."""
-        return self._operations.list_lanes()
+        return self._operator.call(queues.list_lanes)
+
+    alist = aio(list)

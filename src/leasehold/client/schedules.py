@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
+from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.job import NewJob
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import ScheduleRow
+from leasehold.operations import schedules
 from leasehold.operations.operations import Operations
 from leasehold.tasks.registry import Registry
 from leasehold.tasks.schedule import When, schedule_for, tick_job
-from leasehold.threads import to_thread
 
 
 class Schedules:
@@ -26,7 +26,7 @@ class Schedules:
         find_task: FindTask,
         traced: Callable[[NewJob], NewJob],
     ) -> None:
-        self._operations = operations
+        self._operator = operations
         self._tasks = tasks
         self._find_task = find_task
         self._traced = traced
@@ -43,61 +43,46 @@ class Schedules:
         """Make a schedule, or change it: `app.schedules.set("nightly", "report", {"day": 1}, cron="0 3 * * *")`. Its
         jobs have the task's own settings. One that stands in the code of a live worker is refused: change it there."""
         schedule = schedule_for(self._tasks.find(task), name, args, when)
-        return self._operations.set_schedule(schedule, actor=actor)
+        return self._operator.call(schedules.set_schedule, schedule.name, schedule, actor=actor)
+
+    aset = aio(set)
 
     def get(self, name: str) -> ScheduleRow:
         """Raises ScheduleNotFound."""
-        return self._operations.get_schedule(name)
+        return self._operator.call(schedules.get_schedule, name)
+
+    aget = aio(get)
 
     def pause(self, name: str, reason: str | None = None, *, actor: str | None = None) -> ScheduleRow:
         """No ticks until it is resumed; those of the pause are not made up for."""
-        return self._operations.pause_schedule(name, reason, actor=actor)
+        return self._operator.call(schedules.pause_schedule, name, reason, actor=actor)
+
+    apause = aio(pause)
 
     def resume(self, name: str, *, actor: str | None = None) -> bool:
         """False: it was not paused."""
-        return self._operations.resume_schedule(name, actor=actor)
+        return self._operator.call(schedules.resume_schedule, name, actor=actor)
+
+    aresume = aio(resume)
 
     def run(self, name: str, *, actor: str | None = None) -> Job[Any]:
         """Make a job of it now, besides its ticks, whether or not the last one still lives."""
-        row = self._operations.get_schedule(name)
+        row = self._operator.call(schedules.get_schedule, name)
         schedule = Schedule(name=row.name, kind=row.kind, args=row.args)
         job = self._traced(tick_job(self._tasks.find(row.kind), schedule, row.now))
-        made = self._operations.run_schedule(name, job, actor=actor)
-        return Job(made.id, self._operations, self._find_task, created=made.created)
+        made = self._operator.run_schedule(name, job, actor=actor)
+        return Job(made.id, self._operator, self._find_task, created=made.created)
+
+    arun = aio(run)
 
     def delete(self, name: str, *, actor: str | None = None) -> None:
         """Its jobs stay. One that stands in the code of a live worker is refused: take it out of the code."""
-        self._operations.delete_schedule(name, actor=actor)
+        self._operator.call(schedules.delete_schedule, name, actor=actor)
 
-    async def aset(
-        self,
-        name: str,
-        task: str,
-        args: Mapping[str, Any] | None = None,
-        *,
-        actor: str | None = None,
-        **when: Unpack[When],
-    ) -> ScheduleRow:
-        return await to_thread(functools.partial(self.set, name, task, args, actor=actor, **when))
-
-    async def aget(self, name: str) -> ScheduleRow:
-        return await to_thread(self.get, name)
-
-    async def apause(self, name: str, reason: str | None = None, *, actor: str | None = None) -> ScheduleRow:
-        return await to_thread(self.pause, name, reason, actor=actor)
-
-    async def aresume(self, name: str, *, actor: str | None = None) -> bool:
-        return await to_thread(self.resume, name, actor=actor)
-
-    async def arun(self, name: str, *, actor: str | None = None) -> Job[Any]:
-        return await to_thread(self.run, name, actor=actor)
-
-    async def adelete(self, name: str, *, actor: str | None = None) -> None:
-        await to_thread(self.delete, name, actor=actor)
-
-    async def alist(self) -> list[ScheduleRow]:
-        return await to_thread(self._operations.list_schedules)
+    adelete = aio(delete)
 
     def list(self) -> list[ScheduleRow]:
         """Every schedule: its next and last tick, its last job, and whether it is paused or orphaned."""
-        return self._operations.list_schedules()
+        return self._operator.call(schedules.list_schedules)
+
+    alist = aio(list)

@@ -4,50 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from leasehold.client.aio import aio
 from leasehold.domain.views import TenantRow
-from leasehold.operations.tenants import TenantOperations
-from leasehold.threads import to_thread
+from leasehold.operations import tenants
+from leasehold.operations.operations import Operations
 
 
 class Tenants:
     """`app.tenants`. What is in one of them is seen and steered with `app.tenant(name)`."""
 
-    def __init__(self, operations: TenantOperations, forget: Callable[[str], None]) -> None:
+    def __init__(self, operations: Operations, forget: Callable[[str], None]) -> None:
         """`forget`: what this process has open of a tenant."""
-        self._operations = operations
+        self._operator = operations
         self._forget = forget
 
     def create(self, name: str, *, actor: str | None = None) -> bool:
         """Make a tenant: a schema of its own on PostgreSQL, a file of its own on SQLite. False: it was there already.
         Workers that serve all tenants serve it at once."""
-        return self._operations.create_tenant(name, actor=actor)
+        return self._operator.call(tenants.create_tenant, name, actor=actor)
+
+    acreate = aio(create)
 
     def upgrade(
         self, names: Iterable[str] | None = None, *, actor: str | None = None
     ) -> dict[str, list[int]]:
         """Bring the schemas of these tenants up to date, or of all; the versions that were applied, by name. SQLite
         files are also upgraded when they are opened."""
-        return self._operations.upgrade_tenants(names, actor=actor)
+        return self._operator.upgrade_tenants(names, actor=actor)
+
+    aupgrade = aio(upgrade)
 
     def drop(self, name: str, *, actor: str | None = None) -> None:
         """Remove a tenant with all its jobs, for good. Raises TenantNotFound."""
-        self._operations.drop_tenant(name, actor=actor)
+        self._operator.call(tenants.drop_tenant, name, actor=actor)
         self._forget(name)
 
-    async def acreate(self, name: str, *, actor: str | None = None) -> bool:
-        return await to_thread(self.create, name, actor=actor)
-
-    async def aupgrade(
-        self, names: Iterable[str] | None = None, *, actor: str | None = None
-    ) -> dict[str, list[int]]:
-        return await to_thread(self.upgrade, names, actor=actor)
-
-    async def adrop(self, name: str, *, actor: str | None = None) -> None:
-        await to_thread(self.drop, name, actor=actor)
-
-    async def alist(self) -> list[TenantRow]:
-        return await to_thread(self._operations.list_tenants)
+    adrop = aio(drop)
 
     def list(self) -> list[TenantRow]:
         """Every tenant; one that is not `ready` is being made or dropped."""
-        return self._operations.list_tenants()
+        return self._operator.call(tenants.list_tenants)
+
+    alist = aio(list)

@@ -161,6 +161,15 @@ def checked_amounts(amounts: object, field: str) -> dict[str, int]:
     return {checked_unit(unit): checked_amount(unit, amount) for unit, amount in amounts.items()}
 
 
+def checked_limits(limits: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Limits by unit, of which None takes one away."""
+    given = {unit: limit for unit, limit in limits.items() if limit is not None}
+    return {
+        **{checked_unit(unit): None for unit in limits},
+        **(checked_amounts(given, "budget") if given or not limits else {}),
+    }
+
+
 def checked_unit(unit: object) -> str:
     if not isinstance(unit, str) or not unit.strip() or len(unit) > LONGEST_KEY:
         raise InvalidInput(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, get_args
+from typing import Literal
 
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.checks.texts import checked_actor, checked_reason
 from leasehold.domain.errors import InvalidInput, JobNotFound, LeaseholdError, Refused
 from leasehold.domain.frozen import frozen
 from leasehold.domain.search import Search
-from leasehold.domain.states import LIVE, State
+from leasehold.domain.states import State
 from leasehold.domain.views import ALL, Criteria, Filter
 
 BulkVerb = Literal["cancel", "pause", "interrupt", "resume", "retry", "resolve", "release"]
@@ -22,19 +22,11 @@ SAMPLE = 20
 USUAL_LIMIT = 10_000
 LARGEST_LIMIT = 1_000_000
 
-_LIVE = tuple(state for state in State if state in LIVE)
 RESUMABLE = (State.PAUSED, State.FAILED, State.TIMED_OUT)
-MEANT_FOR: Mapping[BulkVerb, tuple[State, ...]] = {
-    "cancel": (*_LIVE, State.PAUSED),
-    "pause": _LIVE,
-    "interrupt": (*_LIVE, State.PAUSED),
-    "resume": RESUMABLE,
-    "retry": (State.FAILED, State.TIMED_OUT),
-    "resolve": (State.FAILED, State.TIMED_OUT),
-    "release": (State.PENDING,),
-}
-"""The states that a filter without any means. A retry of all that ever succeeded is nobody's wish."""
-KEEP_REASON = frozenset({"cancel", "pause", "interrupt", "resolve"})
+MEANT_FOR: dict[str, tuple[State, ...]] = {}
+"""By verb, the states that a filter without any means. Every verb that says `bulk=` enters itself here."""
+KEEP_REASON: set[str] = set()
+"""The verbs among these that take a reason."""
 
 
 class BulkOptions(Criteria, total=False):
@@ -103,8 +95,8 @@ class BulkRequest:
     id_prefix: str | None = None
 
     def __post_init__(self) -> None:
-        if self.verb not in get_args(BulkVerb):
-            known = ", ".join(get_args(BulkVerb))
+        if self.verb not in MEANT_FOR:
+            known = ", ".join(MEANT_FOR)
             raise InvalidInput("verb", f"{self.verb!r} is not a verb for many jobs", f"known: {known}")
         if self.filter == ALL and self.search is None and not self.everything:
             raise InvalidInput(

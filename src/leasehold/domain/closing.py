@@ -22,6 +22,13 @@ class ClosingOptions(TypedDict, total=False):
     actor: str | None
 
 
+class ClosingArguments(TypedDict):
+    for_: float | None
+    until: datetime | None
+    reason: str | None
+    actor: str | None
+
+
 @frozen(kw_only=True)
 class Closing:
     """Given by a length, by an instant, or by neither: until somebody opens it again."""
@@ -43,3 +50,8 @@ class Closing:
         checked_actor(self.actor)
         length = None if self.for_ is None else seconds(self.for_, "for_", positive=True)
         object.__setattr__(self, "length", length)
+
+    @property
+    def arguments(self) -> ClosingArguments:
+        """As the verbs take it."""
+        return {"for_": self.length, "until": self.until, "reason": self.reason, "actor": self.actor}

@@ -8,8 +8,9 @@ from leasehold.domain.bulk import BulkReport, BulkRequest, BulkTally
 from leasehold.domain.errors import GroupOnHold, JobError, LeaseholdError
 from leasehold.domain.job import Job
 from leasehold.domain.views import Summary
-from leasehold.operations.jobs import JobOperations
+from leasehold.operations.jobs import list_jobs
 from leasehold.operations.search import SearchOperations
+from leasehold.operations.verb import VERBS, Verb
 
 LOOK = 500
 """Jobs of one look."""
@@ -24,11 +25,16 @@ def nobody(job_id: str, outcome: Job | LeaseholdError) -> None:
     """Who watches."""
 
 
-class BulkOperations(JobOperations, SearchOperations):
+def bulk_verb(word: str) -> Verb[..., Job]:
+    """The verb on one job that a bulk call repeats."""
+    return next(verb for verb in VERBS if verb.bulk and verb.name == f"job.{word}")
+
+
+class BulkOperations(SearchOperations):
     def bulk(self, request: BulkRequest, watch: Watch = nobody) -> BulkReport:
         """Newest first, each job by itself: what comes in meanwhile is not met, a job that refuses holds up none of the
         others, and when the database goes away the rest is left as it was. A dry run changes nothing."""
-        act: Callable[..., Job] = getattr(self, request.verb)
+        verb = bulk_verb(request.verb)
         tally = BulkTally(request)
         cursor, looked = request.cursor, 0
         while True:
@@ -39,7 +45,7 @@ class BulkOperations(JobOperations, SearchOperations):
                 if request.dry_run:
                     continue
                 try:
-                    changed = act(job.id, **request.told)
+                    changed = self.call(verb, job.id, **request.told)
                 except (JobError, GroupOnHold) as error:
                     tally.refuse(job.id, error)
                     watch(job.id, error)
@@ -55,7 +61,18 @@ class BulkOperations(JobOperations, SearchOperations):
         """Some that it is about, where to go on, and how many were looked into for that."""
         search = request.search
         if search is None:
-            page = self.list_jobs(request.found_by, limit, cursor)
+            filter = request.found_by
+            page = self.call(
+                list_jobs,
+                state=list(filter.states),
+                queue=filter.queue,
+                kind=filter.kind,
+                lane=filter.lane,
+                group=filter.group,
+                tag=filter.tag,
+                limit=limit,
+                cursor=cursor,
+            )
             return page.jobs, page.next, 0
         found = self.search_jobs(search, limit, cursor)
         return found.jobs, found.next, found.looked

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leasehold.domain.states import State
 from leasehold.domain.views import Finding
 from leasehold.operations.mirrors import mirror_problems
-from leasehold.operations.queues import list_queues
+from leasehold.operations.queues import queue_rows
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -128,7 +128,7 @@ def _hooks(store: JobStore) -> Finding:
             "hooks",
             "warn",
             f"{number} event(s) could not be delivered, such as {one.event} to {one.name}: {one.last_error}",
-            "fix the hook; leasehold webhooks hooks list shows these events, which are forgotten after a week",
+            "fix the hook; leasehold hooks list shows these events, which are forgotten after a week",
         )
     behind = [row for row in rows if row.waiting > MANY_WAITING]
     if behind:
@@ -136,13 +136,13 @@ def _hooks(store: JobStore) -> Finding:
             "hooks",
             "warn",
             f"{behind[0].waiting} event(s) wait for {behind[0].name}",
-            f"start a worker that has it, or: leasehold webhooks hooks remove {behind[0].name}",
+            f"start a worker that has it, or: leasehold hooks remove {behind[0].name}",
         )
     return Finding("hooks", "ok", "none is behind")
 
 
 def _unserved(store: JobStore) -> Iterator[Finding]:
-    for row in list_queues(store):
+    for row in queue_rows(store):
         waiting = row.counts.get(State.QUEUED, 0)
         if waiting and not row.workers:
             yield Finding(

@@ -14,13 +14,14 @@ from leasehold.domain.failures import (
     grouped,
 )
 from leasehold.domain.views import ALL, Filter
-from leasehold.operations.base import StoreDoor, kept_filter
+from leasehold.operations.jobs import kept_filter
+from leasehold.operations.local import LocalOperator
 
 LOOKS = 10
 """At most: a filter that no index serves finds few jobs a look."""
 
 
-class FailureOperations(StoreDoor):
+class FailureOperations(LocalOperator):
     def list_failures(self, limit: int = 1000, filter: Filter = ALL) -> Failures:
         """The newest failed and timed-out jobs, in the order in which they came, by task and by what their errors have
         in common. Of the filter's states only these two count."""

@@ -7,13 +7,14 @@ from collections import Counter
 from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.failures import first_line
 from leasehold.domain.flow import Flow, FlowEdge, FlowNode
-from leasehold.operations.base import StoreDoor, known_id
+from leasehold.operations.arguments import known_id
+from leasehold.operations.local import LocalOperator
 
 TIES = 10
 """Ties that are read for each job that may be told, of each kind, at every level."""
 
 
-class FlowOperations(StoreDoor):
+class FlowOperations(LocalOperator):
     def read_flow(self, job_id: str, limit: int = 100) -> Flow:
         """All jobs that are tied to this one by waiting or as follow-ups, directly or through others, whichever way: up
         to `limit` of them, the nearest. Those that were pruned are left out, and what was tied through them alone.

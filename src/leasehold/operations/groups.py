@@ -11,25 +11,51 @@ from typing import TYPE_CHECKING
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import Names, checked_name, checked_names
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.groups import GroupPage, GroupStatus, checked_group_state
+from leasehold.domain.groups import GroupPage, GroupStatus
 from leasehold.domain.stop import StopReport, StopRequest, check_kinds
-from leasehold.operations.base import StoreDoor
+from leasehold.operations.arguments import Actor, GroupName, Limit, OfGroupState, PageCursor
 from leasehold.operations.group_watch import GroupWatch, Known, Watched
+from leasehold.operations.local import LocalOperator
+from leasehold.operations.notify import notify_watchers
 from leasehold.operations.stop import Stop, Watch, nobody
+from leasehold.operations.verb import Backend, KnownTask, read, verb
 from leasehold.threads import to_thread
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 
-class GroupOperations(StoreDoor):
+@read("groups.list", guard="all queues", http="GET /v1/groups")
+def list_groups(
+    backend: Backend, state: OfGroupState = None, limit: Limit = 50, cursor: PageCursor = None
+) -> GroupPage:
+    """One page of groups by name: state, live jobs, and the last stop."""
+    return backend.store.list_groups(state, limit, cursor)
+
+
+@verb(
+    "group.release",
+    scope="operate",
+    guard="all queues",
+    http="POST /v1/groups/{name:path}/release",
+    after=notify_watchers,
+)
+def release_group(backend: Backend, name: GroupName, *, actor: Actor = None) -> bool:
+    """Lift the hold."""
+    return backend.store.release_group(name, actor)
+
+
+class GroupOperations(LocalOperator):
+    """What waits: the status of a group, and the stop of all jobs that match."""
+
     def __init__(
         self,
         find_store: Callable[[], JobStore],
         find_kinds: Callable[[], Mapping[str, str]],
         listen_url: str | None,
+        find_task: Callable[[str], KnownTask | None],
     ) -> None:
-        super().__init__(find_store)
+        super().__init__(find_store, find_task)
         self._find_kinds = find_kinds
         """The registered kinds, each with its own queue."""
         self._listen_url = listen_url
@@ -58,17 +84,6 @@ class GroupOperations(StoreDoor):
         noted: int | None = None,
     ) -> GroupStatus:
         return await self._poll(name, wait, since, kinds, partial, noted).run_async()
-
-    def list_groups(self, state: str | None = None, limit: int = 50, cursor: str | None = None) -> GroupPage:
-        """By name: their states, how much of them lives, who stopped them."""
-        return self._store.list_groups(checked_group_state(state), limit, cursor)
-
-    def release_group(self, name: str, *, actor: str | None = None) -> bool:
-        name = checked_name(name, "group")
-        with self._recorded("group.release", name, actor) as store:
-            released = store.release_group(name, actor)
-        self._store.tell_watchers()
-        return released
 
     def stop(self, request: StopRequest, watch: Watch = nobody) -> StopReport:
         """Stop all jobs that match; `watch` is called now and then with the report so far."""

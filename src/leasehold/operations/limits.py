@@ -1,45 +1,88 @@
-"""The verbs on slots and rates."""
+"""Slots and rates."""
 
 from __future__ import annotations
 
 from leasehold.domain.closing import Closing
-from leasehold.domain.limits import checked_burst, checked_limit_name, checked_number, parse_rate
-from leasehold.domain.views import (
-    RateRow,
-    SlotRow,
+from leasehold.domain.limits import checked_burst, parse_rate
+from leasehold.domain.views import RateRow, SlotRow
+from leasehold.operations.arguments import Actor, Burst, Duration, Instant, LimitName, RateText, Reason, Units
+from leasehold.operations.notify import notify_workers
+from leasehold.operations.queues import FOR_A_WHILE, closing_detail
+from leasehold.operations.verb import Backend, read, verb
+
+
+@verb(
+    "slot.set",
+    scope="admin",
+    guard="all queues",
+    http="PUT /v1/slots/{name:leasehold_name}",
+    status=204,
+    after=notify_workers,
+    examples={"limit": 4},
 )
-from leasehold.operations.base import StoreDoor
+def set_slot(backend: Backend, name: LimitName, limit: Units, *, actor: Actor = None) -> None:
+    """At most so many units in use at once, across all workers."""
+    backend.store.set_slot(name, limit)
 
 
-class LimitOperations(StoreDoor):
-    def set_slot(self, name: str, limit: int, *, actor: str | None = None) -> None:
-        name, checked = checked_limit_name(name, "name"), checked_number(limit, "limit", 0)
-        with self._recorded("slot.set", name, actor, limit=checked) as store:
-            store.set_slot(name, checked)
-        self._store.wake()
+@read("slots.list", guard="all queues", http="GET /v1/slots")
+def list_slots(backend: Backend) -> list[SlotRow]:
+    """Every slot with its limit, the units in use, and the first jobs that hold them."""
+    return backend.store.list_slots()
 
-    def list_slots(self) -> list[SlotRow]:
-        return self._all_whole(self._store.list_slots())
 
-    def set_rate(self, key: str, limit: str, *, burst: int = 1, actor: str | None = None) -> None:
-        text, spacing = parse_rate(limit)
-        key, checked = checked_limit_name(key, "key"), checked_burst(burst, "burst", spacing)
-        with self._recorded("rate.set", key, actor, limit=text, burst=checked) as store:
-            store.set_rate(key, text, spacing, checked)
-        self._store.wake()
+@verb(
+    "rate.set",
+    scope="admin",
+    guard="all queues",
+    http="PUT /v1/rates/{key:leasehold_name}",
+    status=204,
+    after=notify_workers,
+    rules=lambda backend, given: checked_burst(given["burst"], "burst", parse_rate(given["limit"])[1]),
+    examples={"limit": "60/min", "burst": 1},
+)
+def set_rate(
+    backend: Backend, key: LimitName, limit: RateText, *, burst: Burst = 1, actor: Actor = None
+) -> None:
+    """How often jobs of a key may start."""
+    backend.store.set_rate(key, limit, parse_rate(limit)[1], burst)
 
-    def close_rate(self, key: str, closing: Closing) -> None:
-        """No job of this key starts until then, or until it is opened."""
-        name = checked_limit_name(key, "key")
-        told = {"reason": closing.reason, "seconds": closing.length, "until": closing.until}
-        with self._recorded("rate.close", name, closing.actor, **told) as store:
-            store.close_rate(name, closing.actor, closing.reason, closing.length, closing.until)
 
-    def open_rate(self, key: str, *, actor: str | None = None) -> bool:
-        name = checked_limit_name(key, "key")
-        with self._recorded("rate.open", name, actor) as store:
-            opened = store.open_rate(name)
-        return self._woken(opened)
+@verb(
+    "rate.close",
+    scope="operate",
+    guard="all queues",
+    http="POST /v1/rates/{key:path}/close",
+    status=204,
+    audit=closing_detail,
+    examples=FOR_A_WHILE,
+)
+def close_rate(
+    backend: Backend,
+    key: LimitName,
+    *,
+    for_: Duration | None = None,
+    until: Instant | None = None,
+    reason: Reason = None,
+    actor: Actor = None,
+) -> None:
+    """Start no job of this key, on any worker."""
+    backend.store.close_rate(key, actor, reason, Closing(for_=for_, until=until).length, until)
 
-    def list_rates(self) -> list[RateRow]:
-        return self._all_whole(self._store.list_rates())
+
+@verb(
+    "rate.open",
+    scope="operate",
+    guard="all queues",
+    http="POST /v1/rates/{key:path}/open",
+    after=notify_workers,
+)
+def open_rate(backend: Backend, key: LimitName, *, actor: Actor = None) -> bool:
+    """Start jobs of this key again."""
+    return backend.store.open_rate(key)
+
+
+@read("rates.list", guard="all queues", http="GET /v1/rates")
+def list_rates(backend: Backend) -> list[RateRow]:
+    """Every key with its limit, when the next job may start, and who closed it, why and until when."""
+    return backend.store.list_rates()

@@ -17,10 +17,10 @@ from leasehold.domain.metrics import (
     SlotUse,
 )
 from leasehold.domain.views import COUNT_CAP, QueueCount
-from leasehold.operations.base import StoreDoor
+from leasehold.operations.local import LocalOperator
 
 
-class MetricOperations(StoreDoor):
+class MetricOperations(LocalOperator):
     def metrics(self) -> Metrics:
         """A few reads, whatever the number of jobs. As many labels at most as the totals may have."""
         store = self._store

@@ -1,4 +1,4 @@
-"""The verbs on mirrors: tables of the user's own that are kept in step with jobs."""
+"""Mirrors: tables of the user's own that are kept in step with jobs."""
 
 from __future__ import annotations
 
@@ -7,52 +7,58 @@ from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.mirror import Mirror, MirrorRow
-from leasehold.operations.base import StoreDoor
+from leasehold.operations.arguments import Actor
+from leasehold.operations.verb import Backend, read, verb
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 
-class MirrorOperations(StoreDoor):
-    def mirror_sql(self, mirror: Mirror) -> str:
-        return self._store.mirror_sql(mirror)
+@verb("mirror.add", scope="admin", guard="all queues", audit=lambda given: {"table": given["mirror"].table})
+def add_mirror(backend: Backend, task: str, mirror: Mirror, *, actor: Actor = None) -> None:
+    """Keep a table in step with the jobs of this task."""
+    backend.store.add_mirror(mirror)
 
-    def unmirror_sql(self, mirror: Mirror) -> str:
-        return self._store.unmirror_sql(mirror)
 
-    def add_mirror(self, mirror: Mirror, *, actor: str | None = None) -> None:
-        with self._recorded("mirror.add", mirror.kind, actor, table=mirror.table) as store:
-            store.add_mirror(mirror)
+@verb(
+    "mirror.remove", scope="admin", guard="all queues", audit=lambda given: {"table": given["mirror"].table}
+)
+def remove_mirror(backend: Backend, task: str, mirror: Mirror, *, actor: Actor = None) -> None:
+    """Take a mirror away; the user's rows stay."""
+    backend.store.remove_mirror(mirror)
 
-    def remove_mirror(self, mirror: Mirror, *, actor: str | None = None) -> None:
-        with self._recorded("mirror.remove", mirror.kind, actor, table=mirror.table) as store:
-            store.remove_mirror(mirror)
 
-    def find_mirror(self, task: str, table: str) -> Mirror:
-        """Raises InvalidInput."""
-        for row in self._store.list_mirrors():
-            if (row.mirror.kind, row.mirror.table) == (task, table):
-                return row.mirror
-        raise InvalidInput("task", f"{task!r} has no mirror in {table!r}", "see leasehold db mirrors")
+@read("mirrors.list", guard="all queues")
+def list_mirrors(backend: Backend) -> list[MirrorRow]:
+    """Those that are installed, each with what is wrong with it."""
+    return backend.store.list_mirrors()
 
-    def list_mirrors(self) -> list[MirrorRow]:
-        return self._store.list_mirrors()
 
-    def verify_mirrors(self, tasks: Mapping[str, bool]) -> list[str]:
-        """What is wrong with them. `tasks` are those that the app knows, and whether each says `mirror=True`."""
-        problems = mirror_problems(self._store)
-        mirrored = {row.mirror.kind for row in self._store.list_mirrors()}
-        problems += [
-            f"task {kind!r} has a mirror, but does not say mirror=True: its jobs pass unseen"
-            for kind in sorted(mirrored)
-            if tasks.get(kind) is False
-        ]
-        problems += [
-            f"task {kind!r} says mirror=True, but has no mirror"
-            for kind in sorted(tasks)
-            if tasks[kind] and kind not in mirrored
-        ]
-        return problems
+@read("mirror.find", guard="all queues")
+def find_mirror(backend: Backend, task: str, table: str) -> Mirror:
+    """Raises InvalidInput."""
+    for row in backend.store.list_mirrors():
+        if (row.mirror.kind, row.mirror.table) == (task, table):
+            return row.mirror
+    raise InvalidInput("task", f"{task!r} has no mirror in {table!r}", "see leasehold db mirrors")
+
+
+@read("mirrors.verify", guard="all queues")
+def verify_mirrors(backend: Backend, tasks: Mapping[str, bool]) -> list[str]:
+    """What is wrong with them. `tasks` are those that the app knows, and whether each says `mirror=True`."""
+    problems = mirror_problems(backend.store)
+    mirrored = {row.mirror.kind for row in backend.store.list_mirrors()}
+    problems += [
+        f"task {kind!r} has a mirror, but does not say mirror=True: its jobs pass unseen"
+        for kind in sorted(mirrored)
+        if tasks.get(kind) is False
+    ]
+    problems += [
+        f"task {kind!r} says mirror=True, but has no mirror"
+        for kind in sorted(tasks)
+        if tasks[kind] and kind not in mirrored
+    ]
+    return problems
 
 
 def mirror_problems(store: JobStore) -> list[str]:

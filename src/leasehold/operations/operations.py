@@ -1,50 +1,87 @@
-"""The operator's verbs: the only door of client and surfaces. Ids and values are checked here, once for all of them."""
+"""The operator on a store, with all that client and surfaces call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import functools
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from leasehold.domain.audit import AuditPage
-from leasehold.domain.checks.names import checked_name, kept_name
-from leasehold.domain.checks.texts import checked_criterion
-from leasehold.domain.job import NewJob
-from leasehold.domain.leases import LeasePage
-from leasehold.domain.views import ExecutionRow, Finding, WorkerCard
+from leasehold.domain.by_id import ask_again_in
+from leasehold.domain.checks.names import checked_name
+from leasehold.domain.closing import Closing
+from leasehold.domain.job import Job, NewJob
+from leasehold.domain.mirror import Mirror
+from leasehold.domain.schedules import Schedule
+from leasehold.domain.views import (
+    Filter,
+    Finding,
+    Page,
+    PauseRecord,
+    QueueCount,
+    QueueRow,
+    ScheduleRow,
+    Scope,
+)
+from leasehold.operations import (
+    audit,
+    budgets,
+    groups,
+    jobs,
+    limits,
+    mirrors,
+    questions,
+    queues,
+    schedules,
+    tenants,
+    tokens,
+    webhooks,
+    workers,
+)
 from leasehold.operations.bulk import BulkOperations
 from leasehold.operations.doctor import check_clock, examine
+from leasehold.operations.enqueue import EnqueueOperations
 from leasehold.operations.failures import FailureOperations
 from leasehold.operations.flow import FlowOperations
 from leasehold.operations.groups import GroupOperations
 from leasehold.operations.health import check_health
-from leasehold.operations.hooks import HookOperations
-from leasehold.operations.limits import LimitOperations
+from leasehold.operations.job_waits import JobWaits
+from leasehold.operations.local import LocalOperator
 from leasehold.operations.metrics import MetricOperations
-from leasehold.operations.mirrors import MirrorOperations
-from leasehold.operations.schedules import ScheduleOperations
-from leasehold.operations.scopes import ScopeOperations
-from leasehold.operations.tenants import TenantOperations
-from leasehold.operations.tokens import TokenOperations
+from leasehold.operations.prune import PruneOperations
+from leasehold.operations.verb import KnownTask, Verb
 from leasehold.stores.answers import Enqueued
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def method(verb: Verb[P, R]) -> Callable[Concatenate[LocalOperator, P], R]:
+    """A verb as a method of the operator."""
+
+    @functools.wraps(verb.function)
+    def call(self: LocalOperator, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.call(verb, *args, **kwargs)
+
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    given = verb.signature.parameters.values()
+    call.__signature__ = verb.signature.replace(parameters=[own, *given])  # type: ignore[attr-defined]
+    return call
+
 
 class Operations(
+    EnqueueOperations,
     BulkOperations,
+    PruneOperations,
+    JobWaits,
     FailureOperations,
     FlowOperations,
     GroupOperations,
-    ScopeOperations,
-    LimitOperations,
-    ScheduleOperations,
-    MirrorOperations,
-    HookOperations,
-    TenantOperations,
-    TokenOperations,
     MetricOperations,
 ):
     def __init__(
@@ -52,31 +89,29 @@ class Operations(
         find_store: Callable[[], JobStore],
         find_kinds: Callable[[], Mapping[str, str]] = dict,
         listen_url: str | None = None,
+        find_task: Callable[[str], KnownTask | None] = lambda name: None,
     ) -> None:
-        super().__init__(find_store, find_kinds, listen_url)
+        super().__init__(find_store, find_kinds, listen_url, find_task)
 
+    # -- what is no verb of the table ------------------------------------------------------------------------------
     def run_schedule(self, name: str, job: NewJob, *, actor: str | None = None) -> Enqueued:
-        """Store this job of a schedule, besides its ticks."""
+        """JobStore this job of a schedule, besides its ticks."""
         with self._recorded("schedule.run", checked_name(name, "schedule"), actor, job=job.id) as store:
             (made,) = self.enqueue([job])
             store.note_run(name, made.id)
         return made
 
+    def result_text(self, job: Job) -> str | None:
+        """Encoded JSON, from the row or from its file. Raises ResultMissing."""
+        return job.result if job.result_ref is None else self._store.read_result(job.id, job.result_ref)
+
+    def ask_again_in(self, job: Job) -> float | None:
+        """Seconds after which a claim of this job may have more luck; None: not before somebody acts."""
+        return ask_again_in(job, self._store.now())
+
     def now(self) -> datetime:
         """By the store's own clock."""
         return self._store.now()
-
-    # -- workers and the database ------------------------------------------------------------------------------------
-    def list_leases(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
-        """Who runs what, since when, and for how long it is believed."""
-        return self._store.list_leases(checked_criterion(owner, "owner"), limit, cursor)
-
-    def list_executions(self, limit: int = 500) -> list[ExecutionRow]:
-        """Commands and containers that run, watched or orphaned; the oldest first."""
-        return self._store.list_executions(limit)
-
-    def list_workers(self) -> list[WorkerCard]:
-        return self._store.list_workers()
 
     def check_health(self) -> list[Finding]:
         """What a probe wants to know. Raises nothing that the database says."""
@@ -102,25 +137,13 @@ class Operations(
         with self._recorded("upgrade", None, actor) as store:
             return store.upgrade()
 
-    def list_audit(
-        self,
-        *,
-        actor: str | None = None,
-        verb: str | None = None,
-        target: str | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> AuditPage:
-        """What operators have done here, and were refused; newest first."""
-        checked_criterion(target, "target")
-        page = self._store.list_audit(
-            checked_criterion(actor, "actor"),
-            checked_criterion(verb, "verb"),
-            target and kept_name(target, "target"),
-            limit,
-            cursor,
-        )
-        return replace(page, entries=self._all_whole(page.entries))
+    def upgrade_tenants(
+        self, names: Iterable[str] | None = None, *, actor: str | None = None
+    ) -> dict[str, list[int]]:
+        """Those named, or all; the versions that were applied, by name. The audit of each tenant tells of it."""
+        if names is None:
+            names = [row.name for row in self._store.list_tenants() if row.ready]
+        return {name: self.call(tenants.upgrade_tenant, name, actor=actor) for name in names}
 
     def insert_sql(self, job: NewJob) -> str:
         """For other languages: what stores such a job."""
@@ -128,3 +151,116 @@ class Operations(
 
     def upgrade_sql(self, after: int = 0) -> str:
         return self._store.upgrade_sql(after)
+
+    def mirror_sql(self, mirror: Mirror) -> str:
+        return self._store.mirror_sql(mirror)
+
+    def unmirror_sql(self, mirror: Mirror) -> str:
+        return self._store.unmirror_sql(mirror)
+
+    # -- verbs of the table under the names that the surfaces still use; they go when the surfaces call the verbs -----
+    cancel = method(jobs.cancel)
+    pause = method(jobs.pause)
+    interrupt = method(jobs.interrupt)
+    resolve = method(jobs.resolve)
+    release = method(jobs.release)
+    retry = method(jobs.retry)
+    abandon = method(jobs.abandon)
+    get = method(jobs.get)
+    explain = method(jobs.explain)
+    history = method(jobs.history)
+    attempts = method(jobs.attempts)
+    steps = method(jobs.steps)
+    relatives = method(jobs.relatives)
+    count_relatives = method(jobs.count_relatives)
+    read_stream = method(jobs.read_stream)
+    logs = method(jobs.logs)
+    progress = method(jobs.progress)
+    count = method(jobs.count)
+    open_questions = method(questions.open_questions)
+    answer = method(questions.answer)
+    questions = method(questions.questions)
+    budget = method(budgets.budget)
+    spending = method(budgets.spending)
+    top_up = method(budgets.top_up)
+    group_budget = method(budgets.group_budget)
+    set_group_budget = method(budgets.set_group_budget)
+    list_budgets = method(budgets.list_budgets)
+    list_groups = method(groups.list_groups)
+    release_group = method(groups.release_group)
+    list_pauses = method(queues.list_pauses)
+    resume_lane = method(queues.resume_lane)
+    list_lanes = method(queues.list_lanes)
+    set_slot = method(limits.set_slot)
+    list_slots = method(limits.list_slots)
+    set_rate = method(limits.set_rate)
+    open_rate = method(limits.open_rate)
+    list_rates = method(limits.list_rates)
+    list_schedules = method(schedules.list_schedules)
+    get_schedule = method(schedules.get_schedule)
+    pause_schedule = method(schedules.pause_schedule)
+    resume_schedule = method(schedules.resume_schedule)
+    delete_schedule = method(schedules.delete_schedule)
+    list_workers = method(workers.list_workers)
+    list_leases = method(workers.list_leases)
+    list_executions = method(workers.list_executions)
+    list_audit = method(audit.list_audit)
+    list_listeners = method(webhooks.list_listeners)
+    remove_listener = method(webhooks.remove_listener)
+    list_webhooks = method(webhooks.list_webhooks)
+    set_webhook = method(webhooks.set_webhook)
+    remove_webhook = method(webhooks.remove_webhook)
+    try_webhook = method(webhooks.try_webhook)
+    create_tenant = method(tenants.create_tenant)
+    drop_tenant = method(tenants.drop_tenant)
+    list_tenants = method(tenants.list_tenants)
+    create_token = method(tokens.create_token)
+    find_token = method(tokens.find_token)
+    list_tokens = method(tokens.list_tokens)
+    revoke_token = method(tokens.revoke_token)
+    list_mirrors = method(mirrors.list_mirrors)
+    find_mirror = method(mirrors.find_mirror)
+    verify_mirrors = method(mirrors.verify_mirrors)
+
+    def resume(
+        self, job_id: str, *, args: str | None = None, fresh: bool = False, actor: str | None = None
+    ) -> Job:
+        given: dict[str, Any] | None = None if args is None else json.loads(args)
+        return self.call(jobs.resume, job_id, args=given, fresh=fresh, actor=actor)
+
+    def list_jobs(self, filter: Filter, limit: int = 50, before: str | None = None) -> Page:
+        return self.call(
+            jobs.list_jobs,
+            state=list(filter.states),
+            queue=filter.queue,
+            kind=filter.kind,
+            lane=filter.lane,
+            group=filter.group,
+            tag=filter.tag,
+            limit=limit,
+            cursor=before,
+        )
+
+    def pause_scope(self, scope: Scope, name: str, closing: Closing) -> PauseRecord:
+        verb = queues.pause_queue if scope == "queue" else queues.pause_kind
+        return self.call(verb, name, **closing.arguments)
+
+    def resume_scope(self, scope: Scope, name: str, *, actor: str | None = None) -> bool:
+        verb = queues.resume_queue if scope == "queue" else queues.resume_kind
+        return self.call(verb, name, actor=actor)
+
+    def list_queues(self, jobs: Iterable[QueueCount] | None = None) -> list[QueueRow]:
+        """By `jobs`, if those were counted already (`metrics().jobs`)."""
+        return queues.queue_rows(self._store, jobs)
+
+    def close_rate(self, key: str, closing: Closing) -> None:
+        self.call(limits.close_rate, key, **closing.arguments)
+
+    def set_schedule(self, schedule: Schedule, *, actor: str | None = None) -> ScheduleRow:
+        return self.call(schedules.set_schedule, schedule.name, schedule, actor=actor)
+
+    def add_mirror(self, mirror: Mirror, *, actor: str | None = None) -> None:
+        self.call(mirrors.add_mirror, mirror.kind, mirror, actor=actor)
+
+    def remove_mirror(self, mirror: Mirror, *, actor: str | None = None) -> None:
+        self.call(mirrors.remove_mirror, mirror.kind, mirror, actor=actor)

@@ -1,19 +1,130 @@
-"""Queues and tasks as the store knows them: who serves them, what is in them, what holds them."""
+"""Whole queues, tasks and lanes: paused, resumed, and who serves them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from leasehold.domain.closing import Closing
+from leasehold.domain.job import Job
 from leasehold.domain.states import State
-from leasehold.domain.views import COUNT_CAP, QueueCount, QueueRow
+from leasehold.domain.views import COUNT_CAP, LaneHolder, PauseRecord, QueueCount, QueueRow
+from leasehold.operations.arguments import Actor, Duration, Instant, KindName, LaneName, QueueName, Reason
+from leasehold.operations.notify import notify_workers
+from leasehold.operations.verb import Backend, read, verb
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
+FOR_A_WHILE = {"for": "1h", "reason": "deploy"}
 
-def list_queues(store: JobStore, jobs: Iterable[QueueCount] | None = None) -> list[QueueRow]:
-    """Four reads, whatever the number of queues; three if `jobs` were counted already, which is the dearest."""
+
+def closing_detail(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the audit keeps of a pause. It is made before the audit, so it refuses what is wrong between arguments."""
+    closing = Closing(for_=given["for_"], until=given["until"], reason=given["reason"])
+    return {"reason": closing.reason, "seconds": closing.length, "until": closing.until}
+
+
+@verb(
+    "queue.pause",
+    scope="operate",
+    guard="queue",
+    http="POST /v1/queues/{name}/pause",
+    audit=closing_detail,
+    examples=FOR_A_WHILE,
+)
+def pause_queue(
+    backend: Backend,
+    name: QueueName,
+    *,
+    for_: Duration | None = None,
+    until: Instant | None = None,
+    reason: Reason = None,
+    actor: Actor = None,
+) -> PauseRecord:
+    """No job of it starts until it is resumed; running ones go on."""
+    length = Closing(for_=for_, until=until).length
+    return backend.store.pause_scope("queue", name, actor, reason, length, until)
+
+
+@verb(
+    "queue.resume",
+    scope="operate",
+    guard="queue",
+    http="POST /v1/queues/{name}/resume",
+    after=notify_workers,
+)
+def resume_queue(backend: Backend, name: QueueName, *, actor: Actor = None) -> bool:
+    """Start jobs of this queue again."""
+    return backend.store.resume_scope("queue", name)
+
+
+@verb(
+    "kind.pause",
+    scope="operate",
+    guard="all queues",
+    http="POST /v1/kinds/{name}/pause",
+    audit=closing_detail,
+    examples=FOR_A_WHILE,
+)
+def pause_kind(
+    backend: Backend,
+    name: KindName,
+    *,
+    for_: Duration | None = None,
+    until: Instant | None = None,
+    reason: Reason = None,
+    actor: Actor = None,
+) -> PauseRecord:
+    """No job of this task starts until it is resumed; running ones go on."""
+    length = Closing(for_=for_, until=until).length
+    return backend.store.pause_scope("kind", name, actor, reason, length, until)
+
+
+@verb(
+    "kind.resume",
+    scope="operate",
+    guard="all queues",
+    http="POST /v1/kinds/{name}/resume",
+    after=notify_workers,
+)
+def resume_kind(backend: Backend, name: KindName, *, actor: Actor = None) -> bool:
+    """Start jobs of this task again."""
+    return backend.store.resume_scope("kind", name)
+
+
+@read("pauses.list", guard="rows", http="GET /v1/pauses")
+def list_pauses(backend: Backend) -> list[PauseRecord]:
+    """The queues and tasks that are paused now, including those without jobs."""
+    return backend.store.list_pauses()
+
+
+@read("queues.list", guard="rows", http="GET /v1/queues")
+def list_queues(backend: Backend) -> list[QueueRow]:
+    """Every queue and task that is known, with its live workers, its pause and what is in it."""
+    return queue_rows(backend.store)
+
+
+@verb(
+    "lane.resume",
+    scope="operate",
+    guard="all queues",
+    http="POST /v1/lanes/{name:path}/resume",
+    after=notify_workers,
+)
+def resume_lane(backend: Backend, lane: LaneName, *, actor: Actor = None) -> Job | None:
+    """Resume the job that halts the lane; null: nothing halts it."""
+    return backend.store.resume_lane(lane, actor)
+
+
+@read("lanes.list", guard="all queues", http="GET /v1/lanes")
+def list_lanes(backend: Backend) -> list[LaneHolder]:
+    """Lanes that are held or halted, each with the job that runs in it or halts it."""
+    return backend.store.list_lanes()
+
+
+def queue_rows(store: JobStore, jobs: Iterable[QueueCount] | None = None) -> list[QueueRow]:
+    """Four reads, whatever the number of queues; three if `jobs` were counted already, which takes the longest."""
     counts: dict[tuple[str, str], dict[State, int]] = {gate: {} for gate in store.list_gates()}
     for one in store.count_by_queue(COUNT_CAP) if jobs is None else jobs:
         counts.setdefault((one.queue, one.kind), {})[one.state] = one.jobs

@@ -1,44 +1,64 @@
-"""The verbs on schedules."""
+"""Schedules."""
 
 from __future__ import annotations
 
-from leasehold.domain.checks.names import checked_name
-from leasehold.domain.checks.texts import checked_reason
 from leasehold.domain.errors import ScheduleNotFound
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import ScheduleRow
-from leasehold.operations.base import StoreDoor
+from leasehold.operations.arguments import Actor, Reason, ScheduleName
+from leasehold.operations.verb import Backend, read, verb
 
 
-class ScheduleOperations(StoreDoor):
-    def list_schedules(self) -> list[ScheduleRow]:
-        return self._store.list_schedules()
+@read("schedules.list", guard="all queues", http="GET /v1/schedules")
+def list_schedules(backend: Backend) -> list[ScheduleRow]:
+    """Every schedule: its next and last tick, its last job, and whether it is paused or orphaned."""
+    return backend.store.list_schedules()
 
-    def get_schedule(self, name: str) -> ScheduleRow:
-        for row in self._store.list_schedules():
-            if row.name == name:
-                return row
-        raise ScheduleNotFound(name)
 
-    def set_schedule(self, schedule: Schedule, *, actor: str | None = None) -> ScheduleRow:
-        told = {"task": schedule.kind, "when": schedule.when}
-        with self._recorded("schedule.set", schedule.name, actor, **told) as store:
-            return store.set_schedule(schedule)
+@read("schedule.get", guard="all queues", http="GET /v1/schedules/{name:leasehold_name}")
+def get_schedule(backend: Backend, name: str) -> ScheduleRow:
+    """One schedule."""
+    for row in backend.store.list_schedules():
+        if row.name == name:
+            return row
+    raise ScheduleNotFound(name)
 
-    def pause_schedule(
-        self, name: str, reason: str | None = None, *, actor: str | None = None
-    ) -> ScheduleRow:
-        name, reason = checked_name(name, "schedule"), checked_reason(reason)
-        with self._recorded("schedule.pause", name, actor, reason=reason) as store:
-            store.pause_schedule(name, actor, reason)
-        return self.get_schedule(name)
 
-    def resume_schedule(self, name: str, *, actor: str | None = None) -> bool:
-        name = checked_name(name, "schedule")
-        with self._recorded("schedule.resume", name, actor) as store:
-            return store.resume_schedule(name)
+@verb(
+    "schedule.set",
+    scope="admin",
+    guard="all queues",
+    audit=lambda given: {"task": given["schedule"].kind, "when": given["schedule"].when},
+)
+def set_schedule(
+    backend: Backend, name: ScheduleName, schedule: Schedule, *, actor: Actor = None
+) -> ScheduleRow:
+    """Make a schedule, or change it."""
+    return backend.store.set_schedule(schedule)
 
-    def delete_schedule(self, name: str, *, actor: str | None = None) -> None:
-        name = checked_name(name, "schedule")
-        with self._recorded("schedule.delete", name, actor) as store:
-            store.delete_schedule(name)
+
+@verb(
+    "schedule.pause",
+    scope="operate",
+    guard="all queues",
+    http="POST /v1/schedules/{name:path}/pause",
+    examples={"reason": "not needed any more"},
+)
+def pause_schedule(
+    backend: Backend, name: ScheduleName, reason: Reason = None, *, actor: Actor = None
+) -> ScheduleRow:
+    """No ticks until it is resumed; those of the pause are not made up for."""
+    backend.store.pause_schedule(name, actor, reason)
+    return get_schedule.function(backend, name)
+
+
+@verb("schedule.resume", scope="operate", guard="all queues", http="POST /v1/schedules/{name:path}/resume")
+def resume_schedule(backend: Backend, name: ScheduleName, *, actor: Actor = None) -> bool:
+    """Ticks again, from now on."""
+    return backend.store.resume_schedule(name)
+
+
+@verb("schedule.delete", scope="admin", guard="all queues", destructive=True)
+def delete_schedule(backend: Backend, name: ScheduleName, *, actor: Actor = None) -> None:
+    """Delete a schedule; its jobs stay."""
+    backend.store.delete_schedule(name)

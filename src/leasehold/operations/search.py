@@ -1,14 +1,21 @@
-"""Search: jobs by what stands in them."""
+"""Search: jobs by what stands in them, and by the beginning of their ids."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from leasehold.domain.checks.ids import LOWEST_ID, id_prefix
+from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.search import Found, Search, checked_search
-from leasehold.operations.base import StoreDoor, kept_filter
+from leasehold.operations.jobs import kept_filter
+from leasehold.operations.local import LocalOperator
+
+MOST_NAMED = 5
+"""Ids that begin alike and are named."""
 
 
-class SearchOperations(StoreDoor):
+class SearchOperations(LocalOperator):
     def search_jobs(self, search: Search, limit: int = 50, cursor: str | None = None) -> Found:
         """One page, newest first. With a text it looks into at most 10,000 jobs and says how many: an empty page with a
         `next` means "not among these". Ask for the next with `cursor=found.next`."""
@@ -16,4 +23,24 @@ class SearchOperations(StoreDoor):
         if checked is None:
             return Found([], None, 0)
         found = self._store.search_jobs(checked, limit, cursor)
-        return replace(found, jobs=self._all_whole(found.jobs))
+        return replace(found, jobs=self._all_shown(found.jobs))
+
+    def find_id(self, text: str) -> str:
+        """The id that a person means, who may give its beginning. Raises JobNotFound; InvalidInput when several begin
+        so."""
+        prefix = id_prefix(text)
+        if prefix is None:
+            raise JobNotFound(text)
+        if len(prefix) == len(LOWEST_ID):
+            return prefix
+        found = self._store.find_ids(prefix, MOST_NAMED + 1)
+        if not found:
+            raise JobNotFound(text)
+        if len(found) > 1:
+            named = ", ".join(found[:MOST_NAMED]) + (" …" if len(found) > MOST_NAMED else "")
+            raise InvalidInput("id", f"{text!r} is the beginning of several: {named}", "give more of it")
+        return found[0]
+
+    def short_ids(self, ids: Sequence[str]) -> dict[str, str]:
+        """As much of each id as `find_id` needs to know it again."""
+        return self._store.short_ids(ids)

@@ -1,38 +1,31 @@
-"""The verbs on tenants as a whole. What is in one is asked of its own store."""
+"""Tenants as a whole. What is in one is asked of its own store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from leasehold.domain.checks.names import checked_tenant
 from leasehold.domain.views import TenantRow
-from leasehold.operations.base import StoreDoor
+from leasehold.operations.arguments import Actor, TenantName
+from leasehold.operations.verb import Backend, read, verb
 
 
-class TenantOperations(StoreDoor):
-    def create_tenant(self, name: str, *, actor: str | None = None) -> bool:
-        name = checked_tenant(name)
-        with self._recorded("tenant.create", name, actor) as store:
-            return store.create_tenant(name)
+@verb("tenant.create", scope="admin", guard="all queues")
+def create_tenant(backend: Backend, name: TenantName, *, actor: Actor = None) -> bool:
+    """Make a tenant. False: it was there already."""
+    return backend.store.create_tenant(name)
 
-    def list_tenants(self) -> list[TenantRow]:
-        return self._store.list_tenants()
 
-    def upgrade_tenants(
-        self, names: Iterable[str] | None = None, *, actor: str | None = None
-    ) -> dict[str, list[int]]:
-        """Those named, or all; the versions that were applied, by name. The audit of each tenant tells of it."""
-        if names is None:
-            wanted = [row.name for row in self._store.list_tenants() if row.ready]
-        else:
-            wanted = [checked_tenant(name) for name in names]
-        return {name: self._upgrade_tenant(name, actor) for name in wanted}
+@verb("tenant.upgrade", scope="admin", guard="all queues")
+def upgrade_tenant(backend: Backend, name: TenantName, *, actor: Actor = None) -> list[int]:
+    """Bring the schema of a tenant up to date; the versions that were applied. The tenant's own audit keeps it."""
+    return backend.store.upgrade_tenant(name)
 
-    def _upgrade_tenant(self, name: str, actor: str | None) -> list[int]:
-        with self._recorded("tenant.upgrade", name, actor) as store:
-            return store.upgrade_tenant(name)
 
-    def drop_tenant(self, name: str, *, actor: str | None = None) -> None:
-        name = checked_tenant(name)
-        with self._recorded("tenant.drop", name, actor) as store:
-            store.drop_tenant(name)
+@verb("tenant.drop", scope="admin", guard="all queues", destructive=True)
+def drop_tenant(backend: Backend, name: TenantName, *, actor: Actor = None) -> None:
+    """Remove a tenant with all its jobs, for good."""
+    backend.store.drop_tenant(name)
+
+
+@read("tenants.list", guard="all queues")
+def list_tenants(backend: Backend) -> list[TenantRow]:
+    """Every tenant; one that is not `ready` is being made or dropped."""
+    return backend.store.list_tenants()

@@ -1,12 +1,12 @@
-"""The verbs on tokens."""
+"""Tokens."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
 from leasehold.domain.checks.durations import Duration
-from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.tokens import (
     LONGEST_TOKEN,
@@ -18,41 +18,55 @@ from leasehold.domain.tokens import (
     make_token,
     token_hash,
 )
-from leasehold.operations.base import StoreDoor
+from leasehold.operations.arguments import Actor, Name
+from leasehold.operations.verb import Backend, Check, read, verb
+
+Listed = Annotated[Iterable[str], Check(lambda value, _: value if isinstance(value, str) else tuple(value))]
+"""Looked through more than once."""
 
 
-class TokenOperations(StoreDoor):
-    def create_token(
-        self,
-        name: str,
-        scopes: Iterable[str],
-        *,
-        tenants: Iterable[str] = (),
-        queues: Iterable[str] = (),
-        expires_in: Duration | None = None,
-        actor: str | None = None,
-    ) -> tuple[Token, str]:
-        """What it may do, and the token itself, which nobody can read again."""
-        text = make_token(os.urandom(RANDOM_BYTES))
-        new = checked_token(text, name, scopes, tenants, queues, expires_in)
-        told = {"scopes": new.scopes, "tenants": new.tenants, "queues": new.queues, "seconds": new.seconds}
-        with self._recorded("token.create", new.name, actor, **told) as store:
-            token = store.add_token(new)
-            if token is None:
-                raise InvalidInput("name", f"{name!r} was used for a token before", "choose another name")
-        return token, text
+def _detail(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Made before the audit, so it refuses what is wrong with the arguments."""
+    asked = (given[name] for name in ("name", "scopes", "tenants", "queues", "expires_in"))
+    new = checked_token(PREFIX, *asked)
+    return {"scopes": new.scopes, "tenants": new.tenants, "queues": new.queues, "seconds": new.seconds}
 
-    def find_token(self, text: str) -> Token | None:
-        """What it may do. None: it is none of ours, was revoked, or its time is over."""
-        if not text.startswith(PREFIX) or len(text) > LONGEST_TOKEN:
-            return None
-        return self._store.find_token(token_hash(text))
 
-    def list_tokens(self) -> list[TokenRow]:
-        return self._store.list_tokens()
+@verb("token.create", scope="admin", guard="all queues", audit=_detail)
+def create_token(
+    backend: Backend,
+    name: str,
+    scopes: Listed,
+    *,
+    tenants: Listed = (),
+    queues: Listed = (),
+    expires_in: Duration | None = None,
+    actor: Actor = None,
+) -> tuple[Token, str]:
+    """Make a token: what it may do, and its text, which cannot be read again."""
+    text = make_token(os.urandom(RANDOM_BYTES))
+    token = backend.store.add_token(checked_token(text, name, scopes, tenants, queues, expires_in))
+    if token is None:
+        raise InvalidInput("name", f"{name!r} was used for a token before", "choose another name")
+    return token, text
 
-    def revoke_token(self, name: str, *, actor: str | None = None) -> None:
-        name = checked_name(name, "name")
-        with self._recorded("token.revoke", name, actor) as store:
-            if not store.revoke_token(name):
-                raise InvalidInput("name", f"no token is named {name!r}", "see leasehold tokens list")
+
+@read("token.find", guard="all queues")
+def find_token(backend: Backend, text: str) -> Token | None:
+    """What it may do. None: it is none of ours, was revoked, or its time is over."""
+    if not text.startswith(PREFIX) or len(text) > LONGEST_TOKEN:
+        return None
+    return backend.store.find_token(token_hash(text))
+
+
+@read("tokens.list", guard="all queues")
+def list_tokens(backend: Backend) -> list[TokenRow]:
+    """Every token, without its text."""
+    return backend.store.list_tokens()
+
+
+@verb("token.revoke", scope="admin", guard="all queues", destructive=True)
+def revoke_token(backend: Backend, name: Name, *, actor: Actor = None) -> None:
+    """Revoke a token for good."""
+    if not backend.store.revoke_token(name):
+        raise InvalidInput("name", f"no token is named {name!r}", "see leasehold tokens list")

@@ -75,12 +75,12 @@ class Group:
     async def arelease(self) -> bool:
         return await self._line.arun(once(post(f"{self._path}/release"), read.changed))
 
-    def budget(self, **limits: int | None) -> list[BudgetLine]:
+    def budget(self, /, **limits: int | None) -> list[BudgetLine]:
         """Set what its jobs may spend together, by unit: `group.budget(tokens=1_000_000)`; None lifts a limit. Without
         limits: only tell how it stands."""
         return self._line.run(once(self._budgeting(limits), read.budget))
 
-    async def abudget(self, **limits: int | None) -> list[BudgetLine]:
+    async def abudget(self, /, **limits: int | None) -> list[BudgetLine]:
         return await self._line.arun(once(self._budgeting(limits), read.budget))
 
     def jobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:

@@ -267,7 +267,7 @@ class Job:
         """What it and its group may spend, and have spent, by unit."""
         return self._line.run(once(get(self._path("budget")), read.budget))
 
-    def top_up(self, **amounts: int) -> list[BudgetLine]:
+    def top_up(self, /, **amounts: int) -> list[BudgetLine]:
         """Raise its limits: `job.top_up(tokens=50_000)`. A job that went over its budget can be resumed then."""
         return self._line.run(once(self._topping_up(amounts), read.budget))
 
@@ -280,7 +280,7 @@ class Job:
     async def abudget(self) -> list[BudgetLine]:
         return await self._line.arun(once(get(self._path("budget")), read.budget))
 
-    async def atop_up(self, **amounts: int) -> list[BudgetLine]:
+    async def atop_up(self, /, **amounts: int) -> list[BudgetLine]:
         return await self._line.arun(once(self._topping_up(amounts), read.budget))
 
     # -- talks -----------------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Protocol, TypeVar
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Protocol, TypeVar, cast
 
 from leasehold.app import Leasehold
 from leasehold.domain.checks.names import EVERY_TENANT
@@ -14,6 +14,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.tokens import SCOPES, Access, TokenScope
 from leasehold.domain.views import WorkerCard
 from leasehold.operations.operations import Operations
+from leasehold.operations.verb import Verb
 from leasehold.surfaces.guard.denied import Denied
 from leasehold.types import Job, Tenant
 
@@ -30,6 +31,7 @@ class _InQueue(Protocol):
 
 
 Row = TypeVar("Row", bound=_InQueue)
+T = TypeVar("T")
 
 
 @frozen
@@ -66,6 +68,31 @@ class Caller:
         if not self.access.queues:
             return list(rows)
         return [row for row in rows if row.queue is not None and self.access.may_use_queue(row.queue)]
+
+    def seen_of(self, answer: T) -> T:
+        """An answer, of a list or page without the rows of other queues."""
+        if not self.access.queues:
+            return answer
+        if isinstance(answer, list):
+            return cast(T, self.seen(answer) if answer and hasattr(answer[0], "queue") else answer)
+        if hasattr(answer, "next") and is_dataclass(answer) and not isinstance(answer, type):
+            rows = {one.name: getattr(answer, one.name) for one in fields(answer)}
+            return replace(
+                answer, **{name: self.seen_of(row) for name, row in rows.items() if isinstance(row, list)}
+            )
+        return answer
+
+    def check(self, verb: Verb[..., Any], target: str | None) -> None:
+        """What a token for some queues may do with a verb. Raises Denied, and JobNotFound for jobs of other queues."""
+        match verb.guard:
+            case "job":
+                self.job(str(target))
+            case "queue":
+                self.check_queue(str(target))
+            case "all queues":
+                self.check_all_queues()
+            case "rows":
+                pass
 
     def explain(self, job_id: str) -> list[Hold]:
         """Why it does not run. What stands in its way may be of any queue: who may know of some only is not told which

@@ -1,1 +1,1 @@
-"""The HTTP API: parse, call `operations/operations.py`, answer. No SQL, no policy; one table of problems."""
+"""The HTTP API: routes from the table of verbs, others by hand. No SQL, no policy; one table of problems."""

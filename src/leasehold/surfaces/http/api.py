@@ -19,22 +19,10 @@ from leasehold.surfaces.guard.callers import Callers
 from leasehold.surfaces.guard.denied import Denied
 from leasehold.surfaces.guard.places import Places
 from leasehold.surfaces.guard.request_rates import USUAL_RATE, RequestRates
-from leasehold.surfaces.http import (
-    audit,
-    budgets,
-    bulk,
-    fleet,
-    groups,
-    jobs,
-    limits,
-    metrics,
-    questions,
-    queues,
-    schedules,
-    watching,
-)
+from leasehold.surfaces.http import bulk, fleet, groups, jobs, metrics, watching
 from leasehold.surfaces.http.problems import PROBLEMS, Problem, answer_to
 from leasehold.surfaces.http.route import LONGEST_READ, Guard, guarded_by, needs
+from leasehold.surfaces.http.routes import add_routes
 
 _ABOUT = """Durable background jobs: make them, follow them, steer them.
 
@@ -121,8 +109,9 @@ def _methods(made: APIRouter, request: Request) -> set[str]:
 
 
 def _add_routes(made: APIRouter) -> None:
-    for part in (jobs, bulk, watching, questions, groups, budgets, queues, limits, schedules, fleet, audit):
+    for part in (jobs, bulk, watching, groups, fleet):
         part.add_to(made)
+    add_routes(made)
 
 
 def _described(made: APIRouter) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import cast
 
 from fastapi import APIRouter
 
-from leasehold.domain.bulk import BulkRefusal, BulkRequest
+from leasehold.domain.bulk import BulkRefusal, BulkRequest, BulkVerb
 from leasehold.domain.views import Filter
 from leasehold.surfaces.http import asked, told_many
 from leasehold.surfaces.http.route import Who, needs
@@ -22,7 +23,7 @@ def add_to(router: APIRouter) -> None:
         else:
             who.check_queue(body.queue)
         request = BulkRequest(
-            verb=body.verb,
+            verb=cast(BulkVerb, body.verb),
             filter=Filter(tuple(body.states), body.queue, body.kind, body.lane, body.group, body.tag),
             everything=body.everything,
             dry_run=body.dry_run,

@@ -1,12 +1,12 @@
-"""/v1/workers, what they hold and what they watch, and the probes."""
+"""/v1/workers, /v1/pauses and /v1/kinds, each with a filter of its own, and the probes."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from leasehold.app import Leasehold
-from leasehold.surfaces.http import asked, told, told_many
-from leasehold.surfaces.http.paging import add_link
+from leasehold.surfaces.guard.calls import kinds_for
+from leasehold.surfaces.http import told
 from leasehold.surfaces.http.route import OPEN, Who, needs
 
 
@@ -17,26 +17,19 @@ def add_to(router: APIRouter) -> None:
         who.check_all_queues()
         return [told.Worker.model_validate(card) for card in who.workers()]
 
-    @router.get("/v1/leases", dependencies=needs("read"), tags=["workers"])
-    def list_leases(
-        who: Who,
-        request: Request,
-        response: Response,
-        worker: asked.Named = "",
-        limit: asked.Limit = 50,
-        cursor: asked.PageCursor = "",
-    ) -> told_many.LeasePage:
-        """Who runs what, in the order in which the jobs came: since when, and when the lease runs out."""
-        page = who.operations.list_leases(worker or None, limit, cursor or None)
-        add_link(request, response, page.next)
-        rows = [told_many.Lease.model_validate(row) for row in who.seen(page.leases)]
-        return told_many.LeasePage(leases=rows, next=page.next)
+    @router.get("/v1/pauses", dependencies=needs("read"), tags=["queues"])
+    def list_pauses(who: Who) -> list[told.PauseOf]:
+        """The queues and tasks that are paused now, including those without jobs."""
+        return [
+            told.PauseOf.model_validate(row)
+            for row in who.operations.list_pauses()
+            if not who.access.queues or (row.scope == "queue" and who.access.may_use_queue(row.name))
+        ]
 
-    @router.get("/v1/executions", dependencies=needs("read"), tags=["workers"])
-    def list_executions(who: Who, limit: asked.Limit = 500) -> list[told_many.Execution]:
-        """Commands and containers that live, the oldest first, with who watches them."""
-        rows = who.seen(who.operations.list_executions(limit))
-        return [told_many.Execution.model_validate(row) for row in rows]
+    @router.get("/v1/kinds", dependencies=needs("read"), tags=["queues"])
+    def list_kinds(who: Who) -> list[told.Kind]:
+        """The tasks that can be enqueued here, with the schemas of their arguments."""
+        return [told.Kind.model_validate(card) for card in kinds_for(who)]
 
 
 def add_probes(router: APIRouter, app: Leasehold, *, needs_worker: bool) -> None:

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query
 
-from leasehold.domain.groups import GroupState
 from leasehold.domain.stop import StopRequest
-from leasehold.surfaces.http import asked, told, told_many
+from leasehold.surfaces.http import asked, told
 from leasehold.surfaces.http.names import NAME
-from leasehold.surfaces.http.paging import add_link
 from leasehold.surfaces.http.route import Who, needs
 
 
 def add_to(router: APIRouter) -> None:
-    @router.get("/v1/groups", dependencies=needs("read"), tags=["groups"])
-    def list_groups(
-        who: Who,
-        request: Request,
-        response: Response,
-        state: Annotated[GroupState | Literal[""], Query(description="Empty: any.")] = "",
-        limit: asked.Limit = 50,
-        cursor: asked.PageCursor = "",
-    ) -> told_many.GroupPage:
-        """One page of groups by name: state, live jobs, and the last stop."""
-        who.check_all_queues()
-        page = who.operations.list_groups(state or None, limit, cursor or None)
-        add_link(request, response, page.next)
-        return told_many.GroupPage.model_validate(page)
-
     @router.get(f"/v1/groups/{{name:{NAME}}}", dependencies=needs("read"), tags=["groups"])
     async def group_status(
         name: str,
@@ -72,12 +55,6 @@ def add_to(router: APIRouter) -> None:
             actor=who.actor,
         )
         return told.StopReport.model_validate(await who.operations.astop(request))
-
-    @router.post("/v1/groups/{name:path}/release", dependencies=needs("operate"), tags=["groups"])
-    def release_group(name: str, who: Who) -> told.Changed:
-        """Lift the hold."""
-        who.check_all_queues()
-        return told.Changed(changed=who.operations.release_group(name, actor=who.actor))
 
     @router.post("/v1/stop", dependencies=needs("operate"), tags=["groups"])
     async def stop_jobs(body: asked.Stop, who: Who) -> told.StopReport:

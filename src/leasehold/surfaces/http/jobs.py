@@ -1,18 +1,16 @@
-"""/v1/jobs: make them, look at them, steer them."""
+"""What makes a job, and what a mould does not fit: two names in a path, a filter of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 
-from leasehold.domain.states import State
-from leasehold.domain.views import Filter, Page
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.guard.calls import AskedCall, enqueue_for, enqueue_once_for
-from leasehold.surfaces.http import asked, told, told_many
-from leasehold.surfaces.http.paging import add_link, add_location
+from leasehold.surfaces.http import asked, told
+from leasehold.surfaces.http.paging import add_location
 from leasehold.surfaces.http.route import Who, needs
 from leasehold.types import Job as Handle
 
@@ -64,105 +62,27 @@ def add_to(router: APIRouter) -> None:
             response.headers["Idempotent-Replayed"] = "true"
         return told.CreatedBatch(jobs=[told.Created.model_validate(one) for one in made])
 
-    @router.get("/v1/jobs", dependencies=needs("read"), tags=["jobs"])
-    def list_jobs(
-        who: Who,
-        request: Request,
-        response: Response,
-        state: Annotated[list[State], Query(max_length=20, description="May be repeated.")] = [],  # noqa: B006 - FastAPI copies it
-        queue: asked.Named = "",
-        kind: asked.Named = "",
-        lane: asked.Named = "",
-        group: asked.Named = "",
-        tag: asked.Named = "",
-        limit: asked.Limit = 50,
-        cursor: asked.Cursor = "",
-    ) -> told.JobPage:
-        """One page of jobs, newest first, of those that match all that is given."""
-        filter = Filter(tuple(state), queue or None, kind or None, lane or None, group or None, tag or None)
-        page = who.operations.list_jobs(filter, limit, cursor or None)
-        add_link(request, response, page.next)
-        return told.JobPage.model_validate(Page(who.seen(page.jobs), page.next))
-
-    @router.get("/v1/count", dependencies=needs("read"), tags=["jobs"])
-    def count_jobs(who: Who) -> dict[State, int]:
-        """Jobs by state, each counted up to 10,000."""
-        who.check_all_queues()
-        return who.operations.count()
-
     @router.get("/v1/jobs/{id}/explain", dependencies=needs("read"), tags=["jobs"])
     def explain_job(id: str, who: Who) -> list[told.Hold]:
         """Why it is not running: every cause in order, with what would change it."""
         return [told.Hold.model_validate(hold) for hold in who.explain(id)]
 
-    @router.get("/v1/jobs/{id}/attempts", dependencies=needs("read"), tags=["jobs"])
-    def list_attempts(id: str, who: Who) -> list[told.Attempt]:
-        """Its runs, oldest first."""
-        return [told.Attempt.model_validate(one) for one in who.operations.attempts(who.job(id).id)]
+    @router.post(
+        "/v1/jobs/{id}/questions/{key:path}/answer", dependencies=needs("operate"), tags=["questions"]
+    )
+    def answer_question(id: str, key: str, body: asked.Answer, who: Who) -> told.Job:
+        """Answer a question. A waiting job goes on; a paused one keeps the answer for its resume."""
+        return job_of(who.job(id).answer(key, body.value, actor=who.actor))
 
-    @router.get("/v1/jobs/{id}/history", dependencies=needs("read"), tags=["jobs"])
-    def list_history(id: str, who: Who) -> list[told.HistoryEntry]:
-        """Its moves between states, oldest first: what, when, by whom."""
-        return [told.HistoryEntry.model_validate(one) for one in who.operations.history(who.job(id).id)]
-
-    @router.get("/v1/jobs/{id}/steps", dependencies=needs("read"), tags=["jobs"])
-    def list_steps(id: str, who: Who) -> list[told_many.Step]:
-        """What its steps have returned, in the order in which they were stored."""
-        return [told_many.Step.model_validate(one) for one in who.operations.steps(who.job(id).id)]
-
-    @router.get("/v1/jobs/{id}/relatives", dependencies=needs("read"), tags=["jobs"])
-    def list_relatives(id: str, who: Who, limit: asked.Limit = 500) -> list[told_many.Relative]:
-        """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
-        rows = who.seen(who.operations.relatives(who.job(id).id, limit))
-        return [told_many.Relative.model_validate(row) for row in rows]
-
-    @router.get("/v1/jobs/{id}/events", dependencies=needs("read"), tags=["jobs"])
-    def list_events(id: str, who: Who, since: asked.Since = 0, limit: asked.Limit = 500) -> told.Events:
-        """What it has reported after a sequence number, in order: progress and partial results."""
-        return told.Events.model_validate(who.operations.read_stream(who.job(id).id, since, limit))
-
-    @router.get("/v1/jobs/{id}/log", dependencies=needs("read"), tags=["jobs"])
-    def read_log(
-        id: str,
-        who: Who,
-        attempt: Annotated[int, Query(ge=0, le=2**31 - 1, description="0: the newest that has logged.")] = 0,
-    ) -> told.Log:
-        """The last lines that an attempt has logged."""
-        return told.Log.model_validate(who.job(id).log(attempt or None))
-
-    _add_verbs(router)
-
-
-def _add_verbs(router: APIRouter) -> None:
-    def verb(name: str, act: Callable[..., Handle[object]], text: str) -> None:
-        def steer(id: str, who: Who, body: asked.Why = asked.Why()) -> told.Job:  # noqa: B008 - never changed
-            return job_of(act(who.job(id), body.reason, actor=who.actor))
-
-        steer.__doc__ = text
-        path = f"/v1/jobs/{{id}}/{name}"
-        router.post(path, dependencies=needs("operate"), tags=["jobs"], name=f"{name}_job")(steer)
-
-    verb("cancel", Handle.cancel, "Cancel it: at once, or as soon as its worker gets the request.")
-    verb("pause", Handle.pause, "Pause it; a running job is asked to stop, and can be resumed.")
-    verb("interrupt", Handle.interrupt, "Pause it if it runs, else cancel it.")
-    verb("resolve", Handle.resolve, "Leave a failed job as it is, and let its lane go on.")
-
-    @router.post("/v1/jobs/{id}/abandon", dependencies=needs("admin"), tags=["jobs"])
-    def abandon_job(id: str, who: Who, body: asked.Why = asked.Why()) -> told.Job:  # noqa: B008 - never changed
-        """Give up on an orphan whose machine is gone for good. If it still runs, the next attempt runs beside
-        it."""
-        who.operations.abandon(who.job(id).id, reason=body.reason, actor=who.actor)
-        return job_of(who.job(id))
-
-    @router.post("/v1/jobs/{id}/release", dependencies=needs("operate"), tags=["jobs"])
-    def release_job(id: str, who: Who) -> told.Job:
-        """Lift the hold that it was enqueued with."""
-        return job_of(who.job(id).release(actor=who.actor))
-
-    @router.post("/v1/jobs/{id}/resume", dependencies=needs("operate"), tags=["jobs"])
-    def resume_job(id: str, who: Who, body: asked.Resume = asked.Resume()) -> told.Job:  # noqa: B008 - never changed
-        """Resume a paused, failed or timed-out job."""
-        return job_of(who.job(id).resume(args=body.args, fresh=body.fresh, actor=who.actor))
+    @router.post(
+        "/v1/schedules/{name:path}/run", status_code=201, dependencies=needs("operate"), tags=["schedules"]
+    )
+    def run_schedule(name: str, who: Who, request: Request, response: Response) -> told.Created:
+        """Make a job of it now, besides its ticks."""
+        who.check_all_queues()
+        made = who.view.schedules.run(name, actor=who.actor)
+        add_location(request, response, "/v1/schedules/", made.id)
+        return told.Created.model_validate(made)
 
     @router.post("/v1/jobs/{id}/retry", status_code=201, dependencies=needs("operate"), tags=["jobs"])
     def retry_job(id: str, who: Who, request: Request, response: Response) -> told.Job:

@@ -4,17 +4,17 @@ relatives of a job, and what a bulk verb has done."""
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from leasehold.domain.budgets import BudgetScope
-from leasehold.domain.bulk import BulkVerb
 from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupState
 from leasehold.domain.job import OnParentFailure
 from leasehold.domain.policy import OnBreach
 from leasehold.domain.states import State
 from leasehold.domain.views import Relation
+from leasehold.operations.arguments import BulkWord
 from leasehold.surfaces.http.told import ID, GroupStopped, Told
 
 Next = Field(description="The cursor of the page that follows. A page may be short and yet have one.")
@@ -124,6 +124,22 @@ class Relative(Told):
     met: bool | None = Field(description="The one that waits need no longer do so.")
 
 
+class AuditEntry(Told):
+    seq: int
+    at: datetime
+    actor: str | None
+    verb: str
+    target: str | None
+    detail: dict[str, Any]
+    outcome: Literal["done", "refused"]
+    error: str | None
+
+
+class AuditPage(Told):
+    entries: list[AuditEntry]
+    next: str | None
+
+
 class BulkRefusal(Told):
     """Jobs that were refused alike."""
 
@@ -135,7 +151,7 @@ class BulkRefusal(Told):
 
 
 class BulkReport(Told):
-    verb: BulkVerb
+    verb: BulkWord
     dry_run: bool
     matched: int = Field(description="How many jobs were found; where `next` is given, there may be more.")
     changed: int

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
-from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupResult, GroupState, GroupStatus
+from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupResult, GroupState, GroupStatus, checked_group_state
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport, StopRequest, checked_mode
 from leasehold.surfaces.dashboard.action import Action, Done
@@ -51,7 +51,7 @@ def read(visit: Visit) -> dict[str, Any]:
 
 def _all(visit: Visit) -> dict[str, Any]:
     query = visit.request.query_params
-    state, cursor = query.get("state") or None, query.get("cursor") or None
+    state, cursor = checked_group_state(query.get("state") or None), query.get("cursor") or None
     page = visit.operations.list_groups(state, ROWS, cursor)
     return {
         "group": None,

@@ -1,0 +1,150 @@
+"""The types of verbs' arguments: check, limits and help, once for every surface."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+
+from leasehold.domain.budgets import (
+    LARGEST_AMOUNT,
+    LONGEST_KEY,
+    BudgetOwner,
+    checked_amounts,
+    checked_limits,
+    checked_owner,
+)
+from leasehold.domain.bulk import MEANT_FOR
+from leasehold.domain.checks.cursors import LONGEST_CURSOR
+from leasehold.domain.checks.ids import checked_id, make_id
+from leasehold.domain.checks.names import LONGEST_NAME, checked_name, checked_tenant, kept_name
+from leasehold.domain.checks.texts import checked_actor, checked_criterion, checked_reason
+from leasehold.domain.errors import InvalidInput, JobNotFound
+from leasehold.domain.groups import GroupState, checked_group_state
+from leasehold.domain.limits import checked_number, parse_rate
+from leasehold.domain.states import State
+from leasehold.operations.verb import Check, Hidden, Internal
+
+ID = r"^[0-9A-Fa-f-]{32,36}$"
+EXAMPLE_ID = "019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10"
+
+
+def known_id(job_id: object) -> str:
+    """The id in its one spelling. A text that is no id is the id of no job: a person may have cut it off."""
+    try:
+        return checked_id(job_id)
+    except InvalidInput:
+        if not isinstance(job_id, str):
+            raise
+        raise JobNotFound(job_id, "a job's id is a UUID, as enqueue returned it") from None
+
+
+def new_id() -> str:
+    return make_id(time.time_ns() // 1_000_000, os.urandom(10))
+
+
+def _text(value: object) -> object:
+    """A number is no instant, though a library would make one of it."""
+    if isinstance(value, str):
+        return value
+    raise ValueError("give a time as text, with its zone: 2026-11-17T09:00:00Z")
+
+
+def _no_bool(value: object) -> object:
+    """Python counts with True and False, JSON does not."""
+    if isinstance(value, bool):
+        raise ValueError("give a number")
+    return value
+
+
+def _known_verb(word: str) -> str:
+    if word not in MEANT_FOR:
+        raise ValueError(f"give one of {', '.join(MEANT_FOR)}")
+    return word
+
+
+def _name_verbs(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(MEANT_FOR)
+
+
+# -- who and why -------------------------------------------------------------------------------------------------------
+JobId = Annotated[str, Check(lambda value, _: known_id(value))]
+NewId = Annotated[str, Internal, Check(lambda value, _: value or new_id())]
+"""The id of a job that the verb makes; empty: a new one."""
+Actor = Annotated[str | None, Internal, Check(lambda value, _: checked_actor(value))]
+Reason = Annotated[
+    str | None,
+    Check(lambda value, _: checked_reason(value)),
+    Field(max_length=16_384, description="Kept in the history."),
+]
+
+# -- names -------------------------------------------------------------------------------------------------------------
+Name = Annotated[str, Check(checked_name)]
+GroupName = Annotated[str, Check(lambda value, _: checked_name(value, "group"))]
+KindName = Annotated[str, Check(lambda value, _: checked_name(value, "kind"))]
+LaneName = Annotated[str, Check(lambda value, _: kept_name(value, "lane"))]
+LimitName = Annotated[str, Check(kept_name)]
+QueueName = Annotated[str, Check(lambda value, _: checked_name(value, "queue"))]
+ScheduleName = Annotated[str, Check(lambda value, _: checked_name(value, "schedule"))]
+TenantName = Annotated[str, Check(lambda value, _: checked_tenant(value))]
+
+# -- values ------------------------------------------------------------------------------------------------------------
+Args = Annotated[dict[str, Any] | None, Hidden, Field(description="Other arguments than before.")]
+Fresh = Annotated[bool, Field(strict=True, description="Forget its stored steps and its checkpoint.")]
+Answer = Annotated[Any, Hidden, Field(description="It must fit the question's schema.")]
+Units = Annotated[
+    int,
+    Check(lambda value, name: checked_number(value, name, 0)),
+    Field(strict=True, ge=0, le=1_000_000, description="Units; 0 closes it."),
+]
+RateText = Annotated[
+    str, Check(lambda value, name: parse_rate(value, name)[0]), Field(min_length=1, max_length=100)
+]
+Burst = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+Number = Annotated[float, BeforeValidator(_no_bool), Field(strict=True)]
+Duration = Annotated[
+    Number | str, Field(description='Seconds, or text such as "10m".', examples=["10m", 600])
+]
+Instant = Annotated[AwareDatetime, BeforeValidator(_text)]
+Unit = Annotated[str, Field(min_length=1, max_length=LONGEST_KEY)]
+Amount = Annotated[int, Field(strict=True, ge=0, le=LARGEST_AMOUNT)]
+Amounts = Annotated[
+    dict[Unit, Amount],
+    Check(lambda value, _: checked_amounts(value, "top_up")),
+    Field(min_length=1, max_length=100, description="By how much each limit is raised."),
+]
+Limits = Annotated[
+    dict[Unit, Amount | None],
+    Check(lambda value, _: checked_limits(value)),
+    Field(min_length=1, max_length=100, description="By unit; null takes a limit away."),
+]
+
+BulkWord = Annotated[str, AfterValidator(_known_verb), Field(json_schema_extra=_name_verbs)]
+"""A verb on many jobs, one of those that the table has when it is looked up."""
+
+# -- what a list is asked for ------------------------------------------------------------------------------------------
+Named = Annotated[str | None, Check(checked_criterion), Field(max_length=LONGEST_NAME)]
+"""A name to look for."""
+States = Annotated[list[State], Field(max_length=20, description="May be repeated.")]
+OfGroupState = Annotated[
+    GroupState | None, Check(lambda value, _: checked_group_state(value)), Field(description="Empty: any.")
+]
+OfOwner = Annotated[
+    BudgetOwner | None, Check(lambda value, _: checked_owner(value)), Field(description="Empty: of both.")
+]
+Limit = Annotated[int, Field(ge=1, le=500, description="At most this many.")]
+Since = Annotated[int, Field(ge=0, le=2**53, description="Only what came after this number.")]
+AttemptNumber = Annotated[int, Field(ge=0, le=2**31 - 1, description="0: the newest that has logged.")]
+Cursor = Annotated[
+    str | None, Field(pattern=rf"^$|{ID}", description="`next` of the page before.", examples=[EXAMPLE_ID])
+]
+PageCursor = Annotated[
+    str | None,
+    Field(pattern=r"^[A-Za-z0-9_-]*$", max_length=LONGEST_CURSOR, description="`next` of the page before."),
+]
+SeqCursor = Annotated[
+    str | None,
+    Field(pattern="^[0-9]{0,18}$", description="`next` of the page before.", examples=["4711"]),
+]

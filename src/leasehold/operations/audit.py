@@ -1,0 +1,22 @@
+"""The audit: what operators have done here, and were refused."""
+
+from __future__ import annotations
+
+from leasehold.domain.audit import AuditPage
+from leasehold.domain.checks.names import kept_name
+from leasehold.operations.arguments import Limit, Named, SeqCursor
+from leasehold.operations.verb import Backend, read
+
+
+@read("audit.list", scope="admin", guard="all queues", http="GET /v1/audit")
+def list_audit(
+    backend: Backend,
+    *,
+    actor: Named = None,
+    verb: Named = None,
+    target: Named = None,
+    limit: Limit = 50,
+    cursor: SeqCursor = None,
+) -> AuditPage:
+    """One page of what was done by hand, and refused, newest first."""
+    return backend.store.list_audit(actor, verb, target and kept_name(target, "target"), limit, cursor)

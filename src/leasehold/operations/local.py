@@ -1,0 +1,90 @@
+"""Operators: the same call on a store here, or on a server elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
+
+from leasehold.domain.audit import audit_entry
+from leasehold.domain.job import Job
+from leasehold.domain.sensitive import hidden_job
+from leasehold.operations.long_names import shortened_in, with_whole
+from leasehold.operations.verb import Backend, KnownTask, Verb
+from leasehold.threads import to_thread
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Operator(Protocol):
+    """Calls verbs, whether the jobs are in a store here or behind a server."""
+
+    def call(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    async def acall(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+class LocalOperator:
+    """Checks, audits in the verb's transaction, calls, notifies, and hides what readers must not see."""
+
+    def __init__(
+        self,
+        find_store: Callable[[], JobStore],
+        find_task: Callable[[str], KnownTask | None] = lambda name: None,
+    ) -> None:
+        self._find_store = find_store
+        self._find_task = find_task
+
+    @property
+    def _store(self) -> JobStore:
+        """Looked up at every call: an app that was closed and is used again has another one."""
+        return self._find_store()
+
+    def call(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        given, store = verb.checked(*args, **kwargs), self._store
+        backend = Backend(store, self._find_task)
+        if not verb.write:
+            return self._shown(verb.run(backend, given))
+        if verb.rules is not None:
+            verb.rules(backend, given)
+        target = None if verb.target is None else given[verb.target.name]
+        with store.audited(audit_entry(verb.name, target, given.get("actor"), verb.detail(given))):
+            answer = verb.run(backend, given)
+        if verb.after is not None:
+            verb.after(store, answer)
+        return self._shown(answer)
+
+    async def acall(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await to_thread(self.call, verb, *args, **kwargs)
+
+    @contextmanager
+    def _recorded(self, verb: str, target: str | None, actor: object, /, **detail: Any) -> Iterator[JobStore]:
+        """For what is not in the table: around the one call of the store by which it changes something. What was given
+        is checked before. The detail is for everybody's eyes: no arguments, no answers, no secrets."""
+        store = self._store
+        with store.audited(audit_entry(verb, target, actor, detail)):
+            yield store
+
+    def _shown(self, answer: T) -> T:
+        """As readers get it: long names in full, sensitive arguments hidden, in lists and pages too."""
+        if isinstance(answer, list):
+            return cast(T, self._all_shown(answer))
+        if hasattr(answer, "next") and is_dataclass(answer) and not isinstance(answer, type):
+            lists = {one.name: getattr(answer, one.name) for one in fields(answer)}
+            rows = {name: self._all_shown(value) for name, value in lists.items() if isinstance(value, list)}
+            return replace(answer, **rows)
+        return self._all_shown([answer])[0]
+
+    def _all_shown(self, values: Sequence[T]) -> list[T]:
+        values = [hidden_job(value) if isinstance(value, Job) else value for value in values]  # type: ignore[misc]
+        found = {name for value in values for name in shortened_in(value)}
+        if not found:
+            return list(values)
+        whole = self._store.whole_names(sorted(found))
+        return [with_whole(value, whole) for value in values]

@@ -1,0 +1,107 @@
+"""Hooks and webhooks."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.hooks import HookEvent, Listener, ListenerRow
+from leasehold.domain.job import Job
+from leasehold.domain.webhooks import Webhook, checked_webhook, delivery_job, listeners_for, new_secret
+from leasehold.operations.arguments import Actor, Name, NewId
+from leasehold.operations.notify import notify_hooks
+from leasehold.operations.verb import Backend, read, verb
+
+
+@read("hooks.list", guard="all queues")
+def list_listeners(backend: Backend) -> list[ListenerRow]:
+    """Every hook and webhook that listens."""
+    return backend.store.list_listeners()
+
+
+@verb("hook.remove", scope="admin", guard="all queues", after=notify_hooks, destructive=True)
+def remove_listener(backend: Backend, name: Name, *, actor: Actor = None) -> None:
+    """Forget a hook."""
+    if not backend.store.remove_listener(name):
+        raise InvalidInput("name", f"no hook is named {name!r}", "list them with leasehold hooks list")
+
+
+@read("webhooks.list", guard="all queues")
+def list_webhooks(backend: Backend) -> list[Webhook]:
+    """Every webhook."""
+    return backend.store.list_webhooks()
+
+
+def _made(given: Mapping[str, Any]) -> tuple[Webhook, list[Listener]]:
+    """Without a secret one is made."""
+    secret = given["secret"] or new_secret(secrets.token_bytes(32))
+    webhook = checked_webhook(given["name"], given["url"], secret, allow_private=given["allow_private"])
+    return webhook, listeners_for(webhook, given["events"], given["kinds"])
+
+
+def _detail(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The path and the query of an address may be a secret."""
+    return {
+        "host": urlsplit(given["url"]).hostname,
+        "events": list(given["events"]),
+        "kinds": list(given["kinds"]),
+        "allow_private": given["allow_private"],
+    }
+
+
+@verb(
+    "webhook.set",
+    scope="admin",
+    guard="all queues",
+    after=notify_hooks,
+    rules=lambda backend, given: _made(given),
+    audit=_detail,
+)
+def set_webhook(
+    backend: Backend,
+    name: str,
+    url: str,
+    events: Sequence[str],
+    *,
+    kinds: Sequence[str] = (),
+    secret: str | None = None,
+    allow_private: bool = False,
+    actor: Actor = None,
+) -> Webhook:
+    """Make a webhook, or change it. Without a secret one is made: the answer is the only place that shows it."""
+    given = {
+        "name": name,
+        "url": url,
+        "events": events,
+        "kinds": kinds,
+        "secret": secret,
+        "allow_private": allow_private,
+    }
+    webhook, listeners = _made(given)
+    backend.store.set_webhook(webhook, listeners)
+    return webhook
+
+
+@verb("webhook.remove", scope="admin", guard="all queues", after=notify_hooks, destructive=True)
+def remove_webhook(backend: Backend, name: Name, *, actor: Actor = None) -> None:
+    """Remove a webhook."""
+    if not backend.store.remove_webhook(name):
+        raise _no_webhook(name)
+
+
+@verb("webhook.test", scope="admin", guard="all queues", audit=lambda given: {"job": given["new_id"]})
+def try_webhook(backend: Backend, name: Name, *, new_id: NewId = "", actor: Actor = None) -> Job:
+    """A delivery of an event called `test`, by the next worker."""
+    store = backend.store
+    if store.find_webhook(name) is None:
+        raise _no_webhook(name)
+    event = HookEvent("test", "", "", "", 0, "a test", id=secrets.token_hex(16), at=store.now())
+    store.enqueue([delivery_job(new_id, name, event)])
+    return store.get(new_id)
+
+
+def _no_webhook(name: str) -> InvalidInput:
+    return InvalidInput("name", f"no webhook is named {name!r}", "list them with leasehold webhooks list")

@@ -1,0 +1,28 @@
+"""Workers, the leases that they hold and the executions that they watch."""
+
+from __future__ import annotations
+
+from leasehold.domain.leases import LeasePage
+from leasehold.domain.views import ExecutionRow, WorkerCard
+from leasehold.operations.arguments import Limit, Named, PageCursor
+from leasehold.operations.verb import Backend, read
+
+
+@read("workers.list", guard="all queues", http="GET /v1/workers")
+def list_workers(backend: Backend) -> list[WorkerCard]:
+    """Who works here, as each worker last said of itself."""
+    return backend.store.list_workers()
+
+
+@read("leases.list", guard="rows", http="GET /v1/leases")
+def list_leases(
+    backend: Backend, worker: Named = None, limit: Limit = 50, cursor: PageCursor = None
+) -> LeasePage:
+    """Who runs what, in the order in which the jobs came: since when, and when the lease runs out."""
+    return backend.store.list_leases(worker, limit, cursor)
+
+
+@read("executions.list", guard="rows", http="GET /v1/executions")
+def list_executions(backend: Backend, limit: Limit = 500) -> list[ExecutionRow]:
+    """Commands and containers that live, the oldest first, with who watches them."""
+    return backend.store.list_executions(limit)
