@@ -176,6 +176,7 @@ def test_verdicts_are_those_of_the_package(data: st.DataObject):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a quarter of a minute on an idle machine; a loaded one took twenty times as long
 @given(data=st.data())
 @THOUSANDS
 def test_thousands_of_verdicts_are_those_of_the_package(data: st.DataObject):

@@ -33,13 +33,11 @@ def drawn(field: Any) -> str:
 
 def test_yes_or_no():
     asked = form({"type": "boolean"})
-    assert (asked.kind, [(one.text, one.chosen) for one in asked.choices]) == (
-        "choice",
-        [("Yes", False), ("No", False)],
-    )
+    assert (asked.kind, asked.choices, asked.value) == ("choice", (("Yes", True), ("No", False)), "")
     assert answered({"type": "boolean"}, a="0") is True
     assert answered({"type": "boolean"}, a="1") is False
-    assert form({"type": "boolean", "default": False}).choices[1].chosen
+    assert form({"type": "boolean", "default": False}).value == "1"
+    assert drawn(form({"type": "boolean", "default": False})).count(" checked") == 1
     with pytest.raises(InvalidInput, match="Answer: nothing is chosen"):
         answered({"type": "boolean"})
     with pytest.raises(InvalidInput, match="nothing is chosen"):
@@ -48,17 +46,18 @@ def test_yes_or_no():
 
 def test_a_few_choices_are_buttons_and_many_are_a_list():
     few, many = {"enum": ["a", 1, None, True]}, {"enum": list("abcde"), "default": "c"}
-    assert (form(few).kind, form(many).kind) == ("choice", "list")
+    assert drawn(form(few)).count('type="radio"') == 4
     assert [answered(few, a=str(number)) for number in range(4)] == ["a", 1, None, True]
-    assert [one.text for one in form(few).choices] == ["a", "1", "none", "Yes"]
-    assert [one.chosen for one in form(many).choices] == [False, False, True, False, False]
+    assert [text for text, _ in form(few).choices] == ["a", "1", "none", "Yes"]
+    assert form({**few, "default": True}).value == "3", "True is not 1"
+    assert form({"enum": list(range(201))}).kind == "json"
     assert 'value="2" selected' in drawn(form(many))
     assert answered(many, a="4") == "e"
 
 
 def test_choices_with_titles():
     schema = {"oneOf": [{"const": "de", "title": "Germany"}, {"const": "fr", "title": "France"}]}
-    assert [one.text for one in form(schema).choices] == ["Germany", "France"]
+    assert [text for text, _ in form(schema).choices] == ["Germany", "France"]
     assert answered(schema, a="1") == "fr"
     assert answered({"const": 7}, a="0") == 7
 
@@ -97,8 +96,8 @@ def test_texts_come_back_as_they_were_typed():
 
 def test_numbers():
     whole = {"type": "integer", "exclusiveMinimum": 0, "maximum": 20, "default": 3}
-    assert form(whole).bounds == {"step": "1", "min": "1", "max": "20"}
-    assert (form(whole).value, form(whole).hint) == ("3", "1 to 20.")
+    assert form(whole).bounds == {"step": "1", "max": "20"}
+    assert (form(whole).value, form(whole).hint) == ("3", "More than 0. At most 20.")
     assert [answered(whole, a=text) for text in ("7", "1e1", "5.0")] == [7, 10, 5]
     for wrong in ("7.5", "seven", "nan", "9" * 5000):
         with pytest.raises(InvalidInput, match="Answer: is not a whole number; write it in digits"):
@@ -110,25 +109,34 @@ def test_numbers():
         answered({"type": "number"}, a="inf")
 
 
-def test_lists():
-    colours = {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "default": ["blue"]}
-    assert [one.chosen for one in form(colours).choices] == [False, False, True]
-    assert answered(colours, a_0="1", a_2="1") == ["red", "blue"]
-    assert answered(colours) == []
-    lines = {"type": "array", "items": {"type": "string"}, "default": ["x"]}
-    assert form(lines).value == "x"
-    assert answered(lines, a="one\n\n two \n") == ["one", "two"]
-    assert answered({"type": "array", "items": {"type": "integer"}}, a="1\n2") == [1, 2]
-    assert form({"type": "array", "items": {"type": "object"}}).kind == "json"
-
-
-def test_what_a_form_cannot_say_is_json():
-    for schema in ({}, {"type": ["string", "integer"]}, {"type": "object"}, {"not": {}}, True):
-        assert form(schema).kind == "json"
-    assert answered({"type": "object"}, a='{"a": [1]}') == {"a": [1]}
-    assert form({"type": "object", "default": {"a": 1}}).value == '{\n  "a": 1\n}'
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({}, None),
+        (True, ["a", 1]),
+        ({"not": {}}, 0),
+        ({"type": "object"}, {"a": [1]}),
+        ({"type": ["string", "integer"]}, "a"),
+        ({"type": "array", "items": {"enum": ["red", "green", "blue"]}}, ["red", "blue"]),
+        ({"type": "array", "items": {"type": "string"}}, [" one ", ""]),
+        ({"type": "array", "items": {"type": "object"}}, []),
+        ({"anyOf": [{"type": "string"}, {"type": "object"}]}, {"b": None}),
+    ],
+)
+def test_what_is_no_plain_value_is_json(schema: Any, value: Any):
+    asked = form(schema)
+    assert (asked.kind, asked.hint) == ("json", "As JSON.")
+    assert json.loads(asked.wanted) == schema, "a reader sees what fits"
+    assert answered(schema, a=json.dumps(value)) == value
     with pytest.raises(InvalidInput, match="Answer: is not JSON"):
-        answered({"type": "object"}, a="{a")
+        answered(schema, a="{a")
+    with pytest.raises(InvalidInput, match="Answer: is empty"):
+        answered(schema)
+
+
+def test_a_default_is_filled_in_as_json():
+    assert form({"type": "object", "default": {"a": 1}}).value == '{\n  "a": 1\n}'
+    assert form({"default": None}).value == ""
 
 
 def test_without_a_schema_it_is_text_unless_told_otherwise():
@@ -154,23 +162,23 @@ class Order(BaseModel):
     more: dict[str, int] = {}
 
 
-def test_an_object_is_its_fields():
+def test_an_object_has_a_field_for_each_plain_property_and_json_for_the_rest():
     schema = TypeAdapter(Order).json_schema()
     asked = form(schema)
-    assert [(one.label, one.kind, one.required) for one in asked.fields] == [
+    assert [(one.label, one.kind, one.required) for one in asked.fields.values()] == [
         ("Approve it?", "choice", True),
         ("Speed", "choice", False),
         ("Amount", "number", True),
         ("Share", "number", False),
-        ("Extras", "many", False),
-        ("Address", "object", True),
-        ("Second", "object", False),
+        ("Extras", "json", False),
+        ("Address", "json", True),
+        ("Second", "json", False),
         ("More", "json", False),
     ]
-    assert asked.fields[0].hint == "No sends it back."
-    assert asked.fields[5].fields[1].value == "Berlin"
-    given = {"a.0": "0", "a.1": "0", "a.2": "3", "a.4.0": "1", "a.5.0": "Main 1"}
-    given |= {"a.6.0": "", "a.6.1": "Berlin"}  # as the page has filled it in
+    assert asked.fields["approve"].hint == "No sends it back."
+    assert (asked.fields["speed"].value, asked.fields["extras"].value) == ("1", "[]")
+    assert "street" in json.loads(asked.fields["second"].wanted)["$defs"]["Address"]["properties"]
+    given = {"a.0": "0", "a.1": "0", "a.2": "3", "a.4": '["gift"]', "a.5": '{"street": "Main 1"}'}
     value = value_of(asked, given)
     assert value == {
         "approve": True,
@@ -180,16 +188,19 @@ def test_an_object_is_its_fields():
         "address": {"street": "Main 1"},
     }
     assert first_problem(value, schema) is None
+    assert value_of(asked, given | {"a.6": "null", "a.7": '{"x": 1}'}) == value | {
+        "second": None,
+        "more": {"x": 1},
+    }
     with pytest.raises(InvalidInput, match=r"^Amount: is empty"):
         value_of(asked, given | {"a.2": ""})
-    with pytest.raises(InvalidInput, match=r"^Address › Street: is empty"):
-        value_of(asked, given | {"a.5.0": ""})
-    with pytest.raises(InvalidInput, match=r"^Second › Street: is empty"):
-        value_of(asked, given | {"a.6.1": "Rome"})
+    with pytest.raises(InvalidInput, match=r"^Address: is not JSON"):
+        value_of(asked, given | {"a.5": "Main 1"})
     text = drawn(asked)
-    assert text.count("(optional)") == 7
-    assert re.findall('id="x-(a.[56].0)"[^>]* required', text) == ["a.5.0"]
+    assert text.count("(optional)") == 5
+    assert re.findall('id="x-(a.[567])"[^>]* required', text) == ["a.5"]
     assert text.count('id="x-a.2"') == text.count('for="x-a.2"') == 1
+    assert text.count("Not said") == 1
 
 
 def test_what_may_be_null_may_be_left_empty():
@@ -202,12 +213,29 @@ def test_what_may_be_null_may_be_left_empty():
     assert answered({"type": ["integer", "null"]}, a="4") == 4
 
 
+def test_an_object_that_may_be_null_may_be_left_empty():
+    schema = {
+        "anyOf": [{"type": "object", "properties": {"n": {"type": "integer"}}}, {"type": "null"}],
+    }
+    assert answered(schema) is None
+    assert answered(schema, a_0="4") == {"n": 4}
+
+
 def test_references_lead_somewhere_or_to_json():
     tree = {
-        "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
+        "$defs": {
+            "node": {
+                "type": "object",
+                "properties": {"next": {"$ref": "#/$defs/node"}, "n": {"$ref": "#/$defs/a~1b"}},
+            },
+            "a/b": {"type": "integer", "title": "A number"},
+        },
         "$ref": "#/$defs/node",
     }
-    assert form(tree).fields[0].fields[0].fields[0].kind == "json"
+    assert [(one.kind, one.label) for one in form(tree).fields.values()] == [
+        ("json", "Next"),
+        ("number", "N"),
+    ]
     loop = {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
     assert form(loop).kind == "json"
     assert form({"$ref": "#/$defs/nothing"}).kind == "json"
@@ -221,10 +249,13 @@ def test_a_secret_is_never_filled_in_nor_seen():
         "properties": {
             "pin": {"type": "integer", "default": 4711},
             "note": {"type": "string", "default": "n0te"},
+            "more": {"type": "array", "default": ["n0te"]},
+            "sure": {"type": "boolean", "default": True},
         },
     }
     text = drawn(form(schema, secret=True))
-    assert text.count('type="password"') == 2
+    assert text.count('type="password"') == 3
+    assert re.findall('value="([^"]*)" checked', text) == [""]
     assert "4711" not in text
     assert "n0te" not in text
     assert 'type="password"' in drawn(form_of(None, secret=True))
@@ -242,6 +273,7 @@ def test_hostile_words_are_escaped():
         "properties": {
             evil: {"enum": [evil, "b"], "description": evil},
             "n": {"type": "string", "title": evil},
+            "j": {"type": "array", "title": evil, "default": [evil]},
         },
     }
     text = drawn(form(schema))
