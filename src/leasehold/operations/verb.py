@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, (
+from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Concatenate,
