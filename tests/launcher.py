@@ -305,7 +305,8 @@ def become(request: dict[str, Any]) -> None:
         code, *arguments = arguments
         sys.path[0] = ""
         sys.argv = ["-c", *arguments]
-        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+        sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(code, "<string>", "exec"), vars(sys.modules["__main__"]))
     elif first == "leasehold":  # as it is installed
         from leasehold.__main__ import main
 
@@ -313,9 +314,9 @@ def become(request: dict[str, Any]) -> None:
         sys.argv = [first, *arguments]
         sys.exit(main())
     else:
-        sys.path[0] = str(Path(first).parent)
+        sys.path[0] = str(Path(first).resolve().parent)
         sys.argv = [first, *arguments]
-        runpy.run_path(first, run_name="__main__")
+        runpy.run_path(str(Path(first).resolve()), run_name="__main__")
 
 
 def _import_all(package: ModuleType) -> None:
