@@ -241,7 +241,7 @@ def serve(control: socket.socket, listener: socket.socket) -> dict[str, Any]:
             _report_ends(running)
         if listener in ready:
             connections.append(listener.accept()[0])
-        for connection in set(ready) & set(connections):
+        for connection in [one for one in connections if one in ready]:
             header, fds, _, _ = socket.recv_fds(connection, _HEADER.size, 4)
             if not header:
                 for pid, (_, owner) in running.items():
