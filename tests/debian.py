@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,8 +23,8 @@ def why_not_installed(packages: Mapping[str, str]) -> str | None:
         return None
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return f"Debian's packages are not installed: {', '.join(_missing(packages))}"
-    # `apt-get update` does not wait for another one, it fails.
-    with Path(tempfile.gettempdir(), "leasehold-tests-apt.lock").open("w") as lock:
+    # `apt-get update` does not wait for another one, it fails. Suites beside each other may differ in TMPDIR.
+    with Path("/tmp/leasehold-tests-apt.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return _install(packages)
 

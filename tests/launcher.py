@@ -18,6 +18,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -30,7 +31,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import leasehold
 
 ROOT = Path(__file__).resolve().parents[1]
 PRELOADED = (
@@ -44,11 +48,16 @@ PRELOADED = (
     "uvicorn.protocols.http.auto",
     "uvicorn.protocols.websockets.auto",
     "jinja2",
-    "leasehold.surfaces.cli.main",
-    "leasehold.worker.worker",
     "tests.faults.tasks",
 )
-"""Imported before the first fork, with the commands of the command line."""
+"""Imported before the first fork, with all of the package but NOT_PRELOADED."""
+NOT_PRELOADED = (
+    "leasehold.__main__",
+    "leasehold.contrib",
+    "leasehold.pytest_plugin",
+    "leasehold.surfaces.cli.demo_",
+)
+"""What is run as a program, does something when it is imported, or needs more than the package."""
 FIXED_AT_START = ("PYTHON", "LC_", "LANG", "COVERAGE_")
 """Variables that Python itself reads when it starts. A fork cannot change them."""
 HARMLESS = {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH"}
@@ -232,7 +241,7 @@ def serve(control: socket.socket, listener: socket.socket) -> dict[str, Any]:
             _report_ends(running)
         if listener in ready:
             connections.append(listener.accept()[0])
-        for connection in set(ready) & set(connections):
+        for connection in [one for one in connections if one in ready]:
             header, fds, _, _ = socket.recv_fds(connection, _HEADER.size, 4)
             if not header:
                 for pid, (_, owner) in running.items():
@@ -296,7 +305,8 @@ def become(request: dict[str, Any]) -> None:
         code, *arguments = arguments
         sys.path[0] = ""
         sys.argv = ["-c", *arguments]
-        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+        sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(code, "<string>", "exec"), vars(sys.modules["__main__"]))
     elif first == "leasehold":  # as it is installed
         from leasehold.__main__ import main
 
@@ -304,18 +314,23 @@ def become(request: dict[str, Any]) -> None:
         sys.argv = [first, *arguments]
         sys.exit(main())
     else:
-        sys.path[0] = str(Path(first).parent)
+        sys.path[0] = str(Path(first).resolve().parent)
         sys.argv = [first, *arguments]
-        runpy.run_path(first, run_name="__main__")
+        runpy.run_path(str(Path(first).resolve()), run_name="__main__")
+
+
+def _import_all(package: ModuleType) -> None:
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if not found.name.startswith(NOT_PRELOADED):
+            module = importlib.import_module(found.name)
+            if found.ispkg:
+                _import_all(module)
 
 
 def main() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
-    from leasehold.surfaces.cli.main import COMMANDS
-
-    for name in COMMANDS:
-        importlib.import_module(f"leasehold.surfaces.cli.{name}")
+    _import_all(leasehold)
     gc.collect()
     gc.freeze()  # a collection in a child would otherwise copy every page
     with socket.socket(fileno=int(sys.argv[1])) as control, socket.socket(socket.AF_UNIX) as listener:

@@ -33,12 +33,17 @@ def tasks(place: Place) -> SimpleNamespace:
 
 
 def follow_ups_under_kills(
-    place: Place, tasks: SimpleNamespace, fleet: Fleet, parents: int, killed_every: float = 1.0
+    place: Place,
+    tasks: SimpleNamespace,
+    fleet: Fleet,
+    parents: int,
+    killed_every: float = 1.0,
+    longest: float = 0.9,
 ) -> Counter[str]:
     """Exactly three children each, whatever was killed, and everything has ended well."""
     rng = random.Random(parents)
     started = time.monotonic()
-    lengths = [{"seconds": rng.uniform(0.1, 0.9)} for _ in range(parents)]
+    lengths = [{"seconds": rng.uniform(0.1, longest)} for _ in range(parents)]
     half = parents * 2 // 3
     made = [
         *tasks.parent.enqueue_many(lengths[:half]),
@@ -78,7 +83,9 @@ def follow_ups_under_kills(
 def test_parents_with_three_follow_ups_each_make_exactly_three_times_as_many_under_kills(
     place: Place, tasks: SimpleNamespace, fleet: Fleet
 ) -> None:
-    figures = follow_ups_under_kills(place, tasks, fleet, 150, killed_every=0.6)
+    figures = follow_ups_under_kills(
+        place, tasks, fleet, 150, killed_every=0.6, longest=0.4 * WORKERS[place.store]
+    )
     assert figures["children"] == 450
 
 

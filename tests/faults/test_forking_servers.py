@@ -107,6 +107,7 @@ def answer_of(port: int) -> str:
             time.sleep(0.05)  # it has yet to bind its port
 
 
+@pytest.mark.slow(6)
 def test_gunicorn_with_preload_keeps_what_its_forked_workers_enqueue(
     backend: Backend, tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ def valkey(tmp_path: Path) -> Iterator[int]:
         server.wait(PATIENCE)
 
 
+@pytest.mark.slow(6)
 def test_rq_which_forks_for_every_message_runs_each_job_once(
     backend: Backend, tmp_path: Path, valkey: int
 ) -> None:

@@ -102,11 +102,13 @@ def drain_under_kills(
 @pytest.mark.slow(12)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("lease", [1.5])
-@pytest.mark.parametrize(("jobs", "every"), [(300, 0.6), pytest.param(1000, 1.0, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("jobs", "length", "every"), [(300, 0.1, 0.6), pytest.param(1000, 0.04, 1.0, marks=pytest.mark.soak)]
+)
 def test_slots_hold_under_kills_and_none_leaks(
-    place: Place, fleet: Fleet, lease: float, jobs: int, every: float
+    place: Place, fleet: Fleet, lease: float, jobs: int, length: float, every: float
 ) -> None:
-    print("\n" + drain_under_kills(place, fleet, jobs, length=0.04, seconds=200, every=every))
+    print("\n" + drain_under_kills(place, fleet, jobs, length, seconds=200, every=every))
 
 
 # --- rates ----------------------------------------------------------------------------------------------------------

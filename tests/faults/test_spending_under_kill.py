@@ -26,6 +26,7 @@ def notes(place: Place) -> list[str]:
     return [line.rpartition(" ")[0] for line in path.read_text().splitlines()] if path.exists() else []
 
 
+@pytest.mark.slow(8)
 @pytest.mark.parametrize("lease", [3.0])
 @pytest.mark.timeout(180)
 def test_a_budget_breached_topped_up_and_resumed_through_crashes_leaves_an_exact_ledger(place, fleet, lease):

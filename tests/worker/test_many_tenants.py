@@ -33,6 +33,7 @@ def app(app: Leasehold) -> Iterator[Leasehold]:
         app.tenants.drop(name)
 
 
+@pytest.mark.slow(8)
 def test_fifty_tenants_are_served_fairly_and_cost_what_one_does(app: Leasehold, backend: Backend):
     started: dict[str, float] = {}
 

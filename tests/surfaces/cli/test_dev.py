@@ -194,6 +194,7 @@ def test_ctrl_c_ends_it_while_it_waits_for_a_change(start: Callable[..., Dev], t
     assert dev.end() == 0
 
 
+@pytest.mark.slow(13)
 def test_a_running_job_is_handed_back_when_the_code_changes(start: Callable[..., Dev], tmp_path: Path):
     dev = start()
     with httpx2.Client(base_url=dev.url, timeout=PATIENCE) as client:
