@@ -78,7 +78,12 @@ def test_a_terminal_without_unicode_is_no_reason_to_fail(sqlite_cli: Cli, encodi
     text = "snowman ☃ and a long line " + "x" * 100
     made = sqlite_cli("jobs", "enqueue", MODULE, "fail", json.dumps({"text": text}))
     assert sqlite_cli("worker", MODULE, "--burst", PYTHONIOENCODING=encoding).code == 0
-    for command in (["jobs"], ["jobs", "show", made.out.strip()], ["why", made.out.strip()], ["jobs", "--help"]):
+    for command in (
+        ["jobs"],
+        ["jobs", "show", made.out.strip()],
+        ["why", made.out.strip()],
+        ["jobs", "--help"],
+    ):
         answer = sqlite_cli(*command, PYTHONIOENCODING=encoding)
         assert (answer.code, answer.err) == (0, ""), command
     shown = sqlite_cli("jobs", "show", made.out.strip(), "--json", PYTHONIOENCODING=encoding)
