@@ -133,7 +133,7 @@ def test_a_retry_by_filter_points_to_resume(app, here):
     assert answer.code == 0
     assert "retry makes new jobs" in answer.err
     command = answer.err.strip().partition("leasehold ")[2]
-    assert command == "resume --group 'g 1' --state failed"
+    assert command == "jobs resume --group 'g 1' --state failed"
     assert here("jobs", "retry", "--group", "g 1", "--yes", "--json").err == ""
     assert here("jobs", "resume", "--group", "g 1", "--state", "failed", "--yes").code == 0
     assert job.refresh().state == "queued"

@@ -1,4 +1,4 @@
-"""`audit`: who has changed what, and who was refused."""
+"""`audit`: what was changed by hand, or refused, and by whom."""
 
 from __future__ import annotations
 

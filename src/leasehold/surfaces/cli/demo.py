@@ -1,4 +1,4 @@
-"""`demo`: the sample work of leasehold/demo, told on the terminal or shown on the dashboard."""
+"""`demo`: the sample work of leasehold/demo, on the terminal or on the dashboard."""
 
 from __future__ import annotations
 

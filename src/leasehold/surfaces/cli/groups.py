@@ -85,7 +85,7 @@ def show(
     operations = call.operations
     if follow:
         return _follow(
-            lambda **asked: operations.group_status(name, kinds=task or None, **asked), call.as_json
+            lambda **waiting: operations.group_status(name, kinds=task or None, **waiting), call.as_json
         )
     status = operations.group_status(name, wait=wait, since=since, kinds=task or None)
     if call.as_json:

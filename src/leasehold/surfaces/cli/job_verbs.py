@@ -79,7 +79,7 @@ def _add(word: str, verb: BulkVerb, text: str) -> None:
             filter=Filter(
                 checked_states(state or ()), queue=queue, kind=task, lane=lane, group=group, tag=tag
             ),
-            everything=True,  # --all was asked for above
+            everything=True,  # --all was given: see above
             dry_run=dry_run,
             limit=LARGEST_LIMIT,
             actor=call.actor,
@@ -122,10 +122,10 @@ def _print_dry(call: Call, word: str, found: BulkReport) -> int:
 
 def _point_to_resume(named: dict[str, str], states: tuple[State, ...]) -> None:
     """Elsewhere "retry" is what is called "resume" here."""
-    asked = [f"--{name} {shlex.quote(value)}" for name, value in named.items()]
-    asked += [f"--state {state}" for state in states if state in RESUMABLE]
+    filters = [f"--{name} {shlex.quote(value)}" for name, value in named.items()]
+    filters += [f"--state {state}" for state in states if state in RESUMABLE]
     if any(state in RESUMABLE for state in states):
-        same = " ".join(["leasehold jobs resume", *asked])
+        same = " ".join(["leasehold jobs resume", *filters])
         print(f"retry makes new jobs; to continue the same ones: {render.clean(same)}", file=sys.stderr)
 
 
@@ -317,8 +317,8 @@ def _print_report(report: StopReport) -> None:
     if report.still_running:
         left = ", ".join(report.still_running[:LISTED])
         more = len(report.still_running) - LISTED
-        told = f"{left} … and {more:,} more" if more > 0 else left
-        print(f"{_label_of_running(report)}: {told}")
+        listed = f"{left} … and {more:,} more" if more > 0 else left
+        print(f"{_label_of_running(report)}: {listed}")
     if report.unaffected_kinds:
         print(f"unaffected: {render.clean(', '.join(report.unaffected_kinds))}")
     if report.held and not report.dry_run:
