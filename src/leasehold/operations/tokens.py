@@ -27,8 +27,8 @@ Listed = Annotated[Iterable[str], Check(lambda value, _: value if isinstance(val
 
 def _detail(given: Mapping[str, Any]) -> dict[str, Any]:
     """Made before the audit, so it refuses what is wrong with the arguments."""
-    asked = (given[name] for name in ("name", "scopes", "tenants", "queues", "expires_in"))
-    new = checked_token(PREFIX, *asked)
+    wanted = (given[name] for name in ("name", "scopes", "tenants", "queues", "expires_in"))
+    new = checked_token(PREFIX, *wanted)
     return {"scopes": new.scopes, "tenants": new.tenants, "queues": new.queues, "seconds": new.seconds}
 
 

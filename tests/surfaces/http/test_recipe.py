@@ -44,8 +44,8 @@ def test_a_verb_in_the_table_is_everywhere(app: Leasehold, nudge: Verb[..., Job]
         paths: dict[str, Any] = client.get("/openapi.json").json()["paths"]
         route = paths["/v1/jobs/{id}/nudge"]["post"]
         assert (route["summary"], route["description"]) == ("Nudge Job", "Nudge it.")
-        told = client.post(f"/v1/jobs/{first.id}/nudge", json={"reason": "slow"})
-        assert (told.status_code, told.json()["state"]) == (200, "paused")
+        response = client.post(f"/v1/jobs/{first.id}/nudge", json={"reason": "slow"})
+        assert (response.status_code, response.json()["state"]) == (200, "paused")
         assert client.post(f"/v1/jobs/{first.id}/nudge", json={"reson": "slow"}).status_code == 422
         many = client.post("/v1/jobs/bulk", json={"verb": "nudge", "kind": "add", "dry_run": False})
         assert (many.status_code, many.json()["changed"]) == (200, 1)

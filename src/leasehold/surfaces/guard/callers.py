@@ -69,7 +69,7 @@ class Caller:
             return list(rows)
         return [row for row in rows if row.queue is not None and self.access.may_use_queue(row.queue)]
 
-    def seen_of(self, answer: T) -> T:
+    def visible(self, answer: T) -> T:
         """An answer, of a list or page without the rows of other queues."""
         if not self.access.queues:
             return answer
@@ -78,7 +78,7 @@ class Caller:
         if hasattr(answer, "next") and is_dataclass(answer) and not isinstance(answer, type):
             rows = {one.name: getattr(answer, one.name) for one in fields(answer)}
             return replace(
-                answer, **{name: self.seen_of(row) for name, row in rows.items() if isinstance(row, list)}
+                answer, **{name: self.visible(row) for name, row in rows.items() if isinstance(row, list)}
             )
         return answer
 

@@ -91,7 +91,7 @@ def _add_route(router: APIRouter, verb: Verb[..., Any]) -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(shown)
     in_path = next(iter(re.findall(r"\{(\w+)", verb.path)), None)
 
-    def endpoint(who: Caller, request: Request, response: Response, **given: Any) -> Any:
+    def endpoint(caller: Caller, request: Request, response: Response, **given: Any) -> Any:
         target = None if in_path is None else given.pop(in_path)
         if body is not None:
             sent = given.pop("body")
@@ -102,12 +102,12 @@ def _add_route(router: APIRouter, verb: Verb[..., Any]) -> None:
         if verb.target is not None:
             given[verb.target.name] = target
         if verb.write:
-            given["actor"] = who.actor
-        who.check(verb, target)
-        answer = who.seen_of(who.operations.call(verb, **given))
+            given["actor"] = caller.actor
+        caller.check(verb, target)
+        answer = caller.visible(caller.operations.call(verb, **given))
         if hasattr(answer, "next"):
             add_link(request, response, answer.next)
-        return show(who, adapter, answer)
+        return show(caller, adapter, answer)
 
     endpoint.__doc__ = verb.doc
     endpoint.__signature__ = _signature(verb, in_path, body, shown)  # type: ignore[attr-defined]
@@ -122,12 +122,12 @@ def _add_route(router: APIRouter, verb: Verb[..., Any]) -> None:
     )
 
 
-def show(who: Caller, adapter: TypeAdapter[Any], answer: object) -> Any:
+def show(caller: Caller, adapter: TypeAdapter[Any], answer: object) -> Any:
     """A job comes with how far it is."""
     if isinstance(answer, bool):
         return told.Changed(changed=answer)
     shown = adapter.validate_python(answer, from_attributes=True)
-    if isinstance(answer, Job) and (progress := who.operations.progress(answer.id)) is not None:
+    if isinstance(answer, Job) and (progress := caller.operations.progress(answer.id)) is not None:
         shown.progress = told.Progress.model_validate(progress)
     return shown
 
@@ -156,7 +156,7 @@ def _signature(
     verb: Verb[..., Any], in_path: str | None, body: type[BaseModel] | None, shown: Any
 ) -> inspect.Signature:
     params = [
-        inspect.Parameter("who", KEYWORD, annotation=Who),
+        inspect.Parameter("caller", KEYWORD, annotation=Who),
         inspect.Parameter("request", KEYWORD, annotation=Request),
         inspect.Parameter("response", KEYWORD, annotation=Response),
     ]
