@@ -1,9 +1,9 @@
-"""JSON Schema, as far as ordinary types need it: what a question's answer must look like.
+"""JSON Schema validator for the answers of questions, as far as ordinary types need it.
 
-An answer may come from a process that has never heard of the question's Python type, so the schema itself is what is
-checked. A keyword that is not known here is refused when the question is asked: an answer is never checked by halves.
-So one table, at the end, pairs both halves of each keyword (may a schema say this? does a value fit it?), and the file
-is long: apart, one half could be forgotten.
+An answer may come from a process that does not know the question's Python type, so the answer is checked against the
+schema itself. An unknown keyword is refused with the question: no answer is checked in part only.
+One table at the end holds both checks of each keyword (is the schema valid? does a value fit?), so the file is long:
+in separate files, one check could be forgotten.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from leasehold.domain.errors import InvalidInput
 
 DEEPEST = 64
-"""Schemas inside schemas, and references one behind the other."""
+"""Deepest nesting of schemas, and longest chain of references."""
 
 Schema = Mapping[str, Any] | bool
 Problem = tuple[str, str]
-"""Where, and what is wrong there."""
+"""The path in the value, and what is wrong there."""
 
 _SILENT = frozenset(
     {
@@ -40,7 +40,7 @@ _SILENT = frozenset(
         "discriminator",  # which of `oneOf` is meant; `oneOf` itself decides
     }
 )
-"""They say nothing that an answer could break."""
+"""Keywords that cannot make an answer invalid."""
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
@@ -54,7 +54,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def check_schema(schema: object) -> Mapping[str, Any]:
-    """The schema, or a refusal that names the keyword."""
+    """Return the schema, or raise an error that names the keyword."""
     if not isinstance(schema, Mapping):
         raise _refused("$", f"is {schema!r}", "give a type, or a JSON schema as a dict")
     _check(schema, schema, "$", 0)
@@ -62,7 +62,7 @@ def check_schema(schema: object) -> Mapping[str, Any]:
 
 
 def first_problem(value: Any, schema: Mapping[str, Any]) -> Problem | None:
-    """What is wrong with a value of plain JSON, if anything is."""
+    """Return the first problem of a plain JSON value, or None."""
     return next(_problems(value, schema, schema, "$", 0), None)
 
 
@@ -131,7 +131,7 @@ def _takes_list(wanted: object, root: Mapping[str, Any], path: str, depth: int) 
 
 
 def _takes_anything(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
-    """`const`: any value will do."""
+    """`const` accepts any value."""
 
 
 def _takes_number(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
@@ -158,7 +158,7 @@ def _takes_pattern(wanted: object, root: Mapping[str, Any], path: str, depth: in
 
 
 def _takes_reference(wanted: object, root: Mapping[str, Any], path: str, depth: int) -> None:
-    """A circle of references alone would never come to a schema that checks anything."""
+    """Refuse a cycle made of references only: it never reaches a schema that checks anything."""
     target: object = {"$ref": wanted}
     for _ in range(DEEPEST):
         if not isinstance(target, Mapping) or "$ref" not in target:
@@ -316,7 +316,7 @@ def _one_of(
 
 
 def _nearest(value: Any, wanted: Any, root: Mapping[str, Any], path: str, depth: int) -> Problem:
-    """Of several that do not fit, the one whose first problem lies deepest is the one that was meant."""
+    """Of several alternatives that do not fit, report the one whose first problem lies deepest: it was likely meant."""
     found = [next(_problems(value, inner, root, path, depth)) for inner in wanted]
     deepest = max(found, key=lambda problem: len(problem[0]), default=(path, "fits none of the alternatives"))
     return deepest if len(found) == 1 or deepest[0] != path else (path, "fits none of the alternatives")
@@ -382,7 +382,7 @@ def _is_number(value: object) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """True is not 1 in JSON, though Python says so."""
+    """Compare two JSON values. In JSON true is not 1, although Python says so."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list | tuple):
@@ -422,4 +422,4 @@ _KEYWORDS: dict[str, tuple[Callable[..., None], Callable[..., Iterator[Problem]]
     "minProperties": (_takes_number, _bound("has fewer keys than", _shorter(dict))),
     "maxProperties": (_takes_number, _bound("has more keys than", _longer(dict))),
 }
-"""By keyword: what it takes, and how it looks at a value."""
+"""For each keyword: the check of the schema, and the check of a value."""
