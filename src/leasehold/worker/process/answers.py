@@ -1,4 +1,4 @@
-"""What a worker answers its child, as JSON: values by the return annotation of the verb, our errors as themselves."""
+"""The worker's replies to its child process as JSON: values by the verb's return annotation, and our errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leasehold.domain.portable import Portable
 from leasehold.worker.process.served import Served
 
 STOP = b"{}"
-"""The run shall end."""
+"""Asks the child to stop."""
 
 
 def write_answer(number: int, verb: str, value: object) -> bytes:
@@ -31,7 +31,7 @@ def write_error(number: int, error: BaseException) -> bytes:
 
 
 def read_answer(frame: bytes) -> tuple[int, Any, BaseException | None]:
-    """The number of the question (0: none, a stop), and the value or the error."""
+    """Return the number of the request (0: none, a stop), and the value or the error."""
     if frame == STOP:
         return 0, None, None
     told = json.loads(frame)
