@@ -1,4 +1,4 @@
-"""What a run may ask about the jobs that it has waited for. Read when asked, so a job without parents pays nothing."""
+"""Results of the jobs that an attempt has waited for. Read on demand, so a job without parents pays nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_PARENTS = 1_000_000
 
 
 def results_of(store: Store, job_id: str) -> dict[str, Any]:
-    """Plain JSON: the tasks of the parents may be registered elsewhere."""
+    """Return plain JSON: the tasks of the parents may be registered elsewhere."""
     return {one.id: _result_of(store, one) for one in store.parent_results(job_id)}
 
 
