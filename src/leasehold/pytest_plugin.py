@@ -1,4 +1,4 @@
-"""The pytest plugin: `leasehold_sandbox` puts an app on a store of its own for one test."""
+"""The pytest plugin: the fixture `leasehold_sandbox` puts an app on its own store for one test."""
 
 from __future__ import annotations
 

@@ -48,18 +48,18 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class ManualClock:
-    """Stands still until it is advanced. A store that is opened with it takes its now from here, on every database."""
+    """A clock that stands still until it is advanced. A store opened with it takes its time here, on any database."""
 
     def __init__(self, start: datetime = START) -> None:
         self.reset(start)
 
     def reset(self, start: datetime = START) -> None:
-        """Set it back to this time."""
+        """Set the clock back to this time."""
         self._now = start
         self._monotonic = 1000.0
 
     def now(self) -> datetime:
-        """The time that it shows."""
+        """The time that the clock shows."""
         return self._now
 
     def monotonic(self) -> float:
@@ -67,17 +67,17 @@ class ManualClock:
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
-        """Move on by so many seconds."""
+        """Move the clock on by this many seconds."""
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
 
     def jump(self, seconds: float) -> None:
-        """The wall clock alone, as when it is set or a failover brings another one."""
+        """Change only the wall clock, as when it is set or a failover brings another one."""
         self._now += timedelta(seconds=seconds)
 
 
 class ClockWaits(Waits):
-    """Runs wait on the test's clock. It moves when somebody advances it, or when nothing else is left to happen."""
+    """Lets attempts wait on the test's clock. It moves when a test advances it, or when all of them wait."""
 
     longest_pause = math.inf
 
@@ -111,7 +111,7 @@ class ClockWaits(Waits):
                 self._waiting.remove(wait)
 
     def move_on(self, running: Collection[RunState]) -> None:
-        """If each of these only waits: to the first whose time comes."""
+        """If all of these attempts only wait, move the clock to the first one's time."""
         with self._lock:
             waiting = {id(wait.run) for wait in self._waiting}
             until = min((wait.until for wait in self._waiting if wait.timed), default=None)
@@ -125,7 +125,7 @@ class _Wait:
     timed: bool
     until: float
     look_at: float
-    """In real time: what time does not bring, such as a free slot, is looked for now and then."""
+    """In real time: what the clock does not bring, such as a free slot, is polled for."""
 
     def over(self, clock: ManualClock) -> bool:
         if self.timed:
@@ -145,7 +145,7 @@ def _told(run: Attempt) -> str:
 
 
 def _stack(run: Attempt) -> list[traceback.FrameSummary]:
-    """Where its handler is: on the loop, or in its thread."""
+    """Return the stack of the handler: on the event loop, or in its thread."""
     frames: list[FrameType] = []
     if run.task is not None:
         awaited: Any = run.task.get_coro()
@@ -161,17 +161,17 @@ def _stack(run: Attempt) -> list[traceback.FrameSummary]:
 
 
 class Sandbox:
-    """An app on a store of its own."""
+    """An app on its own store."""
 
     def __init__(self, app: Leasehold, clock: ManualClock) -> None:
         self.app = app
         self.clock = clock
 
     def drain(self, timeout: float = 30.0) -> int:
-        """Run what is due, and what becomes due by it, on a real worker; how many runs have ended. Delayed jobs stay
-        until the clock is advanced; what is too late (`deadline`, `start_by`, a question's time-out) is ended first.
-        While all that runs only waits for time to pass (a rate, a step's next try, `ctx.wait`), the clock moves on by
-        itself. If jobs still run after `timeout` real seconds, they are told with what they wait for, and stopped."""
+        """Run due jobs, and those that become due by them, on a real worker; returns how many attempts ended. Delayed
+        jobs stay until the clock is advanced; what is too late (`deadline`, `start_by`, a question's time-out) is ended
+        first. While all attempts only wait for time to pass (a rate, a step's next try, `ctx.wait`), the clock moves on
+        by itself. If jobs still run after `timeout` real seconds, it stops them and says what they wait for."""
         return asyncio.run(self.adrain(timeout))
 
     async def adrain(self, timeout: float = 30.0) -> int:
@@ -211,7 +211,7 @@ class Sandbox:
         return worker.attempts.ended
 
     def enqueued(self, task: AnyTask | str | None = None, **args: Any) -> list[Job[Any]]:
-        """Jobs of this task whose arguments include these, oldest first; in any state."""
+        """Return the jobs of this task whose arguments include these, oldest first; in any state."""
         kind = task if task is None or isinstance(task, str) else task.name
         found = []
         page = self.app.jobs(kind=kind, limit=500)
@@ -225,7 +225,7 @@ class Sandbox:
     def assert_enqueued(
         self, task: AnyTask | str, *, count: int | None = None, **args: Any
     ) -> list[Job[Any]]:
-        """There is such a job, or exactly `count` of them."""
+        """Assert that there is such a job, or exactly `count` of them."""
         found = self.enqueued(task, **args)
         wanted = len(found) > 0 if count is None else len(found) == count
         if not wanted:
@@ -240,7 +240,7 @@ class Sandbox:
 
 
 class OpenSandbox(Protocol):
-    """What the fixture `leasehold_sandbox` gives: `box = leasehold_sandbox(app)`. It lasts until the test ends."""
+    """The type of the fixture `leasehold_sandbox`: `box = leasehold_sandbox(app)`, which lasts until the test ends."""
 
     def __call__(self, app: Leasehold, *, url: str | None = None) -> Sandbox: ...
 
@@ -249,10 +249,9 @@ class OpenSandbox(Protocol):
 def sandbox(
     app: Leasehold, folder: str | Path, clock: ManualClock | None = None, *, url: str | None = None
 ) -> Iterator[Sandbox]:
-    """Put the app on a new SQLite file in `folder`, with a clock of its own, until the block ends. Code that enqueues
-    in its own transactions (`tx=`) needs the jobs in the database of its connections: that is `url`. Our tables are
-    made there at once: in a SQLite file beside those of the test, in PostgreSQL in a schema that is removed at the
-    end."""
+    """Put the app on a new SQLite file in `folder`, with its own clock, until the block ends. Code that enqueues in its
+    own transactions (`tx=`) needs the jobs in the database of its connections: give it as `url`. Our tables are made
+    there at once: in a SQLite file beside those of the test, in PostgreSQL in a schema that is removed at the end."""
     clock = clock or ManualClock()
     internals = app.__internals__
     folder = Path(folder).resolve()

@@ -1,7 +1,7 @@
-"""Threads of our own for what blocks under an async name: the verbs are written once, and their twins wait for them.
+"""Threads for blocking calls of the async verbs: each verb is written once, and its async twin waits in a thread.
 
-asyncio's are the program's: a handful, all of which its own blocking calls may have taken; then nobody could cancel a
-job. Nor must ours keep the program from its own.
+asyncio's own threads belong to the program: there are few, and its blocking calls may use them all, so that no job
+could be cancelled. Nor may our calls take them away from the program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Of a process, so many at a time; made with the first call."""
+    """A pool with at most this many threads per process, made at the first call."""
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
@@ -28,7 +28,7 @@ class Threads:
         os.register_at_fork(after_in_child=self._forget)
 
     async def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `asyncio.to_thread`: it sees the context of its caller, and runs to its end though its caller is
+        """Like `asyncio.to_thread`: the call sees its caller's context, and runs to its end even if the caller is
         cancelled."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._most, thread_name_prefix=f"leasehold-{self._name}")
@@ -36,7 +36,7 @@ class Threads:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def _forget(self) -> None:
-        """A forked child has the executor, and none of its threads."""
+        """A forked child has the executor, but none of its threads."""
         self._executor = None
 
 

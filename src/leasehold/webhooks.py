@@ -1,4 +1,4 @@
-"""For those who receive webhooks: `event = verify(request.headers, request.body, secret)`."""
+"""Verifies webhooks that you receive: `event = verify(request.headers, request.body, secret)`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["verify"]
 def verify(
     headers: Headers, body: bytes | str, secret: str, *, tolerance: float = TOLERANCE
 ) -> dict[str, Any]:
-    """The event that was posted: `id`, `type`, `timestamp`, `data`. Raises `InvalidSignature` if it was not signed with
-    this secret, or longer ago than `tolerance` seconds. Give the body as it came, not parsed. An event may come twice:
-    its `id` is the same then."""
+    """Return the posted event: `id`, `type`, `timestamp`, `data`. Raises `InvalidSignature` if it was not signed with
+    this secret, or signed longer than `tolerance` seconds ago. Pass the raw body, not parsed. An event may come twice,
+    with the same `id`."""
     return verified(headers, body, secret, time.time(), tolerance)

@@ -1,1 +1,1 @@
-"""Leasehold together with other libraries, a module each. They use public names only, as your own code would."""
+"""Integrations with other libraries, one module each. They use only public names, as your own code would."""

@@ -20,11 +20,11 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 def worker_lifespan(
     app: Leasehold, *, around: Lifespan | None = None, **settings: Unpack[WorkerOptions]
 ) -> Lifespan:
-    """A lifespan that runs a worker as long as the server serves. At SIGTERM the worker claims nothing more; when the
-    server has answered its open requests, running jobs get their `shutdown_grace`, and the app is closed.
+    """Return a lifespan that runs a worker as long as the server serves. At SIGTERM the worker claims nothing more;
+    when the server has answered its open requests, running jobs get their `shutdown_grace`, and the app is closed.
 
-    `settings` are those of `app.worker`. `around` is a lifespan of your own: what it opens is there before the worker
-    starts and until it has drained, and what it yields is the state of requests, as ever."""
+    `settings` are those of `app.worker`. `around` is a lifespan of yours: what it opens exists before the worker starts
+    and until it has drained, and what it yields is the state of requests, as usual."""
 
     @asynccontextmanager
     async def lifespan(api: Any) -> AsyncIterator[Any]:

@@ -1,6 +1,6 @@
 """Flask: `from leasehold.contrib.flask import FlaskLeasehold`, an app that a Flask app configures.
 
-jobs = FlaskLeasehold()                             # in a module of its own; tasks are registered with it
+jobs = FlaskLeasehold()                             # in its own module; tasks are registered with it
 
 def create_app():
     app = Flask(__name__)
@@ -29,7 +29,7 @@ from leasehold.types import Run, WorkerOptions
 
 if TYPE_CHECKING:
     app: FlaskLeasehold
-    """That of the Flask app which FLASK_APP names: `leasehold worker leasehold.contrib.flask:app`."""
+    """The app of the Flask app that FLASK_APP names: `leasehold worker leasehold.contrib.flask:app`."""
 
 __all__ = ["FlaskLeasehold"]
 
@@ -38,12 +38,12 @@ _FLASK_VARIABLE = "FLASK_APP"
 _EXTENSION = "leasehold"
 _REMEDY = "call init_app(app), or start it with `flask leasehold worker`"
 _bound: Flask | None = None
-"""The last one that `init_app` was called with. A process has one, as it has one FLASK_APP."""
+"""The last Flask app that `init_app` was called with. A process has one, as it has one FLASK_APP."""
 
 
 class FlaskLeasehold(Leasehold):
-    """A `Leasehold` whose database the configuration of a Flask app names, and whose runs have that app's context. Give
-    it the Flask app at once, or later with `init_app`. `options` are those of `Leasehold`."""
+    """A `Leasehold` that takes its database from the configuration of a Flask app, and runs handlers in that app's
+    context. Give it the Flask app at once, or later with `init_app`. `options` are those of `Leasehold`."""
 
     def __init__(self, app: Flask | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -63,14 +63,14 @@ class FlaskLeasehold(Leasehold):
         self._is_bound = True
 
     def worker(self, **settings: Unpack[WorkerOptions]) -> Worker:
-        """As `Leasehold.worker`. Refused before `init_app`: it would serve another database."""
+        """See `Leasehold.worker`. Raises before `init_app`: the worker would serve another database."""
         if not self._is_bound:
             raise InvalidInput("app", "is bound to no Flask app", _REMEDY)
         return super().worker(**settings)
 
 
-# -- runs --------------------------------------------------------------------------------------------------------------
-# At the top of the module, not methods: a job in a process of its own imports them.
+# -- attempts ----------------------------------------------------------------------------------------------------------
+# At the top of the module, not methods: a job in its own process imports them.
 def in_app_context(run: Run, call_next: Callable[[], Any]) -> Any:
     with _flask_app().app_context():
         return call_next()
@@ -82,7 +82,7 @@ async def in_app_context_async(run: Run, call_next: Callable[[], Awaitable[Any]]
 
 
 def _flask_app() -> Flask:
-    """Made by FLASK_APP where nothing has made it yet: in the process of one job, or under plain `leasehold`."""
+    """Return the Flask app; load it by FLASK_APP if the process has none, as in the process of one job."""
     if _bound is not None:
         return _bound
     try:
@@ -106,8 +106,8 @@ def __getattr__(name: str) -> object:
 @pass_script_info
 def _command(info: ScriptInfo, arguments: tuple[str, ...]) -> None:
     """Run a command of Leasehold with this app, such as worker or jobs."""
-    if arguments[:1] != ("dev",):  # whose processes make the app anew, and may need the variable for that
-        # The configuration says where the jobs are. A variable that is left over from elsewhere would lead away.
+    if arguments[:1] != ("dev",):  # its processes load the app again, and may need the variable for that
+        # The configuration names the database. A variable left over from elsewhere would override it.
         os.environ.pop("LEASEHOLD_URL", None)
     os.environ["LEASEHOLD_APP"] = f"{__name__}:app"
     if info.app_import_path:

@@ -32,9 +32,9 @@ _EMPTY = Context()
 
 
 def instrument(app: Leasehold, *, tracer_provider: TracerProvider | None = None) -> None:
-    """A span for every enqueue and one for every attempt, with a link from the second to the first. Asked again, the
-    last one counts. Without a provider it is the global one, which may be set later. Workers that are there already go
-    on as they are."""
+    """Make a span for every enqueue and one for every attempt, with a link from the second to the first. A later call
+    replaces an earlier one. Without a provider it uses the global one, which may be set later. Existing workers are not
+    changed."""
     app.instrument(_OpenTelemetry(tracer_provider))
 
 
@@ -63,7 +63,7 @@ class _OpenTelemetry:
 
     @contextmanager
     def running(self, run: TracedRun) -> Iterator[Callable[[TracedEnding], None]]:
-        # A trace of its own: it may begin days later, and again and again.
+        # Its own trace: an attempt may begin days later, and there may be several.
         span = self._tracer.start_span(
             f"process {run.queue}",
             context=_EMPTY,
@@ -84,7 +84,7 @@ class _OpenTelemetry:
 
 
 def _traceparent(span: Span) -> str | None:
-    """None: the trace is kept by nobody, so a link to it would lead nowhere."""
+    """Return the traceparent. None: the trace is not sampled, so a link to it would lead nowhere."""
     if not span.get_span_context().trace_flags.sampled:
         return None
     carrier: dict[str, str] = {}
@@ -93,7 +93,7 @@ def _traceparent(span: Span) -> str | None:
 
 
 def _links(text: str | None) -> list[Link]:
-    """None to what a caller has called a trace, and W3C does not."""
+    """Return the links; none for a text that is not a W3C traceparent."""
     if text is None:
         return []
     made = trace.get_current_span(_W3C.extract({"traceparent": text}, _EMPTY)).get_span_context()

@@ -1,4 +1,4 @@
-"""Rich: `from leasehold.contrib.rich import Progress`. A progress display that a job reports instead of drawing it.
+"""Rich: `from leasehold.contrib.rich import Progress`. Reports a job's progress instead of drawing it.
 
 with Progress(ctx=ctx) as progress:                     # everything else as in rich.progress
     for page in progress.track(pages, description="pages"): ...
@@ -28,7 +28,7 @@ class Progress(rich.Progress):
     ) -> None:
         self._ctx = ctx
         if ctx is not None:
-            # Draws nothing, and counts all the same; but only without the thread that would draw.
+            # Rich still counts without drawing, but only without its drawing thread.
             options |= {"disable": True, "auto_refresh": False}
         super().__init__(*columns, **options)
 

@@ -1,4 +1,4 @@
-"""RQ: `from leasehold.contrib.rq import Delivery`. Redis or Valkey brings ids, the database decides who runs them.
+"""RQ: `from leasehold.contrib.rq import Delivery`. Redis or Valkey delivers ids, the database decides who runs them.
 Needs the extra: `pip install 'leasehold[redis]'`.
 
 delivery = Delivery(app, "runs.execute_run", queue="runs")
@@ -42,16 +42,16 @@ _REDIS_VARIABLE = "REDIS_URL"
 """Redis or Valkey, for a `leasehold.contrib.rq.Delivery` without a connection; by default `redis://127.0.0.1:6379`."""
 _PAGE = 200
 _NOT_FETCHED = 10.0
-"""Seconds after which a message that was put off counts as lost: nobody moves it to the queue."""
+"""Seconds after which a delayed message counts as lost: no scheduler moves it to the queue."""
 _FAILURE_KEPT = 24 * 3600
 _TROUBLE = (redis.RedisError, LeaseholdError)
 
 
 class Delivery:
-    """The jobs of some queues of this app, brought by RQ.
+    """Delivers the jobs of some queues of this app by RQ.
 
     `function` is the dotted name of your function that RQ calls with a job's id; it calls `execute`. `queue` is the
-    queue of RQ. `serves` are Leasehold's queues whose jobs are brought; by default the one of the same name. Let no
+    queue of RQ. `serves` are Leasehold's queues whose jobs are delivered; by default the one of the same name. Let no
     worker of Leasehold serve them, unless it should take part. `connection` is a client or a URL; left out, it is
     REDIS_URL, else redis://127.0.0.1:6379. Nothing is connected before it is needed, and a fork may use it.
 
@@ -80,13 +80,13 @@ class Delivery:
         self._queue = rq.Queue(queue, connection=self._redis, serializer=JSONSerializer)
         self._scheduler: RQScheduler | None = None
         self._missing: frozenset[str] = frozenset()
-        """Ids that had no message at the last poll. One that has none at the next either gets one."""
+        """Ids that had no message at the last poll. If they have none at the next poll either, one is sent."""
         app.on("requeued", name=f"leasehold.contrib.rq:{queue}")(self._requeued)
 
     # -- send ----------------------------------------------------------------------------------------------------------
     def publish(self, job: Job[Any] | str, *, delay: float = 0.0) -> bool:
-        """Send its id, after the enqueue was committed. False: Redis was not reached. Nothing is lost by that: the job
-        is in the database, and the poll will publish it."""
+        """Send the job's id, after the enqueue was committed. False: Redis was not reached. Nothing is lost: the job is
+        in the database, and the poll will publish it."""
         job_id = job if isinstance(job, str) else job.id
         try:
             self._send(job_id, delay)
@@ -98,10 +98,10 @@ class Delivery:
     def _send(self, job_id: str, delay: float) -> None:
         call = {
             "args": (job_id,),
-            # The id in front tells a poll whose message it is; the rest makes it a message of its own. With one and the
-            # same name, RQ would forget a message that was sent again when the one before it is done.
+            # The id in front lets a poll find the job's message; the suffix makes each message unique. With the same
+            # name, RQ would forget a message sent again when the one before it is done.
             "job_id": f"{job_id}-{secrets.token_hex(6)}",
-            "job_timeout": -1,  # the lease and the task's own time-out say how long
+            "job_timeout": -1,  # the lease and the task's time-out limit it
             "result_ttl": 0,
             "failure_ttl": _FAILURE_KEPT,
         }
@@ -111,7 +111,7 @@ class Delivery:
             self._queue.enqueue(self._function, **call)
 
     def _requeued(self, event: HookEvent) -> None:
-        """A retry, a lost lease, a resume, an answer: the message that brought it is gone."""
+        """The job was queued again by a retry, a lost lease, a resume or an answer: its first message is gone."""
         if event.tenant is None and event.queue in self._serves:
             due = datetime.fromisoformat(event.data["available_at"])
             self.publish(event.job_id, delay=(due - _now()).total_seconds())
@@ -121,18 +121,18 @@ class Delivery:
         """Run this job here, by `app.run_by_id`; the database has its ending when this returns, so the work horse may
         leave. If it cannot run now but may later, its id is published again for that time.
 
-        A lease whose owner is dead takes two looks, a third of the lease apart. A work horse lives for one message and
-        remembers none: `run`, in its own process, makes both. Where nothing calls `run`, give a `wait` longer than a
-        third of the lease, and the horse stays for the second look."""
+        Taking over the lease of a dead worker needs two looks, a third of the lease apart. A work horse lives for one
+        message and remembers none: `run`, in its own process, makes both. If nothing calls `run`, give a `wait` longer
+        than a third of the lease, and the horse stays for the second look."""
         answer = self._app.run_by_id(job_id, owner=owner, wait=wait)
         if isinstance(answer, NotRun) and answer.retry_in is not None:
             self.publish(job_id, delay=max(answer.retry_in, 1.0))
-        return answer  # what has run and is queued again was published by the hook
+        return answer  # the hook has published a job that ran and is queued again
 
-    # -- watch over it -------------------------------------------------------------------------------------------------
+    # -- supervise -----------------------------------------------------------------------------------------------------
     def run(self, *, every: float = 2.0, stop: threading.Event | None = None) -> None:
-        """`poll` again and again, until `stop` is set. One process of a fleet does this; a second one is harmless.
-        While Redis or the database is away it says so and goes on."""
+        """Call `poll` every `every` seconds, until `stop` is set. One process of a fleet does this; a second one is
+        harmless. While Redis or the database is away it logs that and goes on."""
         stop = stop or threading.Event()
         try:
             while not stop.is_set():
@@ -145,8 +145,8 @@ class Delivery:
             self.close()
 
     def poll(self) -> list[str]:
-        """Once: move messages that are due to the queue, take over jobs whose lease was lost, and publish every job
-        that is due and has had no message since the last poll. Gives back the ids that were published."""
+        """Poll once: move due messages to the queue, take over jobs whose lease was lost, and publish every job that is
+        due and has had no message since the last poll. Returns the ids that were published."""
         self._move_due()
         found = [job.id for job in self._app.sweep(wait=0) if self._is_ours(job.queue, job.state)]
         with_message = self._messages()
@@ -163,7 +163,7 @@ class Delivery:
         return queue in self._serves and state is State.QUEUED
 
     def _messages(self) -> set[str]:
-        """The jobs that RQ has a message for. Not those that a worker has taken: it claims them at once, or is dead."""
+        """The jobs that RQ has a message for. Taken ones do not count: their worker claims at once, or is dead."""
         put_off = self._queue.scheduled_job_registry
         late = _now().timestamp() - _NOT_FETCHED
         names = [*self._queue.get_job_ids(), *self._redis.zrangebyscore(put_off.key, late, "+inf")]
@@ -179,7 +179,7 @@ class Delivery:
                     break
 
     def _move_due(self) -> None:
-        """What `rq worker --with-scheduler` does in a process of its own. Of all of them one has the lock."""
+        """Do what `rq worker --with-scheduler` does in a separate process. Only one process holds the lock."""
         if self._scheduler is None:
             self._scheduler = RQScheduler(
                 [self._queue.name],
@@ -191,7 +191,7 @@ class Delivery:
             self._scheduler.enqueue_scheduled_jobs()  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
-        """Give RQ's lock back and close the connections. They are opened again if it is used again."""
+        """Release RQ's lock and close the connections. Using the object again opens them again."""
         scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
             try:

@@ -1,11 +1,11 @@
-"""SQLAlchemy: `app = Leasehold(url_of(engine))`, and jobs are in the database of the engine, with its URL written once.
+"""SQLAlchemy: `app = Leasehold(url_of(engine))` keeps jobs in the engine's database, with its URL written once.
 
     with Session.begin() as session:
         session.add(order)
         session.flush()                                 # gives the order its id
         ship.using(tx=session).enqueue(order.id)        # committed or rolled back with the order
 
-Sessions and connections, also async ones, are given to `using(tx=…)` as they are.
+Pass sessions and connections, also async ones, to `using(tx=…)` as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy import URL, Engine
 
 from leasehold.errors import InvalidInput
 
-if TYPE_CHECKING:  # its import needs greenlet, which users of plain engines may not have
+if TYPE_CHECKING:  # importing it needs greenlet, which users of plain engines may not have
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 __all__ = ["url_of"]
@@ -27,9 +27,9 @@ _WRITE_IT = "give Leasehold a URL of its own: sqlite:///file.db or postgresql://
 
 
 def url_of(engine: Engine | AsyncEngine) -> str:
-    """Where the engine's connections lead, as a URL for `Leasehold(…)`, its password included. The driver that
-    SQLAlchemy uses does not matter: Leasehold brings its own. What is not in the engine's URL, such as `connect_args`
-    or a `creator`, is not known here."""
+    """Return the engine's database as a URL for `Leasehold(…)`, its password included. The driver that SQLAlchemy uses
+    does not matter: Leasehold has its own. What is not in the engine's URL, such as `connect_args` or a `creator`, is
+    not known here."""
     url = engine.url
     match url.get_backend_name():
         case "sqlite":
@@ -55,7 +55,7 @@ def _postgres(url: URL) -> str:
         if not isinstance(value, str):
             raise InvalidInput("engine", f"has several values for {name!r} in its URL", _WRITE_IT)
         query["sslmode" if name == "ssl" else name] = value  # asyncpg's name for it
-    # A space that is not escaped is refused by libpq, and a "+" for one is taken for a plus.
+    # libpq refuses a space that is not escaped, and takes a "+" for a plus.
     plain = (
         url.set(drivername="postgresql", query={}).render_as_string(hide_password=False).replace(" ", "%20")
     )

@@ -1,4 +1,4 @@
-"""tqdm: `from leasehold.contrib.tqdm import tqdm`. A progress bar that a job reports instead of drawing it.
+"""tqdm: `from leasehold.contrib.tqdm import tqdm`. Reports a job's progress instead of drawing it.
 
 for page in tqdm(pages, desc="pages", ctx=ctx): ...     # everything else as in tqdm
 """
@@ -23,8 +23,8 @@ class tqdm(tqdm_asyncio):  # type: ignore[misc]
     def __init__(self, *args: Any, ctx: Context | SyncContext | None = None, **options: Any) -> None:
         self._ctx = ctx
         if ctx is not None:
-            options["file"] = io.StringIO()  # nothing but the end of a line is written
-            # None means "not on a terminal", and this one never is.
+            options["file"] = io.StringIO()  # only the end of a line is written
+            # None means "not on a terminal", and this file never is one.
             options["disable"] = bool(options.get("disable"))
         super().__init__(*args, **options)
 
@@ -35,7 +35,7 @@ class tqdm(tqdm_asyncio):  # type: ignore[misc]
         return True
 
     def _note(self) -> str:
-        return str(self.desc).removesuffix(": ")  # which `set_description` adds
+        return str(self.desc).removesuffix(": ")  # `set_description` adds the suffix
 
     def __iter__(self) -> Iterator[Any]:
         for item in super().__iter__():
@@ -53,5 +53,5 @@ class tqdm(tqdm_asyncio):  # type: ignore[misc]
 
 
 def _number(value: Any) -> float:
-    """Of numpy too."""
+    """Convert a number; also of numpy."""
     return value if isinstance(value, int) else float(value)

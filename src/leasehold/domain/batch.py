@@ -1,4 +1,4 @@
-"""Many jobs of one call, as a store sees them."""
+"""Batches: the jobs of one bulk enqueue, as the store receives them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
 
 MOST_AT_ONCE = 5_000
-"""Jobs that one transaction of ours makes. While SQLite writes nobody else can, not even to renew a lease."""
+"""Most jobs that one transaction inserts. While SQLite writes, no one else can, not even to renew a lease."""
 
 
 def check_size(number: int, field: str, remedy: str) -> None:
@@ -20,33 +20,33 @@ def check_size(number: int, field: str, remedy: str) -> None:
 
 
 class AlikeJobs(Sequence[NewJob]):
-    """Jobs that differ in their ids and arguments only. What they have in common stands in the first of them, and the
-    rest come in pieces, so that a store can send some while the next are prepared."""
+    """Jobs that differ only in their ids and arguments. The first job holds what they share; the rest come in pieces,
+    so that a store can send one piece while the next is prepared."""
 
     ids: Sequence[str]
     first: NewJob
 
     @abstractmethod
     def pieces(self, size: int) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        """Ids and encoded arguments, so many at a time. The first that cannot be stored raises."""
+        """Yield ids and encoded arguments, `size` at a time. Raises at the first job that cannot be stored."""
 
     @abstractmethod
     def encode(self, number: int) -> None:
-        """Check and encode the first ones now."""
+        """Check and encode the first `number` jobs now."""
 
     @abstractmethod
     def with_trace(self, trace: str) -> AlikeJobs:
-        """The same jobs, with this as their trace."""
+        """Return the same jobs with this trace."""
 
 
 def with_trace(jobs: Sequence[NewJob], trace: str) -> Sequence[NewJob]:
-    """What a caller has given as the trace of a job counts for more."""
+    """Set the trace of every job that has none; a trace given by the caller wins."""
     if isinstance(jobs, AlikeJobs):
         return jobs if jobs.first.trace is not None else jobs.with_trace(trace)
     return [job if job.trace is not None else replace(job, trace=trace) for job in jobs]
 
 
 def any_grouped(jobs: Sequence[NewJob]) -> bool:
-    """Whether one of them belongs to a group. Of jobs that are alike the first speaks for all."""
+    """Return whether a job belongs to a group. For AlikeJobs the first job answers for all."""
     looked_at = [jobs.first] if isinstance(jobs, AlikeJobs) else jobs
     return any(job.group is not None for job in looked_at)

@@ -18,13 +18,13 @@ BudgetScope = Literal["job", "run", "group"]
 BudgetOwner = Literal["job", "group"]
 
 LARGEST_AMOUNT = 10**15
-"""Thousands of such amounts still fit into the databases' integers."""
+"""Upper bound of one amount. Thousands of such amounts still fit into the databases' integers."""
 LONGEST_KEY = 200
 
 
 @frozen
 class Spend:
-    """An amount on its way into the ledger. The same key and unit again count once."""
+    """An amount to be written to the ledger. The same key and unit again count once."""
 
     key: str
     unit: str
@@ -33,7 +33,7 @@ class Spend:
 
 @frozen
 class Spending:
-    """A row of the ledger: what was spent, and under which lease."""
+    """A row of the ledger: the amount spent, and the lease it was spent under."""
 
     key: str
     unit: str
@@ -45,35 +45,35 @@ class Spending:
 
 @frozen
 class BudgetLine:
-    """One unit of a job, of its present run (`budget_for="run"`), or of its group: what may be spent, and what was."""
+    """Limit and spending in one unit, of a job, of its present attempt (`budget_for="run"`), or of its group."""
 
     scope: BudgetScope
     name: str
     """The job's id, or the group's name."""
     unit: str
     limit: int | None
-    """None: as much as it likes."""
+    """None: no limit."""
     spent: int
 
     @property
     def left(self) -> int | None:
-        """Never below 0; None without a limit."""
+        """What may still be spent: never below 0, None without a limit."""
         return None if self.limit is None else max(0, self.limit - self.spent)
 
     @property
     def over(self) -> bool:
-        """Equal is not over."""
+        """Whether more than the limit was spent; spending exactly the limit is allowed."""
         return self.limit is not None and self.spent > self.limit
 
     def told(self) -> str:
-        """In words."""
+        """Format the line as a sentence for people."""
         whose = {"job": "its", "run": "its run's"}.get(self.scope, f"group {self.name!r}'s")
         return f"{self.spent:,} of {whose} {self.limit or 0:,} {self.unit} are spent"
 
 
 @frozen
 class BudgetRow:
-    """A line as a list shows it, with whose it is."""
+    """A budget line as a list shows it, with the task and queue of its job."""
 
     scope: BudgetScope
     name: str
@@ -82,11 +82,11 @@ class BudgetRow:
     limit: int | None
     spent: int
     left: int | None
-    """Never below 0; None without a limit."""
+    """What may still be spent: never below 0, None without a limit."""
     exhausted: bool
-    """More was spent than the limit; equal is not more."""
+    """More than the limit was spent; spending exactly the limit is allowed."""
     on_breach: OnBreach | None
-    """What becomes of the job then. Of a group, each of its jobs says that itself."""
+    """What happens to the job when it is over its budget. None for a group: each of its jobs has its own setting."""
     kind: str | None
     queue: str | None
 
@@ -94,7 +94,7 @@ class BudgetRow:
     def of(
         cls, line: BudgetLine, on_breach: OnBreach | None, kind: str | None, queue: str | None
     ) -> BudgetRow:
-        """One line of a job or group, with the name of its owner."""
+        """Build a row from one line of a job or group."""
         return cls(
             *(line.scope, line.name, line.unit, line.limit, line.spent, line.left, line.over),
             *(on_breach, kind, queue),
@@ -107,7 +107,7 @@ class BudgetPage:
 
     budgets: list[BudgetRow]
     next: str | None
-    """The cursor of the page that follows; None at the end."""
+    """The cursor of the next page; None at the end."""
 
 
 def checked_owner(scope: object) -> BudgetOwner | None:
@@ -125,8 +125,8 @@ def lines_of(
     rows: Iterable[Mapping[str, Any]],
     of_run: Mapping[str, int] | None = None,
 ) -> list[BudgetLine]:
-    """The lines of a job and its group. A limit that stands in a row was set later than the task's own, and counts.
-    `of_run` is what one run has spent, if that is what its limits are for."""
+    """Return the lines of a job and its group. A limit stored in a row was set later than the task's and wins.
+    `of_run` is what the present attempt has spent, if the limits are per attempt."""
     found = {(row["scope"], row["unit"]): row for row in rows}
     given = policy.budget or {}
     units = [("job", unit) for unit in given]
@@ -149,12 +149,12 @@ def first_over(lines: Iterable[BudgetLine]) -> BudgetLine | None:
 
 
 def halts(policy: Policy) -> bool:
-    """Whether a breach ends the run; a capped job looks at what is left, and goes on."""
+    """Return whether a breach ends the attempt; with `on_breach="allow"` the job checks what is left and goes on."""
     return policy.on_breach != "allow"
 
 
 def checked_amounts(amounts: object, field: str) -> dict[str, int]:
-    """Units and whole amounts, or a refusal that names the unit."""
+    """Return units and whole amounts, or raise an error that names the unit."""
     if not isinstance(amounts, Mapping) or not amounts:
         example = 'budget={"tokens": 1200}' if field == "budget" else "tokens=1200"
         raise InvalidInput(field, "names no unit", f"give units and amounts, such as {example}")

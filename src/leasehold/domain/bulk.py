@@ -1,4 +1,4 @@
-"""Bulk: one verb on every job that a filter finds, job by job, and what it reports."""
+"""Bulk verbs: requests, reports and the states each verb applies to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leasehold.domain.views import ALL, Criteria, Filter
 BulkVerb = Literal["cancel", "pause", "interrupt", "resume", "retry", "resolve", "release"]
 
 SAMPLE = 20
-"""Ids that a report names."""
+"""Most ids that a report names."""
 USUAL_LIMIT = 10_000
 LARGEST_LIMIT = 1_000_000
 
@@ -30,7 +30,7 @@ KEEP_REASON: set[str] = set()
 
 
 class BulkOptions(Criteria, total=False):
-    """Which jobs, and how: the keywords of `app.bulk`'s verbs."""
+    """The keywords of `app.bulk`'s verbs: which jobs, and how."""
 
     state: State | str | Iterable[State | str]
     everything: bool
@@ -42,17 +42,17 @@ class BulkOptions(Criteria, total=False):
 
 @frozen
 class BulkRefusal:
-    """Jobs that were refused alike."""
+    """Jobs that were refused with the same error."""
 
     error: str
-    """Which of `leasehold.errors`."""
+    """The name of the error, one of `leasehold.errors`."""
     state: str | None
-    """In which the job was, if that was the reason."""
+    """The state of the job, if the state was the reason."""
     detail: str
-    """What the first of them said."""
+    """The text of the first job's error."""
     jobs: int
     sample: tuple[str, ...]
-    """The ids of the first."""
+    """The ids of the first refused jobs."""
 
 
 @frozen(kw_only=True)
@@ -62,34 +62,34 @@ class BulkReport:
     verb: BulkVerb
     dry_run: bool
     matched: int
-    """How many jobs the filter has found; at the limit there may be more, see `next`."""
+    """How many jobs the filter found. If the limit was reached there may be more; see `next`."""
     changed: int
     moved_on: int
-    """Were in another state, or gone, when their turn came. Nothing is wrong with that."""
+    """Jobs that were in another state, or gone, when the verb reached them. This is normal."""
     refused: tuple[BulkRefusal, ...]
     sample: tuple[str, ...]
-    """The ids of the first that were found, newest first."""
+    """The ids of the first jobs found, newest first."""
     next: str | None
-    """Where to go on, as `cursor`, if it has stopped at its limit."""
+    """The `cursor` to go on from, if the verb stopped at its limit."""
 
 
 @frozen(kw_only=True)
 class BulkRequest:
-    """As it was asked for; what is wrong with it is refused when it is made."""
+    """A bulk request as the caller made it. Building one checks it, and raises on a wrong value."""
 
     verb: BulkVerb
     filter: Filter
     everything: bool = False
-    """An empty filter has to be meant."""
+    """Confirms an empty filter, which would match every job."""
     dry_run: bool = False
     limit: int = USUAL_LIMIT
     cursor: str | None = None
     actor: str | None = None
     reason: str | None = None
     fresh: bool = False
-    """Of `resume` alone."""
+    """For `resume` only."""
     text: str | None = None
-    """What must stand in arguments or error, as `Search` has it; so it is with the others."""
+    """Text to find in arguments or error, as in `Search`; so are the next three fields."""
     since: datetime | None = None
     until: datetime | None = None
     id_prefix: str | None = None
@@ -117,18 +117,18 @@ class BulkRequest:
 
     @property
     def found_by(self) -> Filter:
-        """The filter, with the states that the verb is meant for unless it names some."""
+        """The filter; if it names no states, those that the verb applies to."""
         return replace(self.filter, states=self.filter.states or MEANT_FOR[self.verb])
 
     @property
     def search(self) -> Search | None:
-        """None: the filter is all there is."""
+        """The search, or None if the filter alone is enough."""
         search = Search(self.found_by, self.text, self.since, self.until, self.id_prefix)
         return None if search == Search(self.found_by) else search
 
     @property
     def told(self) -> dict[str, object]:
-        """What goes along with the verb on each job."""
+        """The keywords passed to the verb for each job."""
         given: dict[str, object] = {"actor": self.actor}
         if self.reason is not None:
             given["reason"] = self.reason
@@ -139,7 +139,7 @@ class BulkRequest:
 
 @dataclass
 class BulkTally:
-    """A report in the making."""
+    """Collects the results of a bulk verb into a report."""
 
     request: BulkRequest
     matched: int = 0
@@ -177,7 +177,7 @@ class BulkTally:
 
 
 def has_moved_on(error: LeaseholdError, found_by: Filter) -> bool:
-    """Whether a job was only found before it went on to another state, or was pruned."""
+    """Return whether the job has changed state, or was pruned, since the filter found it."""
     if isinstance(error, Refused):
         return error.state not in found_by.states
     return isinstance(error, JobNotFound)

@@ -1,4 +1,4 @@
-"""One job by its id: what a caller is told who may not run it now, and when to come back."""
+"""Results of `run_by_id`: why a job cannot run now, and when to try again."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from leasehold.domain.job import Job
 from leasehold.domain.states import State
 
 SOON = 5.0
-"""Seconds, where nobody knows when: a lane, a slot, a rate, a pause, another job."""
+"""Seconds to wait when no time is known: the job waits for a lane, a slot, a rate, a pause or another job."""
 ELSEWHERE = 30.0
-"""Seconds, for a task that is not known here: as long as a worker leaves such a job to others."""
+"""Seconds to wait for a task not registered here: as long as a worker leaves such a job to others."""
 
 
 @frozen
 class NotRun:
-    """`run_by_id` has left the job as it was. `retry_in`: seconds after which it is worth asking again; None: it is at
-    rest, waits for somebody's word, or is not there, so a message that brought its id is done with."""
+    """`run_by_id` left the job unchanged. `retry_in`: seconds after which to try again. None: the job is at rest,
+    waits for a person, or does not exist, so a message that carried its id can be acknowledged."""
 
     job_id: str
     state: State | None
@@ -27,7 +27,7 @@ class NotRun:
 
 
 def ask_again_in(job: Job, now: datetime) -> float | None:
-    """Seconds after which a claim of this job may have more luck; None: not before somebody acts."""
+    """Seconds after which a claim of this job may succeed. None: not before someone acts on the job."""
     match job.state:
         case State.QUEUED:
             return (job.available_at - now).total_seconds() if job.available_at > now else SOON

@@ -1,4 +1,4 @@
-"""Cap and reject: who holds the places of a task, and when it may be worth to ask again."""
+"""Capacity of tasks that reject what they cannot start: who holds the places, and when to try again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST_HINT = 60.0
 
 @frozen
 class Holder:
-    """A run that takes one of the places. Without owner and end of lease it is an orphan: its execution may live."""
+    """An attempt that takes one place. Without worker and lease end it is an orphan: its execution may still run."""
 
     job_id: str
     owner: str | None
@@ -22,9 +22,9 @@ class Holder:
 
 
 def retry_hint(holders: Sequence[Holder], now: datetime) -> float:
-    """Seconds after which a place may be free. A guess: runs that are met at random have on average done half of
-    their time, so the first of n ends after twice their age by n + 1. Should an owner be dead, its place is free when
-    its lease has run out, so the guess goes no further than that."""
+    """Estimate the seconds until a place is free. Attempts observed at a random moment have on average done half of
+    their time, so the first of n ends after twice their mean age divided by n + 1. If a worker is dead, its place is
+    free when its lease runs out, so the estimate is capped at that time."""
     ages = [(now - holder.since).total_seconds() for holder in holders if holder.since is not None]
     guess = 2.0 * sum(ages) / len(ages) / (len(ages) + 1) if ages else LONGEST_HINT
     ends = [(holder.lease_until - now).total_seconds() for holder in holders if holder.lease_until]

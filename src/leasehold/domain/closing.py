@@ -1,4 +1,4 @@
-"""Closing something for a while, a queue, a task or a rate: how long, why, and by whom."""
+"""Pause windows of queues, tasks and rates: how long, why, and who set them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class ClosingArguments(TypedDict):
 
 @frozen(kw_only=True)
 class Closing:
-    """Given by a length, by an instant, or by neither: until somebody opens it again."""
+    """A pause with a length, with an end, or with neither: then it lasts until someone ends it."""
 
     for_: Duration | None = None
     until: datetime | None = None
     reason: str | None = None
-    """Shown to anyone who asks why."""
+    """Shown by `why` and in lists."""
     actor: str | None = None
     length: float | None = field(init=False)
     """`for_` in seconds."""

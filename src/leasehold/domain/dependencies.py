@@ -1,8 +1,8 @@
-"""Jobs that wait for others: what the end of a parent means for its child. Decided here, written by the store.
+"""Dependencies between jobs: what the end of a parent means for its child. The store writes what is decided here.
 
-A parent has *ended* when it is succeeded, failed, timed out or cancelled. A paused or waiting parent has not: its
-child waits with it. The judgement is made once, in the transaction that ends the parent. A failed parent may be
-resumed later, but its children have had their end by then: a child that hung on "perhaps" would come to rest never.
+A parent has *ended* when it is succeeded, failed, timed out or cancelled. A paused or waiting parent has not ended:
+its child keeps waiting. The decision is made once, in the transaction that ends the parent. A failed parent may be
+resumed later, but its children were already decided: a child that waited for a possible resume might never end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROOT_CAUSE = re.compile(r"job [0-9a-f-]{36} \(.+\) ended [a-z_]+")
 
 @frozen
 class EndedParent:
-    """A parent that has ended: what its children have to know of it."""
+    """A parent that has ended: what its children need to know about it."""
 
     id: str
     kind: str
@@ -37,8 +37,8 @@ class EndedParent:
 
 
 def judge(child: Job, parents: Sequence[tuple[EndedParent, OnParentFailure]], now: datetime) -> Move | None:
-    """What becomes of a child some of whose parents have just ended, each with what the child said about that. None:
-    it has ended itself, nothing changes."""
+    """Decide what happens to a child whose parents have just ended; each parent comes with the child's setting for its
+    failure. None: the child has ended itself, and nothing changes."""
     if child.state in FINAL:
         return None
     failed = next((parent for parent, on_failure in parents if not parent.meets(on_failure)), None)
@@ -53,8 +53,8 @@ def judge(child: Job, parents: Sequence[tuple[EndedParent, OnParentFailure]], no
 
 
 def explained(parent: EndedParent) -> str:
-    """Why its children cannot run. A parent that was itself cancelled for such a cause hands it on, so that every
-    descendant names the job that went wrong and not its neighbour."""
+    """Say why the children cannot run. A parent that was cancelled for such a cause passes it on, so that every
+    descendant names the job that failed and not its direct parent."""
     if parent.state is State.CANCELLED and parent.reason and _ROOT_CAUSE.fullmatch(parent.reason):
         return parent.reason
     return f"job {parent.id} ({parent.kind}) ended {parent.state.value}"

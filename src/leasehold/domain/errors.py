@@ -5,7 +5,7 @@
     │   ├── InvalidArguments         a task's arguments do not fit its signature
     │   ├── Unstorable               a value no store can keep (NaN, NUL, lone surrogate, too large)
     │   ├── UnknownTask              no task of that name is registered
-    │   ├── DuplicateStep            a run used the name of a step twice
+    │   ├── DuplicateStep            an attempt used the name of a step twice
     │   ├── InvalidTask              a task's own declaration is wrong
     │   ├── DependencyCycle          jobs that would wait for each other for ever
     │   ├── InvalidAnswer            an answer does not fit what was asked
@@ -15,14 +15,14 @@
     │   ├── JobNotFound
     │   ├── Refused                  not in this state
     │   ├── DuplicateJob             its unique key is held by another job
-    │   ├── LeaseLost                the write came from somebody who no longer holds the lease
+    │   ├── LeaseLost                the write came from a worker that no longer holds the lease
     │   ├── TransactionTooLong       a handler kept the job's row locked for too long
-    │   ├── JobNotSucceeded          its result was asked for, and it did not succeed
+    │   ├── JobNotSucceeded          a caller wants its result, and it did not succeed
     │   ├── UnreadableResult         its result no longer fits the task's return annotation
     │   ├── ResultMissing            its result is a file that is gone, damaged or out of reach
     │   ├── StreamFull               it emits faster than the database can store
     │   ├── OverBudget               it, or its group, has spent more than it may
-    │   └── QuestionExpired          nobody answered its question in time
+    │   └── QuestionExpired          no one answered its question in time
     ├── PartlyStored                 a long enqueue_many went wrong in a later piece
     ├── AtCapacity                   run_now found every place of the task taken; nothing was stored
     ├── ScheduleNotFound             no schedule has that name
@@ -44,8 +44,8 @@
         ├── RemoteUnreachable        the server of `leasehold.remote` does not answer
         └── RemoteError              that server refused the request, or failed
 
-An error carries its facts as attributes; its text names the field and the remedy. They are all in this one file, long
-as it is, so that whoever catches one sees its relatives.
+An error carries its facts as attributes; its text names the field and the remedy. All errors are in this one long file,
+so that a reader who catches one sees the related ones.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Unstorable(InvalidInput):
 
 
 class InvalidSignature(InvalidInput):
-    """What came to a webhook was not signed with its secret, or is too old.
+    """The request to a webhook was not signed with its secret, or is too old.
 
     Remedy: Do not trust the request; check the secret and the clock."""
 
@@ -132,7 +132,7 @@ class UnknownTask(InvalidInput):
 
 
 class DuplicateStep(InvalidInput):
-    """A run used the same name for two steps. The name is what finds a step's stored result.
+    """An attempt used the same name for two steps. The name finds a step's stored result.
 
     Remedy: Name each step by what it works on."""
 
@@ -177,7 +177,7 @@ class InvalidAnswer(InvalidInput):
 
 
 def state_told(state: str) -> str:
-    """The state as the end of a sentence about a job."""
+    """Return the state as the end of a sentence about a job."""
     ended = {
         "succeeded": "has succeeded",
         "failed": "failed",
@@ -188,7 +188,7 @@ def state_told(state: str) -> str:
 
 
 class JobError(LeaseholdError):
-    """The job does not allow it. `job_id` names the job.
+    """The job does not allow the call. `job_id` names the job.
 
     Remedy: Look at the job: `leasehold jobs show ID`."""
 
@@ -232,9 +232,9 @@ class DuplicateJob(JobError):
 
 
 class LeaseLost(JobError):
-    """The run no longer holds the lease: its write was refused, and the next holder's writes count.
+    """The attempt no longer holds the lease: its write was refused, and only the next holder's writes count.
 
-    Remedy: Let the handler end; another run has the job."""
+    Remedy: Let the handler end; another attempt has the job."""
 
     def __init__(self, job_id: str, token: int) -> None:
         self.token = token
@@ -259,7 +259,7 @@ class TransactionTooLong(JobError):
 
 
 class JobNotSucceeded(JobError):
-    """The result was asked for, and the job did not succeed.
+    """A caller wants the result of a job that did not succeed.
 
     Remedy: Look at `state` and `error`; `job.retry()` makes a new job."""
 
@@ -450,7 +450,7 @@ class WaitTimedOut(LeaseholdError, TimeoutError):
 
 
 class AcquireTimedOut(LeaseholdError, TimeoutError):
-    """A run waited in vain for units of a slot, or for a rate. `name` is the name of the slot or rate.
+    """A handler waited for units of a slot, or for a rate, and got none in time. `name` is the slot's or rate's name.
 
     Remedy: Wait longer, or raise the limit."""
 
@@ -507,7 +507,7 @@ class DatabaseTooOld(StoreError):
 
 
 class DatabaseUnfit(StoreError):
-    """The database can be reached, but would lose or garble what it is given.
+    """The database can be reached, but would lose or garble stored values.
 
     Remedy: Change the setting that the message names."""
 
@@ -521,7 +521,7 @@ class DatabaseUnfit(StoreError):
 class ReadTooSlow(StoreError):
     """A read took longer than its caller may wait, and was given up.
 
-    Remedy: Ask for less at once, or again later."""
+    Remedy: Request less at once, or try again later."""
 
     def __init__(self, store: str, seconds: float) -> None:
         self.store = store
@@ -594,7 +594,7 @@ class SchemaTooNew(StoreError):
 
 
 class RemoteUnreachable(StoreError):
-    """The server of `leasehold.remote` did not answer. Nobody knows whether it did what it was asked to; an enqueue can
+    """The server of `leasehold.remote` did not answer. It may or may not have carried out the request; an enqueue can
     be repeated safely with the same `idempotency_key`.
 
     Remedy: Check that `leasehold serve` runs and that the URL is right."""
@@ -621,7 +621,7 @@ class RemoteError(StoreError):
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """What an exception group has in it, at any depth; of any other exception itself."""
+    """Return the exceptions inside an exception group, at any depth; for any other exception, the exception itself."""
     found: list[BaseException] = []
     coming = [error]
     while coming:

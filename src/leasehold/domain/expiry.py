@@ -1,4 +1,4 @@
-"""What becomes of a job whose time is over, whoever notices it: the sweep, or the claim that meets it."""
+"""Expiry: what happens to a job whose time is over, decided the same for the sweep and the claim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def time_is_over(job: Job, now: datetime) -> bool:
 
 
 def expired(job: Job, now: datetime) -> Move | None:
-    """None: it has time left."""
+    """Return the move that ends the job. None: it has time left."""
     if _past_deadline(job, now):
         after = replace(
             job,
@@ -36,14 +36,14 @@ def expired(job: Job, now: datetime) -> Move | None:
 
 
 def granted_too_late(job: Job) -> bool:
-    """Its time was over when it was granted: nobody has run it. The claim that took it did not live to say so."""
+    """Whether the job was granted after its time was over, and so never ran: the claim that took it died first."""
     if job.started_at is None or job.execution_site is not None:
         return False
     return time_is_over(before_grant(job), job.started_at)
 
 
 def before_grant(job: Job) -> Job:
-    """A running job whose grant nobody has used, as it was before that: the number of the attempt names nothing."""
+    """Return a running job as it was before a grant that was never used: the attempt's number is free again."""
     first = job.attempt == 1
     return replace(
         job,
@@ -54,7 +54,7 @@ def before_grant(job: Job) -> Job:
 
 
 def _keeps_lane(job: Job) -> bool:
-    """It has started in its lane, which has not gone on without it: after a resolve another may run there."""
+    """Whether the job has started in its lane and still keeps it: after a skip, another job may run there."""
     return job.attempt > 0 and job.lane_at == STARTED
 
 

@@ -1,4 +1,4 @@
-"""Why a job does not run, or does: every cause, for programs and for people."""
+"""Explanations: every cause why a job runs or does not run, for programs and for people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Cause = Literal[
 
 @frozen
 class Hold:
-    """One thing that holds a job. `cause` is for programs, `detail` and `remedy` are for people."""
+    """One cause that holds a job back. `cause` is for programs, `detail` and `remedy` are for people."""
 
     cause: Cause
     detail: str
@@ -45,7 +45,7 @@ class Hold:
 
 
 class Explanation(list[Hold]):
-    """Every cause in order; printed, a line each."""
+    """All causes in order; printed, one line each."""
 
     def __str__(self) -> str:
         return "\n".join(f"{number}. {hold}" for number, hold in enumerate(self, 1))

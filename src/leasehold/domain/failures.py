@@ -1,5 +1,4 @@
-"""Failures that are alike: grouped by task and by what the first line of the error says, whatever numbers, ids, names
-and paths stand in it."""
+"""Groups similar failures by task and by the first line of the error, ignoring numbers, ids, quoted texts and paths."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from leasehold.domain.states import State
 
 FAILED_STATES = (State.FAILED, State.TIMED_OUT)
 MOST_FAILURES = 10_000
-"""That one call looks at."""
+"""Most failed jobs that one call reads."""
 MOST_GROUPS = 200
-"""That one call tells of."""
+"""Most groups that one call returns."""
 LONGEST_MESSAGE = 500
 LONGEST_FINGERPRINT = 200
 
@@ -36,30 +35,30 @@ _SPACE = re.compile(r"\s+")
 
 @frozen
 class FailedJob:
-    """What is read of a job that failed or timed out."""
+    """The fields read of a job that failed or timed out."""
 
     id: str
     kind: str
     finished_at: datetime
     error: str | None
-    """Its beginning."""
+    """The beginning of the error text."""
 
 
 @frozen
 class FailureGroup:
-    """Failures of one task that say the same."""
+    """Failures of one task with the same fingerprint."""
 
     kind: str
     fingerprint: str
-    """What they have in common: the first line with marks such as `<number>` and `<id>`. Empty: they have no error."""
+    """The first line of the error, with marks such as `<number>` and `<id>` for what differs. Empty: no error text."""
     count: int
     newest: datetime
     oldest: datetime
-    """When the last and the first of them ended."""
+    """When the last and the first of these jobs ended."""
     sample_id: str
-    """The job that ended last."""
+    """The id of the job that ended last."""
     sample: str
-    """The first line of its error."""
+    """The first line of that job's error."""
 
 
 @frozen
@@ -68,21 +67,21 @@ class Failures:
 
     groups: list[FailureGroup]
     looked: int
-    """How many failed and timed-out jobs were looked at: the newest."""
+    """How many failed and timed-out jobs were read, newest first."""
     cut: bool
-    """There are more failures than were looked at."""
+    """There are more failures than were read."""
     left_out: int = 0
     """Groups that are not listed, the smallest: a list has at most 200."""
 
 
 def first_line(error: str | None) -> str:
-    """What happened: the first line that says something, not longer than a list can show."""
+    """Return the first line of the error that is not blank, cut to a length that a list can show."""
     line = (error or "").strip().partition("\n")[0].strip()
     return line if len(line) <= LONGEST_MESSAGE else line[:LONGEST_MESSAGE] + "…"
 
 
 def fingerprint(error: str | None) -> str:
-    """The first line without what differs from job to job: "timeout after <number> s for job <id>"."""
+    """Replace what differs from job to job in the first line: "timeout after <number> s for job <id>"."""
     line = first_line(error)
     for pattern, mark in _MARKS:
         line = pattern.sub(mark, line)
@@ -91,7 +90,7 @@ def fingerprint(error: str | None) -> str:
 
 
 def grouped(jobs: Iterable[FailedJob]) -> list[FailureGroup]:
-    """By count, then by the newest."""
+    """Group the jobs; the largest groups first, then the newest."""
     groups: dict[tuple[str, str], FailureGroup] = {}
     for job in jobs:
         key = (job.kind, fingerprint(job.error))

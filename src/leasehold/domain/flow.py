@@ -1,4 +1,4 @@
-"""A flow: jobs that are tied to each other, as a graph."""
+"""Flows: jobs linked by dependencies and follow-ups, as a graph."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ FlowRelation = Literal["waits_for", "follow_up"]
 
 @frozen
 class FlowNode:
-    """A job of the flow."""
+    """A job in the flow."""
 
     id: str
     kind: str
     state: State
     error: str | None = None
-    """The first line."""
+    """The first line of its error."""
 
 
 @frozen
 class FlowEdge:
-    """From the job that comes first to the one that comes after it."""
+    """A link from an earlier job to a later one."""
 
     from_id: str
     to_id: str
     relation: FlowRelation
-    """`waits_for`: the second waits for the first. `follow_up`: the first has asked for the second."""
+    """`waits_for`: the later job waits for the earlier. `follow_up`: the earlier job's handler enqueued the later."""
     met: bool | None = None
-    """The one that waits need no longer do so. None: nobody waits."""
+    """Whether the later job no longer has to wait. None: it does not wait for the earlier one."""
 
 
 @frozen
 class Flow:
-    """All that is tied to a job, directly or through others, whichever way."""
+    """All jobs linked to one job, directly or through others, in either direction."""
 
     job_id: str
-    """The job that was asked about."""
+    """The id of the requested job."""
     nodes: list[FlowNode]
-    """The nearest first, that job itself at the head."""
+    """The jobs: the requested one first, then the nearest."""
     edges: list[FlowEdge]
-    """Between these nodes."""
+    """The links between these jobs."""
     cut: bool
-    """There are more jobs, or more ties, than are told."""
+    """There are more jobs, or more links, than are listed."""
 
 
 @frozen
 class Tie:
-    """A tie of a job that was asked about, and the job at its other end."""
+    """A link of the requested job, and the job at its other end."""
 
     edge: FlowEdge
     other: FlowNode

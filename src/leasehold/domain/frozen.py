@@ -1,8 +1,8 @@
-"""`@frozen`: what `@dataclass(frozen=True, slots=True)` means, made in a quarter of the time.
+"""`@frozen`: the same as `@dataclass(frozen=True, slots=True)`, built in a quarter of the time.
 
 The standard library compiles six methods for each such class (since Python 3.13 at least in one go). We have two
-hundred of these classes, and that was a third of the time that `import leasehold` took, for every command and worker.
-Here one method is compiled, and the others are plain functions (docs/decisions/0049).
+hundred of these classes, which took a third of the time of `import leasehold`, for every command and worker. Here one
+method is compiled, and the others are plain functions (docs/decisions/0049).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def frozen(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]: ...
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, Field))
 def frozen(cls: type[T] | None = None, /, *, kw_only: bool = False) -> type[T] | Callable[[type[T]], type[T]]:
-    """A class whose instances never change, and are equal if their fields are."""
+    """Make a class whose instances never change, and are equal if their fields are equal."""
     return _made(cls, kw_only) if cls is not None else lambda cls: _made(cls, kw_only)
 
 
 def _made(cls: type[Any], kw_only: bool) -> type[Any]:
     own = set(vars(cls))
     if cls.__doc__ is None:
-        cls.__doc__ = ""  # else dataclass would spend as much time on one as on all the rest
+        cls.__doc__ = ""  # otherwise dataclass builds a docstring, which takes as long as all the rest
     cls = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
     methods = {
         "__init__": _init_of(cls),
@@ -49,7 +49,7 @@ def _made(cls: type[Any], kw_only: bool) -> type[Any]:
 
 
 def _init_of(cls: type[Any]) -> Callable[..., None]:
-    # Between underscores: no field is called that.
+    # Dunder names: no field has such a name.
     names: dict[str, Any] = {"__set__": _set, "__missing__": MISSING}
     positional, by_name, body = ["self"], ["*"], []
     for one in fields(cls):

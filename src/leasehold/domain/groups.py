@@ -1,4 +1,4 @@
-"""A group as those who wait for it see it: how far it is, what came out, what went wrong."""
+"""Groups of jobs: their status, results, errors and stops."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from leasehold.domain.stop import StopMode
 from leasehold.domain.stream import Event, Progress
 
 GroupState = Literal["active", "stopped", "held"]
-"""`stopped` tells that somebody has stopped it; the next job reopens it. `held` refuses new jobs until released."""
+"""`stopped`: someone has stopped the group; the next job reopens it. `held`: it refuses new jobs until released."""
 
 
 @frozen
 class GroupStop:
-    """A stop that has met a group, or a part of it: who, when and why."""
+    """A stop of a group, or of a part of it: who, when and why."""
 
     scope: Mapping[str, object]
-    """What it was about, as it was given: `{"group": …, "kinds": …}`."""
+    """The scope as the caller gave it: `{"group": …, "kinds": …}`."""
     mode: StopMode
     reason: str | None
     actor: str | None
@@ -32,18 +32,18 @@ class GroupStop:
 
 @frozen
 class GroupRow:
-    """What is kept of a group itself."""
+    """The stored row of a group."""
 
     name: str
     state: GroupState
     reason: str | None
-    """Why it was stopped or held."""
+    """Why the group was stopped or held."""
     version: int
     changed_by: str | None = None
-    """Who last stopped, held or released it."""
+    """Who last stopped, held or released the group."""
     changed_at: datetime | None = None
     last_stop: GroupStop | None = None
-    """Also one of a part of it, which leaves its state as it was."""
+    """The last stop, also one of a part of the group, which leaves its state unchanged."""
 
 
 @frozen(kw_only=True)
@@ -53,19 +53,19 @@ class GroupSummary:
     name: str
     state: GroupState
     reason: str | None
-    """Why it was stopped or held."""
+    """Why the group was stopped or held."""
     version: int
     live: int
     """Jobs that can still move by themselves: pending, queued, running, waiting."""
     total: int
-    """All of its jobs. At GROUP_TOTAL_CAP there may be more."""
+    """All jobs of the group. At GROUP_TOTAL_CAP there may be more."""
     changed_by: str | None
     changed_at: datetime | None
     last_stop: GroupStop | None
 
     @property
     def held(self) -> bool:
-        """Nothing comes into it until it is released."""
+        """Whether the group refuses new jobs until it is released."""
         return self.state == "held"
 
 
@@ -78,7 +78,7 @@ class GroupPage:
 
     groups: list[GroupSummary]
     next: str | None
-    """The cursor of the page that follows; None at the end."""
+    """The cursor of the next page; None at the end."""
 
 
 def checked_group_state(state: object) -> GroupState | None:
@@ -91,19 +91,19 @@ def checked_group_state(state: object) -> GroupState | None:
 
 @frozen
 class GroupRun:
-    """A running job of the group, and what it has reported so far."""
+    """A running job of the group, with its progress and partial results."""
 
     id: str
     kind: str
     attempt: int
     progress: Progress | None
     emitted: tuple[Event, ...]
-    """Its latest partial results, in order; all runs together have at most `cap` of them."""
+    """Its latest partial results, in order; all running jobs together have at most `cap`."""
 
 
 @dataclass(frozen=True)
 class GroupResult:
-    """What a job of the group has returned, as plain JSON."""
+    """What a job of the group returned, as plain JSON."""
 
     id: str
     kind: str
@@ -112,8 +112,8 @@ class GroupResult:
 
 
 class FiledResult(GroupResult):
-    """One whose result is a file: read when `result` is first looked at, for whoever follows a group looks at few of
-    them. That raises ResultMissing if the file is gone."""
+    """A result stored as a file. Reading `result` loads the file, because a caller that follows a group reads few
+    results. It raises ResultMissing if the file is gone."""
 
     _read: Callable[[], Any]
 
@@ -141,41 +141,41 @@ class GroupError:
 
 @frozen(kw_only=True)
 class GroupStatus:
-    """A group at one moment. Give `version` back as `since` to wait for what comes after it."""
+    """The status of a group at one moment. Pass `version` as `since` to wait for the next change."""
 
     name: str
     state: GroupState
     reason: str | None
-    """Why it was stopped or held."""
+    """Why the group was stopped or held."""
     version: int
-    """Moves with every job that comes in or ends, every question, every stop. 0: there is no such group."""
+    """Grows with every job that comes in or ends, every question, every stop. 0: there is no such group."""
     changed_by: str | None
-    """Who last stopped, held or released it."""
+    """Who last stopped, held or released the group."""
     changed_at: datetime | None
     last_stop: GroupStop | None
-    """Also one of a part of it, which leaves its state as it was."""
+    """The last stop, also one of a part of the group, which leaves its state unchanged."""
     changed: bool
-    """False: the wait was over before anything happened."""
+    """False: the wait timed out before anything changed."""
     total: int
     succeeded: int
     live: int
     """Jobs that can still move by themselves: pending, queued, running, waiting."""
     progress: float
-    """Succeeded of all, from 0 to 1."""
+    """The share of all jobs that succeeded, from 0 to 1."""
     counts: Mapping[str, Mapping[State, int]]
-    """How many jobs of each kind are in each state."""
+    """How many jobs of each task are in each state."""
     results: tuple[GroupResult, ...]
-    """Of the jobs that have succeeded, the latest first."""
+    """Results of the jobs that succeeded, the latest first."""
     errors: tuple[GroupError, ...]
-    """Of those that have failed or timed out, the latest first. They fail nobody else."""
+    """Errors of the jobs that failed or timed out, the latest first. They do not make other jobs fail."""
     cap: int
-    """At most so many results and errors are listed; `counts` has how many there are."""
+    """Most results and errors that are listed; `counts` has the full numbers."""
     questions: int
-    """Open ones, that somebody has to answer."""
+    """Open questions of the group's jobs."""
     runs: tuple[GroupRun, ...] = ()
-    """With `partial=True`: those that run, at most `cap`, with their progress and partial results."""
+    """With `partial=True`: the running jobs, at most `cap`, with their progress and partial results."""
     noted: int = 0
-    """With `partial=True`: moves with what the runs report. Give it back as `noted` to wait for more."""
+    """With `partial=True`: grows with every report of a running job. Pass it as `noted` to wait for more."""
 
     def __str__(self) -> str:
         state = "" if self.state == "active" else f", {self.state}"
@@ -192,7 +192,7 @@ def status_of(
     cap: int,
     questions: int,
 ) -> GroupStatus:
-    """`row` is the group's own. None: nobody has heard of it."""
+    """Build the status. `row` is the group's stored row; None: there is no such group."""
     row = row or GroupRow(name, "active", None, 0)
     by_state: dict[State, int] = {}
     for states in counts.values():

@@ -1,4 +1,4 @@
-"""Hooks: what may be told of a job's life, and which of it a move means."""
+"""Hooks: which notifications there are, and which of them a transition of a job causes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ EVENTS = (
     STALLED,
     QUESTION,
 )
-"""What a hook may be registered for."""
+"""The notifications that a hook can be registered for."""
 
 WEBHOOK_KIND = "leasehold.webhook"
-"""Of the jobs that post events. They are not told of: one that fails would make the next. settle.sql knows the name."""
+"""The task that posts to webhooks (also in settle.sql). Its jobs cause no notifications: a failure would cause one."""
 
 LONGEST_ERROR = 2000
 
@@ -48,7 +48,7 @@ LONGEST_DELAY = 300.0
 
 @frozen
 class HookEvent:
-    """What a hook is called with. `job_id` is empty for what is about a group alone."""
+    """The argument of a hook. `job_id` is empty for a notification about a group alone."""
 
     name: str
     job_id: str
@@ -58,7 +58,7 @@ class HookEvent:
     detail: str
     data: dict[str, Any] = field(default_factory=dict)
     id: str = ""
-    """The same again, should the event be delivered a second time."""
+    """Stays the same if the notification is delivered a second time."""
     at: datetime | None = None
     group: str | None = None
     tenant: str | None = None
@@ -67,7 +67,7 @@ class HookEvent:
 
 @frozen
 class Happened:
-    """On its way into the outbox."""
+    """A notification to be written to the outbox."""
 
     event: str
     job_id: str | None
@@ -81,7 +81,7 @@ class Happened:
 
 @frozen
 class Listener:
-    """One who wants to hear of an event, of jobs of one kind or (empty) of all."""
+    """A subscription to one notification, for jobs of one task or (if empty) of all tasks."""
 
     name: str
     event: str
@@ -94,7 +94,7 @@ class Listener:
 
 @frozen
 class ListenerRow:
-    """A listener as people see it."""
+    """A listener as lists show it."""
 
     name: str
     event: str
@@ -102,17 +102,17 @@ class ListenerRow:
     webhook: bool
     since: datetime
     seen_at: datetime | None
-    """When a process last had its code; None: it was made by hand."""
+    """When a process last registered it from its code; None: it was made by hand."""
     waiting: int
-    """Events that were not delivered yet."""
+    """Notifications that were not delivered yet."""
     given_up: int
-    """Events that nobody tries to deliver any more."""
+    """Notifications whose delivery was given up."""
     last_error: str | None
 
 
 @frozen
 class Delivery:
-    """An event that was taken from the outbox, for one listener."""
+    """A notification taken from the outbox, for one listener."""
 
     listener: str
     event: HookEvent
@@ -130,7 +130,7 @@ def checked_events(names: Sequence[str], field: str = "on") -> tuple[str, ...]:
 
 
 def told_again_in(tries: int) -> float | None:
-    """Seconds until an event whose hook has failed so many times is delivered again; None: never."""
+    """Seconds until a notification is delivered again after this many failures of its hook; None: never."""
     return None if tries >= MOST_TRIES else min(LONGEST_DELAY, 2.0 ** (tries - 1))
 
 
@@ -144,7 +144,7 @@ _BY_STATE = {
 
 
 def happened_in(moves: Iterable[Move]) -> list[Happened]:
-    """What listeners may want to hear of, of these moves."""
+    """Return the notifications that these transitions cause."""
     return [one for move in moves if move.job.kind != WEBHOOK_KIND for one in _happened(move)]
 
 
@@ -203,7 +203,7 @@ def group_is_done(name: str, version: int) -> Happened:
 
 
 def budget_is_exhausted(line: BudgetLine, job_id: str | None, kind: str, group: str | None) -> Happened:
-    """`version` only grows: a repeat has the same, the next time another."""
+    """Build the notification. `version` only grows: a repeat has the same value, the next breach a higher one."""
     data = {
         "scope": line.scope,
         "name": line.name,

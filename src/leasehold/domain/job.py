@@ -1,4 +1,4 @@
-"""A job as its row tells it, and what is needed to make one."""
+"""The job record, the new job that a producer stores, leases and questions."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from leasehold.domain.states import Flag, State
 UniqueFor = Literal["live", "ever"]
 OnDuplicate = Literal["return", "replace", "raise"]
 OnParentFailure = Literal["cancel", "run"]
-"""What a job that waits for others does when one of them ends without success."""
+"""What a waiting job does when a job it waits for ends without success."""
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 DEFAULT_LEASE = 30.0
 
 PLAIN, TIED, AWAITED = 0, 1, 2
-"""How special a job is. A plain one ends without a look at any other table; a tied one (lane, group, key, slot, time
-limit, question, mirror) takes rows of other tables along; an awaited one is judged for those who wait for it."""
+"""What a job's end touches. A plain job: no other table; a tied one (lane, group, key, slot, time limit, question,
+mirror): rows of other tables; an awaited one: also the jobs that wait for it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class NewJob:
-    """What a producer hands to the store. Times are durations from the store's own now, or the user's instants. Nobody
-    changes one; it is not frozen only because that would triple the time to make it, and many are made at once."""
+    """A job that a producer gives to the store. Times are durations from the store's now, or the user's instants.
+    Never change one; it is not frozen only because that triples the time to make it, and many are made at once."""
 
     id: str
     kind: str
     args: str = field(repr=False)
-    """Encoded JSON object."""
+    """The arguments as an encoded JSON object."""
     queue: str = "default"
     priority: int = 0
     delay: float = 0.0
     at: datetime | None = None
-    """The user's own due time; wins over `delay`."""
+    """The due time that the user gave; wins over `delay`."""
     hold: bool = False
     lane: str | None = None
     unique_key: str | None = None
@@ -48,28 +48,28 @@ class NewJob:
     group: str | None = None
     tags: tuple[str, ...] = ()
     deadline: float | None = None
-    """Seconds the whole job may take from its enqueue on."""
+    """Seconds the whole job may take, counted from its enqueue."""
     start_by: float | None = None
-    """Seconds from its enqueue on within which it must have started."""
+    """Seconds within which the job must start, counted from its enqueue."""
     retry_of: str | None = None
     trace: str | None = None
     after: tuple[str, ...] = ()
-    """Jobs that must end before this one may run: there already, or earlier in the same enqueue."""
+    """Jobs that must end before this one may run: stored already, or earlier in the same enqueue."""
     on_parent_failure: OnParentFailure = "cancel"
     follow_up_of: str | None = None
-    """The job whose handler has asked for this one."""
+    """The job whose handler enqueued this one."""
     slots: tuple[tuple[str, int], ...] = ()
-    """Units that it needs of each slot, by name."""
+    """Units that the job needs of each slot, by name."""
     rate: str | None = None
     long_names: tuple[tuple[str, str], ...] = ()
-    """Names of its own that were too long to be kept as they are: as kept, and whole."""
+    """Names of this job that were too long to store: the stored form, and the full name."""
     limits: tuple[DefaultLimit, ...] = ()
-    """What its slots and its rate are limited to, if nobody has said so yet."""
+    """Default limits of the job's slots and rate, for those that have no limit yet."""
 
 
 @frozen(kw_only=True)
 class Job:
-    """The row. The store gives and takes all of it; only `settle` and the operator's verbs make a new one."""
+    """The row of a job. The store reads and writes all of it; only `settle` and the operator's verbs change it."""
 
     id: str
     """The job's id, a UUID."""
@@ -80,57 +80,57 @@ class Job:
     """The queue it waits in."""
     gate: int
     limited: bool = False
-    """It holds units of slots while it runs."""
+    """The job holds units of slots while it runs."""
     priority: int
     """From -100 (last) to 100 (first)."""
     state: State
     """`pending`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed`, `timed_out` or `cancelled`."""
     reason: str | None = None
-    """Why it is in its state, where somebody or something has given a reason."""
+    """Why the job is in its state, if a reason was given."""
     args: str = field(repr=False)
-    """Its arguments, a JSON object. Sensitive ones are in it."""
+    """The arguments, a JSON object. Sensitive ones are included."""
     policy: Policy = DEFAULT_POLICY
     created_at: datetime
     """When it was enqueued."""
     available_at: datetime
-    """When it is due, or was."""
+    """When the job is due, or was."""
     lane: str | None = None
     """Its lane."""
     lane_at: datetime | None = None
     halts_lane: bool = False
     lease_owner: str | None = None
-    """The worker that runs it."""
+    """The worker that runs the job."""
     lease_expires_at: datetime | None = None
     """When the lease of that worker runs out, unless it is renewed."""
     lease_seconds: float = DEFAULT_LEASE
     lease_token: int = 0
     attempt: int = 0
-    """The number of its present or last run; 0: it has not run."""
+    """The number of the present or last attempt; 0: the job has not run."""
     failures: int = 0
-    """How many runs have failed."""
+    """How many attempts have failed."""
     crashes: int = 0
     """How many leases were lost in a row without progress."""
     stop_requested: Flag | None = None
-    """What a running job is asked to do: `finish`, `pause` or `cancel`."""
+    """The stop requested of a running job: `finish`, `pause` or `cancel`."""
     execution_site: str | None = None
     """Where its command or container runs: host and folder."""
     execution_name: str | None = None
-    """What its command or container is called there."""
+    """The name of its command or container there."""
     execution_started_at: datetime | None = None
     first_started_at: datetime | None = None
-    """When its first run began."""
+    """When its first attempt began."""
     started_at: datetime | None = None
-    """When its present or last run began."""
+    """When its present or last attempt began."""
     finished_at: datetime | None = None
-    """When it came to its end."""
+    """When the job ended."""
     settled_by: str | None = None
     settled_token: int | None = None
     result: str | None = None
-    """What it returned, as JSON, if that is kept in the row."""
+    """What the handler returned, as JSON, if the row holds it."""
     result_ref: str | None = None
-    """The name of the file that holds its result, if that is kept as a file."""
+    """The name of the result file, if the result is kept as a file."""
     error: str | None = None
-    """What went wrong last."""
+    """The last error."""
     unique_key: str | None = None
     """Its unique key."""
     unique_for: UniqueFor = "live"
@@ -142,31 +142,31 @@ class Job:
     unmet: int = 0
     """Parents that have not ended yet."""
     special: int = PLAIN
-    """What its end has to touch besides its own place. It only rises."""
+    """Which other tables its end has to touch. The value only rises."""
     deadline_at: datetime | None = None
-    """When its time is over."""
+    """When the job times out."""
     start_by: datetime | None = None
-    """When it is cancelled unless it has started before."""
+    """When the job is cancelled if it has not started by then."""
     retry_of: str | None = None
-    """The job that this one was made from by a retry."""
+    """The job that a retry made this one from."""
     trace: str | None = None
     """The `traceparent` of its enqueue."""
     updated_at: datetime = field(compare=False)
-    """When it came into its state; it plays no part in comparisons."""
+    """When the job came into its state; ignored in comparisons."""
 
     @property
     def awaited(self) -> bool:
-        """Others wait for it, or did: its end is judged for them in the same transaction."""
+        """Whether other jobs wait for this one, or did: the transaction that ends it also updates them."""
         return self.special >= AWAITED
 
     @property
     def orphan(self) -> bool:
-        """Running with no owner: its execution may live on, and it still holds its lane."""
+        """Whether the job runs without a worker: its execution may still run, and the job still holds its lane."""
         return self.state is State.RUNNING and self.lease_owner is None
 
 
 class Grant(NamedTuple):
-    """One lease: what a worker needs to run a claimed or adopted job. `id` and `token` name exactly one grant."""
+    """One lease: what a worker needs to run a claimed or adopted job. `id` and `token` identify exactly one grant."""
 
     seq: int
     id: str
@@ -180,32 +180,31 @@ class Grant(NamedTuple):
     lane: str | None
     group_name: str | None
     seconds_left: float | None
-    """Until the job's deadline, by the database's clock when it answered. 0 or less: its time is over."""
+    """Seconds until the job's deadline, by the database's clock at the grant. 0 or less: its time is over."""
     trace: str | None
     failures: int = 0
     crashes: int = 0
     special: int = 0
-    """What it was when it was granted; it may have risen since."""
+    """The value at the time of the grant; it may have risen since."""
     waited: float | None = None
-    """Seconds from when it was due until it was granted, by the database's clock. None: nobody knows, or it is a run
-    that goes on."""
+    """Seconds from due to granted, by the database's clock. None: unknown, or an attempt that continues."""
     stop_requested: str | None = None
     execution_site: str | None = None
     execution_name: str | None = None
     execution_age: float | None = None
-    """Seconds since its start was marked, by the database's clock when it answered. None: no start was marked."""
+    """Seconds since the start of its execution was recorded, by the database's clock. None: no start was recorded."""
     tenant: str | None = None
-    """Whose job it is; None: the app's own."""
+    """The tenant that owns the job; None: the app's own store."""
 
 
 @frozen
 class Renewal:
-    """What a beat learned about one lease that is still held."""
+    """The result of renewing one lease that is still held."""
 
     id: str
     stop_requested: Flag | None
     extended: bool = True
-    """False: somebody has its row locked. It is still held, but its time was not extended by this beat."""
+    """False: another transaction has the row locked. The lease is still held, but this renewal did not extend it."""
 
 
 TOLERANCE = 1.0
@@ -213,15 +212,15 @@ TOLERANCE = 1.0
 
 
 def has_run_out(expires_at: datetime, lease_seconds: float, now: datetime) -> bool:
-    """Also if it expires further ahead than it is long: the clock was set back, and its end may never come."""
+    """Whether the lease is over; also if it ends later than its length allows (the clock was set back)."""
     left = (expires_at - now).total_seconds()
     return left <= 0 or left > lease_seconds + TOLERANCE
 
 
 @frozen
 class Sighting:
-    """A reaper's first look at a lease whose renewal is overdue. It may be acted on once ttl/3 has passed on the
-    looker's own clock, neither token nor expiry has moved, and the lease has run out. A look does the owner no harm."""
+    """A reaper's first look at a lease whose renewal is overdue. The reaper may act once ttl/3 has passed on its own
+    clock, neither token nor expiry has changed, and the lease has run out. A look changes nothing."""
 
     id: str
     token: int
@@ -230,26 +229,26 @@ class Sighting:
     owner: str
     alone: bool
     seen_at: float
-    """The looker's monotonic clock."""
+    """The time of the look, by the reaper's monotonic clock."""
     expires_in: float = 0.0
-    """Seconds, by the database's clock at that look."""
+    """Seconds until the lease expires, by the database's clock at that look."""
 
     def ripe(self, monotonic: float) -> bool:
         return monotonic - self.seen_at >= self._patience
 
     @property
     def reapable_at(self) -> float:
-        """On the looker's clock: when the lease has run out and this look is old enough."""
+        """When the lease has run out and this look is old enough, by the reaper's clock."""
         return self.seen_at + (self._patience if self.ahead else max(self._patience, self.expires_in))
 
     @property
     def ahead(self) -> bool:
-        """It expires further ahead than it is long: the clock was set back since it was renewed."""
+        """Whether the lease expires later than its length allows: the clock was set back since it was renewed."""
         return self.expires_in > self.lease_seconds + TOLERANCE
 
     @property
     def _patience(self) -> float:
-        """Where the database's clock cannot tell that a whole lease has passed, the looker's own has to."""
+        """Seconds to wait on the reaper's clock; a whole lease if the database's clock cannot show that it passed."""
         return self.lease_seconds if self.ahead else self.lease_seconds / 3
 
     def matches(self, job: Job) -> bool:
@@ -258,7 +257,7 @@ class Sighting:
         return (job.id, job.lease_token, job.lease_expires_at) == seen
 
     def missed(self, now: datetime) -> bool:
-        """By the database's clock, at the second look."""
+        """Return whether the lease has run out, by the database's clock at the second look."""
         return self.expires_at <= now or (
             self.ahead and has_run_out(self.expires_at, self.lease_seconds, now)
         )
@@ -266,7 +265,7 @@ class Sighting:
 
 @frozen
 class Question:
-    """What a job asks. `answer` is encoded JSON; a secret one is shown to nobody but the job itself."""
+    """What a job asks. `answer` is encoded JSON; a secret answer is shown only to the job itself."""
 
     key: str
     text: str
@@ -277,7 +276,7 @@ class Question:
     secret: bool = False
     expires_at: datetime | None = None
     expired: bool = False
-    """Its time-out has passed without an answer."""
+    """The time-out passed without an answer."""
     answered: bool = False
 
     @property

@@ -1,4 +1,4 @@
-"""What there is to be enqueued, as whoever calls from outside is told of it."""
+"""Registered tasks, as callers outside the process see them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Expose = Literal[True, False, "task", "call"]
 
 @frozen(kw_only=True)
 class KindCard:
-    """A registered task. `arguments` and `result` are JSON Schema; an empty one: anything."""
+    """A registered task. `arguments` and `result` are JSON Schema; an empty schema accepts anything."""
 
     name: str
     queue: str

@@ -1,4 +1,4 @@
-"""Leases as a list shows them: who runs what, since when, and for how long they are believed."""
+"""Leases as a list shows them: which worker runs which job, since when, and until when its lease holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leasehold.domain.frozen import frozen
 
 @frozen
 class LeaseRow:
-    """A job that runs, and the worker that holds it."""
+    """A running job and the worker that holds its lease."""
 
     job_id: str
     kind: str
@@ -20,7 +20,7 @@ class LeaseRow:
     started_at: datetime
     expires_at: datetime
     expires_in: float
-    """Seconds, by the database's clock. Below 0: it was missed, and a worker will take the job over."""
+    """Seconds until it expires, by the database's clock. Below 0: it was missed, and a worker will take the job."""
     stop_requested: str | None
     """`finish`, `pause` or `cancel`."""
 
@@ -31,4 +31,4 @@ class LeasePage:
 
     leases: list[LeaseRow]
     next: str | None
-    """The cursor of the page that follows; None at the end."""
+    """The cursor of the next page; None at the end."""

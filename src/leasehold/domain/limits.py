@@ -1,6 +1,6 @@
-"""Limits across all workers: how many units of a slot may be in use, and how close together a rate lets jobs start.
+"""Limits across all workers: how many units of a slot may be in use, and how fast a rate lets jobs start.
 
-A rate is kept as one instant, `next_at`: when the next job would start if they came evenly, one every `spacing`
+A rate is stored as one instant, `next_at`: when the next job would start if jobs came evenly, one every `spacing`
 seconds. It may lie ahead of now by up to `burst` jobs. So in any window of W seconds at most W / spacing + burst jobs
 start.
 """
@@ -22,38 +22,38 @@ from leasehold.domain.frozen import frozen
 LONGEST_NAME = 200
 MOST_UNITS = 1_000_000
 LONGEST_BURST = 100 * 365 * 86_400.0
-"""Seconds that a burst may stand for: the time of the next start has to be one that both databases can store."""
+"""Most seconds that a burst may stand for: both databases must be able to store the time of the next start."""
 _UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PER = re.compile(r"\s*(\d+)\s*/\s*([\w.]+)\s*")
 
 
 @frozen(kw_only=True)
 class Slot:
-    """What a task needs of a slot, and the limit that the slot gets if nobody has set one yet:
+    """What a task needs of a slot, and the limit that the slot gets if it has none yet:
     `slots={"browser": Slot(units=1, limit=4)}`."""
 
     units: int = 1
     """How many units of the slot the job holds while it runs."""
     limit: int | None = None
-    """How many units the slot has, unless `app.slots.set` has said so before."""
+    """How many units the slot has, unless `app.slots.set` has set its limit before."""
 
 
 @frozen
 class Rate:
-    """The rate key of a task, and the limit that the key gets if nobody has set one yet:
+    """The rate key of a task, and the limit that the key gets if it has none yet:
     `rate=Rate("openai", "60/min", burst=1)`."""
 
     key: str
     """The name of the rate limit; all tasks with the same key share it."""
     limit: str | None = None
-    """How many jobs may start in which time, such as "60/min", unless `app.rates.set` has said so before."""
+    """How many jobs may start in which time, such as "60/min", unless `app.rates.set` has set the limit before."""
     burst: int = 1
     """How many jobs may start at once after a quiet time."""
 
 
 @frozen
 class DefaultLimit:
-    """A row that the first enqueue makes if it is not there: of a slot, or, with `spacing`, of a rate."""
+    """A limit that the first enqueue stores if it does not exist: of a slot, or, with `spacing`, of a rate."""
 
     name: str
     limit: int = 0
@@ -64,7 +64,7 @@ class DefaultLimit:
 
 @frozen
 class Need:
-    """What a job needs besides its turn: units of slots, and a token of a rate."""
+    """What a job needs in order to start: units of slots, and a token of a rate."""
 
     slots: tuple[tuple[str, int], ...] = ()
     rate: str | None = None
@@ -81,13 +81,13 @@ class SlotUse:
 
     @property
     def free(self) -> int:
-        """A limit that was lowered under its use leaves nothing free, and ends nothing."""
+        """Units that are free. A limit lowered below its use leaves none free, and ends no job."""
         return max(0, self.limit - self.used)
 
 
 @frozen
 class RateUse:
-    """A rate at one moment."""
+    """The state of a rate at one moment."""
 
     key: str
     spacing: float
@@ -96,18 +96,18 @@ class RateUse:
     """Seconds by which `next_at` lies ahead of that moment."""
     closed: bool = False
     closed_for: float | None = None
-    """Seconds until it opens by itself; None: it does not, or is not closed."""
+    """Seconds until the rate opens by itself; None: it does not, or is not closed."""
 
     @property
     def tokens(self) -> int:
-        """Jobs that may start now."""
+        """How many jobs may start now."""
         if self.closed:
             return 0
-        # The database keeps whole microseconds: a token that is due by less than one is due.
+        # The database stores whole microseconds: a token that is due in less than one is due.
         return max(0, math.floor(self.burst - self.ahead / self.spacing + 1e-6 / self.spacing + 1e-9))
 
     def opens_in(self, units: int = 1) -> float | None:
-        """Seconds until so many may start; None: only when somebody opens it."""
+        """Seconds until this many jobs may start; None: only when someone opens the rate."""
         if self.closed and self.closed_for is None:
             return None
         due = self.ahead - (self.burst - units) * self.spacing
@@ -115,7 +115,7 @@ class RateUse:
 
 
 class Room:
-    """What is still free while a claim takes from it."""
+    """The units and tokens that are left while a claim takes jobs."""
 
     def __init__(self, slots: Iterable[SlotUse], rates: Iterable[RateUse]) -> None:
         self._free = {slot.name: slot.free for slot in slots}
@@ -123,7 +123,7 @@ class Room:
         self._taken: dict[str, int] = {}
 
     def fits(self, need: Need) -> int:
-        """How many such jobs could start now. A name that has no row admits nobody."""
+        """Return how many such jobs could start now. A name without a row admits none."""
         counts = [self._free.get(name, 0) // units for name, units in need.slots]
         if need.rate is not None:
             counts.append(self._tokens(need.rate))
@@ -137,12 +137,12 @@ class Room:
 
     @property
     def taken(self) -> dict[str, int]:
-        """Tokens, by rate."""
+        """Tokens taken so far, by rate."""
         return self._taken
 
     def opens_in(self, need: Need) -> float | None:
-        """Seconds until its rate alone may let the next such job start. None: no rate stands in the way, or it opens
-        only when somebody opens it, or a slot is full besides."""
+        """Seconds until the rate alone lets the next such job start. None: no rate is in the way, only a person can
+        open it, or a slot is full as well."""
         rate = self._rates.get(need.rate or "")
         if rate is None or self._tokens(rate.key) > 0:
             return None
@@ -157,17 +157,17 @@ class Room:
 
 @lru_cache(maxsize=4096)
 def slots_text(slots: tuple[tuple[str, int], ...]) -> str | None:
-    """As it stands in the gate: the same need is always the same text."""
+    """Encode slots for the gate's row: the same need always gives the same text."""
     return json.dumps(dict(sorted(slots)), ensure_ascii=False) if slots else None
 
 
 def read_need(slots: str | None, rate: str | None) -> Need:
-    """From the gate's row."""
+    """Decode the need from the gate's row."""
     return Need(tuple(sorted(json.loads(slots).items())) if slots else (), rate)
 
 
 def parse_rate(limit: object, field: str = "limit") -> tuple[str, float]:
-    """The text without blanks, and the seconds between two: "60/min" is ("60/min", 1.0)."""
+    """Return the text without blanks, and the seconds between two jobs: "60/min" is ("60/min", 1.0)."""
     found = _PER.fullmatch(limit) if isinstance(limit, str) else None
     remedy = 'write "60/min", "5/s", "100/h", "1000/d" or "3/10s"'
     if found is None:
@@ -205,7 +205,7 @@ def checked_burst(burst: object, field: str, spacing: float) -> int:
 def checked_slots(
     slots: Mapping[str, Any] | None,
 ) -> tuple[tuple[tuple[str, int], ...], tuple[DefaultLimit, ...]]:
-    """What a task's `slots=` says: its needs by name, and the limits that it brings along."""
+    """Parse a task's `slots=`: its needs by name, and its default limits."""
     if not slots:
         return (), ()
     if not isinstance(slots, Mapping):
@@ -221,7 +221,7 @@ def checked_slots(
 
 
 def rate_template(rate: object) -> str | None:
-    """The key of a task's `rate=`, in which arguments may be named."""
+    """Return the key of a task's `rate=`; it may contain arguments."""
     if isinstance(rate, str) and _PER.fullmatch(rate):
         remedy = f'write rate=Rate("openai", "{rate.strip()}"), with a key that all who share the limit use'
         raise InvalidInput("rate", f"{rate!r} is a limit, and its key is missing", remedy)
@@ -230,7 +230,7 @@ def rate_template(rate: object) -> str | None:
 
 
 def brought_rate(name: str, rate: object, burst: object) -> DefaultLimit | None:
-    """The limit that a call of `ctx.acquire` brings along."""
+    """Return the default limit that a call of `ctx.acquire` gives."""
     if rate is None:
         if burst is not None:
             raise InvalidInput("burst", "comes without a rate", 'give both: rate="60/min", burst=5')
@@ -241,7 +241,7 @@ def brought_rate(name: str, rate: object, burst: object) -> DefaultLimit | None:
 
 
 def default_rate(rate: object) -> tuple[str, float, int] | None:
-    """The limit that a task's `rate=` brings along: its text, the seconds between two, its burst."""
+    """Return the default limit of a task's `rate=`: its text, the seconds between two jobs, its burst."""
     if not isinstance(rate, Rate) or rate.limit is None:
         return None
     text, spacing = parse_rate(rate.limit, "rate.limit")

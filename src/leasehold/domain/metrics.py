@@ -1,4 +1,4 @@
-"""What workers count and readers get: outcomes of runs, histograms with fixed bounds, a bounded number of labels."""
+"""Metrics: outcomes of attempts and histograms with fixed bounds and a bounded number of labels."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from leasehold.domain.states import State
 from leasehold.domain.views import QueueCount
 
 BOUNDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
-"""Seconds: upper bounds of the buckets of every histogram. Beyond the last there is one bucket more. They are stored by
-place: who changes them has to convert the rows."""
+"""Upper bounds of the buckets of every histogram, in seconds. One more bucket holds everything beyond the last. Rows
+store buckets by position: a change of the bounds has to convert the rows."""
 MOST_PAIRS = 200
-"""Pairs of queue and kind that are told apart."""
+"""Most pairs of queue and task that get their own labels."""
 SPARE = 50
-"""Of those, for queues whose further kinds are told as one, and the last for everything else."""
+"""How many of these pairs are reserved: for queues whose further tasks share one label, and the last for all others."""
 OTHER = "other"
 KEPT_MINUTES = 48 * 60
 """How far back the rows by minute go."""
@@ -53,7 +53,7 @@ RunOutcome = Literal[
     "handed_back",
     "detached",
 ]
-"""What became of a job with one run of it. The first six are states it came to; with the others it goes on."""
+"""What one attempt led to. The first six are states that the job reached; after the others the job goes on."""
 
 _ENDS: dict[State, RunOutcome] = {
     State.SUCCEEDED: "succeeded",
@@ -72,7 +72,7 @@ _GOES_ON: dict[type[Outcome], RunOutcome] = {
     Stopped: "handed_back",
     HandedBack: "handed_back",
     Detached: "detached",
-    # What these lead to is a state, which is not known after a lost reply; mostly it is this one.
+    # These lead to a state that is unknown after a lost reply; usually it is the one given here.
     Success: "succeeded",
     Asked: "waiting",
     DeadlinePassed: "timed_out",
@@ -82,13 +82,13 @@ _GOES_ON: dict[type[Outcome], RunOutcome] = {
 
 
 def run_outcome(outcome: type[Outcome], state: State | None) -> RunOutcome:
-    """By how the run ended and the state that the job came to; None: an earlier try had arrived, and nobody told."""
+    """Map the attempt's end and the job's state to a label; None: an earlier try was stored, its reply lost."""
     return (_ENDS.get(state) if state is not None else None) or _GOES_ON[outcome]
 
 
 class Labels:
-    """Which pairs of queue and kind are told apart: first come, first served. A worker that makes up queues or kinds
-    as it goes must not make up series without end."""
+    """Decides which pairs of queue and task get their own labels: first come, first served. A worker that invents names
+    of queues or tasks must not create endless series."""
 
     def __init__(self, known: Iterable[tuple[str, str]] = ()) -> None:
         self.known = set(known)
@@ -109,9 +109,9 @@ class Histogram:
     """Counts of durations, by buckets with fixed bounds."""
 
     buckets: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
-    """How many came into each bucket alone; not added up from the left."""
+    """How many values fell into each bucket; not cumulative."""
     seconds: float = 0.0
-    """All of them together."""
+    """The sum of all values."""
 
     @property
     def count(self) -> int:
@@ -125,18 +125,18 @@ class Histogram:
 
 @frozen
 class Rollup:
-    """Runs of one task in one queue that ended alike."""
+    """Attempts of one task in one queue with the same outcome."""
 
     queue: str
     kind: str
     outcome: str
     runs: int
     wait: Histogram = Histogram()
-    """From when a job was due until its run began. Of runs that were begun, and not of adopted ones."""
+    """Seconds from due to start. Counts attempts that started, not adopted ones."""
     run: Histogram = Histogram()
-    """From when it began until its handler ended. Of runs whose end was seen: not of lost ones."""
+    """Seconds from the start to the end of the handler. Counts attempts whose end was seen: not lost ones."""
     minute: datetime | None = None
-    """In which they were written down, by the database's clock; None: since ever."""
+    """The minute in which they were recorded, by the database's clock; None: all time."""
 
     def __add__(self, other: Rollup) -> Rollup:
         return replace(
@@ -145,7 +145,7 @@ class Rollup:
 
 
 def bounded(rollups: Iterable[Rollup], labels: Labels) -> list[Rollup]:
-    """With labels that are told apart; those that became alike are one."""
+    """Replace labels beyond the bound, and merge the rollups that became equal."""
     found: dict[tuple[str, str, str], Rollup] = {}
     for one in rollups:
         queue, kind = labels.of(one.queue, one.kind)
@@ -156,7 +156,7 @@ def bounded(rollups: Iterable[Rollup], labels: Labels) -> list[Rollup]:
 
 
 class Times:
-    """Of runs that ended alike: the seconds that they took, and that their jobs had waited."""
+    """Times of attempts with the same outcome: how long they took, and how long their jobs had waited."""
 
     __slots__ = ("runs", "unseen", "waits")
 
@@ -164,11 +164,11 @@ class Times:
         self.waits: list[float] = []
         self.runs: list[float] = []
         self.unseen = unseen
-        """Runs besides, of which neither is known."""
+        """Further attempts whose times are unknown."""
 
 
 def histogram_of(seconds: list[float]) -> Histogram:
-    """They are sorted: many at once are counted by their bounds, not one by one."""
+    """Count seconds by bucket. Sorting first lets each bound count many values at once."""
     seconds.sort()
     ends = [bisect_right(seconds, bound) for bound in BOUNDS]
     return Histogram(
@@ -177,20 +177,20 @@ def histogram_of(seconds: list[float]) -> Histogram:
 
 
 Whose = str | None
-"""A tenant; None: the app's own."""
+"""A tenant; None: the app's own store."""
 _Key = tuple[Whose, str, str, str]
 
 LONG = 5000
-"""Runs whose times are kept one by one."""
+"""Most attempts whose times are kept one by one."""
 
 
 class Tally:
-    """What one worker has counted since its last beat. Not safe to use from several threads."""
+    """What one worker has counted since its last report. Not thread-safe."""
 
     def __init__(self) -> None:
         self._rollups: dict[_Key, Rollup] = {}
         self._times: dict[_Key, Times] = {}
-        """Not among those yet: a batch that has just ended may be small, and to make a rollup of it takes longer."""
+        """Times that are not in a rollup yet: a batch may be small, and making a rollup of it takes longer."""
         self._labels: dict[Whose, Labels] = {}
 
     def add(self, tenant: Whose, queue: str, kind: str, outcome: str, times: Times) -> None:
@@ -206,7 +206,7 @@ class Tally:
             self._roll_up(key, self._times.pop(key))
 
     def taken(self) -> Mapping[Whose, list[Rollup]]:
-        """By tenant. It takes no more."""
+        """Return the rollups by tenant. Call `add` no more after it."""
         while self._times:
             self._roll_up(*self._times.popitem())
         found: dict[Whose, list[Rollup]] = {}
@@ -215,7 +215,7 @@ class Tally:
         return found
 
     def put_back(self, tenant: Whose, rollups: Iterable[Rollup]) -> None:
-        """What could not be written."""
+        """Add back rollups that could not be written."""
         for one in rollups:
             self._merge(self._key(tenant, one.queue, one.kind, one.outcome), one)
 
@@ -237,12 +237,12 @@ class Tally:
         self._rollups[key] = replace(one, queue=queue, kind=kind) if before is None else before + one
 
 
-# --- what a reader gets ---------------------------------------------------------------------------------------------
+# --- read models ----------------------------------------------------------------------------------------------------
 
 
 @frozen
 class ReadyAge:
-    """The oldest job of a queue that is due and that nobody has taken."""
+    """The age of the oldest job of a queue that is due and not claimed."""
 
     queue: str
     seconds: float
@@ -255,14 +255,14 @@ class LeaseAge:
     queue: str
     kind: str
     oldest: float
-    """Seconds since the oldest run began."""
+    """Seconds since the oldest attempt began."""
     expires_in: float
-    """Seconds until the first of them runs out. Below 0: nobody has renewed it, or taken it over yet."""
+    """Seconds until the first lease runs out. Below 0: it was not renewed, and no worker has taken the job over yet."""
 
 
 @frozen
 class SlotUse:
-    """How much of a slot is in use."""
+    """How many units of a slot are in use."""
 
     name: str
     used: int
@@ -271,7 +271,7 @@ class SlotUse:
 
 @frozen
 class Gauges:
-    """What a store tells of the moment, beside the number of its jobs."""
+    """The present values that a store reports, besides the number of its jobs."""
 
     ready: list[ReadyAge]
     leases: list[LeaseAge]
@@ -281,19 +281,19 @@ class Gauges:
 
 @frozen
 class Metrics:
-    """One look at a store."""
+    """All metrics of a store at one moment."""
 
     totals: list[Rollup]
-    """Since the store was made. They only grow."""
+    """Totals since the store was made. They only grow."""
     jobs: list[QueueCount]
-    """By queue, task and state, each state counted up to 10,000. Successes and cancelled jobs are not among them."""
+    """Jobs by queue, task and state, each state counted up to 10,000. Succeeded and cancelled jobs are not counted."""
     ready: list[ReadyAge]
     leases: list[LeaseAge]
     slots: list[SlotUse]
     open_questions: int
     workers: int
-    """That live and take jobs."""
+    """Live workers that take jobs."""
     draining: int
-    """That live and take no more."""
+    """Live workers that take no more jobs."""
     places: int
     """Jobs that the workers can run at once."""

@@ -1,4 +1,4 @@
-"""A mirror: a table of the user's own that triggers keep in step with the jobs of one task."""
+"""Mirrors: tables of the user's application that triggers keep in step with the jobs of one task."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.states import State
 
 Fact = Literal["requested", "started", "finished", "updated", "result", "result_ref", "exit_code", "error"]
-"""What a mirror may tell of a job besides its state."""
+"""What a mirror can store about a job besides its state."""
 FACTS: tuple[Fact, ...] = get_args(Fact)
 Times = Literal["iso", "unix"]
-"""How instants are written on SQLite, which has no type for them: as the view `jobs` has them, or as seconds."""
+"""How instants are written on SQLite, which has no type for them: as in the view `jobs`, or as seconds."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _LONGEST_WORD = 200
@@ -25,21 +25,21 @@ _LONGEST_WORD = 200
 
 @frozen(kw_only=True)
 class Mirror:
-    """Everything in it ends up inside statements, so everything is checked here, and quoted there."""
+    """The definition of a mirror. All of it becomes part of SQL statements: it is checked here, and quoted there."""
 
     kind: str
     table: str
     """`table`, or on PostgreSQL `schema.table`; without a schema it is `public`."""
     key: str
-    """The column that the row is found by."""
+    """The column that identifies the row."""
     argument: str | None = None
-    """The argument that has its value, as it is stored; None: the job's unique key."""
+    """The argument that holds the key's value; None: the job's unique key."""
     status: str
     states: Mapping[str, str]
-    """The user's word for each state."""
+    """The application's word for each state."""
     columns: Mapping[Fact, str] = field(default_factory=dict)
     insert: bool = False
-    """Make the row if there is none."""
+    """Insert the row if there is none."""
     times: Times = "iso"
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Mirror:
         if self.argument is not None and (not self.argument or _is_odd(self.argument)):
             raise InvalidInput("match", f"{self.argument!r} cannot be looked up", "use a plain name")
         _check_words(self.states)
-        # In one order, however they were given: the text of a trigger is compared with what it should be.
+        # In one fixed order: the text of a trigger is compared with what it should be.
         ordered = {fact: self.columns[fact] for fact in FACTS if fact in self.columns}
         object.__setattr__(self, "columns", ordered)
         if self.times not in get_args(Times):
@@ -67,23 +67,23 @@ class Mirror:
 
     @property
     def name(self) -> str:
-        """What its triggers are called. A kind may be long, and have any character in it."""
+        """The name of its triggers. A task's name may be long, and contain any character."""
         plain = re.sub(r"[^a-z0-9]+", "_", self.kind.lower()).strip("_")[:24]
         both = json.dumps([self.kind, self.table]).encode()
         return f"mirror_{plain}_{hashlib.blake2b(both, digest_size=4).hexdigest()}"
 
     def dump(self) -> str:
-        """As JSON."""
+        """Encode as JSON."""
         return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
 
     @staticmethod
     def load(text: str) -> Mirror:
-        """From what `dump` has made."""
+        """Decode the text that `dump` made."""
         return Mirror(**json.loads(text))
 
 
 class MirrorOptions(TypedDict):
-    """What `app.mirrors.add` takes besides the task."""
+    """The keywords of `app.mirrors.add` besides the task."""
 
     table: str
     key: str
@@ -97,14 +97,14 @@ class MirrorOptions(TypedDict):
 
 @frozen
 class MirrorRow:
-    """A mirror that is installed, and what is wrong with it."""
+    """An installed mirror, and what is wrong with it."""
 
     mirror: Mirror
     problems: tuple[str, ...]
 
 
 def parse_words(text: str) -> dict[str, str]:
-    """`queued=waiting,running=active,…`"""
+    """Parse `queued=waiting,running=active,…`"""
     words: dict[str, str] = {}
     for part in text.split(","):
         state, equals, word = part.partition("=")

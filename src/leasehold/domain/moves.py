@@ -1,4 +1,4 @@
-"""A decided change of one job: the row as it shall be, and what goes with it in the same transaction."""
+"""Transitions: one decided change of a job, with everything that the same transaction writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ERROR_LIMIT = 16 * 1024
 
 @frozen
 class Move:
-    """`job` is the whole row after the move; `event` names it in the history (None: the row itself tells it)."""
+    """`job` is the whole row after the transition; `event` names it in the history (None: the row itself shows it)."""
 
     before: Job
     job: Job
@@ -29,12 +29,12 @@ class Move:
 
 
 def finish_time(state: State, now: datetime) -> datetime | None:
-    """Paused is an interruption, not an end."""
+    """Return the end time of the state. Paused is an interruption, not an end."""
     return now if state in FINAL or (state in HALTED and state is not State.PAUSED) else None
 
 
 def clean_error(text: str) -> str:
-    """An error text that every store accepts: no NUL, no lone surrogate, at most 16 KiB of UTF-8."""
+    """Return an error text that every store accepts: no NUL, no lone surrogate, at most 16 KiB of UTF-8."""
     encoded = text.replace("\x00", "\ufffd").encode("utf-8", "replace")
     if len(encoded) <= ERROR_LIMIT:
         return encoded.decode("utf-8")

@@ -1,4 +1,4 @@
-"""The operator's verbs, decided on the row as it stands. Each returns the move, or refuses with the present state."""
+"""The operator's verbs, decided on the current row. Each returns the transition, or raises with the present state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _check(job: Job, event: Event) -> None:
 
 
 def _check_goes_on(job: Job, verb: str, remedy: str) -> None:
-    """A job whose task takes no queue runs once: nobody would claim it a second time."""
+    """Refuse if the task takes no queue: its job runs once, and no worker would claim it a second time."""
     if not job.policy.queueing:
         raise Refused(
             job.id,
@@ -36,7 +36,7 @@ def _told(reason: str | None) -> str | None:
 
 
 def cancel(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
-    """At once, or for a running job a flag: the token stays, because the owner has to stop the work."""
+    """Cancel at once, or flag a running job: it keeps its token, because its worker has to stop the work."""
     _check(job, Event.CANCEL)
     if job.state is State.RUNNING:
         return _flagged(job, Flag.CANCEL, "cancel_requested", actor, reason)
@@ -61,7 +61,7 @@ def pause(job: Job, *, now: datetime, actor: str | None = None, reason: str | No
 
 
 def interrupt(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
-    """Pause what runs, so that what it has done is kept; cancel what does not."""
+    """Pause a running job, so that its progress is kept; cancel any other."""
     _check(job, Event.INTERRUPT)
     if job.state is not State.RUNNING:
         return cancel(job, now=now, actor=actor, reason=reason)
@@ -84,7 +84,7 @@ def resume(
     args: str | None = None,
     fresh: bool = False,
 ) -> Move:
-    """The same job goes on: failures and crashes back to 0, attempt and token go on, due now, place kept."""
+    """Let the same job go on: failures and crashes back to 0, attempt and token continue, due now, place kept."""
     _check(job, Event.RESUME)
     _check_goes_on(job, "resume", "call app.run_now again")
     if job.state is State.RUNNING:
@@ -92,7 +92,7 @@ def resume(
             raise Refused(job.id, "resume", job.state.value, "no pause was asked for")
         return Move(job, replace(job, stop_requested=None, reason=None), "pause_withdrawn", actor)
     due = min(job.available_at, now)
-    # A lane that has gone on without this job owes it no first place; one that it blocked does.
+    # A lane that has gone on without this job does not give it the first place; a lane that it blocked does.
     passed = job.state is not State.PAUSED and not job.halts_lane
     place = None if job.lane is None else due if passed else min(job.lane_at or due, now)
     after = replace(
@@ -113,7 +113,7 @@ def resume(
 
 
 def resolve(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
-    """The failure stays on record; the lane goes on."""
+    """Keep the failure on record, and let the lane go on."""
     _check(job, Event.RESOLVE)
     return Move(job, replace(job, halts_lane=False), "resolved", actor, _told(reason))
 
@@ -133,7 +133,7 @@ def release(job: Job, *, now: datetime, actor: str | None = None) -> Move:
 
 
 def expire(job: Job, *, now: datetime) -> Move:
-    """A job that is not running and whose time is over: not started in time, or past its deadline."""
+    """End a job that is not running and whose time is over: not started in time, or past its deadline."""
     _check(job, Event.EXPIRE)
     move = expired(job, now)
     if move is None:
@@ -142,7 +142,7 @@ def expire(job: Job, *, now: datetime) -> Move:
 
 
 def answer(job: Job, key: str, *, now: datetime, actor: str | None = None, still_asks: bool = False) -> Move:
-    """A waiting job is due at once, in its old place, unless it waits for other answers too; a paused one keeps the
+    """Make a waiting job due at once, in its old place, unless it waits for other answers too; a paused job keeps the
     answer for its resume."""
     _check(job, Event.ANSWER)
     if job.state is State.PAUSED or still_asks:
@@ -152,8 +152,8 @@ def answer(job: Job, key: str, *, now: datetime, actor: str | None = None, still
 
 
 def expire_question(job: Job, key: str, *, now: datetime, still_asks: bool = False) -> Move:
-    """A question's time-out has passed. Who waits for it alone goes on and is told by its `ctx.ask`; who does not is
-    left where it is, and is told when it comes to ask again."""
+    """Expire a question. A job that waits for it alone goes on, and its `ctx.ask` raises; any other job stays where it
+    is, and its `ctx.ask` raises when it asks again."""
     detail = f"question {key!r} was not answered in time"
     if job.state is not State.WAITING or still_asks:
         return Move(job, job, "question_expired", None, detail)
@@ -162,7 +162,7 @@ def expire_question(job: Job, key: str, *, now: datetime, still_asks: bool = Fal
 
 
 def abandon(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
-    """Nobody will ever see the execution again: its machine is gone. Judged as one that has vanished."""
+    """Give up an execution whose machine is gone: the job is settled as if the execution had vanished."""
     if not job.orphan:
         remedy = "only an orphan, whose execution no worker watches, can be abandoned"
         if job.state is State.RUNNING:
@@ -174,7 +174,7 @@ def abandon(job: Job, *, now: datetime, actor: str | None = None, reason: str | 
 
 
 def check_retry(job: Job) -> None:
-    """Whether a new job like this one may be enqueued."""
+    """Check whether a new job like this one may be enqueued."""
     if not allowed(job.state, Event.RETRY):
         raise Refused(
             job.id, "retry", job.state.value, "only a job that has ended or is paused can be retried"
@@ -213,6 +213,6 @@ def adopt(job: Job, *, owner: str, now: datetime) -> Move:
 def _flagged(job: Job, flag: Flag, event: str, actor: str | None, reason: str | None) -> Move:
     wanted = stronger(job.stop_requested, flag)
     if wanted is not flag:
-        # A weaker wish changes nothing, not even the reason that the stronger one gave.
+        # A weaker request changes nothing, not even the reason that the stronger one gave.
         return Move(job, job, event, actor, _told(reason))
     return Move(job, replace(job, stop_requested=flag, reason=_told(reason)), event, actor, _told(reason))

@@ -1,4 +1,4 @@
-"""How a run ended: one frozen value per case. `settle` is the only reader."""
+"""Outcomes of attempts: one frozen class per case. Only `settle` reads them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from leasehold.domain.job import NewJob
 @frozen
 class Success:
     result: str | None = None
-    """Encoded JSON."""
+    """The result as encoded JSON."""
     result_ref: str | None = None
     follow_ups: tuple[NewJob, ...] = ()
-    """Made in the transaction that settles the success, or not at all."""
+    """Jobs made in the transaction that settles the success, or not at all."""
 
 
 @frozen
@@ -35,12 +35,12 @@ class DeadlinePassed:
 
 @frozen
 class Expired:
-    """Granted when its time was over, and run by nobody: its deadline has passed, or it was to start sooner."""
+    """The job was granted after its time was over and did not run: past its deadline, or past its `start_by`."""
 
 
 @frozen
 class Stopped:
-    """The handler was stopped before its end. With `pause` it comes to rest paused, as a drain may ask."""
+    """The handler was stopped before its end. With `pause` the job becomes paused, as a drain may require."""
 
     reason: str | None = None
     pause: bool = False
@@ -48,7 +48,7 @@ class Stopped:
 
 @frozen
 class HandedBack:
-    """Given back unharmed: drained before its end, or no handler for its kind here."""
+    """The job goes back unharmed: its worker drained before its end, or has no handler for its task."""
 
     reason: str | None = None
     delay: float = 0.0
@@ -56,15 +56,15 @@ class HandedBack:
 
 @frozen
 class Detached:
-    """An external run whose worker drains: it lives on as an orphan until it is adopted."""
+    """The worker of an external execution drains: the execution goes on as an orphan until it is adopted."""
 
     reason: str | None = None
 
 
 @frozen
 class Lost:
-    """The lease was missed, as the reaper sees it. `alone`: no other job shared the dead process. `progressed`: a step
-    or a checkpoint was kept since the last crash."""
+    """The lease ran out, as the reaper sees it. `alone`: no other job shared the dead process. `progressed`: a step or
+    a checkpoint was stored since the last crash."""
 
     alone: bool = True
     error: str = "the lease was lost: its worker died, froze or was cut off"
@@ -73,7 +73,7 @@ class Lost:
 
 @frozen
 class Crashed:
-    """The child that ran the job died by a signal; its worker lives and says so."""
+    """The child process that ran the job died by a signal; its worker lives and reports it."""
 
     error: str
     alone: bool = True
@@ -82,7 +82,7 @@ class Crashed:
 
 @frozen
 class Snoozed:
-    """Asked to be run again later, at no cost."""
+    """The handler requests to run again later, at no cost."""
 
     delay: float
     error: str | None = None
@@ -90,16 +90,16 @@ class Snoozed:
 
 @frozen
 class Asked:
-    """Parked for an answer, or for several."""
+    """The job is parked until one or several answers come."""
 
     key: str
     text: str
     schema: str | None = None
     secret: bool = False
     timeout: float | None = None
-    """Seconds until the question expires, from its first asking on."""
+    """Seconds until the question expires, counted from when it was first asked."""
     beside: tuple[Asked, ...] = ()
-    """Others that were asked with it: the job waits until none of them is open any more."""
+    """Questions asked together with this one: the job waits until none of them is open."""
 
     @property
     def questions(self) -> tuple[Asked, ...]:
@@ -108,7 +108,7 @@ class Asked:
 
 @frozen
 class Breached:
-    """Over budget: never retried."""
+    """The job is over its budget: never retried."""
 
     error: str
 

@@ -1,4 +1,4 @@
-"""When an attempt that went wrong is tried again, and after how long."""
+"""Retry policy: when a failed attempt is tried again, and after how long."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CRASHES_SHARED = 10
 
 @frozen
 class Policy:
-    """What a task says about endings. It travels with the job, so that a reaper that has never heard of the task
-    decides as its owner would."""
+    """A task's settings for endings. They are stored with the job, so that a reaper which does not know the task
+    decides as the job's worker would."""
 
     max_attempts: int = 3
     max_crashes: int | None = None
@@ -36,21 +36,21 @@ class Policy:
     on_failure: OnFailure = "halt"
     on_breach: OnBreach = "fail"
     queueing: bool = True
-    """Whether the job may go back to a queue. Without one nobody would ever claim it there."""
+    """Whether the job may go back to a queue. Without a queue no worker would claim it again."""
     budget: dict[str, int] | None = None
-    """What the job may spend, by unit. Nobody changes it: a policy that was read is shared."""
+    """What the job may spend, by unit. Never change it: parsed policies are shared."""
     budget_for: BudgetFor = "job"
-    """Whose spending its limits count: of all its runs, or of each run by itself."""
+    """What the limits count: the spending of all attempts, or of each attempt by itself."""
 
     mirror: bool = False
-    """Triggers keep a table of the user's in step with it: it is tied from its enqueue on, so that they see it."""
+    """Triggers keep a table of the user in step with the job: it is tied from its enqueue on, so that they see it."""
 
     sensitive: tuple[str, ...] = ()
-    """Arguments that only the handler may see, as they are stored."""
+    """Stored names of arguments that only the handler may see."""
 
-    # What a single call has said otherwise than its task. None: as the task says, wherever the job runs.
+    # What a single call has overridden. None: the task's own setting, wherever the job runs.
     timeout: float | None = None
-    """0: none."""
+    """0: no time-out."""
     stall_after: float | None = None
     """0: never."""
     on_stall: OnStall | None = None
@@ -59,7 +59,7 @@ class Policy:
     result: KeepResult | None = None
 
     def dump(self) -> str | None:
-        """Only what differs from the defaults, so that a plain job carries nothing."""
+        """Encode only what differs from the defaults, so that a plain job carries nothing."""
         if self == DEFAULT_POLICY:
             return None
         odd = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
@@ -70,7 +70,7 @@ class Policy:
         return DEFAULT_POLICY if text is None else _parse(text)
 
     def crash_limit(self, alone: bool) -> int:
-        """A bystander is not poison: a job that shared the dead process may have been killed by its neighbour."""
+        """Most crashes allowed. A job that shared the dead process gets more: another job may have killed it."""
         if self.max_crashes is not None:
             return self.max_crashes
         return CRASHES_ALONE if alone else CRASHES_SHARED
@@ -81,8 +81,8 @@ DEFAULT_POLICY = Policy()
 
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> Policy:
-    """What cannot be read, such as a row that somebody has edited by hand, is as if it had not been said: one such row
-    must not break a list, a claim or a sweep for all the others."""
+    """Read a policy; parts that cannot be read, such as a row edited by hand, count as unset: one such row must not
+    break a list, a claim or a sweep for all other jobs."""
     try:
         said = json.loads(text)
     except ValueError:
@@ -141,12 +141,12 @@ _FITS: dict[str, Callable[[object], bool]] = {
     "heartbeat": _number,
     "result": _word(KeepResult),
 }
-"""Every field, and what it may hold."""
+"""For every field, a check of its value."""
 
 
 def backoff_delay(policy: Policy, tries: int, jitter: float) -> float:
-    """Seconds to wait after the `tries`-th failure: doubling, capped, spread over its upper half by `jitter` (0..1)
-    so that jobs which failed together do not come back together."""
+    """Seconds to wait after the `tries`-th failure: doubling, capped, spread over its upper half by `jitter` (0..1) so
+    that jobs which failed together do not come back together."""
     if policy.backoff <= 0 or tries < 1:
         return 0.0
     full = min(policy.max_delay, policy.backoff * 2.0 ** min(tries - 1, 60))

@@ -1,4 +1,4 @@
-"""Looking again and again for something that nobody announces: often at first, then less and less often."""
+"""Polling with growing intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ GROWTH = 1.5
 
 
 class Poll:
-    """The pauses between looks, from `soonest` to `latest` seconds, until `timeout` seconds are over by `clock`."""
+    """The pauses between polls, from `soonest` to `latest` seconds, until `timeout` seconds have passed by `clock`."""
 
     def __init__(
         self, soonest: float, latest: float, clock: Callable[[], float], timeout: float | None = None
@@ -20,12 +20,12 @@ class Poll:
         self._deadline = None if timeout is None else clock() + timeout
 
     def again(self) -> None:
-        """Something has happened: look often again."""
+        """Something has changed: poll often again."""
         self._pause = self._soonest
 
     def pause(self, wanted: float | None = None) -> float | None:
-        """Seconds to wait before the next look, never past the end; None: the time is over. `wanted`: who was asked has
-        said when to come back."""
+        """Seconds to wait before the next poll, never past the end; None: the time is over. `wanted`: the other side
+        has said when to poll again."""
         if wanted is None:
             pause, self._pause = self._pause, min(self._pause * GROWTH, self._latest)
         else:

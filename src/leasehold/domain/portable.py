@@ -1,4 +1,4 @@
-"""What our exceptions have in common: they survive the way to another process."""
+"""Base class that makes our exceptions survive pickling."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 
 class Portable(BaseException):
-    """Comes out of another process as it was. By default an exception is made anew from its message, which is not what
-    these classes are made from: unpickling would fail, and a pool of processes would wait for its result for ever."""
+    """An exception that unpickles as it was. By default Python rebuilds an exception from its message, which does not
+    fit these constructors: unpickling would fail, and a process pool would wait for its result for ever."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _as_it_was, (type(self), self.args, vars(self))

@@ -1,4 +1,4 @@
-"""How long jobs that have ended are kept: by state, and for some tasks by a rule of their own."""
+"""Retention: how long ended jobs are kept, by state and by task."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from leasehold.domain.states import State
 
 ENDED = (State.SUCCEEDED, State.CANCELLED, State.FAILED, State.TIMED_OUT)
 Ages = Mapping[State, float | None]
-"""Seconds, by the state that a job has ended in; None: for ever."""
+"""Seconds by the state that a job ended in; None: for ever."""
 Keep = Duration | None | Mapping[str, Duration | None]
-"""As people say it: one age for all states, None for ever, or by state."""
+"""The form users write: one age for all states, None for ever, or ages by state."""
 
 
 def ages_of(keep: Keep, field: str, otherwise: Ages | None = None) -> dict[State, float | None]:
-    """By state. States that are not named are kept as `otherwise` says; without it they are left out."""
+    """Return ages by state. States that are not named get the age of `otherwise`; without it they are left out."""
     if not isinstance(keep, Mapping):
         age = None if keep is None else seconds(keep, field)
         return dict.fromkeys(ENDED, age)
@@ -33,41 +33,41 @@ def ages_of(keep: Keep, field: str, otherwise: Ages | None = None) -> dict[State
 
 @frozen
 class Retention:
-    """What one look of a pruner goes by."""
+    """The rules that a pruner applies."""
 
     ages: Ages
-    """Of tasks that say nothing."""
+    """Ages for tasks without their own rule."""
     by_kind: Mapping[str, Ages] = field(default_factory=dict)
-    """Of tasks with a rule of their own; what that leaves out is as above."""
+    """Ages for tasks with their own rule; states that the rule leaves out use `ages`."""
 
     @staticmethod
     def after(age: float) -> Retention:
         return Retention(dict.fromkeys(ENDED, age))
 
     def is_over(self, kind: str, state: State, age: float) -> bool:
-        """Whether such a job, which has ended so many seconds ago, may go."""
+        """Return whether a job that ended this many seconds ago may be pruned."""
         own = self.by_kind.get(kind)
         limit = own[state] if own is not None and state in own else self.ages.get(state)
         return limit is not None and age > limit
 
     @property
     def youngest(self) -> float | None:
-        """Nothing that came less than so many seconds ago is old enough; None: nothing ever is."""
+        """The lowest age of all rules in seconds: no younger job can be pruned. None: nothing is ever pruned."""
         every = [self.ages, *self.by_kind.values()]
         return min((age for ages in every for age in ages.values() if age is not None), default=None)
 
 
 @frozen
 class PruneChoice:
-    """How somebody prunes by hand."""
+    """The options of pruning by hand."""
 
     dry_run: bool = False
     override: bool = False
-    """What tasks say of their own jobs does not count."""
+    """Ignore the rules of tasks."""
     unique_for_ever: bool = False
-    """Also what holds a unique key for good; the key is free then."""
+    """Also prune jobs that hold a unique key for ever; the key becomes free."""
     budgets: bool = False
-    """Also groups that have a limit, once they have no job."""
+    """Also prune groups that have a limit, once they have no job."""
 
 
 @frozen
@@ -81,13 +81,13 @@ class PruneCount:
 
 @frozen
 class PruneReport:
-    """What has gone, or with `dry_run` what would go."""
+    """What was pruned, or with `dry_run` what would be."""
 
     jobs: int
     groups: int
-    """Of which no job is left."""
+    """Groups without any job left."""
     counts: tuple[PruneCount, ...]
-    """The jobs, by task and state."""
+    """The jobs by task and state."""
     dry_run: bool = False
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Schedules: when a task is due by itself, and what becomes of ticks that were missed."""
+"""Schedules: when a task is due by itself, and what happens to missed ticks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 
 Missed = Literal["one", "skip", "all"]
-"""What becomes of ticks that came while nobody was there to make their jobs: one job for all of them, none, or each."""
+"""What happens to ticks that were missed because no worker ran: one job for all of them, none, or one for each."""
 Overlap = Literal["skip", "allow", "replace"]
-"""What becomes of a tick while the job of the tick before still lives: no job, a second job, or a job instead of it."""
+"""What happens to a tick while the job of the tick before is live: no job, a second job, or a job that replaces it."""
 Source = Literal["code", "set"]
 """Declared with `@app.schedule`, or made at run time."""
 
 LATE = 60.0
-"""Seconds: with `missed="skip"` a tick that is later than this was missed."""
+"""With `missed="skip"`, a tick that is later than this many seconds was missed."""
 MOST_AT_ONCE = 100
-"""Ticks that one transaction makes up for; the next follows at once."""
+"""Most missed ticks that one transaction makes up for; the next transaction follows at once."""
 SHORTEST = 1.0
 TICK_ARGUMENT = "tick"
 """A task's argument of this name gets the time of the tick."""
@@ -32,10 +32,10 @@ TICK_ARGUMENT = "tick"
 
 @frozen(kw_only=True)
 class Schedule:
-    """What was asked for: a task, and when."""
+    """A schedule: a task, and when it is due."""
 
     name: str
-    """What the schedule is called in lists and verbs; by default, as its task."""
+    """The name of the schedule in lists and verbs; by default, the task's name."""
     kind: str
     args: str = "{}"
     """The arguments of its jobs. A task's argument called `tick` gets the time of the tick."""
@@ -49,17 +49,17 @@ class Schedule:
 
     @property
     def when(self) -> str:
-        """In words."""
+        """When it is due, in words."""
         if self.every is not None:
             return f"every {duration_text(self.every)}"
         return f"{self.cron} ({self.tz})"
 
     def same_ticks(self, other: Schedule) -> bool:
-        """Due at the same times, whatever else differs."""
+        """Whether both are due at the same times, whatever else differs."""
         return (self.every, self.cron, self.tz) == (other.every, other.cron, other.tz)
 
     def next_after(self, instant: datetime) -> datetime:
-        """The first tick after this one. Ticks by interval count from the instant given."""
+        """The first tick after this instant. Ticks by interval count from the instant."""
         return next(self.ticks_after(instant))
 
     def upcoming(self, next_at: datetime, count: int) -> list[datetime]:
@@ -71,7 +71,7 @@ class Schedule:
         return found
 
     def ticks_after(self, instant: datetime) -> Iterator[datetime]:
-        """All ticks after this one, without end."""
+        """All ticks after this instant, without end."""
         if self.every is not None:
             step = timedelta(seconds=self.every)
             while True:
@@ -82,7 +82,7 @@ class Schedule:
 
 
 def cron_in_words(cron: str) -> str:
-    """`At 03:00 every day`; empty where nobody can tell."""
+    """Return `At 03:00 every day`; empty if the expression cannot be explained."""
     try:
         return str(CronSim(cron, datetime(2026, 1, 1, tzinfo=UTC)).explain())
     except (CronSimError, ValueError, KeyError, IndexError):
@@ -90,17 +90,17 @@ def cron_in_words(cron: str) -> str:
 
 
 class Turn(NamedTuple):
-    """What is to be done when a schedule is due."""
+    """What to do when a schedule is due."""
 
     ticks: list[datetime]
-    """Those that make a job each."""
+    """The ticks that make one job each."""
     passed: int
-    """Those that do not."""
+    """How many ticks make no job."""
     next_at: datetime
 
 
 def turn(schedule: Schedule, next_at: datetime, now: datetime) -> Turn:
-    """`next_at` is the first tick that nobody has dealt with, and is due."""
+    """Decide what to do; `next_at` is the first tick that was not handled, and is due."""
     if schedule.missed == "all":
         due = [tick for tick in schedule.upcoming(next_at, MOST_AT_ONCE + 1) if tick <= now]
         due = due[:MOST_AT_ONCE]
@@ -111,8 +111,8 @@ def turn(schedule: Schedule, next_at: datetime, now: datetime) -> Turn:
 
 
 def _last_due(schedule: Schedule, next_at: datetime, now: datetime) -> tuple[datetime, int]:
-    """The last tick that is due, and how many are. After a long outage there may be millions: none is looked at by
-    itself that need not be."""
+    """Return the last tick that is due, and how many are. After a long outage there may be millions, so it skips over
+    ticks where it can."""
     if schedule.every is not None:
         more = int((now - next_at).total_seconds() // schedule.every)
         return next_at + more * timedelta(seconds=schedule.every), more + 1
@@ -121,11 +121,11 @@ def _last_due(schedule: Schedule, next_at: datetime, now: datetime) -> tuple[dat
         if tick > now:
             return last, count
         count, last = count + 1, tick
-    # The second after now, seen from behind: reverse ticks come before the instant given, never at it.
+    # Start one second after now: reverse ticks come before the given instant, never at it.
     start = (now + timedelta(seconds=1)).astimezone(_zone(schedule.tz))
     found = next(CronSim(schedule.cron or "", start, reverse=True)).astimezone(UTC)
     last = max(last, found)
-    # In the hour that comes twice, reverse ticks leave out the one of its first turn.
+    # In the hour that comes twice, reverse ticks leave out the tick of its first pass.
     for tick in schedule.ticks_after(last):
         if tick > now:
             break
@@ -145,7 +145,7 @@ def checked_schedule(
     overlap: Overlap,
     at_start: bool = False,
 ) -> Schedule:
-    """The schedule, or an error that names what is wrong with it."""
+    """Return the schedule, or raise an error that names what is wrong with it."""
     if (every is None) == (cron is None):
         raise InvalidInput(
             "every", "exactly one of every and cron is needed", 'use every="15m" or cron="0 3 * * *"'

@@ -1,4 +1,4 @@
-"""Search: jobs by what stands in them. What is asked, what was found, and what counts as a match."""
+"""Search: find jobs by text in their arguments or error, by time and by id prefix."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from leasehold.domain.views import ALL, Filter, Summary
 
 LONGEST_TEXT = 1000
 MOST_LOOKED = 10_000
-"""Jobs of one page of search whose texts are looked into."""
+"""Most jobs whose texts one page of a search reads."""
 SLACK = timedelta(seconds=10)
-"""Jobs are stored in the order of their numbers, and created nearly in that order: a job whose time of creation is
-further out of it than this may be missed by `since` and `until`."""
+"""Jobs are numbered in the order they are stored, and created nearly in that order: `since` and `until` may miss a job
+whose creation time is further out of order than this."""
 
 
 @frozen
 class Search:
-    """Which jobs: those that the filter finds and that meet all the rest."""
+    """The criteria of a search: a job must match the filter and everything else."""
 
     filter: Filter = ALL
     text: str | None = None
-    """Part of the job's arguments (as JSON), or of its error; upper and lower case are the same. What is in sensitive
-    arguments is never found."""
+    """Part of the job's arguments (as JSON), or of its error; upper and lower case are the same. Sensitive arguments
+    are never searched."""
     since: datetime | None = None
     """Created then or later."""
     until: datetime | None = None
     """Created before."""
     id_prefix: str | None = None
-    """How its id begins: six digits or more."""
+    """The beginning of the id: six digits or more."""
 
 
 @frozen
 class Found:
-    """One page of a search, newest first. It may have fewer jobs than asked for, or none, and still a `next`."""
+    """One page of a search, newest first. It may have fewer jobs than requested, or none, and still a `next`."""
 
     jobs: list[Summary]
     next: str | None
-    """The cursor to go on with; None: there are no more."""
+    """The cursor of the next page; None: there are no more jobs."""
     looked: int
-    """How many jobs were looked into for this page: with a text at most 10,000, without one those that it has."""
+    """How many jobs this page has read: with a text at most 10,000, without one as many as it lists."""
 
 
 def checked_search(search: Search) -> Search | None:
-    """Without a text that is empty, times in UTC, the prefix in its one spelling. None: no id begins so."""
+    """Drop an empty text, convert times to UTC, normalise the prefix. None: no id can begin with the prefix."""
     text, prefix = search.text or None, search.id_prefix or None
     if prefix is not None:
         try:
@@ -72,7 +72,7 @@ def checked_search(search: Search) -> Search | None:
 
 
 class Needles(NamedTuple):
-    """What to look for in texts that the database has made lower case: SQLite does so with the letters of ASCII."""
+    """The texts to look for, in lower case as the database makes it: SQLite lowers ASCII letters only."""
 
     in_args: list[str]
     in_error: list[str]
@@ -86,13 +86,13 @@ def needles_of(text: str) -> Needles:
 
 
 def is_found(needles: Needles, args: str, sensitive: Sequence[str], error: str | None) -> bool:
-    """Whether they are in what readers are shown of a job with sensitive arguments."""
+    """Whether the needles are in what readers see of a job with sensitive arguments."""
     try:
         shown = json.dumps(
             json.loads(hidden_arguments(args, sensitive)), ensure_ascii=False, separators=(",", ":")
         )
     except (ValueError, AttributeError):
-        shown = ""  # edited by hand: nobody knows what in it is sensitive
+        shown = ""  # edited by hand: nothing shows which part is sensitive
     return _holds(shown, needles.in_args) or _holds(error or "", needles.in_error)
 
 

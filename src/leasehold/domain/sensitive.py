@@ -1,4 +1,4 @@
-"""Values that only the handler may see: hidden in what readers are shown, and in what is written down about a run."""
+"""Hides sensitive values, which only the handler may see, from readers and from recorded errors."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from leasehold.domain.outcome import Outcome
 
 HIDDEN = "[hidden]"
 SHORTEST = 4
-"""Characters of a value that is looked for in texts: shorter ones are in every word."""
+"""Fewest characters of a value that is searched for in texts: shorter ones occur in any text."""
 
 
 def hidden_arguments(args: str, names: Sequence[str]) -> str:
-    """Encoded arguments without the values of these."""
+    """Replace the values of these arguments in the encoded arguments."""
     values: dict[str, Any] = json.loads(args)
     return json.dumps({name: HIDDEN if name in names else value for name, value in values.items()})
 
 
 def hidden_job(job: Job) -> Job:
-    """As readers get it: the names stand with the job, so nobody needs its task's code."""
+    """Return the job as readers see it. The names are stored with the job, so the task's code is not needed."""
     names = job.policy.sensitive
     return replace(job, args=hidden_arguments(job.args, names)) if names else job
 
 
 def secrets_of(args: str, names: Sequence[str]) -> list[str]:
-    """What to look for in texts, the longest first: one may be part of another. Also as Python and JSON write them."""
+    """The texts to hide, also as Python and JSON write them; the longest first, since one may contain another."""
     values: dict[str, Any] = json.loads(args)
     found: set[str] = set()
     for name in names:
@@ -45,10 +45,10 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def hidden_outcome(outcome: Outcome, secrets: Sequence[str]) -> Outcome:
-    """Without them in its error and its reason."""
+    """Hide the secrets in the outcome's error and reason."""
     told = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name in ("error", "reason")}
     changes = {name: hide(text, secrets) for name, text in told.items() if isinstance(text, str)}
-    return replace(outcome, **changes) if changes else outcome  # type: ignore[arg-type]  # fields of its own
+    return replace(outcome, **changes) if changes else outcome  # type: ignore[arg-type]  # its own fields
 
 
 def _texts(value: object) -> Iterable[str]:

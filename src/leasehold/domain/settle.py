@@ -1,6 +1,6 @@
 """`settle` decides every ending: a worker's, the reaper's, a hand-back's. SQL only writes what it returns.
 
-The table (rows: how the run ended; columns: the stop that was asked for):
+The table (rows: how the attempt ended; columns: the stop that was requested):
 
     outcome                            no flag        finish       pause        cancel
     success                            succeeded      succeeded    succeeded    succeeded
@@ -51,7 +51,7 @@ from leasehold.domain.states import Flag, State, stronger
 
 
 def settle(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float = 0.0) -> Move:
-    """Decide what becomes of a running job. `jitter` (0..1) spreads the retries."""
+    """Decide the next state of a running job. `jitter` (0..1) spreads the retries."""
     move = _by_the_table(job, outcome, policy, now=now, jitter=jitter)
     return move if policy.queueing or move.job.state not in _GOES_ON else _without_queue(move, policy, now)
 
@@ -85,7 +85,7 @@ def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, 
             return _orphan(job, "detached", outcome.reason)
         case Lost():
             move = _lost(job, outcome, policy, flag, now, jitter)
-            # Somebody else settled it: the owner who comes back must not take this for its own settle.
+            # The reaper settled it: a worker that comes back must not take this for its own settle.
             return replace(move, job=replace(move.job, settled_by=None, settled_token=None))
         case Crashed():
             return _lost(job, outcome, policy, flag, now, jitter)
@@ -104,7 +104,7 @@ def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, 
 
 def _succeeded(job: Job, outcome: Success, now: datetime) -> Move:
     done = replace(_released(job), state=State.SUCCEEDED, finished_at=now, reason=None, halts_lane=False)
-    # What went wrong in earlier runs stands in their records.
+    # The records of earlier attempts keep their errors.
     done = replace(done, result=outcome.result, result_ref=outcome.result_ref, error=None)
     return Move(job, done, None, actor=job.lease_owner)
 
@@ -131,7 +131,7 @@ def _failed(
 
 
 def _expired(job: Job, policy: Policy, flag: Flag | None, now: datetime) -> Move:
-    """As the sweep would have ended it, had it come by before the claim. Nobody's run: nobody has settled one."""
+    """End the job as the sweep would have before the claim. It did not run, so no worker has settled it."""
     unused = before_grant(job)
     move = expired(unused, now)
     if move is None:  # the clock was set back since
@@ -151,13 +151,13 @@ def _lost(
 ) -> Move:
     event = "lost" if isinstance(outcome, Lost) else "crashed"
     external, placed = policy.on_lost == "adopt", job.execution_site is not None
-    # An execution is placed by a fenced write before it is started: with no site nothing can have been started,
-    # so there is nothing to adopt and the job may simply run again. A crashed child has ended: nothing lives on.
+    # A fenced write records an execution's site before its start: without a site nothing was started, so there is
+    # nothing to adopt and the job may simply run again. A crashed child has ended: nothing runs on.
     if external and placed and isinstance(outcome, Lost):
-        # It costs nothing: only the watcher is gone. What became of the run itself counts when it is known.
+        # It counts as no failure: only the watching worker is gone. The end of the execution counts when it is known.
         return _orphan(job, event, outcome.error)
     failures = job.failures + (1 if policy.count_lost and (placed or not external) else 0)
-    # Poison makes no progress: what went on since the last crash did not die of the same thing.
+    # A job that progressed since its last crash did not crash on the same input: start counting anew.
     crashes = 0 if outcome.progressed else job.crashes
     counted = replace(job, crashes=crashes + 1, failures=failures)
     if flag is Flag.CANCEL:
@@ -191,12 +191,12 @@ def _requeue(
     error: str | None = None,
     before: Job | None = None,
 ) -> Move:
-    """Back to the queue, unless a stop was asked for. Without a delay the job keeps its place."""
+    """Put the job back into the queue, unless a stop was requested. Without a delay it keeps its place."""
     if flag is Flag.PAUSE:
         return _end(job, State.PAUSED, event, policy, now, reason=reason, error=error, before=before)
     if flag is not None:
         return _end(job, State.CANCELLED, event, policy, now, reason=reason, error=error, before=before)
-    # A job that has run was due: if that lies ahead, the clock was set back.
+    # A job that has run was due: a due time in the future means that the clock was set back.
     due = now + timedelta(seconds=delay) if delay > 0 else min(job.available_at, now)
     move = _end(job, State.QUEUED, event, policy, now, reason=reason, error=error, before=before)
     return replace(move, job=replace(move.job, available_at=due))
@@ -206,7 +206,7 @@ _GOES_ON = frozenset({State.QUEUED, State.WAITING, State.PAUSED})
 
 
 def _without_queue(move: Move, policy: Policy, now: datetime) -> Move:
-    """Where the table sends a job on, one whose task takes no queue fails: no worker would come for it."""
+    """Fail the job where the table lets it go on: its task takes no queue, so no worker would claim it."""
     why = f"{move.detail or move.event}; its task takes no queue, so it cannot go on"
     failed = _end(move.before, State.FAILED, move.event or "failed", policy, now, error=why)
     counted = replace(failed.job, failures=move.job.failures, crashes=move.job.crashes)
@@ -226,7 +226,7 @@ def _end(
     before: Job | None = None,
 ) -> Move:
     bad = state in (State.FAILED, State.TIMED_OUT)
-    # A stop's own reason (kept on the row since it was asked for) outlives the settle that obeys it.
+    # The reason of a stop (on the row since its request) stays after the settle that obeys it.
     told = reason if reason is not None else (job.reason if job.stop_requested is not None else None)
     after = replace(
         _released(job),
@@ -241,14 +241,14 @@ def _end(
 
 
 def _orphan(job: Job, event: str, detail: str | None) -> Move:
-    """The lease goes, the run stays: flag, lane and slots are kept for the adopter."""
+    """End the lease, not the attempt: flag, lane and slots are kept for the adopting worker."""
     after = replace(job, lease_owner=None, lease_expires_at=None, settled_by=None, settled_token=None)
     return Move(job, after, event, job.lease_owner, None if detail is None else clean_error(detail))
 
 
 def _released(job: Job) -> Job:
-    """The lease is over. Its token stays behind as the number of the last grant: nothing can match it any more, for the
-    row of the lease is gone. The record of the external run belongs to the attempt that has ended."""
+    """End the lease. Its token stays as the number of the last grant: nothing can match it, because the lease's row is
+    gone. The site of the execution belongs to the attempt that has ended."""
     return replace(
         job,
         lease_owner=None,

@@ -1,4 +1,4 @@
-"""Control flow by raising: what a handler may say instead of returning."""
+"""Signals that a handler raises instead of returning."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from leasehold.domain.portable import Portable
 
 
 class Signal(Portable, Exception):
-    """Not a failure: the handler asks for something."""
+    """Not a failure: a request of the handler."""
 
 
 class Snooze(Signal):
-    """Run the job again after this long. Costs no attempt."""
+    """Run the job again after this long. It costs no attempt."""
 
     def __init__(self, delay: Duration) -> None:
         self.delay = seconds(delay, "delay")
@@ -19,7 +19,7 @@ class Snooze(Signal):
 
 
 class RetryIn(Signal):
-    """Like Snooze, but the reason is kept as the job's last error."""
+    """Like Snooze, but the reason is stored as the job's last error."""
 
     def __init__(self, delay: Duration, reason: str = "asked to be retried") -> None:
         self.delay = seconds(delay, "delay")
@@ -50,19 +50,19 @@ class StopRequested(Portable):
 
 class Park(Portable):
     """Raised by `ctx.ask` to leave the handler until the answers are there. Not an Exception, so that a handler which
-    catches those does not keep its worker waiting."""
+    catches exceptions does not keep its worker waiting."""
 
     def __init__(self, *keys: str) -> None:
         super().__init__(f"asks {', '.join(map(repr, keys))}")
 
 
 class HandlerExit(Portable):
-    """Raised to those who wait for a task of a handler that called `sys.exit` or raised KeyboardInterrupt: the exit is
-    the job's, not the worker's. Not an Exception, as those are not."""
+    """Raised in code that awaits a handler which called `sys.exit` or raised KeyboardInterrupt: the exit ends the job,
+    not the worker. Not an Exception, as those are not."""
 
 
 def _text(reason: object) -> str:
-    """Handlers give what they have in hand, such as the exception that they have caught. Stored is a text."""
+    """Convert the reason to text for the store. Handlers may pass what they have, such as a caught exception."""
     if isinstance(reason, BaseException):
         return f"{type(reason).__name__}: {reason}"
     return str(reason)

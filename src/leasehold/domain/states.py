@@ -1,7 +1,7 @@
-"""The whole machine in one table: which event may meet which state, and where it may lead.
+"""The state machine: which event may occur in which state, and where it may lead.
 
-A pair that is not in TRANSITIONS is refused and changes nothing. ARCHITECTURE.md's diagram is generated from here,
-and the contract suite walks every (state, event) pair on both stores.
+A pair that is not in TRANSITIONS is refused and changes nothing. ARCHITECTURE.md's diagram is generated from here, and
+the contract suite walks every (state, event) pair on both stores.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """What a job is, who moves it on, and what happens if nobody does."""
+    """The state of a job: what moves it on, and what happens if nothing does."""
 
     PENDING = "pending"
-    """Created, held by hand or by a dependency. Moved on by release or by its last dependency; else it stays."""
+    """Created, on hold or waiting for parents. Moved on by release or by its last parent; otherwise it stays."""
     QUEUED = "queued"
     """May run from `available_at` on. Moved on by a worker's claim; with no worker it stays, and `why` says so."""
     RUNNING = "running"
-    """A worker holds the lease. Moved on by its settle, or by the reaper when the lease is missed.
-    With no owner it is an orphan: its execution may live on, and a worker of its site adopts it."""
+    """A worker holds the lease. Moved on by its settle, or by the reaper when the lease is missed. Without a worker it
+    is an orphan: its execution may still run, and a worker of its site adopts it."""
     WAITING = "waiting"
     """Parked for an answer; holds no worker, keeps its lane. Moved on by the answer, the question's time-out or an
     operator."""
     PAUSED = "paused"
     """Interrupted and resumable; halts its lane. Moved on by resume or cancel."""
     FAILED = "failed"
-    """Ended badly, resumable, may halt its lane. Moved on by resume; resolve lets the lane go on."""
+    """Ended without success, resumable, may halt its lane. Moved on by resume; resolve lets the lane go on."""
     TIMED_OUT = "timed_out"
-    """As failed, by the clock."""
+    """Like failed, because time ran out."""
     SUCCEEDED = "succeeded"
     """Final."""
     CANCELLED = "cancelled"
@@ -42,7 +42,7 @@ HOLDS_UNIQUE_KEY = LIVE | {State.PAUSED}
 
 
 class Event(StrEnum):
-    """What can happen to a job. The word is the same in every layer."""
+    """What can happen to a job. Every layer uses the same word."""
 
     RELEASE = "release"
     CLAIM = "claim"
@@ -61,10 +61,10 @@ class Event(StrEnum):
 
 
 class Flag(StrEnum):
-    """A stop asked of a running job. The stronger wins; a wake-up brings it to the worker, or its next renewal does."""
+    """A stop requested of a running job. The stronger wins; the worker gets it by a wake-up or its next renewal."""
 
     FINISH = "finish"
-    """Let the run end, but do not retry it."""
+    """Let the attempt end, but do not retry it."""
     PAUSE = "pause"
     CANCEL = "cancel"
 
@@ -85,7 +85,7 @@ _ENDINGS = frozenset(
         State.CANCELLED,
         State.PAUSED,
         State.WAITING,
-        State.RUNNING,  # handed over as an orphan: its execution lives on
+        State.RUNNING,  # becomes an orphan: its execution goes on
     }
 )
 

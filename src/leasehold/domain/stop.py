@@ -1,11 +1,11 @@
-"""Stop: which jobs it is about, what it does to each, and what it reports.
+"""Stop: which jobs it concerns, what it does to each, and what it reports.
 
     mode        pending, queued, waiting, paused      running                                 the call
     graceful    cancelled at once                     flagged `finish`: ends, not retried     waits for them
     immediate   cancelled at once                     flagged `cancel`                        returns
     full        cancelled at once                     flagged `cancel`                        waits for them
 
-Jobs that have come to an end, well or badly, stay as they are.
+Jobs that have ended, with or without success, stay as they are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STOPPABLE = (State.PENDING, State.QUEUED, State.RUNNING, State.WAITING, State.PA
 
 @frozen(kw_only=True)
 class StopScope:
-    """Which jobs. All that is given must match; of the tags, all of them."""
+    """Which jobs a stop concerns. A job must match every criterion, and have all of the tags."""
 
     group: str | None = None
     queue: str | None = None
@@ -55,7 +55,7 @@ class StopScope:
         )
 
     def told(self) -> dict[str, object]:
-        """What was given, and nothing else."""
+        """Return only the criteria that were given."""
         return {name: value for name, value in asdict(self).items() if value not in (None, (), False)}
 
     def dump(self) -> str:
@@ -69,7 +69,7 @@ class StopScope:
 
 
 class StopManner(TypedDict, total=False):
-    """How a stop is done: the keywords of `group.stop`. `StopRequest` says what they mean."""
+    """How to stop: the keywords of `group.stop`. `StopRequest` explains them."""
 
     mode: StopMode
     reason: str | None
@@ -80,7 +80,7 @@ class StopManner(TypedDict, total=False):
 
 
 class StopOptions(StopManner, total=False):
-    """What a stop is about, and how it is done: the keywords of `app.stop`."""
+    """What to stop, and how: the keywords of `app.stop`."""
 
     group: str | None
     queue: str | None
@@ -92,7 +92,7 @@ class StopOptions(StopManner, total=False):
 
 @frozen(kw_only=True)
 class StopRequest:
-    """One stop, as it was asked for; what is wrong with it is refused when it is made."""
+    """A stop as the caller requested it. Building one checks it, and raises on a wrong value."""
 
     group: str | None = None
     queue: str | None = None
@@ -100,11 +100,11 @@ class StopRequest:
     lane: str | None = None
     tags: Names = None
     everything: bool = False
-    """A stop of everything has to be meant."""
+    """Confirms a stop of everything."""
     mode: StopMode = "graceful"
     reason: str | None = None
     wait: Duration = 30
-    """For those that run; not in the mode immediate."""
+    """How long to wait for running jobs; not used in the mode immediate."""
     dry_run: bool = False
     """Report what would happen; change nothing."""
     hold: bool = False
@@ -131,7 +131,7 @@ class StopRequest:
 
 
 class StopMark(NamedTuple):
-    """A stop that has reached a run: its follow-ups that fall under the scope shall not run."""
+    """A stop that has reached a running job: follow-ups of the job in this scope must not run."""
 
     scope: StopScope
     reason: str | None
@@ -139,7 +139,7 @@ class StopMark(NamedTuple):
 
 
 class StoppedJob(NamedTuple):
-    """A job that a stop concerns, and the state it was found in."""
+    """A job that a stop concerns, and the state it was in."""
 
     id: str
     kind: str
@@ -154,14 +154,14 @@ class StopReport:
     mode: StopMode
     reason: str | None
     cancelled_counts: Mapping[str, Mapping[State, int]]
-    """By kind, and by the state that each job was in. `running` stands here in the modes immediate and full: these were
-    asked to stop at once."""
+    """Jobs by task and by the state each was in. `running` appears in the modes immediate and full: these jobs were
+    flagged to stop at once."""
     flagged: Mapping[str, int]
-    """Running jobs by kind that were asked to stop, or with graceful to finish without another try."""
+    """Running jobs by task that were flagged to stop, or with graceful to finish without another try."""
     still_running: Sequence[str]
-    """Of those, the ones that had not ended when the call returned."""
+    """The flagged jobs that had not ended when the call returned."""
     unaffected_kinds: Sequence[str]
-    """Known kinds that the stop has nothing to do with."""
+    """Known tasks that the stop does not concern."""
     held: bool
     """The group takes no new jobs until it is released."""
     dry_run: bool
@@ -178,7 +178,7 @@ class StopReport:
 
 
 def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
-    """A stop of everything has to be meant, and only a group can be held."""
+    """Check that a stop of everything is confirmed, and that only a group is held."""
     if scope.kinds is not None and not scope.kinds:
         raise InvalidInput("kinds", "is empty", "name at least one kind, or leave it out")
     criteria = scope.told()
@@ -198,8 +198,8 @@ def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
 
 
 def check_kinds(scope: StopScope, registered: Collection[str], stored: Collection[str]) -> None:
-    """A name that nobody knows is a slip of the pen, and a stop that stops nothing would hide it. What another program
-    has enqueued is known to the store."""
+    """Refuse an unknown task: it is likely a typing error, and a stop of nothing would hide it. The store knows the
+    tasks that other programs have enqueued."""
     for kind in scope.kinds or ():
         if kind not in registered and kind not in stored:
             listed = ", ".join(sorted(registered or stored)[:20]) or "none"
@@ -215,7 +215,7 @@ def checked_mode(mode: object) -> StopMode:
 
 
 def decide(job: Job, mode: StopMode, *, now: datetime, actor: str | None, reason: str | None) -> Move | None:
-    """What the stop does to a job in its scope. None: it has ended before."""
+    """Decide what the stop does to a job in its scope. None: the job has already ended."""
     if job.state not in STOPPABLE:
         return None
     if job.state is State.RUNNING and mode == "graceful":
@@ -224,5 +224,5 @@ def decide(job: Job, mode: StopMode, *, now: datetime, actor: str | None, reason
 
 
 def cancels(mode: StopMode, state: State) -> bool:
-    """Whether a job found in this state counts as cancelled."""
+    """Return whether a job found in this state counts as cancelled."""
     return state is not State.RUNNING or mode != "graceful"

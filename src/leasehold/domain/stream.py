@@ -1,4 +1,4 @@
-"""What a run tells while it runs, and what a watcher gets to see of it."""
+"""The stream of an attempt: progress, log lines and updates, and what a watcher sees of them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from leasehold.domain.states import State
 PROGRESS = "progress"
 """How far the job is. Only the newest is kept."""
 STALLED = "stalled"
-"""Nothing was heard of the job for its `stall_after`."""
+"""The job gave no sign of life for its `stall_after`."""
 STATE = "state"
-"""Made by the watcher from what it sees; never stored."""
+"""The watcher makes it from the states it sees; it is never stored."""
 LOG = "log"
-"""Goes to the log tail, not to the events."""
+"""Goes to the log tail, not to the other updates."""
 RESERVED = frozenset({PROGRESS, STALLED, STATE, LOG})
 
 LOG_CAP = 65_536
-"""Characters of log that are kept of an attempt."""
+"""Most characters of log that are kept of an attempt."""
 
 
 @frozen
 class Event:
-    """One thing that happened to a job, as a watcher sees it. `watch(since=event.seq)` continues after it.
+    """One update of a job, as a watcher sees it. `watch(since=event.seq)` continues after it.
 
-    A change of state (`kind` "state", `data` {"state": …, "attempt": …}) is seen, not stored: it carries the `seq` of
-    the last stored event before it, and no `at`."""
+    A change of state (`kind` "state", `data` {"state": …, "attempt": …}) is observed, not stored: it has the `seq` of
+    the last stored update before it, and no `at`."""
 
     seq: int
     kind: str
@@ -36,12 +36,12 @@ class Event:
     key: str | None = None
     attempt: int = 0
     at: datetime | None = None
-    """When it was stored, by the database's clock."""
+    """When the update was stored, by the database's clock."""
 
 
 @frozen
 class Progress:
-    """How far a job says it is."""
+    """How far a job is, as its handler reported it."""
 
     done: float
     total: float | None
@@ -60,7 +60,7 @@ class LogTail:
     attempt: int
     text: str
     cut: int = 0
-    """Characters that stood before it and were dropped."""
+    """Characters before it that were dropped."""
 
     def __str__(self) -> str:
         head = f"({self.cut:,} characters before this are cut)\n" if self.cut else ""
@@ -69,22 +69,22 @@ class LogTail:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Note:
-    """One thing a run tells. `place` counts up within the run, so that a note sent twice is written once."""
+    """One report of an attempt. `place` counts up within the attempt, so that a note sent twice is written once."""
 
     place: int
     kind: str
     data: str | None = None
-    """Encoded JSON. Of log lines: how far their source was read, for whoever reads on."""
+    """Encoded JSON. For log lines: how far their source was read, so that a later reader can continue."""
     key: str | None = None
     text: str = ""
-    """Lines of log, or what the history shall say."""
+    """Log lines, or the text for the history."""
     cut: int = 0
     """Characters of log before `text` that were dropped."""
 
 
 @frozen
 class RunNotes:
-    """What the holder of a lease has to tell, in order."""
+    """The notes that a lease's holder sends, in order."""
 
     id: str
     token: int
@@ -94,7 +94,7 @@ class RunNotes:
 
 @frozen
 class Seen:
-    """One look at a job: where it stands, and the events stored before that, behind a sequence number."""
+    """One read of a job: its state, and the updates stored before, after a sequence number."""
 
     state: State
     attempt: int

@@ -1,4 +1,4 @@
-"""Tokens: what somebody who asks over HTTP may do, and where."""
+"""API tokens: what a caller over HTTP may do, and in which tenants and queues."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 
 TokenScope = Literal["read", "enqueue", "operate", "admin"]
-"""`read` sees, `enqueue` makes jobs, `operate` steers what is there, `admin` sets limits and schedules too. Each is for
-itself; only `admin` is all of them."""
+"""`read` sees, `enqueue` makes jobs, `operate` acts on existing jobs, `admin` also sets limits and schedules. No scope
+includes another, except `admin`, which includes all."""
 
 SCOPES: tuple[TokenScope, ...] = get_args(TokenScope)
 PREFIX = "lh_"
-"""So that who finds one in a file knows what it is, and scanners do."""
+"""Lets people and secret scanners recognise a token."""
 RANDOM_BYTES = 32
 LONGEST_TOKEN = 200
 _GLOB = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-*?")
@@ -28,8 +28,8 @@ _GLOB = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 @frozen(kw_only=True)
 class Access:
-    """What a caller may do. `tenants` and `queues` are patterns such as `agents*`; without queues it is all of them,
-    without tenants the app's own store alone."""
+    """What a caller may do. `tenants` and `queues` are patterns such as `agents*`; no queues means all of them, no
+    tenants means the app's own store only."""
 
     name: str
     scopes: tuple[TokenScope, ...]
@@ -40,7 +40,7 @@ class Access:
         return scope in self.scopes or "admin" in self.scopes
 
     def may_use_tenant(self, name: str | None) -> bool:
-        """None: the app's own store. Whoever is for every tenant (`*`) is for that too."""
+        """Return whether the tenant is allowed; None: the app's own store, which `*` includes."""
         if name is None:
             return not self.tenants or "*" in self.tenants
         return any(fnmatchcase(name, pattern) for pattern in self.tenants)
@@ -50,13 +50,13 @@ class Access:
 
     @property
     def only_tenant(self) -> str | None:
-        """The one that it need not name."""
+        """The only tenant of this token, which the caller need not name."""
         return self.tenants[0] if len(self.tenants) == 1 and not set("*?") & set(self.tenants[0]) else None
 
 
 @frozen(kw_only=True)
 class Token(Access):
-    """As the store knows it."""
+    """A token as it is stored."""
 
     created_at: datetime
     expires_at: datetime | None = None
@@ -65,7 +65,7 @@ class Token(Access):
 
 @frozen
 class TokenRow:
-    """As a list shows it. Not `live`: it was revoked, or its time is over."""
+    """A token as a list shows it. Not `live`: it was revoked, or has expired."""
 
     token: Token
     live: bool
@@ -79,7 +79,7 @@ class NewToken:
     tenants: tuple[str, ...]
     queues: tuple[str, ...]
     seconds: float | None
-    """How long it counts; None: until it is revoked."""
+    """Seconds until it expires; None: it lasts until it is revoked."""
 
 
 def make_token(random: bytes) -> str:
@@ -87,7 +87,7 @@ def make_token(random: bytes) -> str:
 
 
 def token_hash(token: str) -> str:
-    """A plain hash is enough: nobody guesses 256 random bits, however fast the hash is."""
+    """Hash a token. A plain hash is enough: 256 random bits cannot be guessed, however fast the hash is."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 

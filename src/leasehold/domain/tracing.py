@@ -1,4 +1,4 @@
-"""Tracing: what is told of every enqueue and every attempt, and the text on the job that ties the two together."""
+"""Tracing: the values passed for every enqueue and every attempt, and the trace stored with the job that links them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ AttemptOutcome = Literal[
     "handed_back",
     "detached",
 ]
-"""How one attempt ended. What becomes of its job is decided later, by the database: one that has `failed` may be tried
-again."""
+"""How one attempt ended. The database decides later what happens to its job: after `failed` it may be tried again."""
 
 
 @dataclass(slots=True)
@@ -48,26 +47,26 @@ class TracedEnqueue:
     """One enqueue: a single job, or several that are stored together."""
 
     queue: str | None
-    """None: they go to different ones."""
+    """None: the jobs go to different queues."""
     kind: str | None
-    """None: they are of different tasks."""
+    """None: the jobs are of different tasks."""
     count: int
     job_id: str | None
-    """Of a single one. Once it is stored, of the job that held its unique key, if one did."""
+    """The id of a single job; once stored, that of the job that already held its unique key, if there was one."""
     later: bool = False
-    """A follow-up: it is asked for now, and stored with the success of its run or not at all."""
+    """A follow-up: requested now, and stored with the success of its attempt or not at all."""
 
 
 @frozen
 class TracedRun:
-    """An attempt that begins."""
+    """An attempt that starts."""
 
     job_id: str
     kind: str
     queue: str
     attempt: int
     trace: str | None
-    """What was stored with the job."""
+    """The trace stored with the job."""
 
 
 @frozen
@@ -76,9 +75,10 @@ class TracedEnding:
 
     outcome: AttemptOutcome
     error: str | None = None
-    """As it is stored, without sensitive values. Also of what is no failure, such as RetryIn."""
+    """The error as it is stored, without sensitive values. Also set for outcomes that are no failure, such as
+    RetryIn."""
     exception: Exception | None = None
-    """What the handler raised, in this process; never of a job with sensitive arguments, for it may show them."""
+    """What the handler raised, in this process; never for a job with sensitive arguments, which it may show."""
 
     @property
     def is_error(self) -> bool:
@@ -87,16 +87,16 @@ class TracedEnding:
 
 
 class Tracing(Protocol):
-    """What `app.instrument(tracing)` calls. Both are called in the context that they are about, from any thread, and
-    must not raise: an enqueue would fail with it."""
+    """What `app.instrument(tracing)` calls. Both methods run in the context of the enqueue or attempt, in any thread,
+    and must not raise: an exception would make the enqueue fail."""
 
     def enqueueing(self, enqueue: TracedEnqueue) -> AbstractContextManager[str | None]:
-        """Around an enqueue. What it gives is stored as the jobs' `trace`, if they have none of their own; None:
-        nothing is."""
+        """Wrap an enqueue. The value it yields is stored as the jobs' `trace`, unless they have one; None stores
+        nothing."""
         ...
 
     def running(self, run: TracedRun) -> AbstractContextManager[Callable[[TracedEnding], None]]:
-        """Around an attempt; its handler runs inside. What it gives is called once, with how it ended."""
+        """Wrap an attempt; its handler runs inside. The function it yields is called once, with the ending."""
         ...
 
 
@@ -117,7 +117,7 @@ _ENDINGS: dict[type[Outcome], AttemptOutcome] = {
 
 
 def attempt_outcome(outcome: Outcome | None, flag: Flag | None) -> AttemptOutcome:
-    """None: its lease is another's. `flag` is what it was asked to do, which says what a stop was for."""
+    """Map an outcome to its label; None: the lease was lost. `flag` is the requested stop, which decides the label."""
     if outcome is None:
         return "lost"
     if isinstance(outcome, Stopped):

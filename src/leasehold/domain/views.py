@@ -1,4 +1,4 @@
-"""What a reader is shown, and how a reader asks for it: plain values, the same in every surface."""
+"""Read models: the plain values that all surfaces show, and the filters that select them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Verdict = Literal["ok", "warn", "bad"]
 
 @frozen
 class Reaped:
-    """A job whose lease was missed, who had it, and what has become of it."""
+    """A job whose lease ran out: the worker that had it, and what happened to it."""
 
     id: str
     owner: str | None
     state: State
     orphan: bool
-    """It runs on somewhere, without an owner, until it is adopted."""
+    """The job still runs somewhere, without a worker, until it is adopted."""
     kind: str = field(default="", compare=False)
     queue: str = field(default="", compare=False)
     attempt: int = field(default=0, compare=False)
@@ -33,7 +33,7 @@ class Reaped:
 
 @frozen
 class PauseRecord:
-    """A queue or task that is paused."""
+    """A paused queue or task."""
 
     scope: Scope
     name: str
@@ -45,7 +45,7 @@ class PauseRecord:
 
 @frozen(kw_only=True)
 class ScheduleRow:
-    """A schedule as it stands."""
+    """A schedule and its present state."""
 
     name: str
     kind: str
@@ -58,32 +58,32 @@ class ScheduleRow:
     at_start: bool
     source: Source
     next_at: datetime
-    """The next tick, or one that is due and not dealt with yet."""
+    """The next tick, or one that is due and not handled yet."""
     last_at: datetime | None
     """The last tick that made a job."""
     last_job: str | None
     passed: int
-    """Ticks that made none: missed, or while the job before still lived."""
+    """Ticks that made no job: missed, or while the job before was live."""
     paused: bool
     paused_by: str | None
     reason: str | None
     changed_at: datetime
     hosts: int
-    """Live workers that declare it in their code."""
+    """Live workers that declare the schedule in their code."""
     now: datetime
-    """The store's own, when it was read."""
+    """The store's time when the row was read."""
     tenant: str | None = None
-    """Whose it is, for a worker that serves many."""
+    """The tenant that owns the schedule, for a worker that serves several."""
 
     @property
     def orphaned(self) -> bool:
-        """It came from code that no live worker has any more: nobody makes its jobs."""
+        """Whether its declaration is gone: no live worker has its code, so no worker makes its jobs."""
         return self.source == "code" and self.hosts == 0
 
 
 @frozen
 class Filter:
-    """Which jobs. Empty means all."""
+    """Which jobs to list. Empty means all."""
 
     states: tuple[State, ...] = ()
     queue: str | None = None
@@ -133,7 +133,7 @@ class Summary:
     tags: tuple[str, ...]
     error: str | None
     updated_at: datetime
-    """When it came into its state."""
+    """When the job came into its state."""
 
 
 @frozen
@@ -142,12 +142,12 @@ class Page:
 
     jobs: list[Summary]
     next: str | None
-    """The cursor of the page that follows; None at the end."""
+    """The cursor of the next page; None at the end."""
 
 
 @frozen
 class HistoryEntry:
-    """One move of a job between states."""
+    """One transition of a job."""
 
     at: datetime
     event: str
@@ -161,24 +161,24 @@ class HistoryEntry:
 
 @frozen
 class AttemptRecord:
-    """One run of a job, under one lease. A run that was adopted by another worker has a record for each holder."""
+    """One attempt of a job, under one lease. An attempt that another worker adopted has a record for each worker."""
 
     number: int
     owner: str | None
     """The worker that held the lease."""
     started_at: datetime
     ended_at: datetime | None
-    """None: it runs."""
+    """None: it is running."""
     outcome: str
     """`running`, `succeeded`, or what ended it: `failed`, `timed_out`, `lost`, `crashed`, `breached`, `snoozed`,
     `asked`, `stopped`, `handed_back`, `detached`."""
     error: str | None
-    """What went wrong in this run."""
+    """What went wrong in this attempt."""
 
 
 @frozen
 class StepRecord:
-    """What a step has returned, as plain JSON, and which attempt has stored it."""
+    """What a step returned, as plain JSON, and the attempt that stored it."""
 
     name: str
     attempt: int
@@ -188,35 +188,35 @@ class StepRecord:
 
 @frozen
 class ExecutionRow:
-    """What a job runs outside of its worker: a command, a container."""
+    """A command or container that a job runs outside its worker."""
 
     job_id: str
     kind: str
     queue: str
     attempt: int
     site: str
-    """Where it lives: only a worker there can see it."""
+    """Where it runs: only a worker there can see it."""
     name: str
-    """What it is called there."""
+    """Its name there."""
     owner: str | None
     """The worker that watches it. None: it is an orphan, until a worker of its site adopts it."""
     placed_at: datetime
     started_at: datetime | None
-    """None: nobody has said that it was started."""
+    """None: no worker has recorded its start."""
     stop_requested: str | None
     """`finish`, `pause` or `cancel`."""
 
 
 @frozen
 class WorkerCard:
-    """A worker, as it last reported. The times are the store's."""
+    """A worker's last report. The times are the store's."""
 
     owner: str
     queues: tuple[str, ...]
     kinds: tuple[str, ...]
     sites: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
-    """Whom it serves: nobody but the app's own store; these tenants; or, with "all", every one and the app's own."""
+    """Tenants that the worker serves. Empty: only the app's own store; with "all": every tenant and the app's own."""
     concurrency: int = 0
     running: int = 0
     draining: bool = False
@@ -225,7 +225,7 @@ class WorkerCard:
     seen_at: datetime | None = None
 
     def serves(self, tenant: str | None) -> bool:
-        """None: the app's own store."""
+        """Return whether the worker serves the tenant; None: the app's own store."""
         if EVERY_TENANT in self.tenants:
             return True
         return tenant in self.tenants if tenant is not None else not self.tenants
@@ -233,20 +233,20 @@ class WorkerCard:
 
 @frozen
 class TenantRow:
-    """A tenant, as the app's own store knows it."""
+    """A tenant in the directory of the app's own store."""
 
     name: str
     ready: bool
-    """False: it is being made, or dropped."""
+    """False: the tenant is being created or dropped."""
     told: int
-    """Goes up when there may be work in it."""
+    """Grows when the tenant may have work."""
     told_at: datetime
     created_at: datetime
 
 
 @frozen
 class LaneHolder:
-    """The job that runs in a lane, or that it stands still behind."""
+    """The job that runs in a lane, or that blocks it."""
 
     lane: str
     id: str
@@ -259,7 +259,7 @@ class LaneHolder:
 
 @frozen
 class QueueCount:
-    """How many jobs of a task are in one state; only what is not over yet, or wants attention."""
+    """How many jobs of a task are in one state; only live jobs and those that need attention."""
 
     queue: str
     kind: str
@@ -277,7 +277,7 @@ class QueueRow:
     queue: str
     kind: str
     workers: int
-    """Live ones that serve the queue and know the task."""
+    """Live workers that serve the queue and have the task."""
     queue_pause: PauseRecord | None
     kind_pause: PauseRecord | None
     counts: dict[State, int]
@@ -286,7 +286,7 @@ class QueueRow:
 
 @frozen
 class Finding:
-    """What the doctor found: `warn` costs something, `bad` breaks a promise."""
+    """One result of the doctor: `warn` costs something, `bad` breaks a promise."""
 
     check: str
     verdict: Verdict
@@ -299,7 +299,7 @@ Relation = Literal["waits_for", "awaited_by", "follow_up_of", "follow_up"]
 
 @frozen
 class Relative:
-    """A job that is tied to another, and how."""
+    """A linked job, and how it is linked."""
 
     relation: Relation
     id: str
@@ -307,25 +307,25 @@ class Relative:
     queue: str
     state: State
     on_failure: OnParentFailure | None = None
-    """What the one that waits does when the other ends without success."""
+    """What the waiting job does when the other ends without success."""
     met: bool | None = None
-    """The one that waits need no longer do so."""
+    """Whether the waiting job no longer has to wait."""
 
 
 @frozen
 class ParentResult:
-    """What a job that has succeeded gave back, for those that waited for it. `result` is encoded JSON."""
+    """What a succeeded job returned, for the jobs that waited for it. `result` is encoded JSON."""
 
     id: str
     kind: str
     result: str | None
     result_ref: str | None = None
-    """The file that it is in instead."""
+    """The file that holds the result instead."""
 
 
 @frozen
 class SlotHolder:
-    """A running job that holds units of a slot. Without an owner it is an orphan."""
+    """A running job that holds units of a slot. Without a worker it is an orphan."""
 
     job_id: str
     units: int
@@ -335,25 +335,25 @@ class SlotHolder:
 
 @frozen
 class SlotRow:
-    """A slot as it stands."""
+    """A slot and its present use."""
 
     name: str
     limit: int
     used: int
     holders: list[SlotHolder]
-    """The first of them, oldest run first."""
+    """The first of its holders, oldest attempt first."""
 
 
 @frozen
 class RateRow:
-    """A rate limit as it stands."""
+    """A rate limit and its present state."""
 
     key: str
     limit: str
-    """As it was given: "60/min"."""
+    """The limit as it was given: "60/min"."""
     burst: int
     next_in: float | None
-    """Seconds until a job may start; 0: now; None: it is closed until somebody opens it."""
+    """Seconds until a job may start; 0: now; None: it is closed until someone opens it."""
     closed: bool
     closed_until: datetime | None
     closed_by: str | None
@@ -362,7 +362,7 @@ class RateRow:
 
 @frozen
 class SlotNeed:
-    """What a job needs of a slot, beside what is there."""
+    """What a job needs of a slot, and the present use of that slot."""
 
     name: str
     need: int
@@ -377,7 +377,7 @@ class SlotNeed:
 
 @frozen
 class GateLimits:
-    """The limits that jobs behind a gate have to pass."""
+    """The limits that apply to jobs behind a gate."""
 
     slots: list[SlotNeed]
     rate: RateRow | None

@@ -1,4 +1,4 @@
-"""Webhooks: where events are posted to, what is posted, and how it is signed (as Standard Webhooks says)."""
+"""Webhooks: the targets, the messages and their signatures (as Standard Webhooks defines them)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PREFIX = "whsec_"
 FEWEST_BYTES = 16
 LONGEST_URL = 2000
 TOLERANCE = 300.0
-"""Seconds by which the time of a message may be off."""
+"""Seconds by which the timestamp of a message may be off."""
 
 POLICY = Policy(max_attempts=12, backoff=5.0, max_delay=3600.0)
-"""Some two hours, then the delivery has failed, and may be resumed by hand."""
+"""Retries for about two hours; then the delivery has failed, and can be resumed by hand."""
 
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 
@@ -42,7 +42,7 @@ class Webhook:
     url: str
     secret: str = field(repr=False)
     allow_private: bool = False
-    """Whether it may lie in a private network, and be reached without TLS."""
+    """Whether the URL may be in a private network, and without TLS."""
     source: Source = "set"
     changed_at: datetime | None = field(default=None, compare=False)
 
@@ -91,7 +91,7 @@ def new_secret(randomness: bytes) -> str:
 
 
 def key_of(secret: str) -> bytes:
-    """A `whsec_…` is base64; any other text is taken as it is."""
+    """Return the key: a `whsec_…` secret is base64, any other text is used as it is."""
     checked_text(secret, "secret", 500)
     try:
         key = (
@@ -122,7 +122,7 @@ def body_of(event: HookEvent) -> str:
 
 
 def delivery_job(job_id: str, webhook: str, event: HookEvent) -> NewJob:
-    """The job that posts this event. The secret and the address are looked up when it runs."""
+    """Build the job that posts this notification. The secret and the address are looked up when it runs."""
     args = json.dumps({"webhook": webhook, "event_id": event.id, "body": body_of(event)})
     return NewJob(id=job_id, kind=WEBHOOK_KIND, args=args, queue=QUEUE, policy=POLICY)
 
@@ -137,17 +137,17 @@ def signed_headers(event_id: str, body: bytes, secret: str, now: float) -> dict[
 
 
 class Headers(Protocol):
-    """Those of a request. Frameworks have classes of their own for them, not all of which are a Mapping."""
+    """The headers of a request. Frameworks have their own classes for them, and not all are a Mapping."""
 
     def items(self) -> Iterable[tuple[str, str]]:
-        """Each name with its value."""
+        """Return each name with its value."""
         ...
 
 
 def verified(
     headers: Headers, body: bytes | str, secret: str, now: float, tolerance: float = TOLERANCE
 ) -> dict[str, Any]:
-    """What was posted, if it is from who has the secret, and not old. Raises InvalidSignature."""
+    """Return the posted notification, if it was signed with the secret and is recent. Raises InvalidSignature."""
     found = {name.lower(): value for name, value in headers.items()}
     raw = body.encode() if isinstance(body, str) else bytes(body)
     try:

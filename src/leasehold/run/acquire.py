@@ -1,4 +1,4 @@
-"""A run that takes a rate or a slot while it runs: it asks, and asks again when that may help."""
+"""`ctx.acquire`: takes a rate or a slot during an attempt, polling until it is free."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from leasehold.run.journal import Journal
 from leasehold.run.state import RunState
 
 FIRST_PAUSE = 0.02
-"""Seconds between the first two looks at a slot, then more. A rate says itself when to come back."""
+"""Seconds between the first two polls of a slot, then more. A rate says itself when to try again."""
 
 
 class Acquiring:
-    """One call of `ctx.acquire`: `run` and `run_async` are its two colours."""
+    """One call of `ctx.acquire`: `run` blocks, `run_async` awaits."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class Acquiring:
         self._waits = journal.waits
         self._poll = Poll(FIRST_PAUSE, self._waits.longest_pause, self._waits.monotonic, self._timeout)
         self._what = ""
-        """It waits for, as people call it."""
+        """What it waits for, in words."""
         self._timed = False
-        """Time alone will bring it, or end the wait for it."""
+        """Whether time alone will bring it, or end the wait."""
 
     def run(self) -> None:
-        """Blocking; a stop ends the wait."""
+        """Wait, blocking; a stop ends the wait."""
         pause = self._try_once()
         if pause is None:
             return
@@ -60,7 +60,7 @@ class Acquiring:
                 pause = await self._journal.call(self._try_once)
 
     def _try_once(self) -> float | None:
-        """Seconds to wait before the next try; None: it is ours."""
+        """Seconds to wait before the next try; None: acquired."""
         grant = self._run.grant
         try:
             answer = self._journal.store.acquire(
@@ -81,7 +81,7 @@ class Acquiring:
 
 
 def release(run: RunState, journal: Journal, name: str) -> None:
-    """Give units back before the run ends, and tell those who wait for them."""
+    """Give units back before the attempt ends, and wake the workers whose jobs wait for them."""
     name = checked_limit_name(name, "name")
     if journal.store.release_slot(run.grant.id, run.grant.attempt, name):
         journal.store.wake()

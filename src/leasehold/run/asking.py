@@ -1,5 +1,4 @@
-"""`ctx.ask` and `ctx.ask_all`: the handler leaves, the job waits, and a later run of it gets the answers at the same
-place."""
+"""`ctx.ask` and `ctx.ask_all`: park the job until the answers come; a later attempt gets them at the same place."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from leasehold.run.state import RunState
 
 @frozen
 class Ask:
-    """One of several questions for `ctx.ask_all`; what it says is what `ctx.ask` takes."""
+    """One of several questions for `ctx.ask_all`; its fields are the parameters of `ctx.ask`."""
 
     text: str
     schema: Any = None
@@ -40,7 +39,7 @@ Asks = Mapping[str, str | tuple[str, Any] | Ask]
 
 
 class CheckedAsk:
-    """A question in a call of `ctx.ask`, checked before anything is read."""
+    """A question of a `ctx.ask` call, checked before anything is read."""
 
     def __init__(self, key: str, ask: Ask) -> None:
         checked_name(key, "key")
@@ -52,8 +51,8 @@ class CheckedAsk:
         self.asked = Asked(key, check_text(text, "text"), stored, bool(ask.secret), limit)
 
     def decoded(self, question: Question) -> tuple[Any, Asked | None]:
-        """The answer, or what to ask once more. A schema says less than a type: it does not know what a date is. What
-        fits the one and not the other is asked for again, with the reason."""
+        """Return the answer, or the question to ask again. A schema says less than a type: it does not know what a date
+        is. An answer that fits the schema but not the type is asked for again, with the reason."""
         answer = question.answer or "null"
         if self._adapter is None:
             return json.loads(answer), None
@@ -65,8 +64,8 @@ class CheckedAsk:
 
 
 class Asking:
-    """What one run asks. Tasks of a handler may ask side by side: the first that leaves the handler takes the others
-    with it, so it waits for the looks that are under way, and what none of them has found is opened together."""
+    """The questions of one attempt. Tasks of a handler may ask in parallel: the first that leaves the handler ends the
+    others, so it waits for reads under way, and all questions without an answer are opened together."""
 
     def __init__(self, run: RunState, journal: Journal) -> None:
         self._run = run
@@ -76,7 +75,7 @@ class Asking:
 
     @property
     def outcome(self) -> Asked:
-        """All that the job waits for from now on."""
+        """Everything that the job waits for from now on."""
         first, *others = self._unanswered.values()
         return replace(first, beside=tuple(others))
 
@@ -96,8 +95,8 @@ class Asking:
                 look.set_result(None)
 
     def find(self, calls: Sequence[CheckedAsk]) -> dict[str, Any]:
-        """The answers by key; or the handler is left until the last of them is there or has run out, or it is told that
-        nobody has answered in time."""
+        """Return the answers by key. Otherwise leave the handler until the last one is answered or expired, or raise
+        QuestionExpired if one was not answered in time."""
         self._run.refuse_after_completion("ask")
         answers: dict[str, Any] = {}
         expired: list[str] = []
@@ -165,7 +164,7 @@ def _schema(schema: Any) -> tuple[TypeAdapter[Any] | None, str | None]:
 
 
 def is_park(error: BaseException) -> bool:
-    """Also a group of nothing else: a handler may ask in several tasks at once."""
+    """Return whether this is a Park, or a group of nothing else: a handler may ask in several tasks at once."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_park, error.exceptions))
     return isinstance(error, Park)

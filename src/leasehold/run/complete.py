@@ -17,7 +17,7 @@ T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 LOOK_EVERY = 0.1
-"""Seconds between two tries while somebody has the job's rows locked."""
+"""Seconds between two tries while the job's rows are locked."""
 
 
 class SyncTransaction:
@@ -28,7 +28,7 @@ class SyncTransaction:
         self.connection = connection
 
     def execute(self, statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        """One statement, with the driver's placeholders (`?` on SQLite, `%s` on PostgreSQL); its rows."""
+        """Run one statement, with the driver's placeholders (`?` on SQLite, `%s` on PostgreSQL); returns its rows."""
         cursor = self.connection.execute(*((statement, parameters) if parameters else (statement,)))
         return cursor.fetchall() if cursor.description else []
 
@@ -45,7 +45,7 @@ class Transaction:
         self._journal = journal
 
     async def execute(self, statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        """One statement, with the driver's placeholders (`?` on SQLite, `%s` on PostgreSQL); its rows."""
+        """Run one statement, with the driver's placeholders (`?` on SQLite, `%s` on PostgreSQL); returns its rows."""
         return await self._journal.call(self._blocking.execute, statement, parameters)
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
@@ -72,7 +72,7 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
     encoded, name = run.encode_result(result), None
     steps = run.open_steps()
     if run.writer is not None and run.stream is not None:
-        # Under the lock of the transaction, or after it, what was told until now could no longer be written.
+        # Write reports now: under the lock of the transaction, or after it, they could no longer be written.
         writer, stream = run.writer, run.stream
         while run.patiently(lambda: writer.write([stream])):
             run.wait(LOOK_EVERY)
@@ -89,7 +89,7 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
             tx.save_steps(batch)
             lines = tx.spend(run.grant.attempt, batch.spends) if batch.spends else None
             tx.succeed(Success(encoded, name, run.unstored()))
-            # Before the commit: the keeper must not take our own settle for a lost lease.
+            # Before the commit: the keeper must not mistake our own settle for a lost lease.
             run.completed = True
     except BaseException as error:
         sent, run.completed = run.completed, False
@@ -98,7 +98,7 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
             if batch.spends:
                 steps.spending.give_up(batch.spends)
             if run.in_doubt and _has_arrived(run, journal):
-                # It was the handler's first try that took the lease: it has landed since.
+                # The handler's first commit ended the lease: it has arrived since.
                 run.completed = True
                 _tell_others(run, journal)
             else:
@@ -120,15 +120,15 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
 
 
 def _tell_others(run: HandlerState, journal: Journal) -> None:
-    """The next of its lane, its follow-ups, or those that waited for it."""
+    """Wake workers for its lane's next job, its follow-ups and jobs that waited for it; notify watchers."""
     journal.store.wake()
     if run.grant.group_name is not None or run.follow_ups is not None:
         journal.store.tell_watchers()
 
 
 def _has_arrived(run: HandlerState, journal: Journal) -> bool:
-    """The answer to the commit was lost: the row tells. Should the commit arrive after this look, whatever the run ends
-    as is refused, because its lease is gone; the settler then looks once more, for the run is in doubt."""
+    """The reply to the commit was lost: read the row. If the commit arrives after this read, any later ending is
+    refused, because the lease is gone; the settler then reads once more, because the attempt is in doubt."""
     leases = {run.grant.id: run.grant.token}
     verdicts = run.patiently(lambda: journal.store.read_settlements(leases, journal.owner))
     return verdicts[run.grant.id] == "done"

@@ -1,4 +1,4 @@
-"""What a handler learns about its own run."""
+"""The contexts of handlers: what `ctx` offers to async and plain handlers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 
 
 class RunFacts(Telling):
-    """One run of one job, as its handler sees it. It has no state of its own."""
+    """The facts of one attempt, as its handler sees them. It has no state."""
 
     _run: HandlerState
 
@@ -58,18 +58,18 @@ class RunFacts(Telling):
 
     @property
     def attempt(self) -> int:
-        """1 for the first run."""
+        """1 for the first attempt."""
         return self._run.grant.attempt
 
     @property
     def lease_token(self) -> int:
-        """Names this lease and no other: a resource that remembers the highest token it has seen can refuse a run
-        that has lost its lease."""
+        """Identifies this lease and no other: a resource that remembers the highest token it has seen can refuse an
+        attempt that has lost its lease."""
         return self._run.grant.token
 
     @property
     def lane(self) -> str | None:
-        """The job's lane, as it is kept."""
+        """The job's lane, as it is stored."""
         return self._run.grant.lane
 
     @property
@@ -79,12 +79,12 @@ class RunFacts(Telling):
 
     @property
     def tenant(self) -> str | None:
-        """Whose job it is; None: the app's own."""
+        """The tenant that owns the job; None: the app's own store."""
         return self._run.grant.tenant
 
     @property
     def stop_requested(self) -> bool:
-        """Whether the run should end: it was cancelled, paused, drained or timed out, or its lease is lost."""
+        """Whether the attempt should end: it was cancelled, paused, drained or timed out, or its lease is lost."""
         return self._run.stop_requested
 
     def raise_if_stopped(self) -> None:
@@ -97,12 +97,12 @@ class RunFacts(Telling):
         return self._run.open_steps().saved
 
     def left(self, unit: str) -> int | None:
-        """What the job (with `budget_for="run"`, this run) may still spend of this unit: the smaller rest of its own
-        budget and its group's, never below 0; None without a limit. Others of the group may spend at the same time."""
+        """What the job (with `budget_for="run"`, this attempt) may still spend of this unit: the smaller rest of its
+        own budget and its group's, never below 0; None without a limit. The rest of the group may spend meanwhile."""
         return self._spending().left(unit)
 
     def spent(self, unit: str) -> int:
-        """What the job has spent of this unit, in all its runs; with `budget_for="run"`, in this one."""
+        """What the job has spent of this unit, in all its attempts; with `budget_for="run"`, in this one."""
         return self._spending().spent(unit)
 
     def _spending(self) -> RunSpending:
@@ -135,19 +135,19 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
 
     def track(self, items: Any, *, total: float | None = None, description: str = "", start: int = 0) -> Any:
         """Loop over items and report progress: `for page in ctx.track(pages, description="pages")`, or `async for` if
-        they come from an async iterator. The total is `len(items)` unless given; without either, the count alone is
-        reported. A stop ends the loop before the next item. `start` is how many items earlier runs have done."""
+        they come from an async iterator. The total is `len(items)` unless given; without either, only the count is
+        reported. A stop ends the loop before the next item. `start` is how many items earlier attempts have done."""
         loop = track_async if isinstance(items, AsyncIterable) else track
         return loop(self, items, total, description, start)
 
     def enqueue(self, task: Bindable[P, J], /, *args: P.args, **kwargs: P.kwargs) -> FollowUp[J]:
-        """Ask for a follow-up. It is stored with this job's success, in one transaction, and not at all if the job
-        does not succeed. `task.using(immediately=True)` stores it when it is awaited: `await ctx.enqueue(…)`."""
+        """Enqueue a follow-up. It is stored with this job's success, in one transaction, and not at all if the job does
+        not succeed. `task.using(immediately=True)` stores it when it is awaited: `await ctx.enqueue(…)`."""
         return self._ask_for(task, args, kwargs)
 
     async def results(self) -> dict[str, Any]:
-        """What the jobs that this one waited for have returned, by their ids, in the order of `after`. Those that did
-        not succeed are left out."""
+        """What the parents of this job returned, by their ids, in the order of `after`. Parents that did not succeed
+        are left out."""
         return await to_thread(results_of, self._run.needed_journal().store, self._run.grant.id)
 
     async def parents(self) -> list[Relative]:
@@ -189,19 +189,19 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
         tx: bool = False,
     ) -> Any:
         """Call `fn(*args)` once in the life of the job: its result is stored under `name` when it returns, and later
-        runs get the stored one. A plain function runs in a thread.
+        attempts get the stored one. A plain function runs in a thread.
 
-        `durable="each"` has stored the result when this returns. `"batch"` stores it with the next step that is
-        stored at once, after 100 steps or after a second: for cheap ones, which a crash may cause to run again.
-        `retry` tries it again within this run. With `tx=True` the function, a plain one, gets the database connection
-        as its first argument, and what it writes there is committed with the step; it has 5 seconds.
+        `durable="each"` has stored the result when this returns. `"batch"` stores it with the next step that is stored
+        at once, after 100 steps or after a second: for cheap steps, which may run again after a crash. `retry` tries it
+        again within this attempt. With `tx=True` the function, a plain one, gets the database connection as its first
+        argument, and what it writes there is committed with the step; it has 5 seconds.
         """
         step, steps = Step(name, fn, args, durable, retry, tx), self._run.open_steps()
         steps.begin(step)
         return await steps.run_async(step)
 
     async def checkpoint(self, state: Any) -> None:
-        """Store how far this job has got (JSON); `ctx.saved` gives it back, in this run and in later ones."""
+        """Store how far this job has got (JSON); `ctx.saved` returns it, in this attempt and in later ones."""
         await self._run.needed_journal().call(self._run.open_steps().checkpoint, state)
 
     async def acquire(
@@ -213,28 +213,28 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
         burst: int | None = None,
         timeout: Duration | None = None,
     ) -> None:
-        """Wait for a token of a rate, or for units of a slot, which this run then holds until it ends or gives them
-        back with `release`. Shared with all workers. `rate="60/min"`, and `burst`, are the limit that the rate gets
-        if nobody has set one yet. Raises AcquireTimedOut after `timeout`."""
+        """Wait for a token of a rate, or for units of a slot, which this attempt then holds until it ends or gives them
+        back with `release`. Shared with all workers. `rate="60/min"`, and `burst`, are the limit that the rate gets if
+        it has none yet. Raises AcquireTimedOut after `timeout`."""
         await self._acquiring(name, units, rate, burst, timeout).run_async()
 
     async def release(self, name: str) -> None:
-        """Give back what this run has acquired of a slot."""
+        """Give back what this attempt has acquired of a slot."""
         journal = self._run.needed_journal()
         await journal.call(release, self._run, journal, name)
 
     def complete(self, result: Any = None) -> AbstractAsyncContextManager[Transaction]:
         """Complete the job together with writes of your own: `async with ctx.complete(result) as tx:` opens a
-        transaction in which `await tx.execute(sql, parameters)` and `await tx.run(function)` write. It is the last
+        transaction in which `await tx.execute(sql, parameters)` and `await tx.run(function)` write. It must be the last
         thing that the handler does. At the end of the block the writes are committed together with the success of the
-        job; an exception undoes them, and the run fails with it. The block has 5 seconds. What the handler returns
+        job; an exception undoes them, and the attempt fails with it. The block has 5 seconds. What the handler returns
         afterwards is ignored."""
         return complete_async(self._run, result)
 
     async def spend(self, *, key: str | None = None, **amounts: int) -> None:
-        """Record what was spent, by unit: `await ctx.spend(tokens=1200, key="call-3")`. It is recorded in any case,
-        once per key, also when the lease is lost; inside a step it is committed with the step. Then raises OverBudget
-        if the job or its group has spent more than it may, unless `on_breach="allow"`."""
+        """Record what was spent, by unit: `await ctx.spend(tokens=1200, key="call-3")`. It is always recorded, once per
+        key, also when the lease is lost; inside a step it is committed with the step. Then it raises OverBudget if the
+        job or its group has spent more than it may, unless `on_breach="allow"`."""
         await self._run.needed_journal().call(self._spending().spend, amounts, key)
 
     @overload
@@ -250,20 +250,20 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
     async def ask(
         self, key: str, text: str, schema: Any = None, secret: bool = False, timeout: Duration | None = None
     ) -> Any:
-        """Ask a person, and get the answer. Until it is there the job waits without a worker: this leaves the
-        handler, and a later run of it comes here again, with what its steps have stored.
+        """Ask a person, and return the answer. Until it comes the job waits without a worker: this leaves the handler,
+        and a later attempt comes here again, with what its steps have stored.
 
-        `schema`, a type or a JSON schema, is what the answer must fit. A `secret` answer is shown nowhere. When
-        nobody has answered within `timeout`, this raises QuestionExpired."""
+        `schema`, a type or a JSON schema, is what the answer must fit. A `secret` answer is shown nowhere. Without an
+        answer within `timeout`, this raises QuestionExpired."""
         call = CheckedAsk(key, Ask(text, schema, secret, timeout))
         return (await self._run.open_asking().find_async([call]))[key]
 
     async def ask_all(self, questions: Asks) -> dict[str, Any]:
         """Ask several questions at once: `await ctx.ask_all({"name": "Who?", "age": ("How old?", int)})`; with
-        `Ask(text, schema, secret=…, timeout=…)` of `leasehold.types` each says all that `ask` takes. The job waits
-        until the last of them is answered, or has run out, and then this gives the answers by key. If nobody has
-        answered one of them in time, this raises QuestionExpired for the first such; `ctx.ask` still gives the answers
-        to the others."""
+        `Ask(text, schema, secret=…, timeout=…)` of `leasehold.types` each takes all parameters of `ask`. The job waits
+        until the last of them is answered or expired, and then this returns the answers by key. If one was not answered
+        in time, this raises QuestionExpired for the first such question; `ctx.ask` still returns the answers to the
+        others."""
         return await self._run.open_asking().find_async(checked_asks(questions))
 
 
@@ -273,7 +273,7 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
     def track(
         self, items: Iterable[T], *, total: float | None = None, description: str = "", start: int = 0
     ) -> Iterator[T]:
-        """As `Context.track`, for plain loops."""
+        """Like `Context.track`, for plain loops."""
         return track(self, items, total, description, start)
 
     def step(
@@ -286,7 +286,7 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         retry: Retry | None = None,
         tx: bool = False,
     ) -> T:
-        """As `Context.step`, blocking; the function runs in the handler's own thread."""
+        """Like `Context.step`, blocking; the function runs in the handler's own thread."""
         step, steps = Step(name, fn, args, durable, retry, tx), self._run.open_steps()
         if step.is_async:
             raise InvalidInput(
@@ -297,7 +297,7 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         return answer
 
     def checkpoint(self, state: Any) -> None:
-        """As `Context.checkpoint`, blocking."""
+        """Like `Context.checkpoint`, blocking."""
         self._run.open_steps().checkpoint(state)
 
     def acquire(
@@ -309,11 +309,11 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         burst: int | None = None,
         timeout: Duration | None = None,
     ) -> None:
-        """As `Context.acquire`, blocking; a stop ends the wait."""
+        """Like `Context.acquire`, blocking; a stop ends the wait."""
         self._acquiring(name, units, rate, burst, timeout).run()
 
     def release(self, name: str) -> None:
-        """Give back what this run has acquired of a slot."""
+        """Give back what this attempt has acquired of a slot."""
         release(self._run, self._run.needed_journal(), name)
 
     def _spending(self) -> RunSpending:
@@ -322,7 +322,7 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
         return spending
 
     def spend(self, *, key: str | None = None, **amounts: int) -> None:
-        """As `Context.spend`, blocking."""
+        """Like `Context.spend`, blocking."""
         self._run.open_steps().spending.spend(amounts, key)
 
     @overload
@@ -338,29 +338,29 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
     def ask(
         self, key: str, text: str, schema: Any = None, secret: bool = False, timeout: Duration | None = None
     ) -> Any:
-        """As `Context.ask`: it does not block the thread until the answer is there, it leaves the handler."""
+        """Like `Context.ask`: it does not block the thread until the answer comes, it leaves the handler."""
         call = CheckedAsk(key, Ask(text, schema, secret, timeout))
         return self._run.open_asking().find([call])[key]
 
     def ask_all(self, questions: Asks) -> dict[str, Any]:
-        """As `Context.ask_all`."""
+        """Like `Context.ask_all`."""
         return self._run.open_asking().find(checked_asks(questions))
 
     def complete(self, result: Any = None) -> AbstractContextManager[SyncTransaction]:
-        """As `Context.complete`: `with ctx.complete(result) as tx:`, with `tx.execute` and `tx.connection`."""
+        """Like `Context.complete`: `with ctx.complete(result) as tx:`, with `tx.execute` and `tx.connection`."""
         return complete(self._run, result)
 
     def enqueue(self, task: Bindable[P, J], /, *args: P.args, **kwargs: P.kwargs) -> FollowUp[J]:
-        """Ask for a follow-up. It is stored with this job's success, in one transaction, and not at all if the job
-        does not succeed. `task.using(immediately=True)` is stored before this returns."""
+        """Enqueue a follow-up. It is stored with this job's success, in one transaction, and not at all if the job does
+        not succeed. `task.using(immediately=True)` is stored before this returns."""
         follow_up = self._ask_for(task, args, kwargs)
         if follow_up.immediately:
             follow_up.store()
         return follow_up
 
     def results(self) -> dict[str, Any]:
-        """What the jobs that this one waited for have returned, by their ids, in the order of `after`. Those that did
-        not succeed are left out."""
+        """What the parents of this job returned, by their ids, in the order of `after`. Parents that did not succeed
+        are left out."""
         return results_of(self._run.needed_journal().store, self._run.grant.id)
 
     def parents(self) -> list[Relative]:

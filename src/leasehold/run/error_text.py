@@ -1,4 +1,4 @@
-"""An exception as the text that is stored: what happened in the first line, then where, then what caused it."""
+"""Formats an exception as the text to store: what happened in the first line, then where, then its causes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from leasehold.domain.errors import leaves
 from leasehold.domain.moves import ERROR_LIMIT
 
 OURS = str(Path(__file__).parents[1])
-"""Where our own frames come from: they say nothing about the user's code."""
+"""The path of our own frames: they say nothing about the user's code."""
 FIRST_FRAMES, LAST_FRAMES = 10, 30
-"""Of a deep stack: how it began, and where it broke."""
+"""Frames shown of a deep stack: at its beginning, and where it broke."""
 NAMED = 5
-"""Members of a group that its first line names."""
+"""Most members of a group that its first line names."""
 LONGEST_NAME = 200
 
 
 def describe(error: BaseException) -> str:
-    """The first line tells of a group what is in it. Causes and members follow, each with its own stack, until there is
-    more than a row takes."""
+    """Describe the error. The first line of a group names its members. Causes and members follow, each with its own
+    stack, until the text is longer than a row allows."""
     parts, size = [], 0
     for part in _parts(error):
         parts.append(part)
@@ -31,7 +31,7 @@ def describe(error: BaseException) -> str:
 
 
 def _parts(error: BaseException) -> Iterator[str]:
-    """Without recursion: a chain of causes may be longer than the stack is deep, or a circle."""
+    """Without recursion: a chain of causes may be longer than the stack is deep, or a cycle."""
     coming: list[tuple[str, BaseException]] = [("", error)]
     told: set[int] = set()
     while coming:
@@ -53,7 +53,7 @@ def _parts(error: BaseException) -> Iterator[str]:
 
 
 def _head(error: BaseException) -> str:
-    """As Python would print it, notes included; of a group with the first lines of what is in it."""
+    """Format it as Python prints it, notes included; a group with the first lines of its members."""
     head = "".join(traceback.format_exception_only(error)).strip()
     if not isinstance(error, BaseExceptionGroup):
         return head

@@ -1,7 +1,7 @@
-"""The executions that a worker watches: one look for all of them, and threads for what a runner does.
+"""The executions that a worker watches: one poll for all of them, and threads for the runners.
 
-A runner's verbs block, and an outside system may take its time. So they are called in threads of their own: neither
-the loop nor what handlers write waits for them.
+A runner's verbs block, and an outside system may take its time. So they are called in their own threads: neither the
+loop nor what handlers write waits for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 THREADS = 16
 SOONEST, LATEST = 0.2, 1.0
-"""Seconds between two looks: more with more executions, so that the looks of a worker cost it a few per cent."""
+"""Seconds between two polls: more with more executions, so that polling costs a worker only a few per cent."""
 EACH = 0.02
 
 
@@ -34,7 +34,7 @@ class Watched(Protocol):
     refused: bool
 
     def read_output(self) -> None:
-        """Pass on what it has written since. In a thread."""
+        """Pass on what it has written since. Runs in a thread."""
         ...
 
 
@@ -49,7 +49,7 @@ class Executions:
         return await asyncio.get_running_loop().run_in_executor(self._threads, verb)
 
     async def ended(self, run: Watched, woken: asyncio.Event) -> State | None:
-        """Wait until nothing of it is alive, and say how it stands then. None: it was woken before."""
+        """Wait until none of its processes is alive, and return its state. None: it was woken before."""
         loop = asyncio.get_running_loop()
         found = self._watched[run] = loop.create_future()
         if self._looking is None or self._looking.done():
@@ -63,7 +63,7 @@ class Executions:
             self._watched.pop(run, None)
 
     def settled(self, run: Watched) -> None:
-        """It has left the books. If its ending is stored, what the execution has left is deleted."""
+        """The attempt has left the books. If its ending is stored, delete what the execution has left."""
         if not run.is_over or run.refused or not run.execution:
             return
         task = asyncio.ensure_future(self._remove(run))
@@ -107,7 +107,7 @@ class Executions:
             alive = []
             for run in runs:
                 found = self._watched.get(run)
-                # Not CREATED: it is watched once its start is stored, and after that nobody starts it.
+                # Not CREATED: it is watched once its start is stored, and after that no worker starts it.
                 if states[run.execution].phase is Phase.RUNNING:
                     alive.append(run)
                 elif found is not None and not found.done():
@@ -117,5 +117,5 @@ class Executions:
 
 def _read(runs: list[Watched]) -> None:
     for run in runs:
-        with contextlib.suppress(OSError):  # the next look tries again
+        with contextlib.suppress(OSError):  # the next poll tries again
             run.read_output()

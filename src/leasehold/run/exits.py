@@ -1,8 +1,8 @@
-"""`sys.exit` and KeyboardInterrupt in a task that a handler has started.
+"""Contains `sys.exit` and KeyboardInterrupt in a task that a handler has started.
 
-asyncio lets these two out of the loop, whichever task raises them: one job's `sys.exit` would end the worker, and with
-it all its neighbours. So a worker's loop makes the tasks of its runs in a way that turns them into a `HandlerExit`, and
-ends the run.
+asyncio lets these two out of the loop, whichever task raises them: one job's `sys.exit` would end the worker, and all
+other jobs with it. So a worker's loop wraps the tasks of its attempts: it turns the two into a `HandlerExit`, and ends
+the attempt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TaskFactory(Protocol):
 
 
 class ExitGuard:
-    """On a worker's loop while it lives. Another factory that the loop has still makes the tasks."""
+    """Active on a worker's loop while the worker lives. The loop's previous task factory still makes the tasks."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -33,7 +33,7 @@ class ExitGuard:
         self._loop.set_task_factory(self._make)
 
     def stop(self) -> None:
-        """Unless somebody has put another one on top of it: that one still asks ours."""
+        """Stop, but leave our factory if another one was installed on top of it: that one still calls ours."""
         if self._loop.get_task_factory() == self._make:
             self._loop.set_task_factory(self._before)
 
@@ -51,15 +51,15 @@ def _plain_task(loop: asyncio.AbstractEventLoop, coro: Any, /, **more: Any) -> a
 
 
 class GuardedCoroutine(Coroutine[Any, Any, Any]):
-    """The same coroutine, but for the two exceptions. Not an `async def` around it: of one that is cancelled before its
-    first step the inner coroutine would never be awaited, and Python would warn of that."""
+    """Wraps a coroutine to catch the two exceptions. Not an `async def` around it: if that is cancelled before its
+    first step, the inner coroutine is never awaited, and Python warns about it."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any], run: RunState) -> None:
         self._inner = inner
         self._run = run
 
     def __getattr__(self, name: str) -> Any:
-        # Frame, code and name, for those who print tasks.
+        # Frame, code and name, for code that prints tasks.
         return getattr(self._inner, name)
 
     def __await__(self) -> Generator[Any, Any, Any]:

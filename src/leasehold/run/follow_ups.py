@@ -1,7 +1,7 @@
-"""Follow-ups: what a handler asks for with `ctx.enqueue`, kept until its success is settled.
+"""Follow-ups: jobs that a handler enqueues with `ctx.enqueue`, kept until its success is settled.
 
-With `immediately=True` a follow-up is stored at once, under an id that is made from the parent and a name, so that a
-second run of the parent meets the job that the first one made.
+With `immediately=True` a follow-up is stored at once, under an id made from the parent and a name, so that a second
+attempt of the parent finds the job that the first one made.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from leasehold.threads import to_thread
 
 
 class FollowUp(Generic[J]):
-    """A job that will be there when this run has succeeded; `id` is known already. Given as `after=` it makes another
-    follow-up wait for it. One with `immediately=True` is stored when it is awaited (in a plain handler: at once)."""
+    """A job that will exist when this attempt has succeeded; its `id` is already known. Given as `after=` it makes
+    another follow-up wait for it. With `immediately=True` it is stored when awaited (in a plain handler: at once)."""
 
     def __init__(self, parent: Grant, call: Call[J], earlier: FollowUps) -> None:
         plan, settings = call.__plan__, call.__plan__.call
@@ -37,7 +37,7 @@ class FollowUp(Generic[J]):
                 f"a follow-up is stored with its parent's success, and {plan.producer.tenant!r} has a store of its own",
                 "leave it out, or call enqueue of the task itself",
             )
-        # What a run asks for belongs to the same group, unless it says otherwise.
+        # A follow-up belongs to the same group as its parent, unless it names another.
         family = {"follow_up_of": parent.id, "group": settings.group or parent.group_name}
         self.immediately = settings.immediately
         self._tried = False
@@ -66,7 +66,7 @@ class FollowUp(Generic[J]):
 
     @property
     def id(self) -> str:
-        """Of the job that is made; once stored, of the one that held its unique key, if one did."""
+        """The id of the new job; once stored, that of the job that already held its unique key, if there was one."""
         return self._found or self._job.id
 
     @property
@@ -76,11 +76,11 @@ class FollowUp(Generic[J]):
 
     @property
     def unstored(self) -> NewJob | None:
-        """What goes with the success: nothing, once it was tried at once."""
+        """The job to store with the success; None if it was tried at once."""
         return None if self._tried else self._job
 
     def store(self) -> J:
-        """At once. A refusal is the handler's to deal with: it is not tried again with the success."""
+        """Store it at once. The handler must handle an error: it is not tried again with the success."""
         self._tried = True
         found = self._producer.store([self._job])[0]
         self._found = found.id
@@ -88,13 +88,13 @@ class FollowUp(Generic[J]):
 
 
 class FollowUps(list[FollowUp[Any]]):
-    """Of one run, in the order in which they were asked for."""
+    """The follow-ups of one attempt, in the order of their calls."""
 
     def __init__(self) -> None:
         super().__init__()
         self._numbers: Counter[str] = Counter()
         self._later = 0
-        """Those that go with the success."""
+        """How many are stored with the success."""
 
     def append(self, one: FollowUp[Any]) -> None:
         if not one.immediately:
@@ -106,17 +106,17 @@ class FollowUps(list[FollowUp[Any]]):
         super().append(one)
 
     def number(self, task: str) -> int:
-        """The next number of those of this task that have no name of their own."""
+        """Return the next number for a follow-up of this task without a key."""
         self._numbers[task] += 1
         return self._numbers[task]
 
     def unstored(self) -> tuple[NewJob, ...]:
-        """What goes with the success: also what should have been awaited and was not."""
+        """The jobs to store with the success: also those that should have been awaited and were not."""
         return tuple(job for one in self if (job := one.unstored) is not None)
 
 
 def derived_id(parent_id: str, kind: str, name: str) -> str:
-    """The same for the same parent, task and name, whoever asks and how often. A millisecond younger than the parent,
-    so that it stands behind it wherever ids are in order."""
+    """Return an id that is always the same for the same parent, task and name. It is a millisecond younger than the
+    parent's, so that it sorts after the parent in id order."""
     digest = hashlib.blake2b(f"{parent_id}\n{kind}\n{name}".encode(), digest_size=10).digest()
     return make_id((uuid.UUID(parent_id).int >> 80) + 1, digest)

@@ -1,5 +1,4 @@
-"""What the runs of one worker share for what they store: the store, threads, and whoever writes the batches of steps
-which nobody else writes."""
+"""What a worker's attempts share to persist state: store, threads, batch writer."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ class Threads(Protocol):
 
 
 class Batching(Protocol):
-    """The steps of a run that are not stored yet."""
+    """The steps of an attempt that are not stored yet."""
 
     @property
     def due_at(self) -> float: ...
@@ -36,7 +35,7 @@ class Batching(Protocol):
 
 class BatchWriter(Protocol):
     def expect(self, steps: Batching) -> None:
-        """A batch has begun. Its run may write it with its next step, or do something else for an hour."""
+        """A batch has begun. Its attempt may write it with its next step, or do something else for an hour."""
         ...
 
     def stop(self) -> None: ...
@@ -55,7 +54,7 @@ class Journal:
         self.store = store
         self.owner = owner
         self.has_folder = store.results_folder is not None
-        """For results that are files."""
+        """Whether results can be stored as files."""
         self.waits = waits or Waits()
         self._threads = threads
         self._batches = batches
@@ -63,25 +62,25 @@ class Journal:
         self._closed = False
 
     def lost(self, run: RunState) -> None:
-        """A write was refused: the run must end, and nothing of it may be settled."""
+        """A write was refused: the attempt must end, and none of it may be settled."""
         self._on_lost(run.grant.id, run.grant.token)
 
     def expect(self, steps: Batching) -> None:
-        """A batch has begun, and must be written even if its run does not come back to it."""
+        """A batch has begun, and must be written even if its attempt does not return to it."""
         self._batches.expect(steps)
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call it in a thread, and wait for its end even if the run is stopped meanwhile: a successor must not meet
-        it. The stop is raised then."""
+        """Call it in a thread, and wait for its end even if the attempt is stopped meanwhile: the next attempt must not
+        overlap with it. Then raise the stop."""
         if self._closed:
-            # An abandoned handler goes on after its worker: nobody would ever answer it.
+            # An abandoned handler outlives its worker: no thread would ever answer it.
             raise StopRequested
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         variables = contextvars.copy_context()
 
         def tell(set_: Callable[[Any], None], answer: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
                 loop.call_soon_threadsafe(set_, answer)
 
         def work() -> None:
@@ -102,7 +101,7 @@ class Journal:
             except asyncio.CancelledError as error:
                 stop = error
         if stop is not None:
-            future.exception()  # looked at, or asyncio would call it forgotten
+            future.exception()  # retrieve it, or asyncio logs "exception was never retrieved"
             raise stop
         return future.result()
 

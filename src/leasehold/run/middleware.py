@@ -1,4 +1,4 @@
-"""Middleware: functions of the user around every run, for tracing and error reporting."""
+"""Middleware: the user's functions around every attempt, for tracing and error reporting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 @frozen
 class Run:
-    """One run, as middleware sees it."""
+    """One attempt, as middleware sees it."""
 
     job_id: str
     kind: str
@@ -29,12 +29,12 @@ class Run:
     lane: str | None
     group: str | None
     trace: str | None
-    """As it was given with `.using(trace=…)`."""
+    """The trace given with `.using(trace=…)`."""
 
 
 class Middlewares:
-    """In the order in which they were registered: the first is the outermost. Async ones are around async tasks, plain
-    ones around plain tasks."""
+    """Middleware in the order of registration: the first is the outermost. Async functions wrap async tasks, plain ones
+    wrap plain tasks."""
 
     def __init__(self) -> None:
         self._on_loop: list[Callable[..., Awaitable[Any]]] = []
@@ -45,9 +45,9 @@ class Middlewares:
         (self._on_loop if _is_async(function) else self._in_threads).append(function)
 
     def apply_to(self, definition: TaskDefinition) -> None:
-        """Without middleware a run calls the function itself, at no cost."""
+        """Wrap the task's function. Without middleware an attempt calls the function itself, at no cost."""
         if definition.in_process:
-            # Around the function, so in its process.
+            # It wraps the function, so it runs in the function's process.
             definition.layers = list(self._on_loop if _is_async(definition.function) else self._in_threads)
             return
         if definition.is_async and self._on_loop:
@@ -99,7 +99,7 @@ def _told(grant: Grant, args: dict[str, Any]) -> Run:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    """Also of an object that is called."""
+    """Return whether it is async; also for a callable object."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 

@@ -1,7 +1,7 @@
-"""What an execution writes, passed on to its job's log as it comes.
+"""Passes on what an execution writes to its job's log.
 
-Each piece of the log is stored together with how far the output was read. So whoever adopts the execution reads on from
-there: what was written while nobody watched is in the log, and nothing is in it twice.
+Each piece of the log is stored together with how far the output was read. So a worker that adopts the execution
+continues from there: the log has what was written while no worker watched, and nothing twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from leasehold.runners.contract import Runner, Stream
 
 CHUNK = 64 * 1024
 MOST_AT_ONCE = 1024 * 1024
-"""Bytes that one look passes on of each stream; a log keeps only the end of them anyway."""
+"""Most bytes of each stream that one poll passes on; a log keeps only the end of them anyway."""
 
 
 class Logged(Protocol):
@@ -33,7 +33,7 @@ class OutputReader:
         self._streams = {name: _Tail(run, name, self._log) for name in get_args(Stream)}
 
     def go_on_from(self, mark: str | None) -> None:
-        """Where the one before has stopped. None: it has passed on nothing."""
+        """Continue where the previous worker stopped. None: it has passed on nothing."""
         for name, offset in json.loads(mark or "{}").items():
             self._streams[name].offset = offset
 
@@ -42,7 +42,7 @@ class OutputReader:
             stream.read()
 
     def finish(self) -> None:
-        """The rest of it, and lines that were never ended."""
+        """Pass on the rest, and lines that were never ended."""
         for stream in self._streams.values():
             while stream.read():
                 pass
@@ -68,7 +68,7 @@ class _Tail:
         return self.offset - len(self._line)
 
     def read(self) -> bool:
-        """Whether there may be more by now."""
+        """Return whether there may be more by now."""
         read = 0
         while read < MOST_AT_ONCE:
             data, self.offset = self._run.runner.read_output(
@@ -84,7 +84,7 @@ class _Tail:
                 self._line, _ = self._decoder.getstate()  # the first bytes of a character
                 self._decoder.reset()
             if lines:
-                # As one: a command that writes fast would keep the worker busy with its lines.
+                # As one note: a command that writes fast would keep the worker busy with its lines.
                 self._log("\n".join(line.rstrip("\r") for line in lines))
         return True
 

@@ -1,4 +1,4 @@
-"""What a run may ask about the jobs that it has waited for. Read when asked, so a job without parents pays nothing."""
+"""Results of the jobs that an attempt has waited for. Read on demand, so a job without parents pays nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exception of a handler means for its job."""
+"""Maps an exception of a handler to the outcome of its attempt."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def outcome_of(error: BaseException, definition: TaskDefinition) -> Outcome:
 
 
 def _outcome_of_group(group: BaseExceptionGroup[BaseException], definition: TaskDefinition) -> Outcome:
-    """What is never retried by itself is not retried in a group either. What else a task of the handler has asked for
-    counts if nothing went wrong beside it."""
+    """An exception that is never retried is not retried in a group either. Other signals in the group count only if
+    nothing else went wrong."""
     found = leaves(group)
     for leaf in found:
         if isinstance(leaf, OverBudget):

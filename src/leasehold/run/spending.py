@@ -1,7 +1,7 @@
-"""What one run spends, and what it may still spend. Blocking all through, as the steps are.
+"""Budgets during an attempt: what it spends, and what it may still spend. Blocking, as the steps are.
 
-Outside of a step a spend is written when `spend` returns. Inside one it is kept, counted, and committed with the
-step's result; if the step comes to nothing it is written by itself, because what was spent is spent.
+Outside of a step, a spend is written when `spend` returns. Inside a step it is kept, counted, and committed with the
+step's result; if the step fails, the spend is written alone, because it was spent in any case.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ logger = logging.getLogger("leasehold.worker")
 
 
 class Spender:
-    """A step whose function is called. What the function spends is kept here until somebody writes it."""
+    """A step whose function is being called. It keeps what the function spends until that is written."""
 
     def __init__(self) -> None:
         self.run: RunState | None = None
-        """The run that it belongs to, once it has begun."""
+        """The attempt that it belongs to, once it has begun."""
         self.spends: Sequence[Spend] = ()
         self.ended = False
 
@@ -42,7 +42,7 @@ class Spender:
 
 
 current_step: ContextVar[Spender | None] = ContextVar("leasehold_step", default=None)
-"""The step whose function is being called, here or in what it has started."""
+"""The step whose function is being called, here or in tasks and threads that it started."""
 
 
 class RunSpending:
@@ -51,23 +51,23 @@ class RunSpending:
         self._store = store
         self._policy = Policy.load(run.grant.policy)
         self.held: list[Spend] | None = None
-        """While `ctx.complete` has its transaction open: they are committed with it."""
+        """Spends while `ctx.complete` has its transaction open: they are committed with it."""
         self._lines: dict[tuple[str, str], BudgetLine] = {}
         self._loaded = False
         self._kept: list[Spend] = []
-        """With a step or a transaction that is not committed yet."""
+        """Spends of a step or a transaction that is not committed yet."""
         self._loose: list[Spend] = []
-        """To be written by themselves, as soon as the database takes them."""
+        """Spends to be written alone, as soon as the database takes them."""
         self._written_keys: set[tuple[str, str]] | None = set() if run.grant.attempt == 1 else None
-        """Keys and units of the ledger, as far as this run must know them; None: not looked yet."""
+        """Keys and units in the ledger, as far as this attempt needs them; None: not read yet."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()
 
     # -- spend -----------------------------------------------------------------------------------------------------
     def spend(self, amounts: Mapping[str, Any], key: str | None) -> None:
-        """Record, then raise if that was too much."""
+        """Record the amounts, then raise if they exceed the budget."""
         checked = checked_amounts(amounts, "spend")
-        # A key of its own, so that a repeat after a lost reply counts once.
+        # A generated key, so that a repeat after a lost reply counts once.
         named = secrets.token_hex(12) if key is None else checked_name(key, "key")
         spends = [Spend(named, unit, amount) for unit, amount in checked.items()]
         step = current_step.get()
@@ -91,7 +91,7 @@ class RunSpending:
             self.held += spends
 
     def _unknown(self, spends: list[Spend]) -> list[Spend]:
-        """Without those that are in the ledger already: they would be counted twice until they are written."""
+        """Return those that are not in the ledger yet: the others would be counted twice until they are written."""
         if self._written_keys is None:
             rows = self._run.patiently(lambda: self._store.spending(self._run.grant.id))
             self._written_keys = {(row.key, row.unit) for row in rows}
@@ -104,8 +104,8 @@ class RunSpending:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is loose. While the database is away the run waits, as for its steps; what then still could not
-        be written stays loose."""
+        """Write the loose spends. While the database is away the attempt waits, as for its steps; what still cannot be
+        written stays loose."""
         grant = self._run.grant
         with self._writing:
             with self._lock:
@@ -122,7 +122,7 @@ class RunSpending:
             self.wrote(spends, lines)
 
     def flush_at_the_end(self) -> None:
-        """The handler has ended: nobody is left to be told of trouble."""
+        """Write after the handler has ended: an error can only be logged."""
         try:
             self.flush()
         except (Exception, StopRequested) as error:
@@ -136,7 +136,7 @@ class RunSpending:
 
     # -- what was kept ---------------------------------------------------------------------------------------------
     def wrote(self, spends: Sequence[Spend], lines: Sequence[BudgetLine] | None) -> None:
-        """They are in the ledger; the budgets then, if known."""
+        """The spends are in the ledger; `lines` are the budgets after them, if known."""
         with self._lock:
             self._kept = [spend for spend in self._kept if spend not in spends]
             self._loose = [spend for spend in self._loose if spend not in spends]
@@ -147,7 +147,7 @@ class RunSpending:
             self._learn(lines)
 
     def give_up(self, spends: Sequence[Spend]) -> None:
-        """Their step came to nothing: written by themselves. Never raises, for it would hide why."""
+        """Their step failed: write them alone. Never raises, because that would hide why."""
         with self._lock:
             self._kept = [spend for spend in self._kept if spend not in spends]
             self._loose += spends
@@ -179,7 +179,7 @@ class RunSpending:
         return known[0] if known else total(self._pending(), unit)
 
     def over(self) -> OverBudget | None:
-        """A limit that is passed, though the run goes on."""
+        """Return the error of a limit that is passed although the attempt goes on."""
         return self._first_over(self._now())
 
     def _check(self, units: Mapping[str, int]) -> None:
@@ -196,7 +196,7 @@ class RunSpending:
         return None
 
     def _now(self) -> list[BudgetLine]:
-        """As the ledger was last seen, and what is not in it yet."""
+        """The budgets as last read from the ledger, plus what is not in it yet."""
         pending = self._pending()
         with self._lock:
             return [_plus(line, total(pending, line.unit)) for line in self._lines.values()]
@@ -206,7 +206,7 @@ class RunSpending:
             return [*self._kept, *self._loose]
 
     def _learn(self, lines: Iterable[BudgetLine]) -> None:
-        """Totals only grow: an answer that was overtaken by a later one is not believed."""
+        """Totals only grow: ignore a reply that a later one has overtaken."""
         self._loaded = True
         for line in lines:
             known = self._lines.get((line.scope, line.unit))
@@ -215,7 +215,7 @@ class RunSpending:
 
 
 def has_limits(grant: Grant) -> bool:
-    """Whether the run may have a limit at all: else there is nothing to load."""
+    """Return whether the attempt may have a limit at all: otherwise there is nothing to load."""
     return grant.group_name is not None or Policy.load(grant.policy).budget is not None
 
 

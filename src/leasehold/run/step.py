@@ -49,7 +49,7 @@ class Step(Spender):
         self.batch = durable == "batch"
         self.tx = tx
         self.tries = 0
-        """That have failed."""
+        """Tries that have failed."""
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
         self._retry = retry
         self._policy: Policy | None = None if retry is None else TaskSettings(retry=retry).policy()
@@ -57,8 +57,8 @@ class Step(Spender):
         self._codec = Codec(return_hint(function, field), field)
 
     def pack(self, value: Any) -> tuple[str, Any]:
-        """As it is stored, and as the handler gets it. Decoded before it is stored: what does not fit its annotation
-        would fit it no better in the next run."""
+        """Return the value as it is stored, and as the handler gets it. It is decoded before it is stored: a value that
+        does not fit its annotation would not fit it in the next attempt either."""
         if inspect.iscoroutine(value):
             value.close()
             raise InvalidInput(

@@ -1,4 +1,4 @@
-"""What a handler may tell while it runs: `ctx.progress`, `ctx.emit`, `ctx.log`. None of them touches the database."""
+"""Reports of a running handler: `ctx.progress`, `ctx.emit`, `ctx.log`. None of them touches the database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK_EVERY = 0.1
 
 
 class Telling:
-    """The part of a context that speaks."""
+    """The part of a context that reports."""
 
     _run: RunState
 
@@ -36,8 +36,8 @@ class Telling:
         self._run.tell(PROGRESS, encode(data, "progress"))
 
     def emit(self, kind: str, data: Any = None, key: str | None = None) -> None:
-        """Send a partial result to everyone who watches the job; stored within half a second, in order. With `key` it
-        is stored once per job, however often it is emitted, also after a crash and a retry."""
+        """Send a partial result to all watchers of the job; stored within half a second, in order. With `key` it is
+        stored once per job, however often it is emitted, also after a crash and a retry."""
         name = _text(kind, "kind", LONGEST_KIND)
         if name in RESERVED:
             raise InvalidInput("kind", f"{name!r} is Leasehold's own", "choose another name")
@@ -56,7 +56,7 @@ class Telling:
 
 
 class TellingOnLoop(Telling):
-    """An async handler must not block its loop: when too much waits, `emit` raises StreamFull."""
+    """An async handler must not block its loop: if too much is waiting, `emit` raises StreamFull."""
 
     async def flush(self) -> None:
         """Wait until everything reported so far is stored. Raises LeaseLost if it never will be."""
@@ -68,7 +68,7 @@ class TellingOnLoop(Telling):
 
 
 class TellingInThread(Telling):
-    """A plain handler has a thread of its own: when too much waits, `emit` waits too."""
+    """A plain handler has its own thread: if too much is waiting, `emit` waits too."""
 
     def flush(self) -> None:
         """Wait until everything reported so far is stored. Raises LeaseLost if it never will be."""
@@ -100,7 +100,7 @@ def _number(value: Any, field: str) -> float:
 
 
 def _encoded(data: Any, field: str) -> str:
-    """Plain JSON as it is; models, dataclasses, times and the like as pydantic writes them."""
+    """Encode plain JSON as it is; models, dataclasses, times and the like as pydantic writes them."""
     try:
         return encode(data, field)
     except Unstorable as refusal:

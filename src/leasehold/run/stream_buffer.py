@@ -1,4 +1,4 @@
-"""What one run has told and the database has not yet taken; and how it gets there."""
+"""The buffer of what one attempt has reported and the database has not yet stored."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from leasehold.domain.stream import LOG, LOG_CAP, PROGRESS, Note, RunNotes
 
 WRITE_EVERY = 0.25
 PROGRESS_EVERY = 0.5
-"""Progress alone is not worth more commits than two a second."""
+"""Progress alone is not worth more than two commits a second."""
 LARGE = 500
-"""Notes of a run that are written at once, and that one transaction takes."""
+"""From this many notes on, an attempt's notes are written at once; also the most notes per transaction."""
 MOST_EVENTS = 10_000
 MOST_SIZE = 16 * 1024 * 1024
-"""What one run may have waiting, as events and as characters of their data."""
+"""Most updates of one attempt that may wait, and most characters of their data."""
 NEVER = float("-inf")
 
 
 class RunStream:
-    """What one run has told and the database has not yet taken. The writer's lock guards it."""
+    """What one attempt has reported and the database has not yet stored. The writer's lock guards it."""
 
     __slots__ = (
         "_first_at",
@@ -44,14 +44,14 @@ class RunStream:
         self.notes: list[Note] = []
         self.place = 0
         self.taken = 0
-        """The place up to which the database has taken everything."""
+        """The place up to which the database has stored everything."""
         self.events = 0
         self.closed = False
         self._size = 0
         self._log_size = 0
-        """Characters of log that are not on their way to the database yet."""
+        """Characters of log that are not being sent to the database yet."""
         self._sent = 0
-        """The last place that is, or was, on its way."""
+        """The last place that is, or was, being sent."""
         self._first_at = NEVER
         self._progress_at = NEVER
         self._not_before = NEVER
@@ -62,7 +62,7 @@ class RunStream:
 
     @property
     def due_at(self) -> float:
-        """When it shall be written. Progress may make the rest wait, so that the order is kept."""
+        """When to write it. Progress may delay the rest, so that the order is kept."""
         if len(self.notes) >= LARGE:
             return self._not_before
         due = self._first_at + WRITE_EVERY
@@ -93,7 +93,7 @@ class RunStream:
         return RunNotes(self.grant.id, self.grant.token, self.grant.attempt, notes)
 
     def wrote(self, run: RunNotes) -> None:
-        """The database has these. Progress that was written may have been replaced in the list meanwhile."""
+        """The database has stored these. Progress that was written may have been replaced in the list meanwhile."""
         now, upto = time.monotonic(), run.notes[-1].place
         if any(note.kind == PROGRESS for note in run.notes):
             self._progress_at = now
@@ -105,11 +105,11 @@ class RunStream:
         self._first_at = now
 
     def put_off(self) -> None:
-        """The database could not take it now; whoever asks at once again would ask in vain."""
+        """The database could not take it now; trying again at once would fail too."""
         self._not_before = time.monotonic() + WRITE_EVERY
 
     def close(self) -> None:
-        """What comes now is for nobody: the job has ended, or is another's."""
+        """Drop everything from now on: the job has ended, or another worker has it."""
         self.closed = True
         self.notes = []
 
@@ -119,15 +119,15 @@ class RunStream:
             self._size += sign * len(note.data or "")
 
     def _forget_progress(self) -> None:
-        """Only the newest counts. The one before is near the end of the list, if it is there."""
+        """Drop the last progress note: only the newest counts. It is near the end of the list, if it is there."""
         for index in range(len(self.notes) - 1, -1, -1):
             if self.notes[index].kind == PROGRESS:
                 del self.notes[index]
                 return
 
     def _cut_log(self) -> None:
-        """The oldest lines go, and the next ones know how much stood before them. What is on its way to the database
-        is cut there: cut here too, it would be counted twice."""
+        """Drop the oldest lines; the next ones record how much was dropped. Lines being sent are cut in the database:
+        cut here too, they would be counted twice."""
         first, *rest = (
             index for index, note in enumerate(self.notes) if note.kind == LOG and note.place > self._sent
         )
@@ -143,32 +143,32 @@ class RunStream:
 
 
 class Teller(Protocol):
-    """A run, as the writer sees it."""
+    """An attempt, as the writer sees it."""
 
     grant: Grant
     stream: RunStream | None
 
 
 class StreamWriter(Protocol):
-    """Takes what the runs of a worker tell to the database, in batches."""
+    """Writes what the attempts of a worker report to the database, in batches."""
 
     def stream_of(self, run: Teller) -> RunStream:
-        """One per run, whichever of its threads speaks first: two would count the same places."""
+        """Return one stream per attempt, whichever thread reports first: two streams would use the same places."""
         ...
 
     def put(
         self, stream: RunStream, kind: str, data: str | None = None, key: str | None = None, text: str = ""
     ) -> bool:
-        """From any thread. False: too much waits already."""
+        """Callable from any thread. Returns False if too much is waiting."""
         ...
 
     def wait_for_room(self, stream: RunStream, seconds: float) -> None: ...
 
     def wait_until_taken(self, stream: RunStream, upto: int, seconds: float) -> bool:
-        """Raises LeaseLost when it never will be."""
+        """Raises LeaseLost if the notes can never be stored."""
         ...
 
     def write(self, streams: Iterable[RunStream]) -> set[RunStream]:
-        """Write what these runs have told until now. Those of whom something is left: somebody has their rows locked.
-        Raises StoreError: nothing is lost, it is tried again."""
+        """Write what these attempts have reported so far. Returns those with notes left: their rows are locked. Raises
+        StoreError: nothing is lost, it is tried again."""
         ...

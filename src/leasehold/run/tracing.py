@@ -1,4 +1,4 @@
-"""An attempt inside what `app.instrument` has put around it: its handler runs in that context."""
+"""Runs an attempt inside the tracing span of `app.instrument`, so that its handler has that context."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ logger = logging.getLogger("leasehold.worker")
 
 
 async def run_traced(tracing: Tracing, run: Attempt, ended: Ended) -> None:
-    """As `run.run(ended)`, for both colours and for what runs outside. What goes wrong with the tracing is logged, and
-    the job does not notice."""
+    """Like `run.run(ended)`, for async, plain and external tasks. Tracing errors are logged, and do not affect the
+    job."""
     outcome: Outcome | None = None
     raised: list[BaseException] = []
 
@@ -31,7 +31,7 @@ async def run_traced(tracing: Tracing, run: Attempt, ended: Ended) -> None:
     try:
         await run.run(hear)
     finally:
-        # Or the exception, by its frames, would refer to itself.
+        # Otherwise the exception would refer to itself through its frames.
         run.on_error = None
         span.end(_ending(run, outcome, raised))
         raised.clear()

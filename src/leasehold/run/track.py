@@ -1,4 +1,4 @@
-"""`ctx.track`: a loop that reports how far it is, and ends when its run is stopped."""
+"""`ctx.track`: a loop that reports how far it is, and ends when its attempt is stopped."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from leasehold.domain.errors import InvalidInput
 T = TypeVar("T")
 
 EACH = 100
-"""Items that are each reported. A loop of a few long items is then exact."""
+"""The first items, each of which is reported, so that a loop of a few long items is exact."""
 REPORT_EVERY = 0.05
-"""Seconds between two reports of those that follow. A report costs more than a cheap item, most of all in a process of
-its own, and the database takes two a second."""
+"""Seconds between two reports of the items after them. A report costs more than a cheap item, most of all in its own
+process, and the database takes two a second."""
 
 
 class Reporting(Protocol):
@@ -55,7 +55,7 @@ class Counter:
 def track(
     ctx: Reporting, items: Iterable[T], total: float | None, description: str, start: int
 ) -> Iterator[T]:
-    """Checks what it is given at the call, not at the first item."""
+    """Check the arguments at the call, not at the first item."""
     if not isinstance(items, Iterable):
         raise InvalidInput("items", f"{items!r:.100} cannot be looped over", "give a list or an iterator")
     return _plain(ctx, items, Counter(ctx, items, total, description, start))
@@ -70,7 +70,7 @@ def track_async(
 def _plain(ctx: Reporting, items: Iterable[T], counter: Counter) -> Iterator[T]:
     try:
         for item in items:
-            # Not after the last one: that loop is done, and so may the job be.
+            # Not after the last one: that loop is done, and the job may be too.
             ctx.raise_if_stopped()
             yield item
             counter.count()

@@ -1,8 +1,8 @@
-"""What an external runner promises: a run has a name, starts at most once, and outlives the worker that started it.
+"""The runner contract: an execution has a name, starts at most once, and outlives the worker that started it.
 
 The name is made of tenant, job and attempt, and is stored, with the site, before anything is started. A runner for
-another system (Kubernetes, Slurm) is one class with these verbs; `tests/runners/conformance.py` is the suite that it
-must pass. Why it is made like this: docs/decisions/0038-executions-an-execution-has-a-name-and-starts-once.md.
+another system (Kubernetes, Slurm) is one class with these verbs; it must pass the suite `tests/runners/conformance.py`.
+The reasons: docs/decisions/0038-executions-an-execution-has-a-name-and-starts-once.md.
 """
 
 from __future__ import annotations
@@ -21,71 +21,71 @@ Stream = Literal["stdout", "stderr"]
 
 
 class Phase(Enum):
-    """Where a run stands. ABSENT and CREATED may still be started; nothing else ever will be."""
+    """The phase of an execution. Only ABSENT and CREATED may still be started."""
 
     ABSENT = "absent"
-    """Nobody has used the name."""
+    """The name was never used."""
     CREATED = "created"
-    """The name is taken, and nothing has run under it yet. Somebody may be about to start it."""
+    """The name is taken, and nothing has run under it yet. Another worker may be about to start it."""
     RUNNING = "running"
-    """Something of the run is alive, or may come alive before the next look."""
+    """A process of the execution is alive, or may become alive before the next probe."""
     EXITED = "exited"
-    """It has ended and nothing of it is alive. Its exit code and output can be collected."""
+    """The execution has ended and none of its processes is alive. Its exit code and output can be collected."""
     TOMBSTONE = "tombstone"
     """Nothing is alive, and nothing will ever start under this name."""
     VANISHED = "vanished"
-    """It was started, nothing of it is alive, and nobody has recorded how it ended."""
+    """The execution was started, none of its processes is alive, and its end was not recorded."""
 
 
 @frozen
 class State:
     phase: Phase
     code: int | None = None
-    """Of an exited run: its exit code, or minus the number of the signal that ended it."""
+    """The exit code of an exited execution, or minus the number of the signal that ended it."""
 
 
 class Start(Enum):
-    """What `ensure_started` came to."""
+    """The result of `ensure_started`."""
 
     STARTED = "started"
-    """This call has started the run."""
+    """This call has started the execution."""
     FOUND = "found"
-    """It was started before: probe it. It is never started again, even if it has ended or vanished."""
+    """The execution was started before: probe it. It is never started again, even if it has ended or vanished."""
     FENCED = "fenced"
-    """A newer token or a tombstone holds the name. Nothing will start by this token."""
+    """A newer token or a tombstone holds the name. Nothing will start with this token."""
 
 
 @frozen
 class Output:
-    """What a run has written to stdout or stderr."""
+    """What an execution has written to stdout or stderr."""
 
     tail: str
-    """The end of it."""
+    """The end of the stream."""
     size: int
-    """Bytes in all, as far as it is known."""
+    """Bytes of the whole stream, as far as known."""
     is_cut: bool
-    """Whether the tail is, or may be, less than all."""
+    """Whether the tail is, or may be, less than the whole stream."""
 
 
 @frozen
 class Collected:
-    """What a command or container has left when it ended."""
+    """What a command or container left when it ended."""
 
     code: int
     stdout: Output
     stderr: Output
     result: str | None
-    """What the run left as its result, as it left it. None: it left none."""
+    """The result as the execution left it. None: it left none."""
     was_stopped: bool = False
-    """Whether anybody had asked it to end before it did."""
+    """Whether a stop was requested before it ended."""
     reason: str | None = None
-    """What the outside system says about the ending, in words: that it was killed for memory, for one."""
+    """What the outside system says about the end, in words: for example, that it was killed for memory."""
     files: Mapping[str, Path] = field(default_factory=dict)
-    """Files that it left, as far as its spec names them, by name. They are deleted with the run."""
+    """Files that it left, as far as its spec names them, by name. They are deleted with the execution."""
 
 
 class NothingToCollect(LeaseholdError, LookupError):
-    """The run has not exited, or was removed. `state` says which."""
+    """The execution has not exited, or was removed. `state` says which."""
 
     def __init__(self, name: str, state: State) -> None:
         self.name = name
@@ -96,8 +96,8 @@ class NothingToCollect(LeaseholdError, LookupError):
 
 
 class CannotStart(LeaseholdError):
-    """The outside system refuses the run: there is no such image, or no such program in it. Nothing has run, and
-    another try under this name is allowed. `reason` is what it said."""
+    """The outside system refuses the execution: there is no such image, or no such program in it. Nothing has run, and
+    another try under this name is allowed. `reason` is the system's message."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
@@ -106,66 +106,65 @@ class CannotStart(LeaseholdError):
 
 
 class Runner(Protocol[Spec]):
-    """Every verb may be called again, by any worker of the site, at any time, also by one that was frozen for hours.
+    """Starts, watches and stops executions. Any worker of the site may repeat any verb, even after hours frozen.
 
     The verbs block for as long as the outside system takes to answer. They raise OSError, or the outside system's own
-    error, if it cannot be reached: then nothing is known, and the caller asks again.
+    error, if it cannot be reached: then nothing is known, and the caller tries again.
     """
 
     @property
     def site(self) -> str:
-        """Where its runs live. Two workers have the same site only if each can probe and stop the other's runs."""
+        """Where its executions live. Two workers share a site only if each can probe and stop the other's."""
         ...
 
     def ensure_started(self, name: str, token: int, spec: Spec) -> Start:
-        """Start the run unless anybody ever has. `token` is the lease's; from the return on nothing starts under this
-        name by an older one. Raises CannotStart, and TimeoutError if another start is under way and does not come to
-        an end."""
+        """Start the execution unless it was ever started. `token` is the lease's; after the return nothing starts under
+        this name with an older token. Raises CannotStart, and TimeoutError if another start is under way and does not
+        finish."""
         ...
 
     def probe(self, name: str) -> State:
-        """Where the run stands, without changing anything."""
+        """Return the state of the execution, without changing anything."""
         ...
 
     def probe_many(self, names: Sequence[str]) -> dict[str, State]:
-        """Where each of them stands: one question to the outside system for all, where it can answer that."""
+        """Return the state of each execution, with one request to the outside system where possible."""
         ...
 
     def read_output(self, name: str, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
-        """Up to so many bytes of what the run has written, from this offset of the whole stream on, or from the oldest
-        byte kept if those were dropped; and the offset after them. No bytes: there are no more for now. To follow a
-        run go on from the offset that you were given."""
+        """Return up to `limit` bytes of the stream, starting at `offset`, or at the oldest byte kept if older ones were
+        dropped; and the offset after them. No bytes: there are no more for now. To follow an execution, continue from
+        the returned offset."""
         ...
 
     def stop(self, name: str, grace: float) -> None:
-        """Ask the run to end, and kill it after so many seconds; returns at once. A run that was never started never
-        will be. A later call may shorten the grace. Works without the worker that started it, and after this one is
-        gone."""
+        """Ask the execution to end, and kill it after `grace` seconds; returns at once. An execution that was never
+        started never will be. A later call may shorten the grace. Works without the worker that started it, and after
+        the caller is gone."""
         ...
 
     def tombstone(self, name: str) -> State:
-        """Make sure that nothing starts under this name from now on, and look again: a start may have been under way.
-        What runs is not stopped, what has exited can still be collected, what has vanished is a tombstone from now
-        on."""
+        """Prevent any start under this name from now on, and probe again: a start may have been under way. A running
+        execution is not stopped, an exited one can still be collected, a vanished one becomes a tombstone."""
         ...
 
     def collect(self, name: str) -> Collected:
-        """What an exited run has left. Raises NothingToCollect for any other, and InvalidInput for a result that
-        cannot be kept."""
+        """Return what an exited execution has left. Raises NothingToCollect for any other, and InvalidInput for a
+        result that cannot be kept."""
         ...
 
     def remove(self, name: str) -> bool:
-        """Delete what the run has left, once its ending is stored. A tombstone stays, against starters that wake up
-        late. False: something of it may be alive, and nothing was deleted."""
+        """Delete what the execution has left, once its ending is stored. The tombstone stays, against workers that
+        start late. False: some process may be alive, and nothing was deleted."""
         ...
 
     def names(self) -> list[str]:
-        """The runs that have left anything here but a tombstone, alive or not."""
+        """The executions that have left more here than a tombstone, alive or not."""
         ...
 
     def sweep(self, age: float) -> int:
-        """Free the names whose tombstone is older than so many seconds and that have nothing left to delete, and say
-        how many. Whoever froze before that can start such a run again: the age is far longer than any lease."""
+        """Free the names whose tombstone is older than `age` seconds and that have nothing left to delete; returns how
+        many. A worker frozen for longer could start such an execution again: the age is far longer than any lease."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The folder that the runs of a site share, with a folder for each run: what runners do with it in the same way."""
+"""The folder that a site's executions share, with a subfolder for each: what all runners do with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from leasehold.domain.errors import InvalidInput
 
 RESULT_LIMIT = 16 * 1024 * 1024
-"""Bytes. A longer result is refused: it would go into a row."""
+"""Most bytes of a result. A longer one is refused: it would go into a row."""
 
 RESULT_VARIABLE = "LEASEHOLD_RESULT"
 """The file that a command or container may write its result to, as JSON."""
@@ -27,12 +27,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def open_site(folder: Path) -> tuple[Path, str]:
-    """The folder, made if need be, and its id: the same for all who see this folder."""
+    """Return the folder, created if needed, and its id, which is the same for all processes that see the folder."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = folder.resolve()
     path = folder / ".site"
     if not path.exists():
-        # Made whole under another name, for another worker may make it at the same time.
+        # Complete it under another name first: another worker may create it at the same time.
         made = folder / f".site.{secrets.token_hex(8)}"
         made.write_text(secrets.token_hex(8))
         with contextlib.suppress(FileExistsError):
@@ -42,7 +42,7 @@ def open_site(folder: Path) -> tuple[Path, str]:
 
 
 def run_folder(folder: Path, name: str) -> Path:
-    """Where the run's files are, or would be."""
+    """Return the folder of the execution, whether it exists or not."""
     if _NAME.fullmatch(name) is None:
         raise InvalidInput(
             "name", f"{name!r:.80} cannot name a run", "use up to 200 letters, digits, '.', '_' and '-'"
@@ -51,7 +51,7 @@ def run_folder(folder: Path, name: str) -> Path:
 
 
 def highest_token(run: Path) -> int:
-    """0: they were removed meanwhile, and a tombstone is there."""
+    """Return the highest token. 0: the tokens were removed meanwhile, and there is a tombstone."""
     return max((int(name[6:]) for name in os.listdir(run) if name.startswith("token.")), default=0)
 
 
@@ -66,7 +66,7 @@ def delete_all_but_the_tombstone(run: Path, first: str = "") -> None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The runs of which more is left than a tombstone."""
+    """Return the executions that have left more than a tombstone."""
     found = []
     for run in folder.iterdir():
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # another worker sweeps too
@@ -76,8 +76,8 @@ def names_in(folder: Path) -> list[str]:
 
 
 def sweep_tombstones(folder: Path, age: float, keep_if: tuple[str, ...]) -> int:
-    """Frees the names whose tombstone is older than this, and says how many. Those stay that have a file whose name
-    begins with one of `keep_if`."""
+    """Free the names whose tombstone is older than this, and return how many. Keep those with a file whose name begins
+    with one of `keep_if`."""
     freed = 0
     for run in folder.iterdir():
         if run.name.startswith(".gone."):
@@ -93,7 +93,7 @@ def sweep_tombstones(folder: Path, age: float, keep_if: tuple[str, ...]) -> int:
 
 
 def check_result(content: bytes) -> str:
-    """The text of a result. Read no more than RESULT_LIMIT + 1 bytes of it."""
+    """Return the text of a result. Pass at most RESULT_LIMIT + 1 bytes of it."""
     if len(content) > RESULT_LIMIT:
         raise InvalidInput(
             "result", f"is longer than {RESULT_LIMIT} bytes", "keep it elsewhere and give its address"

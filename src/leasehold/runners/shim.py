@@ -1,19 +1,19 @@
-"""python -I -S -X utf8 shim.py RUN_DIR TOKEN < spec: runs one command, once, and writes down how it ended.
+"""python -I -S -X utf8 shim.py RUN_DIR TOKEN < spec: runs one command, once, and records how it ended.
 
-It outlives the worker that started it, and a newer version of Leasehold may look after its run: it imports nothing of
-ours, and all that it shares with `subprocess.py` is the files in RUN_DIR.
+The shim outlives the worker that started it, and a newer version of Leasehold may watch its execution: it imports
+nothing of ours, and shares only the files in RUN_DIR with `subprocess.py`.
 
-    lock        flock, held by the shim and inherited by what it starts: while it is held, something of the run lives
+    lock        flock, held by the shim and inherited by its children: while it is held, a process of them is alive
     shim        flock, held by the shim alone
-    token.N     a lease with this token has come; a shim with a smaller one does not start
+    token.N     a lease with this token exists; a shim with a smaller token does not start
     tombstone   nothing may start
-    stop        the run shall end; the content is the grace in seconds
-    started     written before the command is run; whoever finds it never runs the command
-    stdout.N, stderr.N   what was written from byte N of the stream on; the last two pieces are kept
+    stop        a stop was requested; the content is the grace in seconds
+    started     written before the command runs; a shim that finds it never runs the command
+    stdout.N, stderr.N   output from byte N of the stream on; the last two pieces are kept
     result, work/
-    exit        how the run ended, written when nothing of it is alive any more
+    exit        how the execution ended, written when none of its processes is alive
 
-Leaves with 0 once the command runs, with 75 if it may not start, with anything else if it could not.
+Exits with 0 once the command runs, with 75 if it may not start, with another code if it could not.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ from typing import Any
 
 NOT_STARTED = 75
 TICK = 0.25
-"""How often it looks for a stop, in seconds. The end of the command wakes it at once."""
+"""Seconds between two checks for a stop. The end of the command wakes the shim at once."""
 PATIENCE = 5.0
-"""How long it waits for a lock that a prober holds for an instant."""
+"""Seconds to wait for a lock that a prober holds for an instant."""
 CHUNK = 65536
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -39,7 +39,7 @@ def main(run: str, token: int) -> None:
     spec = json.load(sys.stdin)
     read, write = os.pipe()
     if os.fork():
-        # The starter waits for this process, not for the run. One byte means started; none, that it may not.
+        # The starter waits for this process, not for the execution. One byte: started; none: not allowed to start.
         os.close(write)
         os._exit(0 if os.read(read, 1) else NOT_STARTED)
     os.close(read)
@@ -51,7 +51,7 @@ def main(run: str, token: int) -> None:
         os._exit(NOT_STARTED)
     os.set_inheritable(lock, True)
     Run(spec).run(write)
-    os._exit(0)  # the locks go with the process, after the exit record
+    os._exit(0)  # the process releases the locks when it ends, after the exit record
 
 
 def _leave_the_starters_files() -> None:
@@ -62,15 +62,15 @@ def _leave_the_starters_files() -> None:
 
 
 def _take_over(token: int) -> int | None:
-    """The lock, if this shim is the one that runs the command. The look comes after the lock: whoever raises the
-    fence and then looks at the lock sees this shim, or this shim sees the fence."""
+    """Return the lock if this shim may run the command. It checks for a fence after it takes the lock: a process that
+    raises the fence and then probes the lock sees this shim, or this shim sees the fence."""
     lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + PATIENCE
     while not _lock(lock):
         if os.path.exists("started") or time.monotonic() > deadline:
             return None
         time.sleep(0.005)
-    if not _lock(os.open("shim", os.O_RDWR | os.O_CREAT, 0o600)):  # open, and locked, until this process ends
+    if not _lock(os.open("shim", os.O_RDWR | os.O_CREAT, 0o600)):  # open and locked until this process ends
         return None
     names = os.listdir(".")
     if {"started", "exit", "stop", "tombstone"} & set(names):
@@ -107,9 +107,9 @@ class Run:
         self.child = os.fork()
         if not self.child:
             self._become_the_command(shim, pipes["stdout"][1], pipes["stderr"][1])
-        with contextlib.suppress(OSError):  # the child does it too: a signal to the group must find it
+        with contextlib.suppress(OSError):  # the child does it too: a signal to the group must reach it
             os.setpgid(self.child, self.child)
-        with contextlib.suppress(BrokenPipeError):  # who waited for it was killed; the run goes on
+        with contextlib.suppress(BrokenPipeError):  # the waiting starter was killed; the execution goes on
             os.write(started, b"s")
         os.close(started)
         for name, (read, write) in pipes.items():
@@ -127,13 +127,12 @@ class Run:
         write_durably("exit", {"code": code, "at": time.time(), **sizes})
 
     def _become_the_command(self, shim: int, stdout: int, stderr: int) -> None:
-        """Never returns. Python ignores SIGPIPE, and what is ignored stays so in the command: it gets the defaults
-        back."""
+        """Never returns. Python ignores SIGPIPE, and the command would inherit that: restore the default handlers."""
         code = 126
         try:
             os.setpgid(0, 0)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != shim:  # it was killed before it could be asked for
+            if os.getppid() != shim:  # the shim was killed before this process could ask for its death signal
                 os._exit(code)
             signal.set_wakeup_fd(-1)
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -151,7 +150,7 @@ class Run:
             os._exit(code)
 
     def _hear_signals(self) -> int:
-        """A pipe that has something to read whenever a signal came."""
+        """Return a pipe that becomes readable whenever a signal arrives."""
         read, write = os.pipe()
         os.set_blocking(read, False)
         os.set_blocking(write, False)
@@ -163,10 +162,10 @@ class Run:
         return read
 
     def _hear_sigterm(self, *_: object) -> None:
-        self.told_to_stop = True  # the machine goes down
+        self.told_to_stop = True  # the machine shuts down
 
     def _wait(self) -> int:
-        """Until the command ends: its exit code."""
+        """Wait until the command ends, and return its exit code."""
         while True:
             self._read_outputs(self.selector.select(TICK))
             while True:
@@ -203,8 +202,8 @@ class Run:
             os.killpg(self.child, number)
 
     def _end_what_is_left(self) -> None:
-        """The command's group, and, as a subreaper on Linux, whatever left the group: its orphans are our children
-        now."""
+        """Kill the command's group, and everything that left the group: on Linux we are the subreaper, so its orphans
+        are now our children."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.child, signal.SIGKILL)
         while True:
@@ -219,7 +218,8 @@ class Run:
                 time.sleep(0.002)
 
     def _read_outputs(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
-        """All that is in the pipes, but of a command that never pauses only so much: a stop must be seen too."""
+        """Read all that is in the pipes, but not endlessly from a command that never pauses: a stop must be noticed
+        too."""
         for key, _ in ready:
             for _ in range(64):
                 try:
@@ -238,7 +238,7 @@ class Run:
 
 
 class Capped:
-    """A stream of which the last part is kept: a piece has half of the limit, and the last two of them stay."""
+    """Keeps the last part of a stream: a piece holds half of the limit, and the last two pieces stay."""
 
     def __init__(self, name: str, limit: int) -> None:
         self.name = name
@@ -253,7 +253,7 @@ class Capped:
                 if self.file < 0 or self.size >= self.pieces[-1] + self.half:
                     self._begin_a_piece()
                 written = os.write(self.file, data[: self.pieces[-1] + self.half - self.size])
-            except OSError:  # the disk is full: the run is worth more than its output
+            except OSError:  # the disk is full: losing output is better than losing the execution
                 self.size += len(data)
                 self.close()
                 return
@@ -277,13 +277,13 @@ class Capped:
 
 
 def children() -> list[int]:
-    """The processes whose parent this is; none where there is no /proc."""
+    """Return the child processes of this process; none where there is no /proc."""
     me, found = str(os.getpid()), []
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir("/proc"):
             if name.isdigit():
                 with contextlib.suppress(OSError), open(f"/proc/{name}/stat", errors="replace") as file:
-                    # "pid (name) state parent …"; the name may hold anything, also ")".
+                    # "pid (name) state parent …"; the name may contain anything, also ")".
                     if file.read().rpartition(")")[2].split()[1] == me:
                         found.append(int(name))
     return found

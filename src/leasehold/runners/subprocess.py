@@ -1,8 +1,8 @@
-"""Commands on this machine, each under a shim (`shim.py`, which names the files of a run) that outlives the worker.
+"""Runs commands on this machine, each under a shim (`shim.py`, which lists its files) that outlives the worker.
 
 Linux keeps every promise of the contract. Other POSIX systems have no subreaper and no /proc: there a grandchild that
-leaves its process group (setsid) is not ended with its run, and one that a killed shim has left is not found by
-`stop`. The folder must be on a local file system, for a lock over a network may be lost while its holder lives.
+leaves its process group (setsid) is not ended with its execution, and `stop` does not find one that a killed shim has
+left. The folder must be on a local file system, because a lock over a network may be lost while its holder lives.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from leasehold.runners.run_folder import (
 
 SHIM = Path(__file__).with_name("shim.py")
 TAIL = 64 * 1024
-"""Bytes of stdout and of stderr that `collect` brings back."""
+"""Bytes of stdout and of stderr that `collect` returns."""
 START_PATIENCE = 30.0
 LIBRARIES_VARIABLE = "LD_LIBRARY_PATH"
-"""Passed on to the Python that watches a command, which may need it to start; the command itself gets it only by
+"""Passed on to the Python that watches a command, which may need it to start; the command itself gets it only through
 `pass_env`."""
 NOT_STARTED = 75
-"""How a shim leaves that may not start."""
+"""Exit code of a shim that was not allowed to start."""
 
 STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
 
@@ -63,10 +63,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @frozen
 class Command:
-    """What to run. There is no shell: `argv` goes to the program as it stands.
+    """A command to run. There is no shell: the program gets `argv` unchanged.
 
-    The program sees the variables of `env`, those of the worker's that `pass_env` names, and LEASEHOLD_RESULT, the
-    path of a file that it may write its result to. It gets no others. `env` is not written to the disk.
+    The program sees the variables of `env`, those of the worker that `pass_env` names, and LEASEHOLD_RESULT, the path
+    of a file that it may write its result to. It gets no others. `env` is not written to disk.
     """
 
     argv: Sequence[str]
@@ -76,13 +76,13 @@ class Command:
     pass_env: Sequence[str] = ("PATH", "HOME", "LANG", "TZ")
     """Names of the worker's own variables that the program gets too."""
     cwd: str | None = None
-    """The working directory. None: an empty folder, deleted with the run."""
+    """The working directory. None: an empty folder, deleted with the execution."""
     output_limit: int = 8 * 1024 * 1024
     """Bytes of stdout, and as many of stderr, that are kept on disk. The oldest are dropped, never the newest."""
 
     @classmethod
     def of(cls, said: object) -> Command:
-        """What a task's function has returned."""
+        """Convert the return value of a task's function."""
         if isinstance(said, Command):
             return said
         if isinstance(said, Sequence) and not isinstance(said, str) and all(isinstance(x, str) for x in said):
@@ -109,7 +109,7 @@ class Command:
 
 
 class SubprocessRunner(Runner[Command]):
-    """The runs of one folder. Keeps nothing in memory: any number of workers of the machine may share the folder."""
+    """The executions of one folder. It keeps nothing in memory: any workers on the machine may share the folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, folder_id = open_site(folder)
@@ -122,7 +122,7 @@ class SubprocessRunner(Runner[Command]):
     def ensure_started(self, name: str, token: int, spec: Command) -> Start:
         run = self._run(name)
         run.mkdir(mode=0o700, exist_ok=True)
-        (run / f"token.{token}").touch()  # the fence; only then the look
+        (run / f"token.{token}").touch()  # raise the fence before probing
         deadline = time.monotonic() + START_PATIENCE
         while True:
             phase = self.probe(name).phase
@@ -140,12 +140,12 @@ class SubprocessRunner(Runner[Command]):
         run = self._run(name)
         if not run.is_dir():
             return State(Phase.ABSENT)
-        alive = _is_held(run / "lock")  # then the files: an ending is written before the lock is let go
+        alive = _is_held(run / "lock")  # before the files: the exit record comes before the lock's release
         if (ending := _read(run / "exit")) is not None:
             return State(Phase.EXITED, ending["code"])
         started, stopped, buried = ((run / mark).exists() for mark in ("started", "stop", "tombstone"))
         if alive:
-            # A shim that has not written `started` yet may have looked before the stop came: it may still start.
+            # A shim that has not written `started` yet may have checked before the stop came: it may still start.
             return State(Phase.RUNNING if started or stopped or buried else Phase.CREATED)
         if buried:
             return State(Phase.TOMBSTONE)
@@ -164,7 +164,7 @@ class SubprocessRunner(Runner[Command]):
         run.mkdir(mode=0o700, exist_ok=True)
         write_durably(run / "stop", max(grace, 0.0))
         if (run / "started").exists() and _is_held(run / "lock") and not _is_held(run / "shim"):
-            # The shim was killed, and nobody else would end what it has left. Again, for a process may have forked.
+            # The shim was killed, and nothing else would end the processes it left. Repeat: a process may have forked.
             for _ in range(10):
                 _kill_holders(run / "lock")
                 if not _is_held(run / "lock"):
@@ -191,7 +191,7 @@ class SubprocessRunner(Runner[Command]):
         run = self._run(name)
         if self.probe(name).phase is Phase.RUNNING or self.tombstone(name).phase is Phase.RUNNING:
             return False
-        # The exit record first: what is half deleted cannot be collected any more.
+        # Delete the exit record first: a half-deleted execution must not be collected.
         delete_all_but_the_tombstone(run, first="exit")
         return True
 
@@ -206,7 +206,7 @@ class SubprocessRunner(Runner[Command]):
 
 
 def _launch(run: Path, token: int, spec: Command) -> bool:
-    """True: this call has started the command. False: it may not start, or somebody else has been quicker."""
+    """True: this call has started the command. False: it may not start, or another worker started it first."""
     passed = {name: os.environ[name] for name in spec.pass_env if name in os.environ}
     told = {
         "argv": list(spec.argv),
@@ -215,7 +215,7 @@ def _launch(run: Path, token: int, spec: Command) -> bool:
         "output_limit": spec.output_limit,
     }
     # -I: this folder is not on its path, where our own subprocess.py would hide Python's. Its environment is empty
-    # but for what Python itself may need, for the command can read it.
+    # except for what Python itself may need, because the command can read it.
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-X", "utf8", str(SHIM), str(run), str(token)],
         input=json.dumps(told).encode(),
@@ -232,15 +232,15 @@ def _launch(run: Path, token: int, spec: Command) -> bool:
 
 
 def _is_held(path: Path) -> bool:
-    """Whether a shim, or what it has started, holds this lock. A shared lock, so that probers are not taken for
-    shims."""
+    """Return whether a shim, or a process that it started, holds this lock. Probe with a shared lock, so that probers
+    are not mistaken for shims."""
     try:
         descriptor = os.open(path, os.O_RDONLY)  # never for writing: see _holds
     except FileNotFoundError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        # Closing would not do: a process that another thread has just forked may hold the descriptor too.
+        # Unlock explicitly: a process that another thread has just forked may hold the descriptor too.
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     except BlockingIOError:
         return True
@@ -250,11 +250,11 @@ def _is_held(path: Path) -> bool:
 
 
 def _kill_holders(lock: Path) -> None:
-    """SIGKILL to every process of the run. By pidfd: a PID may be another's by now."""
+    """Send SIGKILL to every process of the execution. By pidfd: the PID may belong to another process by now."""
     if sys.platform != "linux":
         return
     for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
-        with contextlib.suppress(OSError):  # it has ended meanwhile, or is another user's
+        with contextlib.suppress(OSError):  # the process has ended meanwhile, or belongs to another user
             process = os.pidfd_open(pid)
             try:
                 if _holds(pid, lock):
@@ -264,7 +264,7 @@ def _kill_holders(lock: Path) -> None:
 
 
 def _holds(pid: int, lock: Path) -> bool:
-    """Whether the process has inherited the lock. Only shims open it for writing: a worker that probes is not meant."""
+    """Whether the process has inherited the lock. Only shims open it for writing, so probing workers do not count."""
     wanted = lock.stat()
     for descriptor in os.listdir(f"/proc/{pid}/fd"):
         path = f"/proc/{pid}/fd/{descriptor}"
@@ -292,7 +292,7 @@ def _output(run: Path, stream: Stream, size: int) -> Output:
 
 
 def _read_stream(run: Path, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
-    """From one piece, so it may be less than there is. An empty read means that there is no more."""
+    """Read from one piece, so it may return less than there is. An empty read means that there is no more."""
     while True:
         try:
             pieces = sorted(
@@ -308,7 +308,7 @@ def _read_stream(run: Path, stream: Stream, offset: int, limit: int) -> tuple[by
         except FileNotFoundError:
             if not run.is_dir():
                 return b"", offset
-            # a newer piece has taken the place of the oldest, or the run is just being removed: look again
+            # a newer piece has replaced the oldest, or the execution is just being removed: try again
 
 
 def _result(path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Metrics as the text that Prometheus scrapes (exposition format 0.0.4). Values → text, for every surface."""
+"""Formats metrics as the text that Prometheus scrapes (exposition format 0.0.4)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _pair(queue: str, kind: str) -> tuple[Label, Label]:
 
 
 def _by_pair(found: Iterable[tuple[str, str, Histogram]]) -> dict[tuple[str, str], Histogram]:
-    """Whatever became of them: a histogram by outcome would be ten times as many series."""
+    """Add up all outcomes: a histogram per outcome would be ten times as many series."""
     added: dict[tuple[str, str], Histogram] = {}
     for queue, kind, histogram in found:
         added[queue, kind] = added.get((queue, kind), Histogram()) + histogram
@@ -129,7 +129,7 @@ def _sample(name: str, labels: Iterable[Label], value: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    """What would end the value, or the line. Everything else stands as it is."""
+    """Escape what would end the value or the line."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 

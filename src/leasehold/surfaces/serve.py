@@ -1,4 +1,4 @@
-"""`leasehold serve`: the surfaces that listen, in one process, and a worker beside them if wanted."""
+"""`leasehold serve`: the HTTP API, dashboard and MCP in one process, optionally with a worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leasehold.http")
 
 LAST_ANSWERS = 5
-"""Seconds, usually: long polls and streams come back elsewhere."""
+"""Default seconds for open requests at shutdown: long polls and streams reconnect elsewhere."""
 
 
 MCP_PATH = "/mcp"
@@ -40,16 +40,16 @@ class ServeSettings:
     host: str = "127.0.0.1"
     port: int = 8700
     require_tokens: bool = False
-    """Also of those who are on this machine."""
+    """Require tokens also from callers on this machine."""
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
     rate_limit: float = USUAL_RATE
     mcp: bool = False
-    """Speak MCP at /mcp too."""
+    """Also serve MCP at /mcp."""
     dashboard: bool = True
-    """Show the dashboard at /dashboard/ too."""
+    """Also serve the dashboard at /dashboard/."""
     read_only: bool = False
-    """Nobody may change anything by the dashboard."""
+    """The dashboard can change nothing."""
     last_answers: int = LAST_ANSWERS
     """Seconds that open requests get when the server stops."""
 
@@ -59,12 +59,12 @@ class ServeSettings:
 
     @property
     def own_hosts(self) -> tuple[str, ...]:
-        """The names that it answers to."""
+        """The host names that the server answers to."""
         wildcard = self.host in ("0.0.0.0", "::", "")
         return (*self.hosts, *(() if wildcard else (self.host,)))
 
     def check(self, app: Leasehold) -> None:
-        """Nobody opens the door to a network without saying to whom."""
+        """Refuse to listen on a network address without allowed host names, or without any token."""
         if is_loopback(self.host):
             return
         if not self.own_hosts:
@@ -82,7 +82,7 @@ class ServeSettings:
 
 
 async def serve(app: Leasehold, settings: ServeSettings, worker: Worker | None = None) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT."""
     settings.check(app)
     api = create_app(
         app,
@@ -110,13 +110,13 @@ def _config(listening: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nobody is believed about where a request comes from
+        proxy_headers=False,  # no proxy is trusted about where a request comes from
         timeout_graceful_shutdown=settings.last_answers,
     )
 
 
 def _mcp_app(app: Leasehold, settings: ServeSettings) -> McpApp:
-    # An extra of its own.
+    # MCP is its own extra.
     from leasehold.surfaces.mcp.mount import McpApp
 
     return McpApp(
@@ -155,7 +155,7 @@ class _Doors:
             inner = {**scope, "root_path": scope.get("root_path", "") + DASHBOARD_PATH}
             await self._dashboard(inner, receive, send)
         elif self._dashboard is not None and path == "/" and scope["method"] in ("GET", "HEAD"):
-            # Relative: whatever stands before us may have put us below a path of its own.
+            # Relative: a proxy in front of us may serve us below its own path.
             await RedirectResponse(f".{DASHBOARD_PATH}/")(scope, receive, send)
         else:
             await self._api(scope, receive, send)
@@ -168,7 +168,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn's own sends itself the signal again at the end, and would die of it after a clean stop."""
+        """uvicorn's version raises the signal again at the end, and would kill the process after a clean stop."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)

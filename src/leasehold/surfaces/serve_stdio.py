@@ -1,4 +1,4 @@
-"""`leasehold mcp`: the MCP server over stdin and stdout, as clients start it, and a worker beside it if wanted."""
+"""`leasehold mcp`: the MCP server over stdin and stdout, as clients start it, optionally with a worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("leasehold.mcp")
 async def serve_stdio(
     app: Leasehold, scopes: Sequence[TokenScope], tenant: str | None = None, worker: Worker | None = None
 ) -> None:
-    """Until the client closes its end, or SIGTERM or SIGINT; then the worker drains."""
+    """Serve until the client closes its end, or SIGTERM or SIGINT; then the worker drains."""
     access = Access(name="local", scopes=tuple(scopes), tenants=("*",))
     caller = Caller(app, access, tenant, "mcp")
     server = make_server(lambda _: caller)
@@ -42,8 +42,8 @@ async def serve_stdio(
 
 
 class _Input:
-    """What comes over stdin, until it ends or we do. A thread that reads from stdin cannot be called back, so it reads
-    into a pipe of ours, and the end of that is the end for the server. Handlers and children find stdin empty."""
+    """Copies stdin into a pipe until either side ends. A thread that reads stdin cannot be interrupted, so it writes
+    into our pipe, and closing the pipe ends the server's input. Handlers and child processes find stdin empty."""
 
     def __init__(self) -> None:
         self._source = os.dup(0)
@@ -57,7 +57,7 @@ class _Input:
         threading.Thread(target=self._copy, name="leasehold stdin", daemon=True).start()
 
     def _copy(self) -> None:
-        with contextlib.suppress(OSError):  # nobody listens any more
+        with contextlib.suppress(OSError):  # the reading side is closed
             while (read := os.read(self._source, 1 << 16)) and not self._ended:
                 left = memoryview(read)
                 while left:

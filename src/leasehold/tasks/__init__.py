@@ -1,1 +1,1 @@
-"""What a task is, and a call of it before it is a row."""
+"""Tasks, their settings, and calls before they are stored."""

@@ -1,4 +1,4 @@
-"""Many calls of one task. Making an object of each would take longer than storing them does."""
+"""Batches: many calls of one task, without an object per job, which would take longer than storing them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from leasehold.domain.job import NewJob
 
 
 class Batch(AlikeJobs):
-    """Arguments are checked and encoded when they are asked for, so that a store can send some while the next are
-    prepared. Whoever wants the jobs themselves gets them, all of them checked."""
+    """Checks and encodes arguments only when they are needed, so that a store can send one piece while the next is
+    prepared. Iterating over it yields the jobs themselves, all of them checked."""
 
     def __init__(
         self,
@@ -29,12 +29,12 @@ class Batch(AlikeJobs):
         self.first = NewJob(id=ids[0], args=self._args_of(0, 1)[0], **common)
 
     def pieces(self, size: int) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        """Ids and encoded arguments, so many at a time. The first that cannot be stored raises."""
+        """Yield ids and encoded arguments, `size` at a time. Raises at the first job that cannot be stored."""
         for start in range(0, len(self), size):
             yield self.ids[start : start + size], self._args_of(start, start + size)
 
     def encode(self, number: int) -> None:
-        """Check and encode the first ones now."""
+        """Check and encode the first `number` jobs now."""
         self._args_of(0, number)
 
     def with_trace(self, trace: str) -> Batch:

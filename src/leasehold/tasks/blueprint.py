@@ -1,4 +1,4 @@
-"""From a call to a stored job: bind, check, encode, then one transaction."""
+"""Turns calls into jobs to store: binds, checks and encodes their arguments."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import CallSettings, TaskSettings
 
 MANY = 50
-"""Calls at once from which on what they have in common is said once."""
+"""From this many calls on, a batch is made, which keeps the shared fields once."""
 
 
 def new_ids(count: int) -> list[str]:
-    """Made together, and not in advance: a reserve of randomness would be shared by the two sides of a fork."""
+    """Make ids when they are needed, never in advance: after a fork both processes would use the same reserve."""
     return make_ids(time.time_ns() // 1_000_000, os.urandom(10 * count))
 
 
 class HasId(Protocol):
-    """A job, or a follow-up that will be one."""
+    """A job, or a follow-up that will become one."""
 
     @property
     def id(self) -> str: ...
@@ -42,8 +42,8 @@ After = str | HasId
 
 
 class Blueprint:
-    """How calls of one task with the same settings become jobs: what they have in common is worked out once. Everything
-    is checked here, so that what reaches the store can be stored."""
+    """How calls of one task with the same settings become jobs: the shared fields are computed once. Everything is
+    checked here, so that the store can keep whatever reaches it."""
 
     def __init__(
         self, definition: TaskDefinition, settings: TaskSettings, call: CallSettings, *, at_once: bool = False
@@ -93,7 +93,7 @@ class Blueprint:
         self._is_named = any(part is not None for part in named)
 
     def make(self, calls: Sequence[Mapping[str, Any]]) -> Sequence[NewJob]:
-        """A job for each of these arguments."""
+        """Make a job for each of these arguments."""
         ids = new_ids(len(calls))
         if not self._is_named:
             encoded = self._definition.encode_arguments
@@ -106,7 +106,7 @@ class Blueprint:
         return [self._make_named(job_id, arguments) for job_id, arguments in zip(ids, calls, strict=True)]
 
     def _make_named(self, job_id: str, arguments: Mapping[str, Any]) -> NewJob:
-        """Its lane, its key, its rate, its tags or its slots are made from its arguments."""
+        """Make a job whose lane, key, rate, tags or slots are built from its arguments."""
         text, known = self._definition.encode_named(arguments)
         long: dict[str, str] = {}
         return NewJob(
@@ -129,7 +129,7 @@ class Blueprint:
         if self._slots is not None:
             units: dict[str, int] = {}
             for name, count in self._slots:
-                # Two templates may come to the same slot: then it takes what both say.
+                # Two templates may give the same slot: then the job needs the sum of both.
                 name = fill_template(name, known, "slots", long)
                 units[name] = units.get(name, 0) + count
             filled["slots"] = tuple(sorted(units.items()))
@@ -147,7 +147,7 @@ def _seconds(duration: Duration | None, field: str) -> float | None:
 
 
 def checked_parents(after: Iterable[After]) -> tuple[str, ...]:
-    """Ids in their one spelling, each once."""
+    """Return ids in their canonical spelling, each once."""
     if isinstance(after, str) or not isinstance(after, Iterable):
         raise InvalidInput("after", f"{after!r} is one job", "give a list: after=[job]")
     return tuple(dict.fromkeys(checked_id(getattr(one, "id", one), "after") for one in after))

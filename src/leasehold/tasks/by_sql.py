@@ -1,4 +1,4 @@
-"""What plain SQL can enqueue: tasks whose jobs are a row and a place in the queue, and nothing beside."""
+"""Tasks that plain SQL can enqueue: their jobs are one row and a place in the queue, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from leasehold.domain.job import NewJob
 from leasehold.tasks.definition import TaskDefinition
 
 _BESIDE = ("lane", "unique", "tags", "slots", "rate", "deadline", "start_by", "mirror")
-"""Each needs rows of its own, and most are made from the arguments."""
+"""Settings that need rows in other tables; most are built from the arguments."""
 
 
 def job_by_sql(definition: TaskDefinition) -> NewJob:
-    """Any job of this task, as far as jobs of it are alike. Refused, by name, is what plain SQL could not keep."""
+    """Build a model job of this task for SQL to copy. Raises InvalidInput for settings that SQL cannot apply."""
     settings = definition.settings
     for name in _BESIDE:
         if getattr(settings, name):

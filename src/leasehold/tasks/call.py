@@ -1,4 +1,4 @@
-"""A task together with its arguments and settings: a call that has not been made yet."""
+"""Calls: a task together with its arguments and settings, not enqueued yet."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from leasehold.threads import to_thread
 
 P = ParamSpec("P")
 J = TypeVar("J", bound=HasId)
-"""What enqueueing gives: the handle of the stored job."""
+"""What enqueueing returns: the handle of the stored job."""
 J_co = TypeVar("J_co", bound=HasId, covariant=True)
 
 
 class Producer(Protocol[J_co]):
-    """Who stores new jobs, and gives handles of them."""
+    """Stores new jobs, and returns handles of them."""
 
     @property
     def tenant(self) -> str | None:
-        """Whose store it is; None: the app's own."""
+        """The tenant whose store it is; None: the app's own."""
         ...
 
     def of_tenant(self, name: str | None) -> Producer[J_co]:
-        """The same for another."""
+        """Return the producer of another tenant."""
         ...
 
     def store(self, jobs: Sequence[NewJob]) -> Sequence[J_co]:
-        """All or none, in the order given."""
+        """Store all jobs or none, in the order given."""
         ...
 
     def store_pieces(self, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
-        """Piece by piece, each of them all or none. Raises PartlyStored for what goes wrong after the first."""
+        """Store piece by piece, each of them all or none. Raises PartlyStored for an error after the first piece."""
         ...
 
     def store_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
-        """Over a connection of the caller's, inside its open transaction."""
+        """Store over a connection of the caller, inside its open transaction."""
         ...
 
     async def astore_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]: ...
 
     def traced(self, job: NewJob) -> NewJob:
-        """One that another transaction will store, with the trace that it is asked for in, if there is one."""
+        """Add the present trace, if there is one, to a job that another transaction will store."""
         ...
 
     def run_now(self, job: NewJob, max_running: int) -> J_co:
-        """Start it in this process, unless so many run already."""
+        """Start the job in this process, unless this many run already."""
         ...
 
 
@@ -59,13 +59,13 @@ class Bindable(Protocol[P, J]):
     """A task, or a task with its arguments."""
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[J]:
-        """The call with these arguments, to be made later."""
+        """Return the call with these arguments, to be made later."""
         ...
 
 
 @frozen
 class Plan(Generic[J]):
-    """What stands behind a call: all that is needed to make its job, and to store it."""
+    """Everything needed to make the job of a call, and to store it."""
 
     definition: TaskDefinition
     settings: TaskSettings
@@ -74,7 +74,7 @@ class Plan(Generic[J]):
     producer: Producer[J]
 
     def new_job(self, **changes: Any) -> NewJob:
-        """What will be stored; wrong arguments are refused here."""
+        """Build the job to store; raises on wrong arguments."""
         if self.call.key is not None and "follow_up_of" not in changes:
             raise InvalidInput(
                 "key", "names a follow-up", "leave it out, or ask for the job with ctx.enqueue"
@@ -93,7 +93,7 @@ class Call(Generic[J]):
 
     def __init__(self, plan: Plan[J]) -> None:
         self.__plan__ = plan
-        """For chains, DAGs and follow-ups, which make its job and store it themselves."""
+        """Used by chains, DAGs and follow-ups, which make its job and store it themselves."""
 
     def __repr__(self) -> str:
         return f"<Call {self.name}>"
@@ -104,7 +104,7 @@ class Call(Generic[J]):
         return self.__plan__.definition.name
 
     def bind(self) -> Call[J]:
-        """Itself: so that what takes a task without arguments takes this too."""
+        """Return itself, so that what takes a task without arguments takes a call too."""
         return self
 
     def enqueue(self) -> J:

@@ -1,4 +1,4 @@
-"""Values through a function's return annotation: as JSON into the store, and back as what the function promised."""
+"""Encodes a function's return value by its annotation, and decodes it to the same type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leasehold.tasks.round_trip import changed, difference, surely_comes_back, u
 
 
 class Codec:
-    """What one function returns, by its annotation. Without one it is plain JSON."""
+    """The codec of one function's return value. Without an annotation the value is plain JSON."""
 
     def __init__(self, hint: Any, field: str) -> None:
         self._field = field
@@ -28,7 +28,7 @@ class Codec:
             self._adapter, self._sure = _read(hint, field)
 
     def encode(self, value: Any, limit: Limit = IN_ROW) -> str:
-        """Raises Unstorable for what does not fit the annotation, or would come back as something else."""
+        """Raises Unstorable for a value that does not fit the annotation, or would be read back as something else."""
         if self._adapter is None:
             return encode(value, self._field, limit)
         checked = self._checked(self._adapter, value)
@@ -38,7 +38,7 @@ class Codec:
         return text
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of what is stored; empty: anything, or what no schema can tell."""
+        """JSON Schema of the stored value; empty: anything, or a type that no schema can describe."""
         if self._adapter is None:
             return {}
         try:
@@ -47,12 +47,12 @@ class Codec:
             return {}
 
     def pack(self, value: Any) -> tuple[str, Any]:
-        """As it is stored, and as whoever reads it gets it."""
+        """Return the value as it is stored, and as a reader gets it."""
         text = self.encode(value)
         return text, self.decode(text)
 
     def decode(self, text: str) -> Any:
-        """Raises InvalidInput when the annotation is no longer the one that the value was stored by."""
+        """Raises InvalidInput if the annotation has changed since the value was stored."""
         if self._adapter is None:
             return json.loads(text)
         try:
@@ -107,7 +107,7 @@ class Codec:
 
 
 def return_hint(function: Callable[..., Any], field: str) -> Any:
-    """Any, where there is no annotation."""
+    """Return the return annotation; Any if there is none."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -137,7 +137,7 @@ def _read(hint: Any, field: str) -> tuple[TypeAdapter[Any], bool]:
     try:
         try:
             return _read_once(hint)
-        except TypeError:  # a hint that cannot be a key
+        except TypeError:  # an unhashable hint
             return _read_once.__wrapped__(hint)
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
         raise InvalidInput(
@@ -149,6 +149,6 @@ def _read(hint: Any, field: str) -> tuple[TypeAdapter[Any], bool]:
 
 @functools.lru_cache(maxsize=1024)
 def _read_once(hint: Any) -> tuple[TypeAdapter[Any], bool]:
-    """What reads such values, and whether they surely come back. Building it takes longer than many a step."""
+    """Return the adapter, and whether values surely come back equal. Building it takes longer than many a step."""
     adapter: TypeAdapter[Any] = TypeAdapter(hint)
     return adapter, surely_comes_back(adapter.core_schema)

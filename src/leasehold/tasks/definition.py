@@ -1,4 +1,4 @@
-"""A registered task: how its arguments are checked, and how its result comes back."""
+"""Task definitions: a registered function, its checked settings, and the encoding of arguments and results."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from leasehold.tasks.signature import (
 
 
 def margin(lease: float) -> float:
-    """How long before its lease runs out a handler that could not renew it is stopped."""
+    """Seconds before the end of its lease at which a handler is stopped whose lease could not be renewed."""
     return max(min(1.0, lease / 4), lease / 6)
 
 
 class TaskDefinition:
-    """A registered function: how its arguments are checked, and how its result comes back."""
+    """A registered function: checks its arguments, and encodes and decodes its result."""
 
     def __init__(
         self,
@@ -52,25 +52,25 @@ class TaskDefinition:
     ) -> None:
         self.function = function
         self.external = external
-        """What it says to run, runs outside of the worker."""
+        """Set if the function returns a command or container, which runs outside the worker."""
         self.inner = function if external is None else speaking(function)
         self.handler = self.inner
-        """What a run calls: the function, with the app's middleware around it."""
+        """What an attempt calls: the function, with the app's middleware around it."""
         self.layers: Sequence[Callable[..., Any]] = ()
-        """The middleware around it, where it runs in a process of its own."""
+        """The middleware around the function, for a task that runs in its own process."""
         self.name = checked_name(name or function.__name__, "task")
-        """What the task is called in the database, and so everywhere. None: as the function is called."""
+        """The name of the task, in the database and everywhere else. None: the function's name."""
         is_async = inspect.iscoroutinefunction(function)
         self.in_process = is_in_process(settings, function, is_async)
         self.is_async = external is not None or (is_async and not self.in_process)
-        """It runs on the worker's loop. A thread looks after a process."""
+        """Whether it runs on the worker's event loop. A process is watched by a thread."""
         hints = read_hints(function, self.name)
         self.context_parameter = context_parameter(function, hints, self.name, is_async)
         self._signature = own_signature(function, self.name, self.context_parameter)
         self._arguments = arguments_type(self.name, self._signature, hints)
         self._doubted = _doubted(self._arguments)
         self._defaults = default_values(self.name, self._signature, hints)
-        # What an external one returns is what to run, not what comes of it.
+        # An external task returns what to run, not its result.
         returned = hints.get("return", Any) if external is None else Any
         self._result = Codec(returned, f"{self.name}.result")
         self.may_return_none = self._result.takes_none
@@ -78,9 +78,9 @@ class TaskDefinition:
             check_external(self.name, settings, self.context_parameter)
         self.settings = self.check_settings(settings)
         self.retention = self.settings.ages()
-        """How long its jobs are kept; empty: as whoever prunes says."""
+        """How long its jobs are kept; empty: the pruner's setting."""
         self.has_rules = self.settings.timeout is not None or self.settings.result == "file"
-        """A run of it is checked against more than its lease before it begins."""
+        """Whether an attempt must check more than its lease before it begins."""
         self._lease_times: dict[float, tuple[float, float]] = {}
         stall_after = self.settings.stall_after
         self.stall_after = None if stall_after is None else seconds(stall_after, "stall_after")
@@ -95,8 +95,8 @@ class TaskDefinition:
         return None if self.settings.timeout is None else seconds(self.settings.timeout, "timeout")
 
     def lease_times(self, lease: float) -> tuple[float, float]:
-        """For a lease of so many seconds: how many of them a handler may use without a renewal, and the seconds
-        between two renewals. Asked once a job, so remembered."""
+        """For a lease of this many seconds: how many of them a handler may use without a renewal, and the seconds
+        between two renewals. Called once per job, so the result is cached."""
         times = self._lease_times.get(lease)
         if times is None:
             times = self._lease_times[lease] = (lease - margin(lease), min(self.heartbeat, lease / 3))
@@ -109,7 +109,7 @@ class TaskDefinition:
 
     @functools.cached_property
     def card(self) -> KindCard:
-        """Described by the first paragraph of what its author has written about it."""
+        """The task as callers see it, described by the first paragraph of the function's docstring."""
         return KindCard(
             name=self.name,
             queue=self.settings.queue,
@@ -121,8 +121,8 @@ class TaskDefinition:
         )
 
     def stored_name(self, argument: str) -> str:
-        """What an argument is called in the stored ones: its name, or its alias. Raises InvalidInput for one that may
-        be left out: then nothing is stored of it."""
+        """Return the stored name of an argument: its name, or its alias. Raises InvalidInput for an argument with a
+        default: if it is left out, nothing is stored."""
         parameter = self._signature.parameters.get(argument)
         if parameter is None:
             known = ", ".join(sorted(self.parameters))
@@ -136,7 +136,7 @@ class TaskDefinition:
         return self._key_of(argument)
 
     def mirrored_argument(self, argument: str | None) -> str | None:
-        """The stored name of the argument that a mirror finds its row by; None: the unique key. Raises InvalidInput."""
+        """The stored name of the argument that identifies a mirror's row; None: the unique key. Raises InvalidInput."""
         if not self.settings.mirror:
             raise InvalidInput(
                 "task", f"{self.name!r} does not say mirror=True", "add it: @app.task(mirror=True)"
@@ -156,7 +156,7 @@ class TaskDefinition:
 
     @functools.cached_property
     def sensitive(self) -> tuple[str, ...]:
-        """Its sensitive arguments, as they are stored."""
+        """The stored names of its sensitive arguments."""
         return tuple(self._key_of(name) for name in self.settings.sensitive)
 
     def check_settings(self, settings: TaskSettings) -> TaskSettings:
@@ -164,33 +164,32 @@ class TaskDefinition:
         return settings.checked(self.name, set(self._signature.parameters))
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Positional and keyword arguments as a function call would take them."""
+        """Bind positional and keyword arguments as a function call would."""
         try:
             return dict(self._signature.bind(*args, **kwargs).arguments)
         except TypeError as error:
             raise InvalidArguments(self.name, {"arguments": str(error)}) from None
 
     def encode_arguments(self, arguments: Mapping[str, Any]) -> str:
-        """As JSON text, after the annotations have had their say. Defaults stay out: they are the function's, and may
-        change with it."""
+        """Validate by the annotations, and encode as JSON text. Defaults are left out: they belong to the function, and
+        may change with it."""
         checked = self._validated(arguments)
         text = self._dumped(checked)
         return self._returning(checked, text) if self._doubted else text
 
     def encode_named(self, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """As `encode_arguments`; and the values by the names of the parameters, defaults among them, for what is made
-        from them."""
+        """Like `encode_arguments`; also returns the values by parameter name, with defaults, to fill templates with."""
         checked = self._validated(arguments)
         text = self._returning(checked, self._dumped(checked))
         return text, self._defaults | self._plain(checked, by_alias=False, exclude_unset=False)
 
     def _validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        # pydantic refuses lone surrogates as "not text"; we say what is wrong with them instead.
+        # pydantic refuses lone surrogates as "not text"; this check names the real problem.
         for name, value in arguments.items():
             if isinstance(value, str):
                 check_text(value, f"{self.name}.{name}")
         try:
-            # The adapter's own validator: its method only sorts out options that we do not use, for every job.
+            # The adapter's own validator: its method only handles options that we do not use, for every job.
             checked: dict[str, Any] = self._arguments.validator.validate_python(dict(arguments))
         except ValidationError as error:
             raise InvalidArguments(self.name, _problems(error)) from None
@@ -200,17 +199,17 @@ class TaskDefinition:
         return checked
 
     def _returning(self, checked: dict[str, Any], text: str) -> str:
-        """The text, if it surely comes back as what it was made of; else another that does. Raises Unstorable."""
+        """Return the text if it decodes to the same values; else another text that does. Raises Unstorable."""
         if not self._is_doubtful(checked) or (problem := self._lost(checked, text)) is None:
             return text
-        # What a model has made up for a field that nobody has set (an id, the time) comes back if it is stored.
+        # A value that a model generates for an unset field (an id, the time) survives only if it is stored.
         whole = self._dumped(checked, exclude_unset=False)
         if self._lost(checked, whole) is not None:
             raise problem
         return whole
 
     def _dumped(self, checked: dict[str, Any], exclude_unset: bool = True) -> str:
-        """In one go where nothing is suspicious about it."""
+        """Encode at once, unless something looks suspicious."""
         try:
             dumped = self._arguments.serializer.to_json(checked, by_alias=True, exclude_unset=exclude_unset)
             text = dumped.decode()
@@ -234,14 +233,14 @@ class TaskDefinition:
             ) from None
 
     def _is_doubtful(self, checked: Mapping[str, Any]) -> bool:
-        """Whether they must be compared with what comes back. A bare value without an annotation is plain JSON."""
+        """Whether to compare the values with what is read back. A bare value without an annotation is plain JSON."""
         return any(
             name in checked and not (bare and type(checked[name]) in ALWAYS_FINITE)
             for name, bare in self._doubted.items()
         )
 
     def _lost(self, checked: dict[str, Any], text: str) -> Unstorable | None:
-        """What would not come back as it is."""
+        """Return the error for a value that would not be read back as it is."""
         try:
             back = self._arguments.validator.validate_json(text)
         except ValidationError as error:
@@ -250,7 +249,7 @@ class TaskDefinition:
         return None if where is None else changed(where)
 
     def decode_arguments(self, stored: str) -> dict[str, Any]:
-        """The stored arguments as the function wants them, checked again: it may have changed since."""
+        """Decode the stored arguments as the function wants them, and check them again: it may have changed since."""
         try:
             arguments: dict[str, Any] = self._arguments.validator.validate_json(stored)
         except ValidationError as error:
@@ -258,19 +257,19 @@ class TaskDefinition:
         return arguments
 
     def encode_result(self, value: Any, as_file: bool = False) -> str | None:
-        """Through the return annotation, so that what is stored is what a caller gets back. With `as_file` it may be
-        larger than a row takes."""
+        """Encode by the return annotation, so that a caller gets back what was returned. With `as_file` the result may
+        be larger than a row allows."""
         if value is None and self.may_return_none:
             return None
         return self._result.encode(value, RESULT_IN_FILE if as_file else RESULT_IN_ROW)
 
     def decode_result(self, stored: str | None) -> Any:
-        """Raises InvalidInput when the annotation has changed since, and the result no longer fits it."""
+        """Raises InvalidInput if the annotation has changed, and the result no longer fits it."""
         return None if stored is None and self.may_return_none else self._result.decode(stored or "null")
 
 
 def _doubted(arguments: TypeAdapter[Any]) -> dict[str, bool]:
-    """The parameters whose values may come back as others, and whether that is for want of an annotation."""
+    """The parameters whose values may be read back differently, and whether for a missing annotation."""
     schema: Any = arguments.core_schema
     while schema["type"] == "definitions":
         schema = schema["schema"]

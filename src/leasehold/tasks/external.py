@@ -1,4 +1,4 @@
-"""What a task has that runs outside of the worker: by which runner, how it is stopped, and what its exit means."""
+"""External tasks: which runner starts their executions, how to stop them, and what their exit codes mean."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ ResultFrom = Literal["file", "last_line"]
 @dataclass(frozen=True, kw_only=True)
 class External:
     open_runner: Callable[[], Runner[Any]]
-    """Makes the runner. It is called when a worker first needs one: a producer has no use for a Docker engine."""
+    """Makes the runner. A worker calls it when it first needs one: a producer needs no Docker engine."""
     to_spec: Callable[[Any], Any]
-    """Turns what the function returned into what the runner takes. Raises InvalidInput."""
+    """Converts the function's return value into the runner's spec. Raises InvalidInput."""
     exit_codes: Mapping[int, ExitMeaning] = field(default_factory=dict)
     """What exit codes mean: "success", "retry" or "fail". By default 0 is a success, and any other a failure
     that may be retried."""
     result_from: ResultFrom = "file"
     """Where the result comes from: the JSON in the file LEASEHOLD_RESULT, or the last line of the output."""
     collect: Callable[[Collected], Any] | None = None
-    """Makes the result from what a successful run has left, files included. A plain function; it runs in a
-    thread, before any of it is deleted."""
+    """Makes the result from what a successful execution has left, files included. A plain function; it runs in a
+    thread, before any of the files are deleted."""
     stop_grace: Duration = 10.0
-    """How long it gets between SIGTERM and SIGKILL."""
+    """How long the execution gets between SIGTERM and SIGKILL."""
 
     def __post_init__(self) -> None:
         codes = dict[Any, Any](self.exit_codes)
@@ -72,7 +72,7 @@ class External:
 
 
 class Placed(Protocol):
-    """The settings that a task which runs outside cannot have."""
+    """Settings that an external task cannot have."""
 
     @property
     def run_in(self) -> str | None: ...
@@ -103,7 +103,7 @@ def check_on_lost(on_lost: OnLost, external: External | None) -> None:
 
 
 def speaking(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """The function, so that it can be awaited: a plain one may read a file, and must not hold up the loop."""
+    """Return an awaitable function: a plain one may read a file, so it runs in a thread and does not block the loop."""
     if inspect.iscoroutinefunction(function):
         return function
 

@@ -18,8 +18,8 @@ from leasehold.threads import to_thread
 
 
 class Chain(Generic[J]):
-    """Calls that run one after the other, each when the one before it has succeeded. One that ends without success
-    ends those behind it, with the reason."""
+    """Calls that run one after the other, each when the one before it has succeeded. If one ends without success, those
+    after it are cancelled, with the reason."""
 
     def __init__(self, calls: Sequence[Bindable[[], Any]], producer: Producer[J]) -> None:
         if not calls:
@@ -32,7 +32,7 @@ class Chain(Generic[J]):
         self._producer = producer
 
     def enqueue(self) -> list[J]:
-        """Store them all, or none; the jobs in their order. A second call finds those of the first."""
+        """Store all jobs or none, and return them in order. A second call returns the jobs of the first."""
         return list(self._producer.store(self._jobs))
 
     async def aenqueue(self) -> list[J]:
@@ -43,7 +43,7 @@ class Chain(Generic[J]):
 class _Node:
     job: NewJob
     within: tuple[str, ...]
-    """Names of nodes."""
+    """Names of parent nodes."""
 
 
 class Dag(Generic[J]):
@@ -68,8 +68,8 @@ class Dag(Generic[J]):
         after: Iterable[After] = (),
         on_parent_failure: OnParentFailure | None = None,
     ) -> str:
-        """A node. `after` names other nodes, which may follow later, or gives jobs that exist already. Gives back the
-        name."""
+        """Add a node. `after` names other nodes, which may be added later, or gives jobs that exist already. Returns
+        the name."""
         checked_name(name, "name")
         if name in self._nodes:
             raise InvalidInput("name", f"{name!r} is taken", "give every node a name of its own")
@@ -85,8 +85,8 @@ class Dag(Generic[J]):
         return name
 
     def enqueue(self) -> dict[str, J]:
-        """Store all nodes, or none; the jobs by their names. Raises DependencyCycle, with the circle named. A second
-        call finds the jobs of the first."""
+        """Store all nodes or none, and return the jobs by name. Raises DependencyCycle, which names the cycle. A second
+        call returns the jobs of the first."""
         ids = {name: node.job.id for name, node in self._nodes.items()}
         order = _sorted({name: node.within for name, node in self._nodes.items()})
         jobs = [_tied(self._nodes[name], ids) for name in order]
@@ -98,7 +98,7 @@ class Dag(Generic[J]):
 
 
 def _job_of(call: Bindable[[], Any], producer: Producer[Any]) -> NewJob:
-    """They are stored in one transaction, so all of them in one place."""
+    """Build the job of a node. All are stored in one transaction, so all must be in one store."""
     plan = call.bind().__plan__
     plan.call.refuse_tx(
         "the jobs of a chain or DAG wait for each other",
@@ -115,7 +115,7 @@ def _job_of(call: Bindable[[], Any], producer: Producer[Any]) -> NewJob:
 
 
 def _sorted(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Parents first."""
+    """Sort the nodes, parents first."""
     for name, wanted in parents.items():
         for parent in wanted:
             if parent not in parents:
@@ -126,7 +126,7 @@ def _sorted(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
     try:
         return list(TopologicalSorter(parents).static_order())
     except CycleError as error:
-        # It names each one before those that wait for it; an arrow shall mean "waits for".
+        # CycleError lists each node before those that wait for it; the message's arrow means "waits for".
         raise DependencyCycle(error.args[1][::-1]) from None
 
 

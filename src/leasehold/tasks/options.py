@@ -1,5 +1,4 @@
-"""The settings of a task and of a call as keywords, for editors and type checkers. `settings.py` says what they mean,
-and checks them."""
+"""Typed keywords of tasks and calls, for editors and type checkers. `settings.py` explains and checks them."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from leasehold.tasks.settings import Retry
 
 
 class _Options(TypedDict, total=False):
-    """What a task and a call may both say."""
+    """The keywords that a task and a call share."""
 
     queue: str
     priority: Priority
@@ -53,7 +52,7 @@ class _Options(TypedDict, total=False):
 
 
 class TaskOptions(_Options, total=False):
-    """The keywords of `@app.task`, for editors and type checkers; `TaskSettings` says what they mean."""
+    """The keywords of `@app.task`, for editors and type checkers; `TaskSettings` explains them."""
 
     queueing: bool
     mirror: bool
@@ -66,8 +65,7 @@ class TaskOptions(_Options, total=False):
 
 
 class CallOptions(_Options, total=False):
-    """The keywords of `.using()`, for editors and type checkers; `TaskSettings` and `CallSettings` say what they
-    mean."""
+    """The keywords of `.using()`, for editors and type checkers; `TaskSettings` and `CallSettings` explain them."""
 
     after: Iterable[Any]
     on_parent_failure: OnParentFailure

@@ -15,9 +15,9 @@ from leasehold.tasks.settings import OF_TASK, TaskSettings
 class Registry:
     def __init__(self) -> None:
         self.definitions: dict[str, TaskDefinition] = {}
-        """A live view: what is registered later is seen too."""
+        """A live view: tasks registered later appear too."""
         self.schedules: dict[str, Schedule] = {}
-        """Those declared in the code, by name."""
+        """Schedules declared in code, by name."""
 
     def add(
         self,
@@ -53,17 +53,17 @@ class Registry:
         self.schedules[schedule.name] = schedule
 
     def find(self, name: str) -> TaskDefinition:
-        """Raises UnknownTask."""
+        """Return the definition. Raises UnknownTask."""
         try:
             return self.definitions[name]
         except KeyError:
             raise UnknownTask(name, list(self.definitions)) from None
 
     def queues(self) -> dict[str, str]:
-        """Every task, and the queue that is its own."""
+        """Return the default queue of every task."""
         return {name: task.settings.queue for name, task in self.definitions.items()}
 
 
 def _place(function: Callable[..., Any]) -> tuple[str, str]:
-    """The same function met twice (a module imported under two names, a reload) is not a clash."""
+    """Identify a function: the same one met twice (a module imported under two names, a reload) is no conflict."""
     return function.__module__, function.__qualname__

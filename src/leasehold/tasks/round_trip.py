@@ -1,8 +1,8 @@
-"""Whether a value comes back from the store as it went in.
+"""Checks that a value is read back from the store as it was written.
 
-Most annotations cannot lose anything on the way through JSON, and what they are is known when a task is registered:
-their values are not looked at again. The others (models, whose subclasses have more fields; secrets; aliases; own
-validators; no annotation) are encoded, read again and compared at the call, while somebody is there to be told.
+Most annotations lose nothing in JSON, and this is known when a task is registered: their values need no check. The
+others (models, whose subclasses have more fields; secrets; aliases; custom validators; no annotation) are encoded,
+decoded and compared at the call, while the caller can still get an error.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ REMEDY = (
 _SCALARS = frozenset({"none", "bool", "int", "float", "str", "date", "datetime", "decimal", "uuid"})
 _KEYS = frozenset({"str", "int", "date", "uuid"})
 _APART = frozenset({"none", "bool", "int", "float", "str"})
-"""Types that JSON itself tells apart, so that a union of them finds the right one again."""
+"""Types that JSON keeps apart, so that a union of them decodes to the right one."""
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 Schema = Mapping[str, Any]
-"""Of pydantic's core: what an annotation comes down to."""
+"""A schema of pydantic's core, which an annotation is compiled to."""
 
 
 def surely_comes_back(schema: Schema) -> bool:
-    """What is not listed here is compared at every call."""
+    """Return whether values of this schema always decode to the same value. Others are compared at every call."""
     kind = schema["type"]
     if "serialization" in schema:
         return False
@@ -61,7 +61,7 @@ def surely_comes_back(schema: Schema) -> bool:
 
 
 def field_comes_back(field: Schema) -> bool:
-    """Of a typed dict: under one name in both directions, and stored at all."""
+    """Return whether a field of a typed dict has one name in both directions, and is stored at all."""
     read, written = field.get("validation_alias"), field.get("serialization_alias")
     one_name = read == written and (read is None or isinstance(read, str))
     return one_name and not field.get("serialization_exclude") and surely_comes_back(field["schema"])
@@ -75,15 +75,15 @@ _ANY: Schema = {"type": "any"}
 
 
 def difference(before: Any, after: Any, field: str) -> str | None:
-    """The first part, by its name, that did not come back as it was."""
+    """Return the name of the first part that did not come back as it was."""
     if before is after or isinstance(before, Iterator):
-        return None  # an iterator was used up by storing it: there is nothing to compare
+        return None  # storing used the iterator up: there is nothing to compare
     if isinstance(before, Mapping):
         if not isinstance(after, Mapping) or before.keys() != after.keys():
             return field
         return _first((value, after[name], f"{field}.{name}") for name, value in before.items())
     if isinstance(before, list | tuple):
-        # Without an annotation a tuple comes back as a list: JSON has no other.
+        # Without an annotation a tuple comes back as a list: JSON has only lists.
         if not isinstance(after, list | tuple) or len(before) != len(after):
             return field
         pairs = enumerate(zip(before, after, strict=True))
@@ -100,7 +100,7 @@ def _first(pairs: Iterator[tuple[Any, Any, str]]) -> str | None:
 
 
 def _parts(value: Any) -> dict[str, Any] | None:
-    """Of a dataclass, a model, or whatever else does not say itself when it is equal."""
+    """Return the fields of a dataclass, a model, or another object without an equality method."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
     if hasattr(type(value), "model_fields"):
@@ -114,11 +114,11 @@ def _equal(before: Any, after: Any) -> bool:
     try:
         return bool(before == after)
     except Exception:
-        return True  # a type that cannot be compared is believed
+        return True  # trust a type that cannot be compared
 
 
 def unreadable(error: ValidationError, field: str) -> Unstorable:
-    """What was stored would be refused when it is read."""
+    """Build the error for a value that could be stored but not read again."""
     first = error.errors(include_input=False, include_url=False)[0]
     name = ".".join([field, *map(str, first["loc"])])
     return Unstorable(name, f"could not be read again ({first['msg']})", REMEDY)

@@ -1,4 +1,4 @@
-"""Where a task's function runs: on its worker's loop, in one of its threads, or in a process of its own."""
+"""Decides where a task's function runs: on its worker's event loop, in a thread, or in its own process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from leasehold.domain.errors import InvalidTask
 RunIn = Literal["loop", "thread", "process"]
 
 LEAST_MEMORY = 128 * 2**20
-"""Python and this package take most of it before a task's own code is there."""
+"""Least memory limit: Python and this package use most of it before the task's own code is loaded."""
 
 
 class Placed(Protocol):
-    """The settings that say where."""
+    """The settings that decide where the function runs."""
 
     @property
     def run_in(self) -> RunIn | None: ...
@@ -30,7 +30,7 @@ class Placed(Protocol):
 
 
 def is_in_process(settings: Placed, function: Callable[..., Any], is_async: bool) -> bool:
-    """Whether each job gets a process. Raises InvalidTask for a place where the function cannot run."""
+    """Return whether each job gets a process. Raises InvalidTask if the function cannot run in the place given."""
     if settings.run_in == "process":
         _check_process(settings, function)
         return True

@@ -1,4 +1,4 @@
-"""A task that is due by itself: its schedule, checked where it is written, and the job of one tick."""
+"""Schedules of tasks: checked where they are declared, and the job of one tick."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leasehold.tasks.settings import CallSettings
 
 
 class When(TypedDict, total=False):
-    """When a schedule is due, and what becomes of ticks that were missed or overlap: keywords of `@app.schedule` and
+    """When a schedule is due, and what happens to ticks that were missed or overlap: keywords of `@app.schedule` and
     `app.schedules.set`."""
 
     every: Duration | None
@@ -31,11 +31,10 @@ class When(TypedDict, total=False):
     tz: str
     """The time zone of `cron`, such as "Europe/Berlin"."""
     missed: Missed
-    """What becomes of ticks that came while no worker ran: "one" job for all of them, "skip" them, or a job for
-    "all" of them."""
+    """What happens to ticks that came while no worker ran: "one" job for all of them, "skip" them, or a job for "all"
+    of them."""
     overlap: Overlap
-    """What a tick does while the job of the tick before still lives: "skip" it, "allow" both, or "replace" the
-    old one."""
+    """What a tick does while the job of the tick before is live: "skip" it, "allow" both, or "replace" the old one."""
 
 
 def schedule_for(
@@ -45,7 +44,7 @@ def schedule_for(
     when: When,
     at_start: bool = False,
 ) -> Schedule:
-    """What is wrong with it is said where it is written, not at three in the morning."""
+    """Build the schedule, and raise at its declaration rather than at its first tick."""
     given = dict(args or {})
     for argument in definition.settings.sensitive:
         if argument in given:
@@ -73,7 +72,7 @@ def schedule_for(
 
 
 def tick_job(definition: TaskDefinition, schedule: Schedule, tick: datetime) -> NewJob:
-    """With the task's own settings. It is due since its tick, and carries the schedule's name as a tag."""
+    """Build the job of a tick with the task's settings. It is due at the tick, and has the schedule's name as a tag."""
     arguments = _with_tick(definition, json.loads(schedule.args), tick)
     (job,) = Blueprint(definition, definition.settings, CallSettings(at=tick)).make([arguments])
     return replace(job, tags=tuple(dict.fromkeys((*job.tags, schedule.name))))

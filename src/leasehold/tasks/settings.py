@@ -1,4 +1,4 @@
-"""What a task, and a call of it, may say: the settings, and the checks of each."""
+"""Settings of tasks and calls, and the check of each."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _NO_QUEUE = "is for jobs that go back to a queue, and queueing is off"
 
 @frozen(kw_only=True)
 class Retry:
-    """When a failed attempt is tried again: up to `max_attempts` runs that fail, waiting `backoff` seconds, doubled
-    each time up to `max_delay`. `backoff=0` retries at once. `on` limits retries to these exceptions, `never`
-    excludes some. An exception group is excluded if anything in it is, and covered by `on` if everything in it is.
-    Both are the task's alone: a class cannot travel with a job."""
+    """When a failed attempt is tried again: up to `max_attempts` attempts that fail, waiting `backoff` seconds, doubled
+    each time up to `max_delay`. `backoff=0` retries at once. `on` limits retries to these exceptions, `never` excludes
+    some. An exception group is excluded if anything in it is, and covered by `on` if everything in it is. Only a task
+    can set `on` and `never`: a class cannot be stored with a job."""
 
     max_attempts: int = 3
     """How many failed attempts the job has before it fails for good."""
@@ -62,7 +62,7 @@ class Retry:
     """The exceptions that are never retried. None: none; on a single call, as its task says."""
 
     def covers(self, error: BaseException) -> bool:
-        """Whether an attempt that raised this is tried again."""
+        """Return whether an attempt that raised this error is tried again."""
         on = (Exception,) if self.on is None else self.on
         never = self.never or ()
         if not isinstance(error, BaseExceptionGroup):
@@ -75,7 +75,7 @@ class Retry:
 
 @frozen(kw_only=True)
 class TaskSettings:
-    """What a task, or one call of it, may say. The names are the keywords of `@app.task` and `.using()`."""
+    """The settings of a task, or of one call of it. The names are the keywords of `@app.task` and `.using()`."""
 
     queue: str = "default"
     """The queue that its jobs wait in."""
@@ -85,13 +85,13 @@ class TaskSettings:
     lane: str | None = None
     """A template of arguments, such as "{user_id}": jobs in the same lane run one at a time and in order."""
     on_failure: OnFailure = "halt"
-    """What a failed job does to its lane: "halt" stops the lane until somebody steps in, "skip" lets it go on."""
+    """What a failed job does to its lane: "halt" stops the lane until an operator steps in, "skip" lets it go on."""
     retry: Retry = field(default_factory=Retry)
     """When a failed attempt is tried again."""
     timeout: Duration | None = None
-    """How long one attempt may take. None: as long as it likes."""
+    """How long one attempt may take. None: no limit."""
     deadline: Duration | None = None
-    """How long the whole job may take from its enqueue on, with all waits and retries."""
+    """How long the whole job may take from its enqueue, with all waits and retries."""
     start_by: Duration | None = None
     """The job is cancelled if it has not started this long after its enqueue."""
     lease: Duration = DEFAULT_LEASE
@@ -103,23 +103,23 @@ class TaskSettings:
     """What happens when the lease is lost: "retry" queues the job again, "fail" fails it, "adopt" is what
     commands and containers do."""
     count_lost: bool = False
-    """Whether a lost lease counts as a failed attempt. If not, only `Retry.max_crashes` limits it."""
+    """Whether a lost lease counts as a failed attempt. If not, only `Retry.max_crashes` limits lost leases."""
     on_drain: OnDrain = "requeue"
-    """What happens to a job that still runs when its worker's grace is over: "requeue" or "pause"."""
+    """What happens to a job that still runs when its worker's shutdown grace ends: "requeue" or "pause"."""
     stall_after: Duration | None = None
     """The job is reported as stalled when it shows no sign of life (progress, steps, log lines) for this long."""
     budget: Mapping[str, int] | None = None
     """What the job may spend, in whole numbers by unit: `{"usd_cents": 50}`."""
     on_breach: OnBreach = "fail"
-    """What happens when it spends more than its budget, or its group's: "fail", "pause", or "allow", which only
+    """What happens when the job spends more than its budget, or its group's: "fail", "pause", or "allow", which only
     shows it in `ctx.left`."""
     budget_for: BudgetFor = "job"
-    """Whether `budget` is for all runs of a job together ("job") or for each run ("run")."""
+    """Whether `budget` is for all attempts of a job together ("job") or for each attempt ("run")."""
     on_stall: OnStall = "report"
     """What happens to a stalled job besides the report: nothing, "pause", or "stop", a failure that may be
     retried."""
     unique: str | None = None
-    """A template of arguments: there is only one job with the same text."""
+    """A template of arguments: only one job can have the same text."""
     unique_for: UniqueFor = "live"
     """How long the key is taken: while the job lives ("live"), or as long as its row is kept ("ever")."""
     on_duplicate: OnDuplicate = "return"
@@ -139,9 +139,9 @@ class TaskSettings:
     sensitive: tuple[str, ...] = ()
     """Arguments that only the handler sees; they are stored, and hidden in every list, page and API."""
     mirror: bool = False
-    """Whether the triggers of `leasehold db mirror` see its jobs, and keep a table of your own in step with them."""
+    """Whether the triggers of `leasehold db mirror` see its jobs, and keep a table of yours in step with them."""
     expose: Expose = False
-    """Whether MCP clients get it as a tool: a task for clients that know tasks, else a call that waits. "task":
+    """Whether MCP clients get it as a tool: a task for clients that support tasks, otherwise a call that waits. "task":
     only a task. "call": always a call, for quick work."""
     retention: Keep | EllipsisType = ...
     """How long its jobs are kept after they end; None: for ever. Left out, the worker's `retention` decides. Or
@@ -157,7 +157,7 @@ class TaskSettings:
     """How much CPU time its process may use; needs `run_in="process"`."""
 
     def checked(self, task: str, arguments: set[str]) -> TaskSettings:
-        """The same settings, or an error that names the one that is wrong."""
+        """Return the same settings, or raise an error that names the wrong one."""
         checked_name(self.queue, "queue")
         self._check_sensitive(task, arguments)
         priority_number(self.priority)
@@ -211,7 +211,7 @@ class TaskSettings:
         return self
 
     def ages(self) -> dict[State, float | None]:
-        """Its own rule for how long jobs are kept, by state; empty: it has none."""
+        """Return the task's own retention by state; empty: it has none."""
         return {} if isinstance(self.retention, EllipsisType) else ages_of(self.retention, "retention")
 
     def _check_sensitive(self, task: str, arguments: set[str]) -> None:
@@ -241,7 +241,7 @@ class TaskSettings:
                     )
 
     def policy(self) -> Policy:
-        """What travels with the job."""
+        """Return the policy that is stored with the job."""
         retry = self.retry
         if not isinstance(retry, Retry):
             raise InvalidTask("retry", f"{retry!r} is not a Retry", "use retry=Retry(max_attempts=…)")
@@ -264,8 +264,8 @@ class TaskSettings:
         )
 
     def policy_of_call(self, own: TaskSettings) -> Policy:
-        """As `policy`, for a call of a task whose own settings are others. What its run needs and the worker would take
-        from the task goes along, but only that: a job that says nothing of its own carries nothing."""
+        """Like `policy`, for a call whose settings differ from the task's. The policy also carries what the worker
+        would take from the task, but only where the call differs: a plain job carries nothing."""
         policy = self.policy()
         if self is own:
             return policy
@@ -290,7 +290,7 @@ class TaskSettings:
         return lease / 3 if self.heartbeat is None else seconds(self.heartbeat, "heartbeat", positive=True)
 
     def changed(self, changes: Mapping[str, Any]) -> TaskSettings:
-        """For a call."""
+        """Return the settings of a call with these changes."""
         retry = changes.get("retry")
         for name in ("on", "never") if isinstance(retry, Retry) else ():
             if getattr(retry, name) not in (None, getattr(self.retry, name)):
@@ -304,7 +304,7 @@ class TaskSettings:
 
 @frozen(kw_only=True)
 class CallSettings:
-    """What only a single call may say, beside the task's own settings."""
+    """Settings that only a single call can have, besides the task's settings."""
 
     delay: Duration = 0
     """Start no sooner than this long from now."""
@@ -319,17 +319,17 @@ class CallSettings:
     after: tuple[str, ...] = ()
     """Jobs that must end before this one may run: jobs, follow-ups or ids."""
     on_parent_failure: OnParentFailure = "cancel"
-    """What the job does when one of those ends without success: "cancel" or "run"."""
+    """What the job does when a parent ends without success: "cancel" or "run"."""
     immediately: bool = False
     """For a follow-up: store it at once, not with the success of its parent."""
     key: str | None = None
-    """For a follow-up with `immediately=True`: its name, so that a second run of the parent finds it instead of making
-    another."""
+    """For a follow-up with `immediately=True`: its name, so that a second attempt of the parent finds it instead of
+    making another."""
     tx: Any = None
-    """A connection of yours with an open transaction: the job is stored when that commits."""
+    """A connection of yours with an open transaction: the job is stored when the transaction commits."""
 
     def refuse_tx(self, what: str, remedy: str) -> None:
-        """Where there is no enqueue that could join a transaction."""
+        """Refuse `tx` where no enqueue could join a transaction."""
         if self.tx is not None:
             raise InvalidInput("tx", f"joins an enqueue to your own transaction, and {what}", remedy)
 
@@ -349,7 +349,7 @@ def check_max_running(count: object) -> None:
 
 
 def check_without_queue(settings: TaskSettings, explicit_retry: bool) -> None:
-    """What a task without a queue cannot promise is refused where it is written, not lost at run time."""
+    """Refuse settings that a task without a queue cannot keep, at its declaration."""
     if not isinstance(settings.queueing, bool):
         raise InvalidTask("queueing", f"{settings.queueing!r} is not allowed", "use True or False")
     if settings.queueing:
@@ -361,7 +361,7 @@ def check_without_queue(settings: TaskSettings, explicit_retry: bool) -> None:
 
 
 def checked_max_running(task: str, settings: TaskSettings, call: CallSettings) -> int:
-    """How many may run for this call to start at once. What would make it wait is refused."""
+    """Return how many may run for this call to start at once. Raises on a setting that would make it wait."""
     call.refuse_tx("run_now starts the job before your commit", "leave it out, or enqueue the job instead")
     for name, given in (
         ("delay", call.delay != 0),

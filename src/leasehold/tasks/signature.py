@@ -1,4 +1,4 @@
-"""A task's function: which of its parameters are arguments, and of what type."""
+"""Signatures of task functions: which parameters are arguments, and of what type."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from typing_extensions import TypedDict
 from leasehold.domain.errors import InvalidTask
 
 CONTEXT_PARAMETER = "ctx"
-"""A parameter of this name, or annotated Context or SyncContext, is filled by the worker; it is not an argument."""
+"""The worker fills a parameter of this name, or annotated Context or SyncContext; it is not an argument."""
 
 
 class HandlerContext:
-    """Marks what a handler may be given as its context."""
+    """Base class of the contexts that a handler may get."""
 
     annotation: ClassVar[str]
 
@@ -38,7 +38,7 @@ class SyncHandlerContext(HandlerContext):
 def context_parameter(
     function: Callable[..., Any], hints: Mapping[str, Any], task: str, is_async: bool
 ) -> str | None:
-    """Which parameter takes the context; its colour must be the function's."""
+    """Return the parameter that takes the context; an async function needs the async context, a plain one the other."""
     for name in inspect.signature(function).parameters:
         hint = hints.get(name)
         if isinstance(hint, type) and issubclass(hint, HandlerContext):
@@ -55,7 +55,7 @@ def context_parameter(
 
 
 def own_signature(function: Callable[..., Any], task: str, context: str | None) -> inspect.Signature:
-    """The signature of the job: without the context, and only with parameters that have names."""
+    """Return the signature of the job: without the context, and only with named parameters."""
     signature = inspect.signature(function)
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -82,13 +82,13 @@ def read_hints(function: Callable[..., Any], task: str) -> dict[str, Any]:
 def arguments_type(
     task: str, signature: inspect.Signature, hints: Mapping[str, Any]
 ) -> TypeAdapter[dict[str, Any]]:
-    """A typed dict and not a model: an argument may be called `json` or `copy` without meeting a method."""
+    """Build the arguments' type: a typed dict, not a model, so that an argument may be called `json` or `copy`."""
     fields: dict[str, Any] = {}
     for name, parameter in signature.parameters.items():
         hint = hints.get(name, Any)
         fields[name] = hint if parameter.default is parameter.empty else NotRequired[hint]
     arguments = TypedDict(task, fields)  # type: ignore[misc]
-    # By name or by alias: a caller writes the parameter's name, what is stored has its alias.
+    # By name or by alias: a caller writes the parameter's name, the store has its alias.
     config = ConfigDict(extra="forbid", populate_by_name=True)
     arguments.__pydantic_config__ = config  # type: ignore[attr-defined]
     try:
@@ -100,8 +100,8 @@ def arguments_type(
 
 
 def default_values(task: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults as JSON values, by the same way that values which are given take: what is made from arguments (keys,
-    lanes, rates) must not depend on whether one was left out."""
+    """Return the defaults as JSON values, encoded in the same way as given values: keys, lanes and rates must not
+    depend on whether an argument was left out."""
     defaulted = [p for p in signature.parameters.values() if p.default is not p.empty]
     if not defaulted:
         return {}
@@ -111,7 +111,7 @@ def default_values(task: str, signature: inspect.Signature, hints: Mapping[str, 
 
 def _default_value(task: str, adapter: TypeAdapter[dict[str, Any]], name: str, default: Any) -> Any:
     if default is None:
-        return None  # many write `a: int = None`: it is taken as it is
+        return None  # many write `a: int = None`: accept it
     try:
         checked = adapter.validate_python({name: default})
     except ValidationError as error:
@@ -121,4 +121,4 @@ def _default_value(task: str, adapter: TypeAdapter[dict[str, Any]], name: str, d
     try:
         return adapter.dump_python(checked, mode="json")[name]
     except (ValueError, TypeError):
-        return default  # a mark of the function's own, which is never stored
+        return default  # a sentinel of the function, which is never stored

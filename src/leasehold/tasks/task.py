@@ -1,4 +1,4 @@
-"""What `@app.task` makes of a function: still the function, and a way to call it later."""
+"""The task object that `@app.task` makes: callable like the function, and able to enqueue it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from leasehold.tasks.settings import (
 from leasehold.threads import to_thread
 
 F = ParamSpec("F")
-"""What the function takes: its context, if it has one, and the task's arguments."""
+"""The parameters of the function: its context, if it has one, and the task's arguments."""
 P = ParamSpec("P")
 """The task's arguments."""
 C = TypeVar("C")
@@ -37,8 +37,8 @@ _TASK_ONLY = frozenset(
 
 
 class Task(Generic[F, P, C, J]):
-    """A registered task. Still the plain function when called; `enqueue` takes the task's own arguments and nothing
-    else, `using` says how."""
+    """A registered task. Calling it calls the plain function; `enqueue` takes only the task's arguments, `using`
+    changes settings."""
 
     def __init__(
         self,
@@ -53,16 +53,16 @@ class Task(Generic[F, P, C, J]):
         self._settings = settings or definition.settings
         self._call = call or CallSettings()
         self._said = said
-        """Names of settings that were given to `using`."""
+        """Names of the settings that were given to `using`."""
         functools.update_wrapper(self, definition.function)
 
     @property
     def name(self) -> str:
-        """What the task is called in the database."""
+        """The name of the task in the database."""
         return self._definition.name
 
     def __refuse_using__(self, what: str) -> None:
-        """For what takes a task and enqueues it by itself, such as a schedule: it knows the task, not the call."""
+        """Raises if `using` was called: a schedule, for example, enqueues with the settings of the task alone."""
         if self._said:
             raise InvalidInput(
                 min(self._said),
@@ -83,9 +83,9 @@ class Task(Generic[F, P, C, J]):
         return answer
 
     def using(self, **settings: Unpack[CallOptions]) -> Task[F, P, C, J]:
-        """The same task with other settings for the calls that follow: delay, at, hold, group, trace, after, and
-        those of `@app.task` (priority, queue, lane, unique, tags, retry, …). With `tx`, your own connection, jobs are
-        stored in its open transaction: with its commit, or not at all. `tenant`: whose jobs they will be."""
+        """Return the same task with other settings for the next calls: delay, at, hold, group, trace, after, and those
+        of `@app.task` (priority, queue, lane, unique, tags, retry, …). With `tx`, your own connection, jobs are stored
+        in its open transaction: with its commit, or not at all. `tenant`: the tenant that gets the jobs."""
         known = (OF_TASK | CALL_ONLY | {"tenant"}) - _TASK_ONLY
         unknown = sorted(settings.keys() - known)
         if unknown:
@@ -110,12 +110,12 @@ class Task(Generic[F, P, C, J]):
         return Task(self._definition, producer, changed, _merged(self._call, call), said)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[J]:
-        """The call with these arguments, to be made later: in a chain, in a DAG, as a follow-up."""
+        """Return the call with these arguments, to be made later: in a chain, in a DAG, as a follow-up."""
         arguments = self._definition.bind(args, kwargs)
         return Call(Plan(self._definition, self._settings, self._call, arguments, self._producer))
 
     def __bind_named__(self, arguments: Mapping[str, Any]) -> Call[J]:
-        """With arguments as a request brings them, by name: they are checked when the job is made."""
+        """Bind arguments by name, as a request has them; they are checked when the job is made."""
         return Call(Plan(self._definition, self._settings, self._call, arguments, self._producer))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> J:
@@ -132,9 +132,9 @@ class Task(Generic[F, P, C, J]):
         return await to_thread(self.enqueue, *args, **kwargs)
 
     def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> Sequence[J]:
-        """Store many jobs, up to 5,000 in one transaction: all or none. More are stored in their order, 5,000 at a
-        time, as they are taken from `args`, which may be a generator of any length; what goes wrong after the first
-        5,000 raises PartlyStored, which says how many are stored."""
+        """Store many jobs, up to 5,000 in one transaction: all or none. More are stored in order, 5,000 at a time, as
+        they are taken from `args`, which may be a generator of any length; an error after the first 5,000 raises
+        PartlyStored, which says how many are stored."""
         pieces = map(self._blueprint.make, _pieces(args))
         if self._call.tx is not None:
             return self._producer.store_within(self._call.tx, pieces)
@@ -147,7 +147,7 @@ class Task(Generic[F, P, C, J]):
         return await to_thread(self.enqueue_many, args)
 
     def run_now(self, *args: P.args, **kwargs: P.kwargs) -> J:
-        """As `app.run_now`."""
+        """See `app.run_now`."""
         arguments = self._definition.bind(args, kwargs)
         max_running = checked_max_running(self.name, self._settings, self._call)
         (job,) = Blueprint(self._definition, self._settings, self._call, at_once=True).make([arguments])
@@ -167,7 +167,7 @@ def _pieces(args: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any
             if type(call) is not dict and not isinstance(call, Mapping):
                 raise InvalidInput("args", f"{type(call).__name__} is not a mapping of arguments", remedy)
         yield piece
-        del piece  # before the next one is read: one at a time is in memory
+        del piece  # before the next piece is read: only one at a time is in memory
 
 
 def _merged(call: CallSettings, changes: dict[str, Any]) -> CallSettings:

@@ -1,4 +1,4 @@
-"""The attempts of one worker: whose leases it holds, how they are told to stop, and how they ended."""
+"""The attempts of one worker: the leases it holds, how it stops attempts, and how they ended."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Attempts:
         self._loop = loop
         self._on_freed = on_freed
         self.held: dict[str, Attempt] = {}
-        """Leases we hold: running, or ended and not settled yet. The keeper renews them all."""
+        """Attempts whose lease we hold: running, or ended and not settled yet. The keeper renews all of them."""
         self._awaited: dict[Attempt, Future[None]] = {}
         self.abandoned_on_loop = 0
         self.abandoned_in_threads = 0
         self.ended = self.fenced = self.lost = 0
 
     def unfinished(self) -> list[Attempt]:
-        """From any thread: hence a copy, which the loop cannot change meanwhile."""
+        """Return a copy, so that any thread may call this while the loop changes the dict."""
         return [run for run in list(self.held.values()) if not run.settled_at]
 
     # -- stop ------------------------------------------------------------------------------------------------------
     def stop(self, run: Attempt, cause: StopCause) -> None:
-        """From any thread."""
+        """Callable from any thread."""
         run.stop(cause)
         if run.definition.is_async:
             self._loop.call_soon_threadsafe(run.interrupt)
@@ -44,7 +44,7 @@ class Attempts:
             self.stop(run, cause)
 
     def leave_executions(self) -> None:
-        """Those outside of this process live on."""
+        """Leave the executions outside this process: they go on."""
         for run in self.unfinished():
             if run.definition.external is not None:
                 self.stop(run, "drain")
@@ -63,16 +63,16 @@ class Attempts:
             self.stop(run, "lost")
 
     def on_refused(self, job_id: str, token: int) -> None:
-        """A handler's own write was refused: from any thread."""
+        """A handler's own write was refused. Callable from any thread."""
         run = self.held.get(job_id)
         if run is not None and run.grant.token == token:
             self.on_lost(run)
 
     # -- end -------------------------------------------------------------------------------------------------------
     def settled(self, accepted: Sequence[Attempt], fenced: Sequence[Attempt]) -> None:
-        """The database has spoken."""
+        """Record which endings the database accepted, and which it fenced off."""
         held = self.held
-        for run in accepted:  # `_let_go`, written out: this is done for every job
+        for run in accepted:  # `_let_go`, inlined: this runs for every job
             job_id = run.grant.id
             if held.get(job_id) is run:
                 del held[job_id]
@@ -93,7 +93,7 @@ class Attempts:
         self._on_freed()
 
     def drop(self, run: Attempt) -> None:
-        """Its lease is another's: nothing may be written."""
+        """Another worker has the lease: nothing may be written."""
         run.settled_at, run.refused = time.monotonic(), True
         self._let_go(run)
         self.lost += 1
@@ -101,14 +101,14 @@ class Attempts:
             self._tell_ends()
 
     def end_of(self, run: Attempt) -> Future[None]:
-        """Done when the run has left the books: the database has taken its ending, or its lease is another's. Asked for
-        on the loop, waited for anywhere."""
+        """Return a future that is done when the attempt has left the books: the database has its ending, or another
+        worker has its lease. Call it on the loop; wait for it anywhere."""
         end = self._awaited.setdefault(run, Future())
         self._tell_ends()
         return end
 
     def give_up(self) -> None:
-        """The worker ends: nobody shall wait for what it could not settle."""
+        """End every wait for what the ending worker could not settle."""
         while self._awaited:
             run, end = self._awaited.popitem()
             run.refused = True
@@ -120,13 +120,13 @@ class Attempts:
             self._awaited.pop(run).set_result(None)
 
     def _let_go(self, run: Attempt) -> None:
-        """Only this run: a job that went back to the queue may have been claimed again, by us, before we heard that
-        its last ending was taken. Its new lease must stay in the books, or nobody would renew it."""
+        """Forget this attempt only: we may have claimed the job again before we learned that its last ending was
+        stored. Its new lease must stay in the books, or it would not be renewed."""
         job_id = run.grant.id
         if self.held.get(job_id) is run:
             del self.held[job_id]
 
-    # -- those that do not obey ------------------------------------------------------------------------------------
+    # -- attempts that ignore a stop --------------------------------------------------------------------------------
     def abandon(self, run: Attempt) -> None:
         """The handler runs on and keeps its unit of capacity."""
         run.abandoned = True

@@ -1,4 +1,4 @@
-"""Writes the batches of steps whose runs have had no reason to write for a while."""
+"""Writes the batches of steps that their attempts have not written for a while."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IDLE = 3600.0
 
 
 class BatchWriter:
-    """Its thread is started by the first batch: most workers never see one."""
+    """The first batch starts its thread: most workers never have one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class BatchWriter:
             if steps.due_at <= time.monotonic():
                 steps.flush_late()
         with self._lock:
-            # Due times are set before `expect` is called, so none that is needed is dropped here.
+            # Due times are set before `expect` is called, so nothing needed is dropped here.
             self._batching = {steps for steps in self._batching if steps.due_at != NEVER}
             due = min((steps.due_at for steps in self._batching), default=NEVER)
         return min(IDLE, max(0.01, due - time.monotonic()))

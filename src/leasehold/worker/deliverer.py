@@ -1,4 +1,4 @@
-"""The deliverer: calls hooks with what waits for them in the outbox, and makes jobs of what waits for webhooks."""
+"""The hook dispatcher: calls hooks with notifications from the outbox, and makes jobs that post to webhooks."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leasehold.hooks")
 
 EVERY, SELDOM = 1.0, 5.0
-"""Seconds between two looks without a hint; seldom where there is nothing to deliver."""
+"""Seconds between two polls without a hint; the longer one if there is nothing to deliver."""
 GAP = 0.1
-"""Seconds between two looks, however many hints come: on SQLite every commit of anybody is one."""
+"""Seconds between two polls, however many hints come: on SQLite every commit by any process is a hint."""
 TOUCH_EVERY = 60.0
 FORGET_EVERY = 3600.0
 LEASE = 60.0
-"""Seconds that a batch may take. In its second half nobody is called any more, so that another one does not repeat
-what is under way, unless a single call takes half a minute."""
+"""Seconds that a batch may take. In its second half no more hooks are called, so that another worker does not repeat a
+delivery under way, unless a single call takes half a minute."""
 BATCH = 20
 MOST_UNTOLD = 1000
 LONGEST_ERROR = 2000
@@ -64,7 +64,7 @@ class Deliverer:
         self._on_webhooks = on_webhooks
         self._listeners: list[Listener] = []
         self.told_kinds: Container[str] | None = None
-        """The kinds of which somebody wants to hear that they have succeeded; None: nobody does."""
+        """The tasks whose successes have a listener; None: no task has one."""
         self.tells_groups = False
         self._untold: deque[Happened] = deque(maxlen=MOST_UNTOLD)
         self._registered = False
@@ -79,7 +79,7 @@ class Deliverer:
 
     # -- for the worker --------------------------------------------------------------------------------------------
     def register(self) -> None:
-        """Before the first claim: what happens from then on is heard."""
+        """Register before the first claim, so that nothing from then on is missed."""
         try:
             self._register()
         except StoreError as error:
@@ -89,17 +89,17 @@ class Deliverer:
         self._service.start()
 
     def hint(self, hint: Hint = Hint.HOOKS) -> None:
-        # A commit of anybody concerns us only if there is somebody to call.
+        # A commit by another process concerns us only if there is a hook to call.
         if hint != ANYTHING or self._serves:
             self._service.nudge()
 
     def tell(self, happened: Happened) -> None:
-        """Of what is no move in the database. From the loop: written and delivered by our own thread."""
+        """Send a notification that no transition in the database causes. Called on the loop; our thread delivers it."""
         self._untold.append(happened)
         self._service.nudge()
 
     def flush(self, seconds: float = 5.0) -> None:
-        """Wait until what has happened by now was delivered, as far as it can be."""
+        """Wait until everything up to now was delivered, as far as possible."""
         if not self._serves:
             return
         with self._turn:
@@ -123,7 +123,7 @@ class Deliverer:
 
     @property
     def _declared(self) -> list[str]:
-        """Those whose code is here."""
+        """Names of listeners whose code is in this process."""
         return [*self._hooks.names, *(webhook.listener for webhook, _ in self._hooks.webhooks)]
 
     @property
@@ -189,7 +189,7 @@ class Deliverer:
             self._forget_at = now + FORGET_EVERY
 
     def _deliver(self, taken: list[Delivery]) -> bool:
-        """False: time is over, the rest is given back."""
+        """Return False if the time is over; the rest is given back."""
         until = time.monotonic() + LEASE / 2
         for number, delivery in enumerate(taken):
             if time.monotonic() >= until:
@@ -212,5 +212,5 @@ class Deliverer:
 
 
 def _told(error: Exception) -> str:
-    """As every store takes it, also of an exception that has no text: the next event waits for this one's record."""
+    """Format the error as every store accepts it, also if it has no text: the next delivery waits for this record."""
     return clean_error("".join(traceback.format_exception_only(error)).strip()[:LONGEST_ERROR])

@@ -1,10 +1,9 @@
-"""Run now, and run by id: a job that starts in this process at once, or is refused, through the same records as any
-other.
+"""The embedded worker of `run_now` and `run_by_id`: starts a job in this process at once, or refuses it.
 
-The store decides and grants the lease (`Store.run_now`, `Store.claim_by_id`). The run itself needs what a worker gives:
-renewals, steps, events, time limits, settling, the drain. So it gets a worker, in a thread with an event loop of its
-own, that claims nothing by itself and runs what it is handed. The thread is started by the first call and ends with the
-app. There is one for each name of an owner that callers give; without one it is made up.
+The job goes through the same records as any other. The store decides and grants the lease (`Store.run_now`,
+`Store.claim_by_id`). The attempt needs what a worker gives: renewals, steps, updates, time limits, settling, the drain.
+So it gets a worker, in a thread with its own event loop, that claims nothing by itself and runs what it is given. The
+first call starts the thread, and the app's end stops it. There is one per worker name, and one for calls without it.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 MOST_AT_ONCE = 1000
-"""Attempts on the loop, and in threads. The caps decide; this only bounds what nobody has thought of."""
+"""Most attempts on the loop, and in threads. The caps decide; this is only a safety bound."""
 
 LAST_WORDS = 1.0
 """Seconds for the thread itself to end."""
 
 MOST_LOOKS = 1000
-"""First looks at leases that have run out, of jobs that were asked for by id."""
+"""Most first looks kept, at expired leases of jobs requested by id."""
 
 
 def embedded_settings(grace: float | None, owner: str | None) -> WorkerSettings:
@@ -57,18 +56,18 @@ def embedded_settings(grace: float | None, owner: str | None) -> WorkerSettings:
 
 @frozen
 class Begun:
-    """A run that was started by its job's id."""
+    """An attempt that was started by its job's id."""
 
     end: Future[None]
-    """Done when the database has its ending, or has given its lease to another."""
+    """Done when the database has its ending, or has given its lease to another worker."""
     stop: Callable[[], None]
-    """Hand it back, as a drain would. From any thread."""
+    """Hand the job back, as a drain would. Callable from any thread."""
     flush: Callable[[], None]
     """Wait for the hooks that its end has called. Not on the loop."""
 
 
 class EmbeddedWorker:
-    """Of one app. Safe to use from several threads, and in a forked child, which starts anew."""
+    """The embedded workers of one app. Thread-safe; a forked child starts its own."""
 
     def __init__(
         self, find_store: Callable[[], JobStore], make_worker: Callable[[str | None], Worker]
@@ -80,7 +79,7 @@ class EmbeddedWorker:
     def _start_anew(self) -> None:
         self._pid = os.getpid()
         self._hosts: dict[str | None, _Host] = {}
-        """By the owner's name that was asked for."""
+        """Hosts by the worker name that the caller requested."""
         self._looks = Looks()
         self._starting = threading.Lock()
 
@@ -108,8 +107,8 @@ class EmbeddedWorker:
         on_asked: Callable[[Future[Begun]], None],
         store: JobStore | None = None,
     ) -> Begun | NotRun:
-        """Claim this job and begin it, or say why not. `on_asked` gets what will be the run before anybody begins it:
-        an exception may come from outside at any moment, and whoever is interrupted must still know of it."""
+        """Claim this job and begin it, or say why not. `on_asked` gets the future of the attempt before it begins: an
+        exception may interrupt the caller at any moment, and the caller must still know about the attempt."""
         store = store or self._find_store()
         host = self._enter(owner)
         try:
@@ -131,14 +130,14 @@ class EmbeddedWorker:
         try:
             return self._looks.claim(store, job_id, host.owner, host.sites_for(store, job_id))
         except DatabaseUnreachable:
-            # It may have been granted, and only the answer was lost.
+            # The job may have been granted, and only the reply was lost.
             mine = [grant for grant in store.find_held(host.owner) if grant.id == job_id]
             if mine and not host.holds(job_id):
                 return mine[0]
             return self._looks.claim(store, job_id, host.owner, host.sites_for(store, job_id))
 
     def close(self) -> None:
-        """What runs gets its grace; then it is stopped and settled. A later call starts anew."""
+        """Running jobs get their grace; then they are stopped and settled. A later call starts anew."""
         if self._pid != os.getpid():
             return
         with self._starting:
@@ -150,7 +149,7 @@ class EmbeddedWorker:
 
     def _enter(self, owner: str | None) -> _Host:
         if self._pid != os.getpid():
-            # A fork takes the object along, and the lock as another thread may have held it.
+            # A fork copies the object, and the lock in the state that another thread left it.
             self._start_anew()
         with self._starting:
             host = self._hosts.get(owner)
@@ -164,7 +163,7 @@ class EmbeddedWorker:
 
 
 class Looks:
-    """A lease that has run out is taken by two looks. This keeps the first, for whoever asks for the job again."""
+    """An expired lease is taken by two looks. This keeps the first, for the next request of the same job."""
 
     def __init__(self) -> None:
         self._first: dict[str, Sighting] = {}
@@ -177,7 +176,7 @@ class Looks:
         return answer
 
     def _keep(self, denied: Denied, look: Sighting, seen: Sighting | None) -> Denied:
-        """The first look counts, not the latest."""
+        """Keep the first look: it counts, not the latest."""
         if seen is not None and (seen.token, seen.expires_at) == (look.token, look.expires_at):
             left = seen.lease_seconds / 3 - (look.seen_at - seen.seen_at)
             denied, look = replace(denied, retry_in=max(0.0, left)), seen
@@ -191,7 +190,7 @@ def _decided(store: JobStore, job: NewJob, owner: str, max_running: int) -> Gran
     try:
         return store.run_now(job, owner, max_running)
     except DatabaseUnreachable:
-        # It may have been granted, and only the answer was lost: the same call finds that out.
+        # The job may have been granted, and only the reply was lost: the same call finds out.
         return store.run_now(job, owner, max_running)
 
 
@@ -212,7 +211,7 @@ class _Host:
 
     @property
     def lives_here(self) -> bool:
-        """A fork takes the object along, but not its thread."""
+        """Whether the thread is alive: a fork copies the object, but not its thread."""
         return self._pid == os.getpid() and self._thread.is_alive()
 
     def start(self) -> None:
@@ -220,7 +219,7 @@ class _Host:
         self._ready.result()
 
     def enter(self) -> None:
-        """A call is under way: it may bring a lease, for which the worker must still be there."""
+        """Count a call under way: it may bring a lease, which the worker must still be able to take."""
         with self._quiet:
             self._calls += 1
 
@@ -243,25 +242,26 @@ class _Host:
     def begin(
         self, grant: Grant, sent_at: float, on_asked: Callable[[Future[Begun]], None] | None = None
     ) -> Begun:
-        """Hold the lease and begin the run. From any thread; from the loop's own without waiting for itself."""
+        """Hold the lease and begin the attempt. Callable from any thread; on the loop's own it does not wait for
+        itself."""
         begun: Future[Begun] = Future()
         if on_asked is not None:
             on_asked(begun)
         if self.is_here:
             self._begin(grant, sent_at, begun)
         else:
-            # In an empty context: a run must not see what happens to be set where it was asked for.
+            # In an empty context: an attempt must not see context variables of its caller.
             self._loop.call_soon_threadsafe(self._begin, grant, sent_at, begun, context=contextvars.Context())
         try:
             return begun.result()
         except BaseException:
-            # Interrupted: nobody will wait for it, or know of it.
+            # Interrupted: no caller will wait for the attempt, or know about it.
             begun.add_done_callback(_stop_begun)
             raise
 
     @property
     def is_here(self) -> bool:
-        """Whoever asks is a run on this very loop."""
+        """Whether the caller is an attempt on this loop."""
         return threading.current_thread() is self._thread
 
     def close(self) -> None:
@@ -271,7 +271,7 @@ class _Host:
         try:
             self._ended.wait()
         except KeyboardInterrupt:
-            # Whoever waits for the grace is in a hurry: the runs are stopped at once.
+            # A user who interrupts the grace wants to end now: stop the attempts at once.
             self._loop.call_soon_threadsafe(self._worker.request_drain)
             self._ended.wait()
             raise
@@ -290,7 +290,7 @@ class _Host:
             begun.set_result(Begun(end, lambda: self._stop(run), self._worker.deliverer.flush))
 
     def _stop(self, run: Attempt) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has just ended, and the run with it
+        with contextlib.suppress(RuntimeError):  # the loop has just ended, and the attempt with it
             self._worker.attempts.stop(run, "drain")
 
     def _live(self) -> None:
@@ -318,7 +318,7 @@ def _stop_begun(begun: Future[Begun]) -> None:
 
 
 _living: set[EmbeddedWorker] = set()
-"""Those with a live thread: what they run must be ended even if nobody holds the app any more."""
+"""Embedded workers with a live thread: their jobs must be ended even if no code refers to the app any more."""
 
 
 def _close_all() -> None:
@@ -326,7 +326,7 @@ def _close_all() -> None:
         one.close()
 
 
-# `atexit` would be too late: by then the interpreter takes no new work for its thread pools, through which the last
-# results are settled. This runs before that, when the main thread has ended. concurrent.futures does the same, and is
-# imported above, so that its turn comes after ours.
+# `atexit` is too late: by then the interpreter accepts no new work for its thread pools, which settle the last results.
+# This runs before that, when the main thread has ended. concurrent.futures does the same, and is imported above, so
+# that it runs after this.
 threading._register_atexit(_close_all)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Whether a worker is well: for its health file, its presence, and whoever asks."""
+"""Health of a worker, for its health file, its presence and `worker.health()`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 
 STUCK_AFTER = 15.0
-"""Seconds without a claim, although there is place for one."""
+"""Seconds without a claim, although there is room for one."""
 
 
 @frozen
 class Health:
-    """`ok` only if claims go round and the database takes what it is given."""
+    """`ok` only if the claim loop runs and the database accepts writes."""
 
     ok: bool
     problems: tuple[str, ...]
@@ -28,7 +28,7 @@ class Health:
 def judge(
     intake: Intake, attempts: Attempts, settler: Settler, settings: WorkerSettings, *, finished: bool
 ) -> Health:
-    """`finished`: it need not claim any more."""
+    """Judge the worker. `finished`: it need not claim any more."""
     problems = []
     waited = time.monotonic() - intake.progress_at
     if waited > STUCK_AFTER and not intake.waits_for_place and not finished:
@@ -44,6 +44,6 @@ def judge(
 
 
 def too_many_abandoned(attempts: Attempts, settings: WorkerSettings) -> bool:
-    """Half of the places on the loop, or of the threads, are gone: better to start afresh."""
+    """Whether half of the places on the loop, or of the threads, are lost: a restart is better."""
     on_loop, in_threads = attempts.abandoned_on_loop, attempts.abandoned_in_threads
     return 2 * on_loop >= settings.concurrency > 0 or 2 * in_threads >= settings.threads > 0

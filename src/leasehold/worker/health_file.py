@@ -1,4 +1,4 @@
-"""The health file: there, and touched every few seconds, while its worker is well. A probe looks at its age."""
+"""The health file: exists and is touched every few seconds while its worker is healthy. A probe checks its age."""
 
 from __future__ import annotations
 

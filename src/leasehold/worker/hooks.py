@@ -1,4 +1,4 @@
-"""Hooks: functions of the user, by the names under which they listen."""
+"""Hooks: the user's functions, by the names of their listeners."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Hook = Callable[[HookEvent], object]
 
 
 class Hooks:
-    """Which functions want to hear of what."""
+    """The registered functions, and which notifications each wants."""
 
     def __init__(self) -> None:
         self._functions: dict[str, Hook] = {}
         self._listeners: list[Listener] = []
         self.webhooks: list[tuple[Webhook, list[Listener]]] = []
-        """Those declared in the code, with what they listen to."""
+        """Webhooks declared in code, with their listeners."""
 
     def add(
         self, events: tuple[str, ...], hook: Hook, kinds: Iterable[str] = (), name: str | None = None
@@ -38,7 +38,7 @@ class Hooks:
         self._listeners += [Listener(given, event, kind) for event in events for kind in wanted]
 
     def _free_name(self, name: str, hook: Hook) -> str:
-        """Two functions of one name are two listeners. The order of registration tells them apart."""
+        """Make the name unique: two functions of one name are two listeners, numbered in the order of registration."""
         number, free = 1, name
         while self._functions.get(free, hook) is not hook:
             number += 1
@@ -58,7 +58,7 @@ class Hooks:
 
 
 def _name_of(hook: Any) -> str:
-    """The same in every process that has the function."""
+    """Return a name that is the same in every process that has the function."""
     module = getattr(hook, "__module__", None) or type(hook).__module__
     if module == "__main__":
         main = sys.modules["__main__"]

@@ -1,4 +1,4 @@
-"""One POST to an address that was looked at first: no redirects, no proxy, no second look-up of the name."""
+"""Sends one POST to a checked address: no redirects, no proxy, no second look-up of the name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from leasehold.domain.checks.addresses import is_public
 
 SECONDS = 15.0
-"""For all of it: a server that answers a byte at a time must not hold a worker."""
+"""Limit for the whole request: a server that answers byte by byte must not hold a worker."""
 MOST_READ = 65_536
 
 
@@ -25,7 +25,7 @@ class Refusal(Exception):
 def post(
     url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool, seconds: float = SECONDS
 ) -> int:
-    """The status. Raises Refusal, or OSError and http.client.HTTPException as they come."""
+    """Return the status. Raises Refusal, or passes on OSError and http.client.HTTPException."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -38,7 +38,7 @@ def post(
     watch.start()
     try:
         if parts.scheme == "https":
-            # The name is for the certificate and the Host header; the socket leads where we have looked.
+            # The name is for the certificate and the Host header; the socket goes to the checked address.
             secured = ssl.create_default_context().wrap_socket(
                 connection.sock, server_hostname=host, do_handshake_on_connect=False
             )
@@ -56,8 +56,8 @@ def post(
 
 
 def _connected(host: str, port: int, allow_private: bool, until: float) -> socket.socket:
-    """To one of the addresses that the name has now. If one of them is none of the Internet's, to none: the name is
-    its owner's, and may lead anywhere the next time it is asked for. However many it has, they share the time."""
+    """Connect to one of the addresses that the name resolves to. If any is not public, connect to none: its owner
+    controls the name, and it may resolve to anything next time. All addresses share the time limit."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
     private = [address for address in addresses if not is_public(address)]
@@ -78,7 +78,7 @@ def _connected(host: str, port: int, allow_private: bool, until: float) -> socke
 
 
 def _cut_off(connection: http.client.HTTPConnection) -> None:
-    sock: socket.socket | None = connection.sock  # None: it has ended in the same moment
+    sock: socket.socket | None = connection.sock  # None: the request ended at the same moment
     if sock is not None:
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)

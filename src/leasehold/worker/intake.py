@@ -1,4 +1,4 @@
-"""The claim loop: takes what can be started now, goes on while there is work, else waits for a hint or a second."""
+"""The claim loop: takes the jobs that can start now, goes on while there is work, else waits for a hint or a second."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leasehold.worker")
 
 MOST_AT_ONCE = 500
-"""Jobs that one claim asks for: with room for more, the next claim runs while these begin."""
+"""Most jobs of one claim: with room for more, the next claim runs while these begin."""
 
 MANY = 50
-"""Jobs of one claim whose start takes long enough to ask for more meanwhile. A few begin at once."""
+"""From this many jobs on, starting them takes long enough to claim more meanwhile. Fewer begin at once."""
 
 
 class Room(NamedTuple):
-    """Jobs that could be started now."""
+    """How many more jobs could be started now."""
 
     on_loop: int
     in_threads: int
@@ -47,21 +47,21 @@ class Room(NamedTuple):
 NO_ROOM = Room(0, 0, 0)
 
 ABSENT_FOR = 0.1
-"""Seconds for which a busy worker does not look again for jobs of a kind that were not there."""
+"""Seconds for which a busy worker does not look again for a class of jobs that it has just not found."""
 
 MOST_UNSETTLED = 5000
-"""Results that wait for the database. More than this, and no new work is taken."""
+"""Most results that may wait for the database. With more, no new work is taken."""
 
 
 class Asked(NamedTuple):
-    """A claim that is under way. Its leases are counted from when it was sent."""
+    """A claim that is under way. Its leases count from when it was sent."""
 
     sent_at: float
     answer: asyncio.Future[list[Grant]]
 
 
 class Absence:
-    """Jobs of a kind that were not there a moment ago."""
+    """Remembers that a class of jobs was not found a moment ago."""
 
     def __init__(self) -> None:
         self._until = 0.0
@@ -81,7 +81,7 @@ class Absence:
 
 
 class Turns:
-    """The queues, in the order in which the next claim serves them: after the last one that was served."""
+    """The queues in the order in which the next claim serves them: after the last one served."""
 
     def __init__(self, queues: Sequence[str], strict: bool) -> None:
         self.all = list(queues)
@@ -120,7 +120,7 @@ class Intake:
         self._changed = changed
         """Set by a wake-up, a freed place, or the drain."""
         self._on_work = on_work
-        # Deliveries are left out until there is a webhook: a worker without async tasks needs no claim for those.
+        # Deliveries are left out until there is a webhook: a worker without async tasks needs no claim for them.
         inside = {name: task for name, task in tasks.items() if task.external is None}
         self._async_kinds = [name for name, task in inside.items() if task.is_async and name != WEBHOOK_KIND]
         self._sync_kinds = [name for name, task in inside.items() if not task.is_async]
@@ -134,11 +134,11 @@ class Intake:
         self._absent_on_loop = Absence()
         self._absent_in_threads = Absence()
         self.draining = False
-        """It claims nothing more."""
+        """No more claims."""
         self.trouble: Exception | None = None
         """Why the last claim failed."""
         self.progress_at = time.monotonic()
-        """When the loop last went round, or began to wait for a place."""
+        """When the loop last completed a round, or began to wait for a place."""
         self.waits_for_place = False
 
     @property
@@ -147,17 +147,17 @@ class Intake:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """Those that it serves now."""
+        """The queues that it serves now."""
         return tuple(self._loop_turns.all)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Those that it could run now; also what was registered since it began."""
+        """The tasks that it could run now, including those registered since it began."""
         hidden: set[str] = set() if QUEUE in self._loop_turns.all else {WEBHOOK_KIND}
         return tuple(sorted(self._tasks.keys() - hidden))
 
     def serve_webhooks(self) -> None:
-        """There is a webhook: its deliveries are jobs, in a queue of their own."""
+        """Serve webhooks from now on: deliveries are jobs in their own queue."""
         if WEBHOOK_KIND in self._tasks and self._settings.claims and QUEUE not in self._loop_turns.all:
             self._async_kinds = [*self._async_kinds, WEBHOOK_KIND]
             self._kinds = self._async_kinds + self._sync_kinds
@@ -172,7 +172,7 @@ class Intake:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until the drain, or in a burst until nothing is left."""
+        """Claim until the drain, or in a burst until nothing is left."""
         if not self._settings.claims:
             self.waits_for_place = True
             while not self.draining:
@@ -193,7 +193,7 @@ class Intake:
             if grants is None:
                 continue
             if len(grants) >= MANY and not self.draining:
-                # Ask for more before these begin: they do so while the database is busy with the next claim.
+                # Claim more before these begin: they begin while the database works on the next claim.
                 room = self._room(grants)
                 if room != NO_ROOM:
                     self._changed.clear()
@@ -206,7 +206,7 @@ class Intake:
                 await self._wait(opens_in)
 
     def _room(self, coming: Sequence[Grant] = ()) -> Room:
-        """Besides those that are coming."""
+        """Return the room besides the jobs that are coming."""
         if len(self._settler) >= MOST_UNSETTLED:
             return NO_ROOM
         outside_kinds = self._outside_kinds
@@ -221,26 +221,26 @@ class Intake:
 
     @property
     def _outside_kinds(self) -> list[str]:
-        """Whoever claims nothing by itself also sees what was registered since it began."""
+        """The external tasks. A worker that claims nothing by itself also sees those registered since it began."""
         return self._known_outside if self._settings.claims else _outside(self._tasks)
 
     @property
     def sites(self) -> list[str]:
-        """Where it can see and stop executions."""
+        """The sites whose executions it can see and stop."""
         return sorted({runner.site for runner in self.runners})
 
     def sites_of(self, kind: str) -> list[str]:
-        """Where it can adopt executions of this task. What an earlier runner of it has left is not seen there."""
+        """The sites where it can adopt executions of this task, without those that only an earlier runner of it saw."""
         runner = self._reachable().get(kind)
         return [] if runner is None else [runner.site]
 
     @property
     def runners(self) -> list[AnyRunner]:
-        """Those of its tasks that can be reached."""
+        """The reachable runners of its tasks."""
         return list(dict.fromkeys(self._reachable().values()))
 
     def _reachable(self) -> dict[str, AnyRunner]:
-        """The runners that answer, by the kinds that they run."""
+        """The runners that answer, by the tasks that they run."""
         found: dict[str, AnyRunner] = {}
         for name in self._outside_kinds:
             external = self._tasks[name].external
@@ -253,7 +253,7 @@ class Intake:
         return found
 
     async def _adopt_only(self) -> None:
-        """For a host of `run_now`: what an earlier one has left here has nobody else."""
+        """Adopt for a host of `run_now`: no other worker would take what an earlier host has left here."""
         self._changed.clear()
         room = self._room()
         if room.outside and not self.draining:
@@ -264,26 +264,26 @@ class Intake:
             await asyncio.wait_for(self._changed.wait(), self._settings.poll if room.outside else None)
 
     def _adopt(self, room: int) -> list[Grant]:
-        """In a thread."""
+        """Runs in a thread."""
         kinds_at: dict[str, list[str]] = {}
         for kind, runner in self._reachable().items():
             kinds_at.setdefault(runner.site, []).append(kind)
         grants: list[Grant] = []
         for site, kinds in kinds_at.items():
-            # Each at its own: what a task has left elsewhere, before its runner was changed, this one cannot see.
+            # Each at its own site: this runner cannot see what a task left elsewhere, before its runner was changed.
             grants += self._store.adopt(self._settings.owner, [site], kinds, room - len(grants))
         return grants
 
     def _opens_in(self) -> float | None:
-        """Of what the last claims asked for: kinds for which there is no place are asked for when one is freed. What
-        they passed over has its turn as soon as it may be looked for again: a hint may have come meanwhile."""
+        """Seconds until the last claims may find more. Tasks without room are claimed when a place is freed. Tasks that
+        were skipped get their turn as soon as they may be looked for again: a hint may have come meanwhile."""
         known = [self._store.opens_in(self._loop_turns.all, kinds) for kinds in self._asked_kinds]
         known += [absent.seconds_left for absent in (self._absent_on_loop, self._absent_in_threads)]
         return min((seconds for seconds in known if seconds is not None), default=None)
 
     def _is_over(self, opens_in: float | None) -> bool:
-        """A burst, after a claim that brought nothing. A store of many tenants has not asked all of them if it says
-        that there may be something now."""
+        """Whether a burst ends, after an empty claim. A store of many tenants that says there may be work now has not
+        yet queried all of them."""
         return not self._attempts.held and not self._changed.is_set() and opens_in != 0
 
     async def _wait(self, opens_in: float | None) -> None:
@@ -296,15 +296,15 @@ class Intake:
         return Asked(time.monotonic(), answer)
 
     async def _answer(self, asked: Asked) -> list[Grant] | None:
-        """None: the database did not answer, which does not say that there was nothing."""
+        """Return None if the database did not answer, which does not mean that there was nothing."""
         try:
             grants = await asked.answer
         except StoreError as error:
             await self._sit_out(error)
             return None
         except Exception as error:
-            # A bug, or a database that answers strangely: told each time, but a worker that no longer claims while
-            # it looks alive would be worse.
+            # A bug, or a database that answers strangely: log it each time. A worker that stops claiming while it looks
+            # alive would be worse.
             logger.exception("claim: unexpected error; continuing")
             await self._sit_out(error)
             return None
@@ -320,7 +320,7 @@ class Intake:
             await self._starter.start(grants, sent_at)
 
     def _claim(self, room: Room) -> list[Grant]:
-        """In a thread. First what runs already, and nobody watches."""
+        """Runs in a thread. First adopts executions that no worker watches."""
         self._asked_kinds = []
         grants = self._adopt(room.outside)
         left = room.outside - len(grants)
@@ -329,7 +329,7 @@ class Intake:
 
     def _claim_inside(self, loop_room: int, thread_room: int) -> list[Grant]:
         if self._was_empty and not self.in_trouble and loop_room and thread_room:
-            # Idle: one look for both kinds of places, with room for whatever it finds.
+            # Idle: one claim for both kinds of places, with room for whatever it finds.
             grants = self._claim_from_queues(self._kinds, min(loop_room, thread_room), self._loop_turns)
             self._was_empty = not grants
             return grants
@@ -340,13 +340,13 @@ class Intake:
         in_threads = self._claim_kinds(
             self._sync_kinds, thread_room, self._absent_in_threads, self._thread_turns
         )
-        # Only beside a kind of jobs that comes in as fast as it can be taken: a look for nothing would hold that up.
+        # Only beside a class of jobs that comes in as fast as it can be taken: an empty look would delay that one.
         self._absent_on_loop.note(not on_loop and len(in_threads) == thread_room > 0)
         self._absent_in_threads.note(not in_threads and len(on_loop) == loop_room > 0)
         grants += on_loop + in_threads
         self._was_empty = not grants
         if self._was_empty and passed_over and loop_room and thread_room:
-            # An empty answer sends us to sleep: what was passed over is looked for after all.
+            # An empty answer would let us sleep: look for the skipped tasks after all.
             return self._claim_inside(loop_room, thread_room)
         return grants
 
@@ -363,10 +363,10 @@ class Intake:
         return grants
 
     def _find_forgotten(self) -> list[Grant]:
-        """After trouble: leases in our name whose grant never reached us are ours all the same."""
+        """After trouble, find leases in our name whose grant never reached us: they are ours."""
         held = self._store.find_held(self._settings.owner)
         forgotten = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
-        # Nobody has run these, and nobody may: only an execution somewhere else has to be taken on, and stopped.
+        # These were not run, and must not be: only an execution elsewhere has to be taken over, and stopped.
         late = [
             grant
             for grant in forgotten.values()
@@ -378,7 +378,7 @@ class Intake:
                 del forgotten[grant.id]
         if not forgotten:
             return []
-        # Nobody knows how much of their time has gone; extended, they are as good as new.
+        # It is unknown how much of their time has passed; a renewal makes them as good as new.
         leases = {grant.id: grant.token for grant in forgotten.values()}
         renewed = [renewal.id for renewal in self._store.renew(leases) if renewal.extended]
         logger.info("%d lease(s) were granted, but the database's answer was lost", len(renewed))

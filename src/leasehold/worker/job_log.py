@@ -1,7 +1,7 @@
-"""What a worker says about its jobs, at the logger `leasehold.jobs`: a line for a start, an end, a retry, a loss.
+"""Logs the life of jobs at the logger `leasehold.jobs`: one line for a start, an end, a retry, a loss.
 
-Each carries job, kind, attempt, queue and, unless it was lost, lease as fields. Where nobody hears a level nothing is
-put together for it: a worker ends thousands of jobs a second.
+Each line carries job, kind, attempt, queue and, unless it was lost, lease as fields. For a level that is off nothing is
+formatted: a worker ends thousands of jobs a second.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def tell_starts(grants: Sequence[Grant]) -> None:
 def tell_ends(
     batch: Sequence[tuple[Attempt, Outcome]], decided: Mapping[str, Job], fenced: Container[Attempt]
 ) -> None:
-    """Of those that the database has taken. `decided` are those whose end was not a plain success, as they are now."""
+    """Log the endings that the database accepted. `decided`: the present rows of jobs that did not plainly succeed."""
     if not decided and not logger.isEnabledFor(logging.INFO):
         return
     for run, outcome in batch:
@@ -56,7 +56,7 @@ def tell_ends(
         elif type(outcome) is Success:
             tell_success(run)
         else:
-            # An earlier try had arrived without our hearing of it.
+            # An earlier try was stored, but its reply was lost.
             say(logging.INFO, run.grant, "attempt %d has ended", run.grant.attempt)
 
 

@@ -1,8 +1,7 @@
-"""The lease keeper: renews what this worker holds and brings back what was asked of it: at once when it is told to
-look, else with the next renewal.
+"""The lease keeper: renews this worker's leases and reads stop requests, on a hint or with the next renewal.
 
-It has a thread and a connection of its own: a handler that blocks the event loop, or a settle that waits for the
-database, must not cost a lease.
+It has its own thread and connection: a handler that blocks the event loop, or a settle that waits for the database,
+must not cost a lease.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 
 IDLE = 10.0
 AGAIN = 0.5
-"""Seconds, at most, after which a lease whose row was locked is asked for again."""
+"""Most seconds until a lease whose row was locked is renewed again."""
 GAP = 0.1
-"""Seconds between two looks at the flags: on SQLite every commit of anybody is a hint."""
+"""Seconds between two reads of the flags: on SQLite every commit by any process is a hint."""
 LOOKING = 0.25
-"""Seconds between two looks while runs are held and hints from other processes do not come through."""
+"""Seconds between two reads while attempts are held and hints from other processes do not arrive."""
 
 
 _RENEW_AT: Callable[[Attempt], float] = attrgetter("renew_at")
@@ -38,13 +37,13 @@ class LeaseKeeper:
         self._store = store
         self._attempts = attempts
         self._hears = hears
-        """Whether those who ask for a stop in other processes are heard."""
-        # After trouble every second counts: others reap what is not renewed.
+        """Whether stop requests of other processes arrive as hints."""
+        # After trouble every second counts: other workers reap what is not renewed.
         self._service = Service("lease keeper", self._beat, first=0.05, slowest=1.0)
         self._next_at = float("inf")
-        """When the next beat is due; infinite during a beat, so that what comes meanwhile is not missed."""
+        """When the next beat is due; infinite during a beat, so that no lease that comes meanwhile is missed."""
         self._look_at = float("inf")
-        """When the flags are looked at; infinite: nobody has asked."""
+        """When to read the flags; infinite: no read is requested."""
         self._looked_at = float("-inf")
         self._look_again = False
         self.beats = 0
@@ -64,7 +63,7 @@ class LeaseKeeper:
             self._service.nudge()
 
     def look(self) -> None:
-        """Somebody may have asked for a stop. From any thread; many calls are one look."""
+        """A stop may have been requested. Callable from any thread; many calls cause one read."""
         self._look_again = True
         look_at = self._looked_at + GAP
         if look_at < self._look_at:
@@ -92,8 +91,8 @@ class LeaseKeeper:
         return max(0.01, self._next_at - now)
 
     def _look(self) -> None:
-        """And once more when the gap is over: a run that was claimed a moment ago may not be in the books yet."""
-        # In this order: whoever asks from here on is not forgotten.
+        """Read the flags, and once more after the gap: an attempt claimed a moment ago may not be in the books yet."""
+        # In this order: no request from here on is lost.
         self._look_at = float("inf")
         self._looked_at = time.monotonic()
         again, self._look_again = self._look_again, False
@@ -109,26 +108,27 @@ class LeaseKeeper:
             self._told(held[job_id], flag)
 
     def _renew(self, held: list[Attempt]) -> None:
-        """All of them in one statement, whoever it was that was due."""
+        """Renew all leases in one statement, whichever was due."""
         leases = {run.grant.id: run.grant.token for run in held}
         sent_at = time.monotonic()
         renewals = {renewal.id: renewal for renewal in self._store.renew(leases)}
         self.beats += 1
         for run in held:
-            # Renewed or not, it has had its turn: what is gone must not make the keeper spin.
+            # Renewed or not, set the next time: a lost lease must not make the keeper spin.
             run.renew_at = sent_at + run.heartbeat
             renewal = renewals.get(run.grant.id)
             if renewal is not None:
                 self._heard(run, renewal, sent_at)
             elif not run.settled_at and not run.completed and self._attempts.held.get(run.grant.id) is run:
-                # Not ours any more, and not because we have just settled it ourselves.
+                # The lease is not ours any more, and not because we have just settled it.
                 self._attempts.on_lost(run)
 
     def _heard(self, run: Attempt, renewal: Renewal, sent_at: float) -> None:
         if renewal.extended:
             run.renewed(sent_at)
         else:
-            # Its lease runs on as before: to believe it longer would let the handler go on while another has the job.
+            # The lease runs on as before: trusting it longer would let the handler go on while another worker has the
+            # job.
             run.renew_at = sent_at + min(run.heartbeat, AGAIN)
         if renewal.stop_requested is None:
             run.flag = None
@@ -142,5 +142,5 @@ class LeaseKeeper:
 
 
 def _due(held: list[Attempt]) -> float:
-    """The first in need decides, so that one statement a beat serves all."""
+    """The earliest due lease sets the beat; one statement renews all."""
     return min(map(_RENEW_AT, held))

@@ -1,4 +1,4 @@
-"""Leftovers: what executions have left whose worker died after the end of the job was stored, before it was deleted."""
+"""Removes what executions have left whose worker died after it stored the job's end and before it deleted them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ logger = logging.getLogger("leasehold.worker")
 
 FIRST, EVERY = 10.0, 60.0
 TOMBSTONES_EVERY = 60
-"""Rounds."""
+"""Remove old tombstones every this many rounds."""
 TOMBSTONES_FOR = 7 * 86400.0
-"""Seconds. No starter is that late."""
+"""Seconds that tombstones are kept. No starter is that late."""
 
 
 class Leftovers:
-    """Only of jobs that this database knows: another one's executions may share the folder or the engine."""
+    """Cleans up only for jobs of this database: executions of another may share the folder or the engine."""
 
     def __init__(self, store: JobStore, runners: Callable[[], Collection[AnyRunner]]) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class Leftovers:
     def _look(self, runner: AnyRunner) -> None:
         for name in runner.names():
             if self._is_over(name):
-                # Alive or not: the job has gone on without it.
+                # Alive or not: the job has gone on without the execution.
                 runner.stop(name, 0.0)
                 if runner.remove(name):
                     logger.info("removed the leftovers of %s", name)
@@ -58,7 +58,7 @@ class Leftovers:
             runner.sweep(TOMBSTONES_FOR)
 
     def _is_over(self, name: str) -> bool:
-        """A run is placed in the database before anything of it is here: what is not there now is over."""
+        """Whether it is over: the database has a row before an execution exists here, so one without a row is over."""
         job_id = job_of(name)
         if job_id is None:
             return False

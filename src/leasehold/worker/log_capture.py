@@ -1,4 +1,4 @@
-"""Records that a handler makes with the standard `logging` go to its job's log tail as well."""
+"""Copies records that a handler logs with the standard `logging` to its job's log tail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leasehold.run.stream_buffer import StreamWriter
 
 
 class LogCapture(logging.Handler):
-    """On the root logger while a worker lives: whatever level that lets through is kept."""
+    """A handler on the root logger while a worker lives: it keeps whatever the root logger's level lets through."""
 
     def __init__(self, events: StreamWriter) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class LogCapture(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self._stand_in(record)
         run = current_run.get()
-        # Another worker in this process has a handler of its own; our own words are about the job, not from it.
+        # Another worker in this process has its own handler; our own records are about the job, not from it.
         if run is None or run.writer is not self._events or record.name.startswith("leasehold."):
             return
         try:
@@ -34,12 +34,12 @@ class LogCapture(logging.Handler):
             self.handleError(record)
 
     def _stand_in(self, record: logging.LogRecord) -> None:
-        """Where nobody has set up logging, warnings go to stderr; our being there must not silence them."""
+        """Without logging set up, Python prints warnings to stderr; our handler must not silence them."""
         root, last_resort = logging.getLogger().handlers, logging.lastResort
         if last_resort is None or record.levelno < last_resort.level:
             return
         if root[:1] != [self] or not all(isinstance(handler, LogCapture) for handler in root):
-            return  # somebody else prints it, or another worker's capture does this
+            return  # another handler prints it, or another worker's capture does this
         logger: logging.Logger | None = logging.getLogger(record.name)
         while logger is not None and logger.parent is not None:
             if logger.handlers:

@@ -1,4 +1,4 @@
-"""Records that a handler makes with the standard `logging` say whose they are: job, kind, attempt, queue, lease."""
+"""Adds the fields job, kind, attempt, queue and lease to records that a handler logs with the standard `logging`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from leasehold.run.state import current_run
 
 
 class RunRecord(logging.LogRecord):
-    """The fields are added when the record is formatted, and only where there are none of that name: `logging` refuses
-    a call with `extra={"job": …}` if the record has a `job` by then, and a handler's own fields count for more."""
+    """Adds the fields when the record is formatted, and only those whose names are free: `logging` refuses a call with
+    `extra={"job": …}` if the record already has a `job`, and the handler's own fields win."""
 
     def getMessage(self) -> str:
         run = current_run.get()
@@ -26,7 +26,7 @@ class RunRecord(logging.LogRecord):
 
 
 class LogFields:
-    """In the process while one of its workers lives. Another factory of records still makes them."""
+    """Active while the process has a live worker. Another record factory still makes the records."""
 
     def start(self) -> None:
         global _workers, _before
@@ -37,7 +37,7 @@ class LogFields:
                 logging.setLogRecordFactory(_make)
 
     def stop(self) -> None:
-        """Ours stays where somebody has put another one on top of it: that one still asks it."""
+        """Stop, but leave our factory if another one was installed on top of it: that one still calls it."""
         global _workers, _before
         with _lock:
             _workers -= 1
@@ -56,4 +56,4 @@ def _make(*args: Any, **kwargs: Any) -> logging.LogRecord:
 _lock = threading.Lock()
 _workers = 0
 _before: Any = None
-"""What made the records before us; None: we are not in between."""
+"""The factory before ours; None: ours is not installed."""

@@ -1,7 +1,7 @@
-"""The meter: counts what its worker settles, in memory, and writes it down with the worker's beat.
+"""The meter: counts in memory what its worker settles, and stores it with the worker's beat.
 
-What a worker that is killed had not written yet, up to one beat, is lost. Nothing is counted twice: a run that was
-refused because its lease was lost is counted by whoever found the loss.
+If a worker is killed, its counts since the last beat are lost. Nothing is counted twice: an attempt that was refused
+because its lease was lost is counted by the worker that found the loss.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 WHOSE: Callable[[Grant], tuple[str | None, str, str]] = itemgetter(
     *map(Grant._fields.index, ("tenant", "queue", "kind"))
 )
-"""In one go: this is done for every job."""
+"""All in one call: this runs for every job."""
 
 
 class Meter:
-    """From any thread."""
+    """Thread-safe."""
 
     def __init__(self, store: JobStore) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class Meter:
         decided: Mapping[str, Job] | None = None,
         fenced: Sequence[Attempt] = (),
     ) -> None:
-        """Those that the database has taken. `decided` are those whose end was not a plain success, as they are now."""
+        """Count endings that the database accepted. `decided`: the present rows of jobs that did not just succeed."""
         good: dict[tuple[str | None, str, str], Times] = {}
         found = {"succeeded": good}
         plain = not decided and not fenced
@@ -72,14 +72,14 @@ class Meter:
                     self._tally.add(tenant, queue, kind, word, times)
 
     def count_losses(self, losses: Sequence[Reaped]) -> None:
-        """How long they have waited and run is not known here."""
+        """Count lost attempts. How long they waited and ran is not known here."""
         with self._lock:
             for lost in losses:
                 outcome = run_outcome(Lost, lost.state)
                 self._tally.add(lost.tenant, lost.queue, lost.kind, outcome, Times(1))
 
     def flush(self) -> None:
-        """Write it down. What could not be written is kept for the next time, and told."""
+        """Store the counts. What could not be written is kept for the next time, and the error raised."""
         with self._lock:
             tally, self._tally = self._tally, Tally()
         trouble: StoreError | None = None

@@ -12,15 +12,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 AT_ONCE = 2
-"""That claim and settle: a third at work only slows the others down."""
+"""Threads that claim and settle at once: a third only slows the others down."""
 STUCK = 0.1
-"""Seconds after which a third goes to work all the same: batches of endings that wait for a lock must not keep a worker
-from its claims."""
+"""Seconds after which a third starts nevertheless: batches of endings that wait for a lock must not keep a worker from
+its claims."""
 
 
 class HandlerThreads:
-    """At most `size` threads, started as they are needed. They are daemons: one that hangs must not keep the process
-    from ending."""
+    """At most `size` threads, started as needed. They are daemons: a thread that hangs must not keep the process from
+    ending."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -30,7 +30,7 @@ class HandlerThreads:
         self._lock = threading.Lock()
 
     def submit(self, call: Callable[[], None]) -> None:
-        """More than `size` calls wait for their turn."""
+        """Run the call in a thread; more than `size` calls wait for a free one."""
         with self._lock:
             self._busy += 1
             if self._busy > self._started and self._started < self._size:

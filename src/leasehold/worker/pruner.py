@@ -1,4 +1,4 @@
-"""The pruner: every worker deletes what came to rest long ago, a batch at a time, without a leader."""
+"""The pruner: every worker deletes jobs that ended long ago, a batch at a time, without a leader."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 EVERY = 3600.0
 BATCH = 1000
 BETWEEN = 0.5
-"""Seconds between two batches: those who work must not notice."""
+"""Seconds between two batches, so that pruning does not disturb the work."""
 
 
 PARTS_A_ROUND = 11
-"""Of the 256 of the folder for results: an hour apart, they make a day."""
+"""Parts, of the 256 of the results folder, to check per round: with one round an hour, all of them in a day."""
 
 
 class Pruner:
@@ -38,7 +38,7 @@ class Pruner:
         self._service.stop()
 
     def beat(self) -> float:
-        # The rules of tasks that this worker has never heard of count too.
+        # The rules of tasks that this worker does not have count too.
         retention = Retention(self._retention, self._store.retention())
         pruned = self._store.prune(retention, BATCH, self._after)
         self._after = pruned.next

@@ -1,4 +1,4 @@
-"""The reaper: every worker looks for leases that were missed, in two looks, without a leader."""
+"""The reaper: every worker looks twice for leases that were not renewed, without a leader."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ logger = logging.getLogger("leasehold.worker")
 MASS = 50
 BRAKE_PER_SECOND = 10
 SOONEST = 0.02
-"""Seconds between two looks, at least."""
+"""Least seconds between two looks."""
 
 
 class Reaper:
-    """A lease is looked at when its renewal is overdue, and again at its expiry: then it is reaped, if it has not
-    moved. So work is taken over within lease + sweep. The sweep is how long the first look may be in coming."""
+    """Looks at a lease when its renewal is overdue, and again at its expiry: then reaps it, if it has not changed. So
+    work is taken over within lease + sweep. The sweep is the longest time until the first look."""
 
     def __init__(self, store: JobStore, sweep: float, meter: Meter | None = None) -> None:
         self._store = store
@@ -39,8 +39,7 @@ class Reaper:
         self._seen: dict[tuple[str, int, datetime], Sighting] = {}
         self._looked_at = 0.0
         self.ripens_in: float | None = None
-        """Seconds from the last look until the first of those it has left can be reaped. None: there is none to wait
-        for."""
+        """Seconds from the last look until the first remaining lease can be reaped. None: there is none to wait for."""
         self._service = Service("reaper", self._beat, first=random.uniform(0, sweep / 2), slowest=sweep)
 
     def start(self) -> None:
@@ -53,14 +52,14 @@ class Reaper:
         try:
             self.sweep()
         except StoreError:
-            # While the database takes no writes nobody can renew: what was seen before says nothing about the owners.
+            # While the database takes no writes no worker can renew: earlier looks say nothing about the workers.
             self._seen.clear()
             raise
         pause = self._sweep * random.uniform(0.9, 1.1)
         return pause if self.ripens_in is None else min(pause, max(SOONEST, self.ripens_in))
 
     def sweep(self) -> list[Reaped]:
-        """One look. What was seen before and has not moved is reaped; the store checks both once more."""
+        """Look once. Reap the leases that were seen before and have not changed; the store checks both once more."""
         found = self._store.sight_missed(self._sweep)
         before = self._seen
         # The first look counts, not the latest.
@@ -70,21 +69,21 @@ class Reaper:
         held_back = self._brake(now)
         ripe = [sighting for sighting in self._seen.values() if sighting.reapable_at <= now]
         reaped = self._store.reap(ripe[:held_back])
-        # What could not be reaped now, because somebody has it in hand or for the brake, waits for the next sweep.
+        # What could not be reaped now, because of a lock or the brake, waits for the next sweep.
         waits = [s.reapable_at - now for s in self._seen.values() if s.reapable_at > now]
         self.ripens_in = min(waits, default=None) if held_back is None else None
         self._tell(reaped)
         expired = self._store.expire()
         if any(job.state is State.QUEUED for job in expired):
-            # Its question was not answered in time; it goes on with that.
+            # Its question was not answered in time; the job goes on without the answer.
             self._store.wake()
         if reaped or any(job.group_name is not None for job in expired):
             self._store.tell_watchers()
         return reaped
 
     def sweep_now(self, wait: float | None) -> list[Reaped]:
-        """Look twice: the second time when all that had run out at the first look can be reaped, which takes up to a
-        third of their lease; `wait` seconds later at the most. What was seen by an earlier call counts as seen."""
+        """Look twice: the second time when everything that had run out at the first look can be reaped, which takes up
+        to a third of the lease; at most `wait` seconds later. Leases seen by an earlier call count as seen."""
         reaped = self.sweep()
         if self._ran_out and wait != 0:
             time.sleep(self._ran_out if wait is None else min(wait, self._ran_out))
@@ -95,7 +94,7 @@ class Reaper:
 
     @property
     def _ran_out(self) -> float:
-        """Seconds from the last look until those that had run out by then are ripe, all of them."""
+        """Seconds from the last look until all leases that had run out by then can be reaped."""
         ripe_at = [s.reapable_at for s in self._seen.values() if s.expires_in <= 0 or s.ahead]
         return max(0.0, max(ripe_at, default=0.0) - self._looked_at)
 
@@ -107,9 +106,9 @@ class Reaper:
             self._store.wake()
 
     def _brake(self, now: float) -> int | None:
-        """Many leases of several owners at once, more than half of all: that is an outage, not mass death. Their
-        owners get time to come back before others take their work. How many may be reaped now; None: all. Those count
-        that were seen twice, or have run out: one that is merely late will be renewed by the next look."""
+        """Return how many may be reaped now; None: all. Many leases of several workers at once, more than half of all,
+        mean an outage, not dead workers: these get time to come back before others take their work. Only leases that
+        were seen twice, or have run out, count: one that is merely late will be renewed by the next look."""
         silent = [s for s in self._seen.values() if s.expires_in <= 0 or s.seen_at < now]
         owners = {sighting.owner for sighting in silent}
         if len(silent) < MASS or len(owners) < 2 or len(silent) * 2 <= self._store.count_leases():

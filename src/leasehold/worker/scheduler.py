@@ -1,4 +1,4 @@
-"""The scheduler: makes the jobs of schedules whose time has come. Every worker has one; the database lets one win."""
+"""The scheduler: makes the jobs of schedules that are due. Every worker has one; the database lets one win."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leasehold.schedules")
 
 LOOK_EVERY, SELDOM = 5.0, 10.0
-"""Seconds, at most, between two looks: what was changed at run time is seen by then. Without any schedule it looks less
-often."""
+"""Most seconds between two reads, so that changes at run time are noticed; the longer one if there is no schedule."""
 
 
 class Scheduler:
@@ -49,7 +48,7 @@ class Scheduler:
         self._service.start()
 
     def retire(self) -> None:
-        """No more ticks from here on: the worker drains."""
+        """Make no more ticks: the worker drains."""
         self._stopped = True
 
     def stop(self) -> None:
@@ -58,13 +57,13 @@ class Scheduler:
         self.leave()
 
     def once(self) -> None:
-        """Deal with all that is due, and leave."""
+        """Handle everything that is due, and leave."""
         while self._look() <= 0.0:
             pass  # a long outage is made up for in pieces
         self.leave()
 
     def leave(self) -> None:
-        """Sign off: it no longer counts as one that declares its schedules."""
+        """Sign off: this worker no longer counts as declaring its schedules."""
         if self._registered:
             try:
                 self._store.leave_schedules(self._owner)
@@ -72,11 +71,11 @@ class Scheduler:
                 logger.debug("could not sign off: %s", error)
 
     def beat(self) -> float:
-        """Deal with what is due; seconds until the next look."""
+        """Handle what is due; returns seconds until the next look."""
         return max(0.01, self._look())
 
     def _look(self) -> float:
-        """0 or less: more is due by now."""
+        """Return 0 or less if more is due by now."""
         if self._stopped:
             return SELDOM
         if self._registered is None:
@@ -87,9 +86,9 @@ class Scheduler:
             try:
                 next_at = self._fire(row)
             except StoreError:
-                raise  # the database is away: none of them can be dealt with
+                raise  # the database is away: no schedule can be handled
             except Exception:
-                # Its task may have changed, or its arguments no longer fit: the others must not suffer.
+                # Its task may have changed, or its arguments no longer fit: other schedules must not suffer.
                 logger.exception("schedule %s: its tick failed; trying again at the next one", row.name)
                 next_at = self._pass_over(row)
             pause = min(pause, (next_at - row.now).total_seconds())
@@ -108,13 +107,14 @@ class Scheduler:
         self._registered = frozenset(schedule.name for schedule in declared)
 
     def _serves(self, row: ScheduleRow) -> bool:
-        """Only what it can make the job of; and of what came from code only what its own code declares."""
+        """Whether this worker can make the schedule's job; a schedule from code must also be declared in its own
+        code."""
         if row.kind not in self._tasks or row.paused:
             return False
         return row.source == "set" or row.name in (self._registered or ())
 
     def _fire(self, row: ScheduleRow) -> datetime:
-        """Make the jobs of the ticks that are due; when it is due again."""
+        """Make the jobs of the ticks that are due; returns when it is due again."""
         if row.next_at > row.now or self._stopped:
             return row.next_at
         schedule = schedule_of(row)
@@ -132,7 +132,7 @@ class Scheduler:
         try:
             due = turn(schedule_of(row), row.next_at, row.now)
         except Exception:
-            # Not even when it is due can be told here: its time zone may be unknown on this machine.
+            # Not even the due time can be computed here: its time zone may be unknown on this machine.
             return row.now + timedelta(seconds=LOOK_EVERY)
         passed = due.passed + len(due.ticks)
         self._store.fire(row.name, row.next_at, [], due.next_at, passed, tenant=row.tenant)

@@ -1,4 +1,4 @@
-"""What a worker logs when it starts: the queues it serves, and those of its tasks that it leaves to others."""
+"""Logs the queues that a starting worker serves, and those of its tasks that it leaves to other workers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ logger = logging.getLogger("leasehold.worker")
 
 
 def log_queues(settings: WorkerSettings, tasks: Mapping[str, TaskDefinition]) -> None:
-    """A worker of the default queue whose tasks all use others was most likely started without `--queues`: its jobs
-    would wait, and nothing else would say why. One that was given its queues may serve calls with `using(queue=…)`."""
+    """Log the queues. A worker of the default queue whose tasks all use others was most likely started without
+    `--queues`: its jobs would wait, and nothing else would say why. Explicit queues may be for `using(queue=…)`."""
     used = {task.settings.queue for kind, task in tasks.items() if kind != WEBHOOK_KIND}
     left = ",".join(sorted(used.difference(settings.queues))) if settings.claims else ""
     serves = ", ".join(settings.queues) or "what it is handed"

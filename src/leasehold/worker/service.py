@@ -1,4 +1,4 @@
-"""The one loop: a role supplies one beat; starting, stopping, jitter and the containment of errors are shared."""
+"""The background loop of a role: a role supplies one beat; start, stop, jitter and error handling are shared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLOWEST = 30.0
 
 
 class Role(Protocol):
-    """What lives beside the loop as long as the worker does."""
+    """Something that runs beside the event loop as long as the worker lives."""
 
     def start(self) -> None: ...
 
@@ -24,7 +24,7 @@ class Role(Protocol):
 
 
 class Service:
-    """Calls `beat` in a thread of its own until it is stopped. `beat` returns the seconds until the next one."""
+    """Calls `beat` in its own thread until it is stopped. `beat` returns the seconds until the next call."""
 
     def __init__(
         self, name: str, beat: Callable[[], float], *, first: float = 0.0, slowest: float = SLOWEST
@@ -33,7 +33,7 @@ class Service:
         self._beat = beat
         self._first = first
         self._slowest = slowest
-        """Seconds between two tries when the database is in trouble, at most."""
+        """Most seconds between two tries while the database fails."""
         self._nudge = threading.Event()
         self._stopping = False
         self._troubles = 0
@@ -54,14 +54,14 @@ class Service:
     def _run(self) -> None:
         self._nudge.wait(self._first)
         while True:
-            # Cleared before the look: a stop or a nudge that comes later ends the wait below.
+            # Clear it before the beat: a stop or a nudge that comes later ends the wait below.
             self._nudge.clear()
             if self._stopping:
                 return
             self._nudge.wait(self._beat_safely())
 
     def _beat_safely(self) -> float:
-        """Trouble with the database is waited out, and told once; a bug is told every time. Neither ends the loop."""
+        """Wait out database trouble, and log it once; log a bug every time. Neither ends the loop."""
         try:
             pause = self._beat()
         except StoreError as error:

@@ -1,4 +1,4 @@
-"""What a worker may be told."""
+"""The settings of a worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from leasehold.domain.retention import Ages, ages_of
 from leasehold.domain.tracing import Tracing
 
 GRACE_VARIABLE = "SHUTDOWN_GRACE_PERIOD_SECONDS"
-"""How long running jobs get to end when a worker drains or an app is closed, for those that set no `shutdown_grace`;
+"""How long running jobs get to end when a worker drains or an app is closed, if it sets no `shutdown_grace`;
 `none` waits for them, and 300 seconds is the default."""
 DEFAULT_GRACE = 300.0
 
@@ -28,7 +28,7 @@ QueueOrder = Literal["turns", "strict"]
 
 
 def grace_in_seconds(grace: Duration | EllipsisType | None) -> float | None:
-    """As given; else what the environment says, where 'none' waits for running jobs; else five minutes."""
+    """Return the given grace; else the environment's, where 'none' waits for running jobs; else five minutes."""
     if not isinstance(grace, EllipsisType):
         return None if grace is None else seconds(grace, "shutdown_grace")
     told = os.environ.get(GRACE_VARIABLE, "").strip()
@@ -38,7 +38,7 @@ def grace_in_seconds(grace: Duration | EllipsisType | None) -> float | None:
 
 
 def new_owner() -> str:
-    """A name that no other start of any worker has: host, process and chance."""
+    """Return a name that no other start of any worker has: host, process and a random part."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
 
 
@@ -63,7 +63,7 @@ class WorkerSettings:
     poll: float = 1.0
     """Seconds between two looks for work when no wake-up comes."""
     sweep: float = 5.0
-    """Seconds between two looks for lost leases and jobs whose time is over."""
+    """Seconds between two looks for lost leases and expired jobs."""
     retention: Ages = field(default_factory=lambda: ages_of("7d", "retention"))
     """How old finished jobs are when they are pruned, for all states or by state; None: never. A task's own
     `retention` comes first."""
@@ -81,15 +81,15 @@ class WorkerSettings:
     capture_logs: bool = True
     """Whether what handlers log with `logging` is also kept in their jobs' log tails."""
     claims: bool = True
-    """False: it takes nothing from queues, and runs only what the program hands to it."""
+    """False: it takes nothing from queues, and runs only what the program gives it."""
     tenants: tuple[str, ...] = ()
     """The tenants to serve instead of the app's own store; "all": every tenant, and the app's own."""
     health_file: str | Path | None = None
-    """A file that is touched while the worker is well, and removed while it is not."""
+    """A file that is touched while the worker is healthy, and removed while it is not."""
     tracing: Tracing | None = None
-    """What gets a call for every attempt. None: what `app.instrument` has set."""
+    """Gets a call for every attempt. None: what `app.instrument` has set."""
     owner: str = field(default_factory=new_owner)
-    """The name that stands on its leases; no other worker may have it. By default host, process and a random part."""
+    """The name on its leases; no other worker may have it. By default host, process and a random part."""
 
     def __post_init__(self) -> None:
         for name, least in (("concurrency", 0), ("threads", 0), ("max_executions", 0)):

@@ -1,4 +1,4 @@
-"""SIGTERM: in a program that is not the worker's own, such as a web server, it is heard as well, never taken over."""
+"""Listens to SIGTERM in a program that is not the worker's own, such as a web server, without taking it over."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 
 class _Hearers:
-    """The handler that workers of this process share. They may end in any order: the last one puts back what was
-    there before, where one each would put back the handler of a worker that is gone."""
+    """The handler that all workers of this process share. They may end in any order: the last one restores the handler
+    before theirs. With one handler each, a worker would restore that of a worker which is gone."""
 
     def __init__(self, before: Any) -> None:
         self.before = before
@@ -28,11 +28,11 @@ class _Hearers:
 
 @contextlib.contextmanager
 def hearing_sigterm(hear: Callable[[], object], take: Callable[[], object] | None = None) -> Iterator[None]:
-    """Until the block ends, SIGTERM calls `hear`, and then whoever has handled it until now.
+    """Until the block ends, SIGTERM calls `hear`, and then the previous handler.
 
-    Where nobody handles it, it calls `take` instead; without one, the signal ends the process as it would have. Only
-    the main thread may set handlers, so elsewhere nothing is heard. A handler that is set later takes the place of this
-    one: then it is theirs alone.
+    Without a previous handler it calls `take` instead; without `take`, the signal ends the process as before. Only the
+    main thread may set handlers, so elsewhere nothing is called. A handler that is set later replaces this one: then
+    only that handler is called.
     """
     now: Any = signal.getsignal(signal.SIGTERM)
     taken = take is not None and now is signal.SIG_DFL

@@ -1,4 +1,4 @@
-"""Alive but stuck: a run whose lease is renewed and of which nothing is heard."""
+"""Detects stalled attempts: their lease is renewed, but they give no sign of life."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("leasehold.worker")
 
 
 class StallWatch:
-    """Looks at runs that have a `stall_after`."""
+    """Checks attempts that have a `stall_after`."""
 
     def __init__(
         self, events: EventWriter, hooks: Deliverer, stop: Callable[[Attempt, StopCause], None]
@@ -26,7 +26,7 @@ class StallWatch:
         self._stop = stop
 
     def look(self, run: Attempt, now: float) -> None:
-        """Once per silence: a run that speaks again and falls silent again is told again."""
+        """Report once per silence: an attempt that gives a sign of life and falls silent again is reported again."""
         limit = run.stall_after
         heard_at = max(run.started_at, run.told_at)
         if limit is None or now < heard_at + limit or run.stall_told == heard_at:

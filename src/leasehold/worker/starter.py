@@ -1,4 +1,4 @@
-"""The starter: begins what was granted, on the loop or in a thread, and hands on how it ended."""
+"""The starter: begins granted jobs, on the loop or in a thread, and passes on how they ended."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from leasehold.worker.stream_writer import EventWriter
 logger = logging.getLogger("leasehold.worker")
 
 LONGEST_TURN = 0.02
-"""Seconds for which starting jobs may keep the loop to itself."""
+"""Most seconds for which starting jobs may block the loop."""
 AHEAD = 0.05
-"""Seconds: plain jobs that will have their turn within this are claimed though no thread is free for them yet."""
+"""Seconds: plain jobs that will get a thread within this time are claimed before a thread is free."""
 MOST_AHEAD = 60
 UNHURRIED = 2 * AHEAD
 """A pace at which nothing is claimed ahead."""
 LONGEST_IN_LINE = 1.0
-"""Seconds that a plain job may wait for a thread before it is given back."""
+"""Most seconds that a plain job may wait for a thread before it is given back."""
 NO_THREAD = "no thread of its worker was free"
 
 
@@ -80,40 +80,40 @@ class Starter:
         self.in_threads = 0
         self.outside = 0
         self._queued: dict[Attempt, None] = {}
-        """Those that wait for a thread. Who takes one out, a thread or the watch, has it: the pop is atomic."""
+        """Attempts waiting for a thread. `pop` is atomic: the thread or watch that pops one owns it."""
         self._left_threads: deque[tuple[Attempt, Outcome | None, float]] = deque()
         self._collecting = False
         self._pace = UNHURRIED
-        """Seconds that a plain job takes: at once as long as the longest, only slowly shorter again."""
+        """Seconds that a plain job takes: rises at once to the longest, falls only slowly."""
 
     # -- start -----------------------------------------------------------------------------------------------------
     async def start(self, grants: Sequence[Grant], sent_at: float) -> None:
-        """What one claim has brought, in one go."""
+        """Start what one claim has brought."""
         began_at = time.monotonic()
         tell_starts(grants)
-        # All are held before the first begins: it may take its time, and the leases of the others must be renewed.
+        # Hold all before the first begins: it may take its time, and the leases of the others must be renewed.
         for run in self._hold(grants, sent_at):
             self._begin(run)
             if time.monotonic() - began_at > LONGEST_TURN:
-                # Handlers may compute before they first wait. Let others have the loop between them.
+                # Handlers may compute before they first wait. Let others have the loop in between.
                 await asyncio.sleep(0)
                 began_at = time.monotonic()
 
     def start_one(self, grant: Grant, sent_at: float) -> Attempt:
-        """What was granted to this worker by another way than its queues. On its loop."""
+        """Start a job that was granted to this worker outside its queues. On its loop."""
         tell_starts([grant])
         (run,) = self._hold([grant], sent_at)
         self._begin(run)
         return run
 
     def hand_back(self, grants: Sequence[Grant], reason: str) -> None:
-        """Leases that came too late to be used."""
+        """Hand back leases that came too late to be used."""
         now = time.monotonic()
         for grant in grants:
             run = Attempt(grant, self._tasks[grant.kind], now, now)
             self._attempts.held[grant.id] = run
             self._keeper.expect(run.renew_at)
-            # What may live outside is another's to watch; the job must not be run again beside it.
+            # Another worker must watch an execution that may be alive; the job must not run again beside it.
             self._settler.put(run, Detached(reason) if grant.execution_site else HandedBack(reason))
 
     def _hold(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
@@ -162,20 +162,20 @@ class Starter:
         if self._queued.pop(run, run) is run:
             return  # taken back: it had waited too long for a thread
         run_here(self._steps(run, self._left_thread))
-        current_run.set(None)  # the thread outlives the run and must not keep it
+        current_run.set(None)  # the thread outlives the attempt and must not keep it
 
     def _steps(self, run: Attempt, ended: Ended) -> Coroutine[Any, Any, None]:
         return run.run(ended) if self._tracing is None else run_traced(self._tracing, run, ended)
 
     @property
     def thread_room(self) -> int:
-        """Plain jobs that could be started now: one for every free thread, and as many more as will have their turn in
-        a moment, by how quick the last ones were. Quick jobs would else wait for the database most of the time."""
+        """How many plain jobs could be started now: one for every free thread, and as many more as will soon get a
+        thread, judging by the last ones. Otherwise quick jobs would wait for the database most of the time."""
         ahead = min(int(AHEAD / max(self._pace, 1e-6)), MOST_AHEAD) * self._thread_count
         return self._thread_count + ahead - self.in_threads
 
     def take_back(self, now: float) -> None:
-        """Those that wait for a thread which their neighbours do not give up: another worker may have one."""
+        """Hand back attempts that wait for a thread which others do not free: another worker may have one."""
         for run in list(self._queued):
             if now < run.held_at + LONGEST_IN_LINE or self._queued.pop(run, run) is run:
                 continue  # it has just begun
@@ -194,7 +194,7 @@ class Starter:
         if outcome is None or run.abandoned or run.completed:
             self._left(run, outcome)
         else:
-            # `_left` and `conclude`, written out: this is done for every job.
+            # `_left` and `conclude`, inlined: this runs for every job.
             self._on_freed()
             self._settler.put(run, outcome)
 
@@ -206,10 +206,10 @@ class Starter:
             self.conclude(run, outcome)
 
     def _left_thread(self, run: Attempt, outcome: Outcome | None) -> None:
-        """In the thread."""
+        """Runs in the thread."""
         self._left_threads.append((run, outcome, time.monotonic() - run.started_at))
         if not self._collecting:
-            # One call to the loop for all that end until it comes: to wake it is dear.
+            # One wake-up covers every thread that ends before the loop runs; waking it is expensive.
             self._collecting = True
             try:
                 self._loop.call_soon_threadsafe(self._collect)
@@ -217,8 +217,8 @@ class Starter:
                 logger.warning("job %s ended after its worker; its lease will run out", run.grant.id)
 
     def _collect(self) -> None:
-        """Those that have ended in threads."""
-        # First the flag: what is put in from here on asks for another call.
+        """Process the attempts that have ended in threads."""
+        # Reset the flag first: attempts added from here on request another call.
         self._collecting = False
         while self._left_threads:
             run, outcome, seconds = self._left_threads.popleft()
@@ -231,7 +231,7 @@ class Starter:
         self._on_freed()
 
     def conclude(self, run: Attempt, outcome: Outcome | None) -> None:
-        """None: its lease is another's."""
+        """Pass on the outcome; None: another worker has the lease."""
         if run.completed:
             if not isinstance(outcome, Success):
                 logger.warning(
@@ -253,12 +253,12 @@ class Starter:
 if sys.version_info >= (3, 12):
 
     def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, steps: Coroutine[Any, Any, None]) -> None:
-        """It begins at once; one that never has to wait is done when this returns, without a turn of the loop."""
+        """Begin at once; an attempt that never has to wait is done when this returns, without a turn of the loop."""
         task = asyncio.Task(steps, loop=loop, name=run.grant.id, eager_start=True)
         if not task.done():
             run.task = task
 else:
 
     def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, steps: Coroutine[Any, Any, None]) -> None:
-        # Not by the loop's factory: what stands there is for the tasks of handlers (`run/exits.py`).
+        # Not by the loop's task factory: that is for tasks that handlers make (`run/exits.py`).
         run.task = asyncio.Task(steps, loop=loop, name=run.grant.id)

@@ -1,8 +1,8 @@
-"""The event writer: what the runs of a worker tell goes to the database in batches, from a thread of its own.
+"""The stream writer: writes what a worker's attempts report to the database in batches, in its own thread.
 
-A handler that tells something only appends to a list in memory. The list is written every quarter of a second, at once
-when it is long, and before the job's own ending: who sees a job at rest sees all that it told. What could not be
-written stays in the list, in order, and is tried again; the store knows by each note's place what it has already.
+A handler's report only appends to a list in memory. The list is written every quarter of a second, at once when it is
+long, and before the job's ending: a reader who sees a job at rest sees all its reports. What could not be written stays
+in the list, in order, and is tried again; by each note's place the store knows what it already has.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ class EventWriter:
     def __init__(self, store: JobStore) -> None:
         self._store = store
         self._changed = threading.Condition()
-        """Guards all streams; notified when the database has taken something."""
+        """Guards all streams; notified when the database has stored something."""
         self._writing = threading.Lock()
-        """One batch at a time, so that a run's notes arrive in order."""
+        """One batch at a time, so that an attempt's notes arrive in order."""
         self._open: dict[RunStream, None] = {}
         self._awake = False
         self._in_trouble = False
         self._service = Service("event writer", self._beat, first=IDLE, slowest=1.0)
         self.commits = 0
-        """Batches that the database has taken."""
+        """Batches that the database has stored."""
 
     def start(self) -> None:
         self._service.start()
 
     def stop(self) -> None:
         self._service.stop()
-        # What abandoned handlers have told; the ended ones' went before their endings.
+        # Notes of abandoned handlers; those of ended ones were written before their endings.
         if self._open:
             with contextlib.suppress(StoreError):
                 self.write(list(self._open))
 
     # -- from the handlers -----------------------------------------------------------------------------------------
     def stream_of(self, run: Teller) -> RunStream:
-        """One per run, whichever of its threads speaks first: two would count the same places."""
+        """Return one stream per attempt, whichever thread reports first: two streams would use the same places."""
         with self._changed:
             if run.stream is None:
                 run.stream = RunStream(run.grant)
@@ -62,7 +62,7 @@ class EventWriter:
     def put(
         self, stream: RunStream, kind: str, data: str | None = None, key: str | None = None, text: str = ""
     ) -> bool:
-        """From any thread. False: too much waits already."""
+        """Callable from any thread. Returns False if too much is waiting."""
         with self._changed:
             if stream.closed:
                 return True
@@ -72,7 +72,7 @@ class EventWriter:
             self._open[stream] = None
             asleep, self._awake = not self._awake, True
             many = len(stream.notes) == LARGE
-        # After trouble the service knows itself when to try again.
+        # After trouble the service itself knows when to try again.
         if asleep or (many and not self._in_trouble):
             self._service.nudge()
         return True
@@ -82,7 +82,7 @@ class EventWriter:
             self._changed.wait_for(lambda: stream.closed or not stream.full, seconds)
 
     def wait_until_taken(self, stream: RunStream, upto: int, seconds: float) -> bool:
-        """Raises LeaseLost when it never will be."""
+        """Raises LeaseLost if the notes can never be stored."""
         with self._changed:
             done = self._changed.wait_for(lambda: stream.closed or stream.taken >= upto, seconds)
             if stream.taken < upto and stream.closed:
@@ -91,8 +91,8 @@ class EventWriter:
 
     # -- to the database -------------------------------------------------------------------------------------------
     def write(self, streams: Iterable[RunStream]) -> set[RunStream]:
-        """Write what these runs have told until now. Those of whom something is left: somebody has their rows locked,
-        and the others do not wait for them. Raises StoreError: nothing is lost, it is tried again."""
+        """Write what these attempts have reported so far. Returns those with notes left: their rows are locked, and the
+        others do not wait for them. Raises StoreError: nothing is lost, it is tried again."""
         locked: set[RunStream] = set()
         with self._writing:
             targets = [(stream, stream.place) for stream in streams]
@@ -103,8 +103,8 @@ class EventWriter:
         return locked
 
     def finish(self, streams: Sequence[RunStream]) -> set[RunStream]:
-        """Before these runs are settled: everything they told, and nothing more. Those that cannot be yet. Raises
-        StoreError."""
+        """Before these attempts are settled: write everything they reported, and accept no more. Returns those that are
+        not written yet. Raises StoreError."""
         locked = self.write(streams)
         with self._changed:
             for stream in streams:
@@ -127,7 +127,7 @@ class EventWriter:
         return batch
 
     def _write(self, batch: list[tuple[RunStream, RunNotes]]) -> set[RunStream]:
-        """Those whose rows somebody has locked."""
+        """Return the streams whose rows are locked."""
         try:
             told = self._store.write_events([run for _, run in batch])
         except StoreError:
@@ -152,7 +152,7 @@ class EventWriter:
         return locked
 
     def _write_singly(self, batch: list[tuple[RunStream, RunNotes]], error: Exception) -> set[RunStream]:
-        """Not the database's fault: what it refuses must not hold up the rest."""
+        """Not a database failure: a note that it refuses must not hold up the rest."""
         pieces = [
             (stream, RunNotes(run.id, run.token, run.attempt, (note,)))
             for stream, run in batch

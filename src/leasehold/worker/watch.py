@@ -1,4 +1,4 @@
-"""The watch: time limits, leases that could not be renewed, and stops that were not obeyed."""
+"""The watch: enforces time limits, leases that could not be renewed, and stops that were ignored."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Watch:
             now = time.monotonic()
             self._starter.take_back(now)
             for run in self._attempts.unfinished():
-                # One that has not begun yet sees for itself whether it may.
+                # An attempt that has not begun yet checks its limits itself.
                 if run.started_at:
                     self._look(run, now)
 

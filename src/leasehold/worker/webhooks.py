@@ -1,4 +1,4 @@
-"""Deliveries: the task that every worker has, once there is a webhook."""
+"""The delivery task of webhooks, which every worker has once there is a webhook."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 GONE = 410
 
 _posts = Threads(16, "post")
-"""Apart from others: receivers may be slow."""
+"""Separate threads: receivers may be slow."""
 
 
 class Undelivered(Exception):
-    """The receiver did not take it: tried again."""
+    """The receiver did not accept it: the delivery is retried."""
 
 
 def make_delivery(delivery: Delivery) -> NewJob:
@@ -38,7 +38,7 @@ def make_delivery(delivery: Delivery) -> NewJob:
 
 def webhook_task(store: JobStore) -> TaskDefinition:
     async def deliver(webhook: str, event_id: str, body: str) -> str:
-        """In a thread, which ends by itself: `post` has a limit for all of it."""
+        """Runs in a thread, which ends by itself: `post` limits its total time."""
         found = await to_thread(store.find_webhook, webhook)
         if found is None:
             return "the webhook was removed"

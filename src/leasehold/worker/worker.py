@@ -1,4 +1,4 @@
-"""The worker: wires the roles together, lives and ends."""
+"""The worker: connects its roles, starts them and shuts them down."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ PRESENCE_EVERY = 10.0
 
 
 _threads = Threads(16, "worker")
-"""Apart from those of async twins, which may all wait for a worker to start: `run_now` and `run_by_id` host one."""
+"""Separate from those of async twins, which may all wait for a worker to start: `run_now` and `run_by_id` host one."""
 
 
 class Worker:
@@ -105,16 +105,16 @@ class Worker:
         self._drain_asked = False
         self._lives = False
         self._away = False
-        """The database did not take the last results: nobody is asked to sign us off."""
+        """The database did not take the last results: do not try to sign off."""
         self.gave_up = False
         """Too many handlers ignored their stop, or results could not be settled: the process should be replaced (exit
         code 75)."""
 
     # -- life ------------------------------------------------------------------------------------------------------
     async def run(self) -> None:
-        """Work until `request_drain`, or in a burst until nothing is left. As the program: this process is the
-        worker's, and so are its garbage collection and its threads' turns, and SIGTERM where nobody handles it: the
-        first one drains, the second one stops what runs at once."""
+        """Work until `request_drain`, or in a burst until nothing is left. The process then belongs to the worker: it
+        tunes garbage collection and thread switching, and handles SIGTERM unless the program does: the first one
+        drains, the second one stops running jobs at once."""
         tune_process()
         self._is_program = True
         async with self:
@@ -147,7 +147,7 @@ class Worker:
                     )
                 )
             if self.settings.burst:
-                # What is due by now shall be there before it looks for work; and nothing comes by itself while it ends.
+                # Make what is due before it looks for work; no tick comes by itself while it ends.
                 await _threads.call(self._scheduler.once)
             await _threads.call(self.deliverer.register)
             for role in self._roles:
@@ -159,34 +159,34 @@ class Worker:
             ]
             log_queues(self.settings, self._tasks)
             self._lives = True
-            if self._drain_asked:  # while it started
+            if self._drain_asked:  # requested during the start
                 self._begin_drain()
             return self
 
     def _check_results(self) -> None:
-        """A task whose results cannot be kept is refused now, not when its work is done. One that claims nothing looks
-        when it is handed a job."""
+        """Refuse now a task whose results cannot be kept, not when its work is done. A worker that claims nothing
+        checks when it gets a job."""
         files = any(task.settings.result == "file" for task in self._tasks.values())
         self._store.check_results(needed=files and self.settings.claims)
 
     def _register_retention(self) -> None:
-        """For whoever prunes: the task's code need not be there."""
+        """Store the tasks' retention for all pruners: they need not have the task's code."""
         if self.settings.claims:
             self._store.set_retention({name: task.retention for name, task in self._tasks.items()})
 
     def _open_runners(self) -> None:
-        """Whoever cannot reach its Docker engine says so now, not job by job."""
+        """Report an unreachable Docker engine now, not job by job."""
         if self.settings.claims:
             for task in self._tasks.values():
                 if task.external is not None:
                     task.external.check_runner(task.name)
 
     def _wire(self, loop: asyncio.AbstractEventLoop, resources: Any) -> None:
-        """Every role is complete when it is made: it gets what it needs from those before it."""
+        """Every role is complete when it is made: it gets what it needs from the roles before it."""
         store, settings = self._store, self.settings
         self._loop = loop
         self._changed = asyncio.Event()
-        """There may be work, or a place for it: what the intake waits for."""
+        """There may be work, or a place for it: the intake waits for this."""
         freed = self._changed.set
         self._executor = StoreThreads()
         self.events = EventWriter(store)
@@ -266,10 +266,10 @@ class Worker:
         try:
             await to_its_end(self._end(), self._drain.hurry)
         finally:
-            await self._stack.aclose()  # by the task that has entered it: cancel scopes insist on that
+            await self._stack.aclose()  # in the task that entered it: cancel scopes require that
 
     def request_drain(self) -> None:
-        """Stop claiming jobs; running ones get their grace. Asked again: they are stopped at once."""
+        """Stop claiming jobs; running ones get their grace. A second call stops them at once."""
         again, self._drain_asked = self._drain_asked, True
         if again and self._lives:
             self._drain.hurry()
@@ -283,15 +283,15 @@ class Worker:
         self._finished.set()
 
     def _stop_claiming(self) -> None:
-        """The program that we are in is told to end. It may first see to its own, such as open requests; what runs
-        goes on meanwhile, and its grace begins when our block ends."""
+        """The program around us is ending. It may first finish its own work, such as open requests; running jobs go on
+        meanwhile, and their grace begins when our block ends."""
         logger.info("SIGTERM: no new jobs; %d running", len(self.attempts.unfinished()))
         self._scheduler.retire()
         self._intake.drain()
         self._presence.nudge()
 
     def sites_of(self, kind: str) -> list[str]:
-        """Where it can adopt executions of this task."""
+        """The sites where it can adopt executions of this task."""
         return self._intake.sites_of(kind)
 
     def health(self) -> Health:
@@ -318,7 +318,7 @@ class Worker:
             self.request_drain()
 
     def _listen(self) -> Wakeups:
-        """One that claims nothing needs no connection to listen on: the keeper looks at the flags of what it holds."""
+        """A worker without claims needs no connection to listen on: the keeper reads the flags of its attempts."""
         claims = self.settings.claims
         return self._store.wakeups(self.settings.listen_url) if claims else self._store.near_wakeups()
 
@@ -344,7 +344,7 @@ class Worker:
             loop.call_soon_threadsafe(call)
 
     def _tell(self) -> float:
-        """Say who we are, for `why`; and look whether the claim loop still goes round."""
+        """Report this worker, for `why`; and check that the claim loop still runs."""
         health = self.health()
         if not health.ok:
             logger.error("unhealthy: %s", "; ".join(health.problems))
@@ -377,7 +377,7 @@ class Worker:
             coroutine.cancel()
         await asyncio.gather(*self._coroutines, return_exceptions=True)
         self._wakeups.close()
-        # At once: with the database away each of them may hang for a while.
+        # All at once: with the database away each of them may hang for a while.
         await asyncio.gather(*(_threads.call(role.stop) for role in self._roles))
         if not self._away:
             await _threads.call(self._sign_off)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leasehold import Leasehold
 
     app: Leasehold
-    """The project's app. Made when it is first asked for; it sets Django up if nobody has."""
+    """The project's app. It is made at its first use, which sets Django up if that was not done."""
 
 __all__ = ["app", "in_transaction"]
 

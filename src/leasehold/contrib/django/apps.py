@@ -1,4 +1,4 @@
-"""What `"leasehold.contrib.django"` in INSTALLED_APPS loads."""
+"""The app configuration that `"leasehold.contrib.django"` in INSTALLED_APPS loads."""
 
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules

@@ -1,5 +1,5 @@
-"""Django's connections around a run: as around a request, no run gets a connection that is broken or too old, and none
-is left open longer than CONN_MAX_AGE says. Top-level functions: a job in a process of its own imports them."""
+"""Manages Django's connections around an attempt as around a request: no attempt gets a broken or old connection, and
+none stays open longer than CONN_MAX_AGE. Top-level functions: a job in its own process imports them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leasehold.types import Run
 
 
 def tidy(run: Run, call_next: Callable[[], Any]) -> Any:
-    """Around a plain task, in its thread: Django keeps its connections by thread."""
+    """Wrap a plain task, in its thread: Django keeps its connections by thread."""
     close_old_connections()
     try:
         return call_next()
@@ -22,8 +22,8 @@ def tidy(run: Run, call_next: Callable[[], Any]) -> Any:
 
 
 async def tidy_async(run: Run, call_next: Callable[[], Awaitable[Any]]) -> Any:
-    """Around an async task. Its database calls (`aget`, `sync_to_async`) get a thread of their own, as those of a
-    request under ASGI do: else all runs would wait for one thread. The connections end with the thread."""
+    """Wrap an async task. Its database calls (`aget`, `sync_to_async`) get their own thread, as those of a request
+    under ASGI do: otherwise all attempts would wait for one thread. The connections end with the thread."""
     async with ThreadSensitiveContext():
         try:
             return await call_next()

@@ -1,4 +1,4 @@
-"""The one app of a Django project."""
+"""The one Leasehold app of a Django project."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Project:
 
     @property
     def is_moved(self) -> bool:
-        """A sandbox of leasehold.testing has put the app on a store of its own."""
+        """Whether a sandbox of leasehold.testing has put the app on its own store."""
         return self.app.url != self.url
 
 
 def the_project() -> Project:
     global _project
-    # A worker that was started as `leasehold worker leasehold.contrib.django:app`, or the process of one job. Not while
-    # Django loads its apps: a module of theirs that asks for the app is part of that.
+    # For a worker that was started as `leasehold worker leasehold.contrib.django:app`, or the process of one job. Not
+    # while Django loads its apps: a module of theirs that imports the app is part of that.
     if not (apps.ready or apps.loading):
         django.setup()
     with _lock:
@@ -60,8 +60,8 @@ def _made() -> Project:
 
 
 def leave_no_session(run: Run, call_next: Callable[[], Any]) -> Any:
-    """Around a plain task in a test: nothing comes back to its thread, and Django cannot drop a database in which a
-    session is left, whatever CONN_MAX_AGE says."""
+    """Wrap a plain task in a test: its thread gets no more work, and Django cannot drop a database in which a session
+    is left, whatever CONN_MAX_AGE says."""
     try:
         return call_next()
     finally:

@@ -1,4 +1,4 @@
-"""`LEASEHOLD` of the project's settings, and the URL of a database of `DATABASES`."""
+"""Reads `LEASEHOLD` from the project's settings, and makes the URL of a database in `DATABASES`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leasehold.errors import DriverMissing
 
 DEFAULT_ALIAS = "default"
 OF_APP = ("URL", "SCHEMA", "LISTEN_URL", "POOLER", "RESULTS", "EXECUTIONS", "SHUTDOWN_GRACE")
-"""Keys that are given to `Leasehold(…)` as they are."""
+"""Keys that are passed to `Leasehold(…)` unchanged."""
 KNOWN = ("DATABASE", "TASKS", *OF_APP)
 
 
@@ -26,7 +26,7 @@ class Configuration:
     app: dict[str, Any]
     """The arguments of `Leasehold`."""
     alias: str
-    """Of the database in `DATABASES` whose transactions jobs join."""
+    """The alias of the database in `DATABASES` whose transactions jobs join."""
     tasks: tuple[str, ...]
     """Names of the modules with tasks, in every installed app."""
 
@@ -53,7 +53,7 @@ def configuration() -> Configuration:
 
 
 def database_url(alias: str) -> str:
-    """Where Django's connections of this alias lead, as a URL for Leasehold."""
+    """Return the database of this alias as a URL for Leasehold."""
     if alias not in connections.settings:
         raise _wrong("LEASEHOLD['DATABASE']", f"names {alias!r}, which is not in DATABASES")
     connection = connections[alias]  # connects to nothing yet
@@ -84,7 +84,7 @@ def _postgres_url(alias: str, given: Mapping[str, Any]) -> str:
             f"DATABASES[{alias!r}]['OPTIONS']['assume_role']",
             "cannot be part of a URL; give LEASEHOLD['URL'] with a user of its own",
         )
-    # What is not libpq's is an option of Django or psycopg for their own connections, such as "pool".
+    # Options that libpq does not know are for Django's or psycopg's own connections, such as "pool".
     query = {name: str(value) for name, value in options.items() if name in _known_to_libpq()}
     host, port = str(given["HOST"] or ""), str(given["PORT"] or "")
     place = ""

@@ -1,4 +1,4 @@
-"""A job is committed with Django's own transaction, if one is open."""
+"""Enqueues in Django's own transaction, if one is open."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T", bound=Task[..., ..., Any, Any])
 
 
 def in_transaction(task: T) -> T:
-    """The task, enqueued as Django saves a row: in the open `transaction.atomic()` block of the database that
-    `LEASEHOLD["DATABASE"]` names, to be committed or rolled back with it; without such a block, at once.
+    """Return the task so that it is enqueued as Django saves a row: in the open `transaction.atomic()` block of the
+    database that `LEASEHOLD["DATABASE"]` names, committed or rolled back with it; without such a block, at once.
 
     In a sandbox of `leasehold.testing` the jobs go to the sandbox, at once."""
     project = the_project()

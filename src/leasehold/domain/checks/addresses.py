@@ -1,4 +1,4 @@
-"""Which network addresses a webhook may go to: the open Internet, and nothing behind our own doors."""
+"""Checks that a webhook goes to a public network address, not into our own network."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def is_public(text: str) -> bool:
-    """Not private, loopback, link-local (where clouds keep their metadata), shared, multicast or reserved; nor an IPv6
-    address that carries such an IPv4 one."""
+    """Return whether the address is public: not private, loopback, link-local (where clouds keep their metadata),
+    shared, multicast or reserved, nor an IPv6 address that carries such an IPv4 one."""
     try:
         address: Address = ipaddress.ip_address(text.split("%", 1)[0])
     except ValueError:

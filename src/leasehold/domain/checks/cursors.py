@@ -1,4 +1,4 @@
-"""Cursors: where a list goes on. Text that is handed back as it came, and says nothing to whoever reads it."""
+"""Cursors: opaque text that says where the next page of a list begins."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LARGEST_NUMBER = 2**63 - 1
 
 
 def cursor_of(*parts: str | int) -> str:
-    """Of the key of the last row of a page."""
+    """Encode the key of the last row of a page."""
     text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def parts_of(cursor: str, *kinds: type[str] | type[int]) -> tuple[str | int, ...]:
-    """The key again, if it is one of these types. Raises InvalidInput."""
+    """Decode the key, and check the types of its parts. Raises InvalidInput."""
     try:
         if len(cursor) > LONGEST_CURSOR:
             raise ValueError
@@ -31,7 +31,7 @@ def parts_of(cursor: str, *kinds: type[str] | type[int]) -> tuple[str | int, ...
     if not isinstance(parts, list) or [type(part) for part in parts] != list(kinds):
         raise InvalidInput("cursor", "is not a cursor of this list", "give `next` of the previous page")
     for part in parts:
-        # Somebody may have made it up: every store must be able to compare with it.
+        # A caller may have made the cursor up: every store must be able to compare with it.
         if isinstance(part, str):
             check_text(part, "cursor")
         elif not 0 <= part <= LARGEST_NUMBER:

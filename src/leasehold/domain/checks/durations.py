@@ -16,7 +16,7 @@ LONGEST = 100 * 365 * 86_400.0
 
 
 def seconds(value: Duration, field: str, *, positive: bool = False) -> float:
-    """The duration in seconds; refused when it is negative, not finite, or no duration at all."""
+    """Return the duration in seconds. Raises if it is negative, not finite, or not a duration."""
     found = _parse(value)
     if found is None:
         raise InvalidInput(
@@ -29,7 +29,7 @@ def seconds(value: Duration, field: str, *, positive: bool = False) -> float:
 
 
 def duration_text(value: float) -> str:
-    """Seconds as the shortest text that means the same: "90m", "2d", "1.5s"."""
+    """Format seconds as the shortest text that means the same: "90m", "2d", "1.5s"."""
     for unit in ("d", "h", "m"):
         if value and value % _SECONDS[unit] == 0:
             return f"{value / _SECONDS[unit]:.0f}{unit}"

@@ -9,21 +9,21 @@ from leasehold.domain.errors import InvalidInput
 LOWEST_ID = "00000000-0000-0000-0000-000000000000"
 HIGHEST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 SHORTEST_PREFIX = 6
-"""Digits that a person has to give of an id."""
+"""Fewest digits of an id that a person has to give."""
 SHORTEST_SHOWN = 13
-"""Characters of an id that are shown at least: its time, to the millisecond."""
+"""Fewest characters of an id that are shown: its time, to the millisecond."""
 
 
 _VARIANTS = dict(zip("0123456789abcdef", "8888" + "9999" + "aaaa" + "bbbb", strict=True))
 
 
 def make_id(milliseconds: int, randomness: bytes) -> str:
-    """A UUIDv7 from a wall-clock time and ten random bytes. The random part is full: ids cannot be guessed."""
+    """Make a UUIDv7 from a wall-clock time and ten random bytes. All random bits are used: ids cannot be guessed."""
     return make_ids(milliseconds, randomness)[0]
 
 
 def make_ids(milliseconds: int, randomness: bytes) -> list[str]:
-    """One for each ten random bytes."""
+    """Make one id for each ten random bytes."""
     time, rest = f"{milliseconds & (1 << 48) - 1:012x}", randomness.hex()
     begin = f"{time[:8]}-{time[8:]}-7"
     return [
@@ -33,7 +33,7 @@ def make_ids(milliseconds: int, randomness: bytes) -> list[str]:
 
 
 def checked_id(text: object, field: str = "id") -> str:
-    """The id in its one spelling, or a refusal that names the field."""
+    """Return the id in its canonical spelling, or raise an error that names the field."""
     if isinstance(text, uuid.UUID):
         return str(text)
     if isinstance(text, str):
@@ -45,7 +45,7 @@ def checked_id(text: object, field: str = "id") -> str:
 
 
 def id_prefix(text: str) -> str | None:
-    """The beginning of an id, in the one spelling; None: no id begins so."""
+    """Return the beginning of an id in canonical spelling; None: no id begins like this."""
     digits = text.strip().lower().replace("-", "")
     if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
         return None
@@ -56,12 +56,12 @@ def id_prefix(text: str) -> str | None:
 
 
 def range_of(prefix: str) -> tuple[str, str]:
-    """The lowest and the highest id that begin so."""
+    """Return the lowest and the highest id with this prefix."""
     return prefix + LOWEST_ID[len(prefix) :], prefix + HIGHEST_ID[len(prefix) :]
 
 
 def shortened(job_id: str, *others: str | None) -> str:
-    """As much of an id as tells it from its neighbours in the order of ids, and so from all others."""
+    """Shorten an id, keeping enough to tell it from its neighbours in id order, and so from all other ids."""
     length = SHORTEST_SHOWN
     for other in others:
         while other is not None and length < len(job_id) and other.startswith(job_id[:length]):

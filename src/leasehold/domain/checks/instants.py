@@ -1,4 +1,4 @@
-"""Instants that users give, and those that are read back."""
+"""Checks instants that users give."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from leasehold.domain.errors import InvalidInput
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
 LATEST = datetime(9999, 12, 29, tzinfo=UTC)
-"""Python's calendar has little more, and a moment near its end cannot be told in every time zone."""
+"""Python's calendar ends shortly after, and an instant near its end cannot be expressed in every time zone."""
 
 
 def checked_instant(instant: object, field: str) -> datetime:
-    """In UTC; refused when it has no time zone, or is not in the years that every store and every time zone knows."""
+    """Return the instant in UTC. Raises if it has no time zone, or is outside the years that every store supports."""
     if not isinstance(instant, datetime):
         raise InvalidInput(field, f"{instant!r} is not a time", "give an aware datetime")
     if instant.tzinfo is None:

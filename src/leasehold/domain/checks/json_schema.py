@@ -19,11 +19,11 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 
 DEEPEST = 64
-"""Schemas inside schemas, and references one behind the other."""
+"""Deepest nesting of schemas, and longest chain of references."""
 
 Schema = Mapping[str, Any] | bool
 Problem = tuple[str, str]
-"""Where, and what is wrong there."""
+"""The path in the value, and what is wrong there."""
 
 _SILENT = frozenset({
     "$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples", "deprecated",
@@ -59,7 +59,7 @@ class _Position:
 
 
 def check_schema(schema: object) -> Mapping[str, Any]:
-    """The schema, or a refusal that names the keyword."""
+    """Return the schema, or raise an error that names the keyword."""
     if not isinstance(schema, Mapping):
         raise InvalidInput("schema", f"$ is {schema!r}", "give a type, or a JSON schema as a dict")
     _check(schema, _Position(schema))
@@ -361,7 +361,7 @@ def _is_number(value: object) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """True is not 1 in JSON, though Python says so."""
+    """Compare two JSON values. In JSON true is not 1, although Python says so."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list | tuple):
@@ -401,4 +401,4 @@ _KEYWORDS: dict[str, tuple[Callable[..., object], Callable[..., Iterator[Problem
     "minProperties": (_takes_size, _bound("has fewer keys than", _shorter(dict))),
     "maxProperties": (_takes_size, _bound("has more keys than", _longer(dict))),
 }
-"""By keyword: what it takes, and how it looks at a value."""
+"""For each keyword: the check of the schema, and the check of a value."""

@@ -1,4 +1,4 @@
-"""Names that people give: of queues, tasks, lanes, keys, groups and tags."""
+"""Checks names that people give: of queues, tasks, lanes, keys, groups, tags and tenants."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
 
 _TENANT = re.compile(r"[a-z][a-z0-9_]{0,47}")
 EVERY_TENANT = "all"
-"""No tenant may be called so."""
+"""Stands for all tenants, so no tenant may have this name."""
 
 
 Names = str | Iterable[str] | None
 
 _BEGINNING, _DIGITS = 160, 24
 SHORTENED = re.compile(f".{{{_BEGINNING}}}…[0-9a-f]{{{_DIGITS}}}", re.DOTALL)
-"""A long name as stores keep it: it may stand inside a longer text."""
+"""Matches a long name in the form that stores keep; it may be part of a longer text."""
 
 
 def checked_name(name: object, field: str) -> str:
-    """Queues, tasks, lanes, keys, groups and tags: short text that every store can keep."""
+    """Return the name of a queue, task, lane, key, group or tag: short text that every store can keep."""
     if not isinstance(name, str) or not name.strip():
         raise InvalidInput(field, f"{name!r} is not a name", "give a text that is not empty")
     if len(name) > LONGEST_NAME:
@@ -40,7 +40,7 @@ def checked_name(name: object, field: str) -> str:
 
 
 def checked_tenant(name: object) -> str:
-    """It becomes a part of a schema's name, or of a file's."""
+    """Return the tenant's name. It becomes part of a schema's name or of a file's name."""
     if not isinstance(name, str) or not _TENANT.fullmatch(name) or name == EVERY_TENANT:
         raise InvalidInput(
             "tenant",
@@ -51,8 +51,8 @@ def checked_tenant(name: object) -> str:
 
 
 def kept_name(name: object, field: str) -> str:
-    """A lane, key, tag, slot or rate, of any length, as stores keep it: a long one by its beginning and a hash of the
-    whole. The same for the same name, whoever asks."""
+    """Return a lane, key, tag, slot or rate of any length in the form that stores keep: a long name becomes its
+    beginning and a hash of the whole. The same name always gives the same text."""
     if not isinstance(name, str) or len(name) <= LONGEST_NAME:
         return checked_name(name, field)
     check_text(name, field)
@@ -61,7 +61,7 @@ def kept_name(name: object, field: str) -> str:
 
 
 def checked_names(names: Names, field: str) -> tuple[str, ...] | None:
-    """One name or several, each once, in order: so that the same question is recognised as the same."""
+    """Return one or several names, each once and sorted, so that equal filters compare equal."""
     if names is None:
         return None
     listed = [names] if isinstance(names, str) else list(names)

@@ -1,4 +1,4 @@
-"""Numbers: priorities, and those that JSON cannot express."""
+"""Checks numbers: priorities, page lengths, and floats that JSON cannot express."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def priority_number(priority: Priority) -> int:
 
 
 LONGEST_PAGE = 500
-"""Of any list."""
+"""Most rows on a page of any list."""
 
 
 def check_page(limit: object, longest: int = LONGEST_PAGE) -> None:
-    """How many of something are asked for at once."""
+    """Check how many rows a caller requests at once."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= longest:
         raise InvalidInput("limit", f"{limit!r} is out of range", f"ask for 1 to {longest} at once")
 
 
 ALWAYS_FINITE = frozenset({str, int, bool, type(None)})
-"""Types whose values `check_finite` need not see."""
+"""Types whose values `check_finite` can skip."""
 
 
 def check_finite(value: Any, field: str) -> None:
-    """Serializers turn NaN and infinities into null without a word, so they are looked for before."""
+    """Refuse NaN and infinities: serializers would silently turn them into null."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise Unstorable(field, f"is {value}, which JSON cannot express", "use None or a finite number")
@@ -58,5 +58,5 @@ def check_finite(value: Any, field: str) -> None:
 
 
 def _is_model(value: object) -> bool:
-    """Of pydantic, told by its fields: the domain does without that package."""
+    """Recognise a pydantic model by its fields: the domain does not import pydantic."""
     return hasattr(type(value), "model_fields")

@@ -1,7 +1,7 @@
-"""JSON that means the same on every store, or a refusal that names the field.
+"""Encodes JSON that means the same on every store, or raises an error that names the field.
 
-NaN and infinities are not JSON; PostgreSQL keeps no NUL in text and no lone surrogate in UTF-8, SQLite would take both
-and give back something else. So they are refused here, before any store is asked.
+NaN and infinities are not JSON. PostgreSQL keeps no NUL in text and no lone surrogate in UTF-8; SQLite would accept
+both and return something else. So they are refused here, before a store gets them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEEPEST = 64
 
 
 class Limit(NamedTuple):
-    """Bytes of JSON, and what to do with more."""
+    """The most bytes of JSON, and what to do with a larger value."""
 
     bytes: int
     remedy: str
@@ -34,7 +34,7 @@ _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(","
 
 
 def encode(value: Any, field: str, limit: Limit = IN_ROW) -> str:
-    """Compact JSON text. The common case is one dump and one look; the culprit is searched for only if there is one."""
+    """Encode compact JSON text. The common case costs one dump; only a failure searches for the faulty part."""
     try:
         text = _ENCODER.encode(value)
         size = len(text.encode("utf-8"))
@@ -54,19 +54,19 @@ def encode(value: Any, field: str, limit: Limit = IN_ROW) -> str:
 
 
 def is_surely_storable(text: str) -> bool:
-    """Whether JSON that was made elsewhere needs no closer look: small, flat and without a NUL."""
+    """Return whether JSON that was made elsewhere needs no closer check: it is small, flat and has no NUL."""
     return (
         len(text) <= LARGEST // 4 and "\\u0000" not in text and text.count("[") + text.count("{") <= DEEPEST
     )
 
 
 def fits_row(text: str) -> bool:
-    """Whether a row takes this JSON."""
+    """Return whether this JSON fits into a row."""
     return len(text) <= LARGEST // 4 or len(text.encode("utf-8")) <= LARGEST
 
 
 def check_text(text: str, field: str) -> str:
-    """A name or a message that every store can keep."""
+    """Return a name or a message that every store can keep, or raise."""
     if "\x00" in text:
         raise Unstorable(field, "contains a NUL character", "remove it")
     try:

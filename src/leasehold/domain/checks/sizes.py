@@ -14,7 +14,7 @@ LARGEST = 2**62
 
 
 def size(value: Size, field: str, least: int = 1) -> int:
-    """In bytes. A kilobyte has 1,024 of them, as for Docker and the kernel."""
+    """Return the size in bytes. A kilobyte has 1,024 bytes, as for Docker and the kernel."""
     found = _parse(value)
     if found is None:
         raise InvalidInput(field, f"{value!r} is not a size", 'use bytes, or text such as "512MB" or "2GB"')
@@ -24,7 +24,7 @@ def size(value: Size, field: str, least: int = 1) -> int:
 
 
 def size_text(value: int) -> str:
-    """The shortest text that means the same: "512MB", "1GB"."""
+    """Format a size as the shortest text that means the same: "512MB", "1GB"."""
     for unit in ("t", "g", "m", "k"):
         if value and value % _BYTES[unit] == 0:
             return f"{value // _BYTES[unit]}{unit.upper()}B"

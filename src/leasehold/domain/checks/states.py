@@ -1,4 +1,4 @@
-"""States as people name them."""
+"""Checks the names of states."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leasehold.domain.states import State
 
 
 def checked_states(states: State | str | Iterable[State | str]) -> tuple[State, ...]:
-    """One or several."""
+    """Return one state or several."""
     return tuple(map(_checked, (states,) if isinstance(states, str) else states))
 
 

@@ -13,7 +13,7 @@ from leasehold.domain.errors import InvalidTask
 def fill_template(
     template: str, arguments: Mapping[str, Any], field: str, long_names: dict[str, str] | None = None
 ) -> str:
-    """A lane or key for these arguments, as stores keep it. One that was shortened is noted whole in `long_names`."""
+    """Fill the template; the result has the form that stores keep. `long_names` gets the full name if it was cut."""
     whole = template.format_map(arguments)
     name = kept_name(whole, field)
     if long_names is not None and name != whole:
@@ -22,7 +22,7 @@ def fill_template(
 
 
 def is_template(text: str) -> bool:
-    """Whether it must be filled; braces that stand for themselves are written twice, so they must be, too."""
+    """Return whether the text must be formatted. Literal braces are written twice, so they need formatting too."""
     return "{" in text or "}" in text
 
 

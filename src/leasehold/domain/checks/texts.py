@@ -1,4 +1,4 @@
-"""Texts that people give along: who does it, why, and what a trace is called. Every store keeps them as they are."""
+"""Checks free texts: the actor, the reason, the trace and search criteria. Every store keeps them unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LONGEST_ACTOR = 200
 LONGEST_TRACE = 2_000
 LONGEST_REASON = 16_384
 LONGEST_CRITERION = 16_384
-"""Longer than any name: whoever looks for what cannot be there finds nothing, and is not told off."""
+"""Longer than any name: a search for a name that cannot exist finds nothing, and raises no error."""
 
 
 def checked_text(text: object, field: str, longest: int) -> str:
@@ -33,5 +33,5 @@ def checked_trace(trace: object) -> str | None:
 
 
 def checked_criterion(value: object, field: str) -> str | None:
-    """What a list is asked for: a queue, a task, a lane, a group, a tag."""
+    """Return a filter value of a list: a queue, a task, a lane, a group or a tag."""
     return None if value is None else checked_text(value, field, LONGEST_CRITERION)

@@ -1,1 +1,1 @@
-"""Containers on a Docker engine of this machine."""
+"""Runs containers on a Docker engine of this machine."""

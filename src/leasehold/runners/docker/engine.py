@@ -1,6 +1,6 @@
-"""The engine's HTTP interface over its socket: as much of it as the runner needs.
+"""Client of the Docker engine's HTTP interface over its socket: as much of it as the runner needs.
 
-A connection per call: any thread may call, nothing is left open over a fork, and a restarted engine is just there.
+One connection per call: any thread may call, nothing stays open over a fork, and a restart of the engine does no harm.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ DEFAULT_HOST = "unix:///var/run/docker.sock"
 HOST_VARIABLE = "DOCKER_HOST"
 """The socket of the Docker engine, for runners that name none; by default `unix:///var/run/docker.sock`."""
 NEWEST = (1, 47)
-"""The newest version of the interface that is asked for: a newer one may mean something else."""
+"""The newest version of the interface to request: a newer one may behave differently."""
 PATIENCE = 60.0
 
 Query = Mapping[str, object]
 
 
 class EngineError(OSError):
-    """The engine has answered with an error that was not expected: what it has done is not known."""
+    """The engine answered with an unexpected error: its effect is unknown."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -46,7 +46,7 @@ class Reply:
 
     @property
     def message(self) -> str:
-        """What an error says."""
+        """The message of an error."""
         try:
             return str(self.json()["message"])
         except (ValueError, KeyError, TypeError):
@@ -73,7 +73,7 @@ class Engine:
         body: object = None,
         allow: Collection[int] = (),
     ) -> Reply:
-        """Its answer. Raises EngineError for one that is neither a success nor in `allow`."""
+        """Send a request and return the reply. Raises EngineError for an error status not in `allow`."""
         with self._asked(method, path, query, body) as connection:
             answer = connection.getresponse()
             reply = Reply(answer.status, answer.read())
@@ -82,13 +82,13 @@ class Engine:
         return reply
 
     def send(self, method: str, path: str, query: Query | None = None) -> None:
-        """Asks, and does not wait for the answer: the engine goes on without us."""
+        """Send a request without waiting for the reply: the engine continues on its own."""
         with self._asked(method, path, query, None):
             pass
 
     def frames(self, path: str, query: Query) -> Generator[tuple[int, bytes]]:
-        """What a container has written, message by message: the stream's number (1: stdout, 2: stderr) and the
-        text. Nothing, if there is no such container. Whoever stops early closes the connection."""
+        """Yield what a container has written, message by message: the stream's number (1: stdout, 2: stderr) and the
+        text. Yields nothing if there is no such container. Stopping early closes the connection."""
         with self._asked("GET", path, query, None) as connection:
             answer = connection.getresponse()
             if answer.status in (404, 409):  # 409: it is just being removed
@@ -127,7 +127,7 @@ class Engine:
         with closing(Connection(self.host.removeprefix("unix://"))) as connection:
             try:
                 yield connection
-            except http.client.HTTPException as error:  # it ended in the middle of an answer
+            except http.client.HTTPException as error:  # the connection ended in the middle of a reply
                 raise ConnectionError(f"the Docker engine has not answered: {error!r}") from error
 
 

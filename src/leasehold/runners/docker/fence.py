@@ -1,15 +1,15 @@
-"""Who may start a container. The fence is the folder that it mounts: the engine refuses to start one whose is gone.
+"""Decides who may start a container. The fence is the folder that it mounts: without it the engine refuses the start.
 
-The files of a run, beside `token.N`, `tombstone` and `stop`, which mean the same as for the subprocess runner:
+The files of an execution, besides `token.N`, `tombstone` and `stop`, which mean the same as for the subprocess runner:
 
     open.N.X      what a container made by a starter with token N mounts: its result, inputs and outputs. X is new for
-                  each try, so that whoever closes it closes that try alone
-    closed.N.X    the same folder: its container can no longer be started. If it was, it goes on, and writes here
-    started.N.X   written before that container is started. If it is gone, this is what says that it has run
+                  each try, so that closing it closes that try alone
+    closed.N.X    the same folder: its container can no longer be started. One that was started goes on, and writes here
+    started.N.X   written before that container is started. If the container is gone, this proves that it ran
 
-A starter makes its folder, *then* looks for newer tokens and tombstones, then makes its container, of which the engine
-lets only one have the name of the run. Who has it closes all other tries, *then* starts it. Who may not let anything
-start leaves a mark, a tombstone or a stop, *then* closes all tries. So of any two one sees the other.
+A starter makes its folder, *then* checks for newer tokens and tombstones, then makes its container; the engine lets
+only one container have the execution's name. Its starter closes all other tries, *then* starts it. A process that must
+prevent a start leaves a mark, a tombstone or a stop, *then* closes all tries. So of any two, one sees the other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Marks:
     is_stopped: bool
     is_buried: bool
     started: frozenset[str]
-    """Tries that may have started a container: N.X."""
+    """Tries (N.X) that may have started a container."""
 
 
 def read_marks(run: Path) -> Marks:
@@ -45,19 +45,19 @@ def read_marks(run: Path) -> Marks:
 
 
 def raise_to(run: Path, token: int) -> None:
-    """Whoever comes with an older token from now on does not pass."""
+    """Block all starters with an older token."""
     (run / f"token.{token}").touch()
 
 
 def close_all(run: Path, but: str = "") -> None:
-    """Nothing starts from now on. What says so is there already: a tombstone, a stop, or the container of a try."""
+    """Prevent any further start. The reason for it already exists: a tombstone, a stop, or the container of a try."""
     for entry in _open(run):
         if entry != but:
             close(run, entry)
 
 
 def lets_pass(run: Path, token: int) -> bool:
-    """Also not past the mark of another try: its container may have run, and be gone by now."""
+    """Return whether a start is allowed. Another try's mark blocks it too: its container may have run, and be gone."""
     marks = read_marks(run)
     is_closed = marks.is_stopped or marks.is_buried or bool(marks.started)
     return not is_closed and highest_token(run) <= token
@@ -67,9 +67,9 @@ def open_try(run: Path, token: int) -> str:
     entry = f"{token}.{secrets.token_hex(6)}"
     folder = run / f"open.{entry}"
     folder.mkdir()
-    with contextlib.suppress(FileNotFoundError):  # closed by another already: it will not pass
+    with contextlib.suppress(FileNotFoundError):  # already closed by another process: it will not pass
         (folder / MARK).touch()
-        folder.chmod(0o777)  # the container's user may be anybody; the run's folder is closed to others
+        folder.chmod(0o777)  # the container may have any user; the folder above is closed to others
     return entry
 
 
@@ -83,14 +83,14 @@ def close(run: Path, entry: str) -> None:
 
 
 def discard(run: Path, entry: str) -> None:
-    """A try whose container was not started, and never will be."""
+    """Remove a try whose container was not started, and never will be."""
     close(run, entry)
     (run / f"started.{entry}").unlink(missing_ok=True)
     shutil.rmtree(run / f"closed.{entry}", ignore_errors=True)
 
 
 def mark_started(run: Path, entry: str) -> bool:
-    """False: the try was closed. The mark is moved out of its folder, which cannot be found under this name then."""
+    """Mark the try as started. False: it was closed. The mark moves out of the folder, which closing renames."""
     try:
         (run / f"open.{entry}" / MARK).rename(run / f"started.{entry}")
     except FileNotFoundError:
@@ -100,8 +100,8 @@ def mark_started(run: Path, entry: str) -> bool:
 
 
 def mounted(run: Path, entry: str) -> Path | None:
-    """Where the folder of a try is by now."""
-    for state in ("open", "closed", "open"):  # again, for it may have been closed meanwhile
+    """Return where the folder of a try is now."""
+    for state in ("open", "closed", "open"):  # again, because it may have been closed meanwhile
         if (folder := run / f"{state}.{entry}").is_dir():
             return folder
     return None

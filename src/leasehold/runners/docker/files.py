@@ -1,7 +1,7 @@
-"""What goes into the folder that a container mounts, and what comes out of it.
+"""Input and output files in the folder that a container mounts.
 
-The container can put anything there, also a link to a file of the host or a pipe that never ends: nothing is followed,
-and only plain files are read.
+The container can put anything there, also a link to a file of the host or a pipe that never ends: links are never
+followed, and only plain files are read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def find_outputs(home: Path, names: Iterable[str]) -> dict[str, Path]:
 
 @contextlib.contextmanager
 def _opened(home: Path, *parts: str) -> Iterator[int | None]:
-    """A plain file below this folder, or None if there is none."""
+    """Open a plain file below this folder, or yield None if there is none."""
     opened: list[int] = []
     try:
         try:

@@ -1,8 +1,8 @@
-"""What containers have written, from the engine's log.
+"""Reads what containers have written, from the engine's log.
 
-The engine knows no offsets, and does not say how much it has dropped: it gives the last messages, or those since a
-moment. So a reader leaves an anchor in the run's folder, "what came up to this message ends at that offset", and the
-next one, perhaps another worker, counts from there.
+The engine has no offsets, and does not say how much it has dropped: it returns the last messages, or those since a
+given time. So a reader leaves an anchor in the execution's folder, "everything up to this message ends at that offset",
+and the next reader, perhaps another worker, counts from there.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from leasehold.runners.contract import Output, Stream
 from leasehold.runners.docker.engine import Engine
 
 TAIL = 64 * 1024
-"""Bytes of stdout and of stderr that `collect` brings back."""
+"""Bytes of stdout and of stderr that `collect` returns."""
 GLANCE = 32
-"""Messages to look at first: most often all that is new is among them. The engine finds the last ones without reading
-the whole log; for those since a moment it reads all of it."""
+"""How many messages to read first: usually they include all new ones. The engine finds the last messages without
+reading the whole log; for those since a given time it reads all of it."""
 GLANCE_LASTS = 0.2
-"""Seconds for which a glance made for one stream is good for the other. It halves the cost of following a run."""
+"""Seconds for which the messages read for one stream serve the other too. It halves the cost of following."""
 SETTLED = 1_000_000_000
-"""Nanoseconds after which no older message comes any more. The engine stamps a message before it writes it, and may
-write one of the other stream in between."""
+"""Nanoseconds after which no older message arrives. The engine stamps a message before it writes it, and may write one
+of the other stream in between."""
 OVERHEAD = 70
-"""Bytes that the engine writes around a message."""
+"""Bytes that the engine adds to a message."""
 
 _STREAMS: Mapping[int, Stream] = {1: "stdout", 2: "stderr"}
 
@@ -45,14 +45,14 @@ class Message:
 
 @frozen
 class Anchor:
-    """What the stream has up to this moment, and the first `nth` messages of the moment, end at this offset."""
+    """The offset at which the stream ends, up to this time and including the first `nth` messages of this time."""
 
     end: int
     at: int
     nth: int
 
     def newer(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """What comes after the anchor. If that was dropped, all that is kept is newer."""
+        """Yield the messages after the anchor. If the anchor's message was dropped, all kept messages are newer."""
         to_skip = self.nth
         for message in messages:
             if message.at == self.at and to_skip:
@@ -65,14 +65,14 @@ BEGIN = Anchor(0, 0, 0)
 
 
 class Logs:
-    """Of the containers of one engine."""
+    """Reads the logs of one engine's containers."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._glance: tuple[str, Stream, float, list[Message]] | None = None
 
     def read(self, container: str, run: Path, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
-        """`container` is its name or id, and `run` the folder in which the anchors are."""
+        """Read part of a stream. `container` is a name or id, and `run` the folder that holds the anchors."""
         anchor = _read_anchor(run, stream)
         messages = self._from(container, stream, anchor, offset)
         if offset < anchor.end:
@@ -92,7 +92,7 @@ class Logs:
         return data, after
 
     def output(self, container: str, run: Path, stream: Stream, limit: int) -> Output:
-        """What is left at the end. `limit` is what the engine keeps of the log before it drops its oldest file."""
+        """Return the output at the end. `limit` is what the engine keeps of the log before it drops its oldest file."""
         everything = list(self._messages(container, {}))
         own = [message for message in everything if message.stream == stream]
         anchor = _read_anchor(run, stream)
@@ -102,12 +102,12 @@ class Logs:
         return Output(tail.decode(errors="replace"), size, is_cut=len(tail) < size or may_be_cut)
 
     def _from(self, container: str, stream: Stream, anchor: Anchor, offset: int) -> Iterable[Message]:
-        """All messages from the anchor on; if the offset is before it, all that there are."""
+        """Return all messages from the anchor on; if the offset is before the anchor, all messages."""
         if offset < anchor.end:
             return self._messages(container, {})
         glance = self._take_glance(container, stream)
-        # With fewer, it is the whole log. An older one of the stream, or one of the other that is older by far, says
-        # that nothing from the anchor on was left out.
+        # With fewer messages, this is the whole log. An older message of the stream, or a much older one of the other,
+        # shows that nothing after the anchor is missing.
         is_enough = len(glance) < GLANCE or glance[0].at < anchor.at - SETTLED
         if is_enough or any(message.at < anchor.at for message in glance if message.stream == stream):
             return glance
@@ -136,7 +136,7 @@ class Logs:
 
 
 def _until_full(messages: Iterable[Message], stream: Stream, anchor: Anchor, end: int) -> Iterator[Message]:
-    """No more of them than it takes to come to this offset: the rest is not fetched."""
+    """Yield only as many messages as it takes to reach this offset: the rest is not fetched."""
     at = anchor.end
     for message in messages:
         yield message
@@ -147,8 +147,8 @@ def _until_full(messages: Iterable[Message], stream: Stream, anchor: Anchor, end
 
 
 def _cut(messages: Iterable[Message], at: int, offset: int, limit: int) -> tuple[bytes, int, list[Message]]:
-    """The bytes from this offset on, of messages of which the first begins at `at`; the offset after them; and the
-    messages that they have reached the end of."""
+    """Return the bytes from this offset on, of messages of which the first begins at `at`; the offset after them; and
+    the messages that were read to their end."""
     data, whole = b"", []
     offset = max(offset, at)
     for message in messages:
@@ -163,7 +163,7 @@ def _cut(messages: Iterable[Message], at: int, offset: int, limit: int) -> tuple
 
 
 def _move(anchor: Anchor, whole: list[Message]) -> Anchor:
-    """The anchor after these messages were read."""
+    """Return the anchor after these messages."""
     if not whole:
         return anchor
     at = whole[-1].at
@@ -172,7 +172,7 @@ def _move(anchor: Anchor, whole: list[Message]) -> Anchor:
 
 
 def _move_with_the_other(anchor: Anchor, at: int) -> Anchor:
-    """A silent stream's anchor goes on with the other stream: else all would be searched each time for what is new."""
+    """Move a silent stream's anchor with the other stream: otherwise every read would search the whole log."""
     return Anchor(anchor.end, at, 0) if at > anchor.at else anchor
 
 
@@ -188,12 +188,12 @@ def _read_anchor(run: Path, stream: Stream) -> Anchor:
 
 
 def _leave_anchor(run: Path, stream: Stream, anchor: Anchor) -> None:
-    with contextlib.suppress(FileNotFoundError):  # the run was removed
+    with contextlib.suppress(FileNotFoundError):  # the execution was removed
         unfinished = run / f".anchor.{secrets.token_hex(6)}"
         unfinished.write_text(json.dumps([anchor.end, anchor.at, anchor.nth]))
         unfinished.rename(run / f"anchor.{stream}")
 
 
 def _nanoseconds(at: str) -> int:
-    """It is in UTC, with nine digits after the second."""
+    """Parse a time in UTC with nine digits after the second."""
     return int(datetime.fromisoformat(f"{at[:19]}+00:00").timestamp()) * 10**9 + int(at[20:-1] or 0)

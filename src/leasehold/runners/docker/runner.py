@@ -1,7 +1,7 @@
-"""Containers on a Docker engine of this machine, each started at most once (`fence.py` says how).
+"""Runs containers on a Docker engine of this machine, each started at most once (`fence.py` explains how).
 
-The engine keeps a container's state, exit code and log; the run's folder keeps who may start it, and that it was
-started. Both are looked at together: first the folder, then the engine, and for "it has vanished" the folder again.
+The engine keeps a container's state, exit code and log; the execution's folder keeps who may start it, and that it was
+started. Read both together: first the folder, then the engine, and before "it has vanished" the folder again.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from leasehold.runners.run_folder import (
 
 START_PATIENCE = 30.0
 TWIN_PATIENCE = 2.0
-"""How long a starter waits for another with the same token that has made the container and not started it yet."""
+"""Seconds to wait for another starter with the same token that has made the container and not started it yet."""
 SITE, RUN, TRY, OUTPUTS = "leasehold.site", "leasehold.run", "leasehold.try", "leasehold.outputs"
-"""Labels."""
+"""Labels of our containers."""
 
 _EXITED = re.compile(r"Exited \((\d+)\)")
 _LIVE = ("running", "paused", "restarting")
@@ -60,19 +60,19 @@ _GOING = ("removing", "dead")
 class Container:
     id: str
     entry: str
-    """The try that made it: see `fence.py`."""
+    """The try that made the container: see `fence.py`."""
     status: str
     """"created" means that it has never run."""
     code: int
     created: float | None = None
-    """When it was made: only lists say that."""
+    """When the container was made; only lists include it."""
 
 
 class DockerRunner(Runner[ContainerSpec]):
-    """The containers of one folder and one engine. Any number of workers of the machine may share them.
+    """The containers of one folder and one engine. Any number of workers on the machine may share them.
 
     `host` is the engine's socket; None means $DOCKER_HOST or Docker's usual one. Containers see files of the host only
-    below `mounts_allowed`, and join only `networks_allowed`. Nothing is asked of the engine before the first verb.
+    below `mounts_allowed`, and join only `networks_allowed`. Nothing is sent to the engine before the first verb.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class DockerRunner(Runner[ContainerSpec]):
 
     @property
     def site(self) -> str:
-        """Asks the engine at first, and raises InvalidInput if it does not share the folder with the worker."""
+        """The first read queries the engine, and raises InvalidInput if it does not see the worker's folder."""
         if self._site is None:
             self._check_that_the_engine_sees_the_folder()
             self._site = f"{self.engine.call('GET', '/info').json()['ID']}:{self._folder_id}"
@@ -102,7 +102,7 @@ class DockerRunner(Runner[ContainerSpec]):
         self._allowed.check(spec)
         assert self.site
         run.mkdir(mode=0o700, exist_ok=True)
-        fence.raise_to(run, token)  # only then the look
+        fence.raise_to(run, token)  # raise the fence before looking
         deadline = time.monotonic() + START_PATIENCE
         twins: dict[str, float] = {}
         while True:
@@ -132,7 +132,7 @@ class DockerRunner(Runner[ContainerSpec]):
         states = {}
         for name, marks in before.items():
             container = found.get(name)
-            # A list does not wait for a start under way, and does not say how a container that goes away has ended.
+            # A list does not wait for a start under way, and does not show how a container being removed has ended.
             is_sure = container is not None and container.status not in ("created", *_GOING)
             is_sure |= container is None and (marks.is_buried or not marks.started)
             states[name] = _judge(marks, container) if is_sure else self.probe(name)
@@ -156,8 +156,8 @@ class DockerRunner(Runner[ContainerSpec]):
         if now >= until:
             self.engine.send("POST", f"/containers/{container.id}/kill", {"signal": "SIGKILL"})
         elif not is_asked:
-            # The engine sends the signal, waits and kills by itself. If it is restarted meanwhile it forgets to: then
-            # a later call finds the time over.
+            # The engine sends the signal, waits and kills by itself. If it restarts meanwhile it forgets: then a later
+            # call finds the time over.
             self.engine.send("POST", f"/containers/{container.id}/stop", {"t": math.ceil(until - now)})
             write_durably(run / "stop", {"until": until, "is_asked": True})
 
@@ -200,9 +200,9 @@ class DockerRunner(Runner[ContainerSpec]):
         return names_in(self.folder)
 
     def sweep(self, age: float) -> int:
-        """Containers that nobody will ever look after go too, running or not: those whose folder is gone, and those
-        that a starter has made too late and could not start. So does what a worker that was killed while it checked
-        the engine has left."""
+        """Also delete containers that no worker will look after, running or not: those whose folder is gone, and those
+        that a starter made too late and could not start. Also delete what a killed worker left while it checked the
+        engine."""
         freed = 0
         for name, container in self._list().items():
             run = self._run(name)
@@ -218,7 +218,7 @@ class DockerRunner(Runner[ContainerSpec]):
     # -- start
 
     def _start(self, name: str, token: int, spec: ContainerSpec) -> bool:
-        """Make a container and start it, once, by its id. False: somebody else was quicker, or has raised the fence;
+        """Make a container and start it, once, by its id. False: another starter was first, or has raised the fence;
         look again."""
         run = self._run(name)
         entry = fence.open_try(run, token)
@@ -247,7 +247,7 @@ class DockerRunner(Runner[ContainerSpec]):
         id_ = made.json()["Id"]
         refusal = None
         if fence.mark_started(run, entry):
-            fence.close_all(run, but=entry)  # who froze with one of those must not have the name after us
+            fence.close_all(run, but=entry)  # a starter frozen in another try must not get the name later
             started = self.engine.call("POST", f"/containers/{id_}/start", allow=range(400, 600))
             if started.status < 400:
                 return True
@@ -256,7 +256,7 @@ class DockerRunner(Runner[ContainerSpec]):
             fence.close(run, entry)
         container = self._inspect(id_)
         if container is not None and container.status in (*_LIVE, "exited"):
-            return True  # it was started all the same
+            return True  # it was started nevertheless
         fence.discard(run, entry)
         if container is not None:
             self._delete(container)
@@ -269,12 +269,12 @@ class DockerRunner(Runner[ContainerSpec]):
         fence.close(run, made.entry)
         container = self._inspect(made.id)  # waits for a start under way
         if container is not None and container.status == "created":
-            # The mark first: without the container it would say that it has run.
+            # Remove the mark first: without the container it would mean that the container has run.
             fence.discard(run, made.entry)
             self._delete(container)
 
     def _check_that_the_engine_sees_the_folder(self) -> None:
-        """By its word about a mount: it looks for the source before it looks for the image, and there is none."""
+        """Test it with a mount: the engine checks the source before the image, and the image does not exist."""
         seen = self.folder / f".seen.{secrets.token_hex(8)}"
         seen.mkdir()
         try:
@@ -305,14 +305,14 @@ class DockerRunner(Runner[ContainerSpec]):
     # -- look
 
     def _look(self, name: str) -> tuple[fence.Marks, Container | None]:
-        """What the folder and the engine say, at one moment."""
+        """Return what the folder and the engine say at one moment."""
         run = self._run(name)
         while True:
             marks = fence.read_marks(run)
             container = self._inspect(self.container_name(name))
             if container is not None or not marks.started:
                 return marks, container
-            # Somebody may have replaced a container that was not started: then the mark of that try is gone.
+            # Another starter may have replaced a container that was not started: then the mark of that try is gone.
             again = fence.read_marks(run)
             if marks.started & again.started:
                 return again, None
@@ -322,7 +322,7 @@ class DockerRunner(Runner[ContainerSpec]):
         return None if facts is None else _container(facts)
 
     def _facts(self, container: str) -> dict[str, Any] | None:
-        """What the engine knows of one of our containers, by its name or id. It waits for a start under way."""
+        """Return what the engine knows about one of our containers, by name or id. It waits for a start under way."""
         reply = self.engine.call("GET", f"/containers/{container}/json", allow=(404,))
         if reply.status == 404:
             return None
@@ -330,7 +330,7 @@ class DockerRunner(Runner[ContainerSpec]):
         return facts if facts["Config"]["Labels"].get(SITE) == self._folder_id else None
 
     def _list(self) -> dict[str, Container]:
-        """All of this folder, by the names of their runs: one question."""
+        """Return all containers of this folder by the names of their executions, with one request."""
         filters = json.dumps({"label": [f"{SITE}={self._folder_id}"]})
         found = {}
         for listed in self.engine.call("GET", "/containers/json", {"all": 1, "filters": filters}).json():
@@ -347,7 +347,7 @@ class DockerRunner(Runner[ContainerSpec]):
         return reply.status != 409
 
     def container_name(self, name: str) -> str:
-        """What the engine calls the container of this run."""
+        """Return the engine's name for the container of this execution."""
         return f"leasehold-{name}-{self._folder_id}"
 
     def _run(self, name: str) -> Path:
@@ -375,7 +375,7 @@ def _container(facts: dict[str, Any]) -> Container:
 
 
 def _exit_code(code: int) -> int:
-    """The engine tells a signal as a shell does, by 128 and its number."""
+    """Convert the code: the engine reports a signal as a shell does, as 128 plus its number."""
     return 128 - code if 128 < code < 160 else code
 
 
@@ -385,8 +385,8 @@ def _reason(facts: dict[str, Any], code: int, *, stopped: bool) -> str | None:
         told = f" than its limit of {size_text(limit)}" if limit else " than the machine has"
         return f"the kernel killed a process of the container: it used more memory{told}"
     if code == -signal.SIGKILL and limit and not stopped:
-        # An engine may never hear of what the kernel did to a container that is gone by then.
-        return f"somebody killed it; perhaps the kernel: it used more memory than its limit of {size_text(limit)}"
+        # An engine may never learn what the kernel did to a container that is already gone.
+        return f"killed, perhaps by the kernel: it used more memory than its limit of {size_text(limit)}"
     return facts["State"]["Error"] or None
 
 

@@ -1,4 +1,4 @@
-"""What a container may be: an allow-list. What is not a field here cannot be asked for."""
+"""The spec of a container: an allow-list. What is not a field here cannot be requested."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HOME = "/leasehold"
 """Where a container finds its inputs and leaves its result and outputs."""
 OUR_LABELS = "leasehold."
 LEAST_MEMORY = 6 * 1024 * 1024
-"""The engine takes no less."""
+"""The engine accepts no less."""
 LOG_FILES = 4
-"""The engine drops the oldest of them: three quarters of `output_limit` are there in any case."""
+"""The engine drops the oldest file: three quarters of `output_limit` are always kept."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -29,7 +29,7 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?"
 
 @frozen
 class Mount:
-    """A folder or file of the host. Only below a folder that the runner allows (`mounts_allowed`)."""
+    """A folder or file of the host; it must be below a folder that the runner allows (`mounts_allowed`)."""
 
     source: Path
     """The path on the host."""
@@ -50,9 +50,9 @@ class ContainerSpec:
     image: str
     """The image, as `name:tag`."""
     argv: Sequence[str] = ()
-    """The arguments. Empty: the image's own command."""
+    """The arguments. Empty: the image's command."""
     entrypoint: Sequence[str] | None = None
-    """The program. None: the image's own entry point."""
+    """The program. None: the image's entry point."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that the container gets. Anyone with access to the engine can read them, even afterwards."""
     pass_env: Sequence[str] = ()
@@ -70,17 +70,17 @@ class ContainerSpec:
     read_only: bool = False
     """Whether the image's files are read-only. /tmp is then in memory, and /leasehold can be written to."""
     user: str | None = None
-    """"user", "1000" or "1000:1000". None: the image's own. Only root can delete what root writes: a worker
-    that is not root gives its own number here."""
+    """"user", "1000" or "1000:1000". None: the image's user. Only root can delete what root writes: a worker that is
+    not root gives its own number here."""
     cwd: str | None = None
-    """The working directory. None: the image's own."""
+    """The working directory. None: the image's."""
     init: bool = True
-    """Whether a small init process passes signals on. Without it, a program that does not handle SIGTERM never
-    sees it and is killed when its grace is over. False for images with an init of their own."""
+    """Whether a small init process passes signals on. Without it, a program that does not handle SIGTERM never sees it
+    and is killed when its grace is over. False for images that have an init."""
     inputs: Mapping[str, str | bytes | Path] = field(default_factory=dict)
     """Input files by name: their text, their bytes, or a path to copy from."""
     outputs: Sequence[str] = ()
-    """Names of files that are collected if they are there."""
+    """Names of files that are collected if they exist."""
     mounts: Sequence[Mount] = ()
     """Folders and files of the host."""
     output_limit: int = 8 * 1024 * 1024
@@ -151,7 +151,7 @@ class ContainerSpec:
 
 
 def container_spec(said: object, image: str | None) -> ContainerSpec:
-    """What a task's function has returned, for the image that its task names."""
+    """Convert the return value of a task's function, for the image that its task names."""
     if isinstance(said, ContainerSpec):
         return said
     if not isinstance(said, Sequence) or isinstance(said, str) or not all(isinstance(x, str) for x in said):
@@ -165,7 +165,7 @@ def container_spec(said: object, image: str | None) -> ContainerSpec:
 
 @frozen
 class Allowed:
-    """What a runner lets specs ask for beyond the harmless."""
+    """The mounts and networks that a runner allows."""
 
     mounts: Collection[Path]
     networks: Collection[str]
@@ -189,8 +189,8 @@ class Allowed:
 
 
 def engine_body(spec: ContainerSpec, labels: Mapping[str, str], home: Path) -> dict[str, Any]:
-    """As the engine wants it. Every field is set here: what an image or a default of the engine could change
-    otherwise does not matter."""
+    """Build the engine's request. Every field is set here, so that no image and no default of the engine can change
+    it."""
     passed = {name: os.environ[name] for name in spec.pass_env if name in os.environ}
     ours = {
         RESULT_VARIABLE: f"{HOME}/result",
@@ -241,5 +241,5 @@ def engine_body(spec: ContainerSpec, labels: Mapping[str, str], home: Path) -> d
 
 
 def _bind(source: Path, target: str, read_only: bool) -> dict[str, Any]:
-    """Never `Binds`: that makes a source that is not there, and the fence is a source that is not there."""
+    """Never `Binds`: that creates a missing source, and the fence relies on a missing source."""
     return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}

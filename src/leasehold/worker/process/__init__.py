@@ -1,4 +1,4 @@
-"""A job in a process of its own, for code that holds the GIL, leaks or crashes.
+"""Runs a job in its own process, for code that holds the GIL, leaks or crashes.
 
 worker                      guard                        child
 a thread of the worker      imports next to nothing;     a fresh interpreter, forked off

@@ -14,7 +14,7 @@ from leasehold.domain.portable import Portable
 from leasehold.worker.process.served import CALLS
 
 STOP = b"{}"
-"""The run shall end."""
+"""Asks the child to stop."""
 
 
 def write_answer(number: int, verb: str, value: object) -> bytes:
@@ -31,7 +31,7 @@ def write_error(number: int, error: BaseException) -> bytes:
 
 
 def read_answer(frame: bytes) -> tuple[int, Any, BaseException | None]:
-    """The number of the question (0: none, a stop), and the value or the error."""
+    """Return the number of the request (0: none, a stop), and the value or the error."""
     if frame == STOP:
         return 0, None, None
     told = json.loads(frame)

@@ -1,4 +1,4 @@
-"""An attempt whose handler runs in a child: its thread in the worker starts the child, serves it and waits for it."""
+"""An attempt whose handler runs in a child process: a thread of the worker starts, serves and awaits the child."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ NO_ROOM_DELAY = 10.0
 
 
 class EndedAs(BaseException):
-    """How a child's run ended, if not with success."""
+    """How a child's attempt ended, if not with success."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
 
 
 class Processes:
-    """What the children of one worker have in common."""
+    """What the child processes of one worker share."""
 
     def __init__(self, tasks: Iterable[TaskDefinition], stop_grace: float, capture_logs: bool) -> None:
-        """Raises InvalidTask for one that no other process could import: now, not when it is claimed."""
+        """Raises InvalidTask for a task that no other process could import: now, not when it is claimed."""
         self.stop_grace = stop_grace
         self._capture_logs = capture_logs
         self._sheets: dict[TaskDefinition, TaskSheet] = {}
@@ -79,7 +79,7 @@ class ProcessAttempt(Attempt):
         try:
             self._child = child
             child.extend(self._expires_at)
-            if self.stop_requested:  # since before it could be told
+            if self.stop_requested:  # since before the child could be notified
                 child.stop(self._grace())
             child.serve()
             return self._judged(child)
@@ -89,7 +89,7 @@ class ProcessAttempt(Attempt):
 
     @property
     def _expires_at(self) -> float:
-        """On the monotonic clock: from then on the job may be another's."""
+        """When another worker may get the job, by the monotonic clock."""
         return self.lease_until + margin(self.grant.lease_seconds)
 
     def renewed(self, sent_at: float) -> None:
@@ -106,7 +106,7 @@ class ProcessAttempt(Attempt):
         return stop_grace + KILL_TIME
 
     def _grace(self) -> float:
-        """Its successor may run already, if its lease is lost. Else its guard kills it when the lease runs out."""
+        """0 if the lease is lost: the next attempt may run already. Else the guard kills it at the lease's end."""
         return 0.0 if self.cause == "lost" else self._processes.stop_grace
 
     # -- how it ended ----------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class ProcessAttempt(Attempt):
         return Crashed(f"{told}\n\n{stack}" if stack else told)
 
     def judge(self, value: object) -> Success:
-        """Judged in the child."""
+        """The child has judged the value."""
         assert isinstance(value, Success)
         return value
 
@@ -163,5 +163,5 @@ class ProcessAttempt(Attempt):
 def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # a real-time one
+    except ValueError:  # a real-time signal
         return f"signal {number}"

@@ -1,4 +1,4 @@
-"""Frames between a worker and a child: a length, then that many bytes."""
+"""Frames between a worker and a child process: a length, then that many bytes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from contextlib import AbstractContextManager, nullcontext
 
 _LENGTH = struct.Struct("!Q")
 LOOK_EVERY = 1.0
-"""Seconds. Who waits in the kernel for a socket does not hear that its own process has closed it."""
+"""Seconds. A thread that waits in the kernel for a socket does not notice that its own process has closed it."""
 
 
 class Channel:
-    """One end. Several threads may send; one receives."""
+    """One end of the channel. Several threads may send; one receives."""
 
     def __init__(self, end: socket.socket, shield: AbstractContextManager[object] | None = None) -> None:
         self._end = end
         self._sending = threading.Lock()
         self._shield = shield or nullcontext()
-        """Around each send: half a frame would spoil all that follow."""
+        """Entered around each send: half a frame would spoil all that follow."""
         self._process = os.getpid()
         self._file = os.fstat(end.fileno()).st_ino
         self._readable = select.poll()
@@ -31,7 +31,7 @@ class Channel:
         return self._end.fileno()
 
     def send(self, frame: bytes) -> None:
-        """Blocks until it is taken. Raises OSError when nobody will."""
+        """Block until the frame is sent. Raises OSError if the other end is gone."""
         if os.getpid() != self._process:
             raise RuntimeError("ctx belongs to the process that the worker has started, not to a fork of it")
         with self._shield, self._sending:
@@ -40,7 +40,7 @@ class Channel:
             self._end.sendall(frame)
 
     def receive(self) -> bytes | None:
-        """None: one of the ends is closed, perhaps amid a frame."""
+        """Return None if one of the ends is closed, perhaps amid a frame."""
         head = self._exactly(_LENGTH.size)
         return None if head is None else self._exactly(_LENGTH.unpack(head)[0])
 

@@ -1,4 +1,4 @@
-"""A child as its worker sees it: started, served, stopped, and how it ended."""
+"""A child process as its worker sees it: started, served, stopped, and how it ended."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from leasehold.worker.process.served import Served
 from leasehold.worker.process.sheet import JobSheet, write_sheet
 
 LAST_BREATH = 2.0
-"""Seconds from the end of the channel to the end of the child, before it is helped along."""
+"""Seconds from the end of the channel to the end of the child, before it is killed."""
 LINGER = 5.0
-"""Seconds that a child has to end when it has told how its run ended: for what its libraries do at exit."""
+"""Seconds that a child has to exit after it reported its ending: its libraries may need them."""
 LONGEST_STACK = 8 * 1024
 
 _BOOT = "import sys; sys.path[:] = {path!r}; from leasehold.worker.process.guard import main; main({ends})"
@@ -33,15 +33,15 @@ _BOOT = "import sys; sys.path[:] = {path!r}; from leasehold.worker.process.guard
 
 class Child:
     def __init__(self, run: Attempt, sheet: JobSheet) -> None:
-        """Raises OSError when the machine has no room for another process."""
+        """Raises OSError if the machine has no room for another process."""
         self.message: dict[str, Any] | None = None
-        """How it said that its run ended."""
+        """The ending that the child reported."""
         self.code: int | None = None
-        """Its exit code, negative for a signal; None: nobody has seen it."""
+        """Its exit code, negative for a signal; None: not seen."""
         self.garbled = False
-        """It has closed its channel while it lived on, or sent what is not ours."""
+        """The child closed its channel while it lived on, or sent an invalid frame."""
         self.expired = False
-        """It was killed because its lease ran out."""
+        """The child was killed because its lease ran out."""
         self._run = run
         self._sheet = sheet
         self._served = Served(run)
@@ -56,7 +56,7 @@ class Child:
         ends = (guards.fileno(), childs.fileno(), self._stack.fileno())
         boot = _BOOT.format(path=sys.path, ends=", ".join(map(str, (*ends, os.getpid()))))
         try:
-            # A session of its own: Ctrl-C in the worker's terminal is for the worker.
+            # Its own session: Ctrl-C in the worker's terminal is for the worker.
             self._guard = subprocess.Popen(
                 [sys.executable, "-c", boot, run.grant.kind, run.grant.id],
                 stdin=subprocess.DEVNULL,
@@ -71,20 +71,20 @@ class Child:
             childs.close()
 
     def stop(self, grace: float) -> None:
-        """From any thread, and at once: SIGTERM for it and all in its group, SIGKILL after the grace."""
+        """Callable from any thread, returns at once: SIGTERM for the child's whole group, SIGKILL after the grace."""
         self._tell_guard(f"stop {grace:.3f}")
 
     def extend(self, until: float) -> None:
-        """From any thread: it may live until then, on the monotonic clock."""
+        """Callable from any thread: the child may live until then, by the monotonic clock."""
         self._tell_guard(f"lease {until:.3f}")
 
     def _tell_guard(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the guard has ended
             self._control.send(line.encode() + b"\n", socket.MSG_DONTWAIT)
 
     def serve(self) -> None:
-        """Until nothing of it is alive any more."""
-        with contextlib.suppress(OSError):  # it died before it could begin
+        """Serve until none of its processes is alive."""
+        with contextlib.suppress(OSError):  # the child died before it could begin
             self._channel.send(write_sheet(self._sheet))
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ, self._hear_guard)
@@ -98,13 +98,13 @@ class Child:
                     self.garbled |= self.message is None
                     self._end_by = float("inf")
                     self.stop(0.0)
-            # It may have ended right after its last words.
+            # The child may have ended right after its last message.
             while self._channel in selector.get_map() and selector.select(0) and self._hear_child():
                 pass
         self._guard.wait()
 
     def close(self) -> None:
-        """Should it still live, it is killed by its guard, which sees the end of the socket."""
+        """Close both sockets: if the child still lives, its guard sees that and kills it."""
         self._let_go()
         self._guard.wait()
 
@@ -115,21 +115,21 @@ class Child:
 
     @property
     def stack(self) -> str:
-        """Where its code stood when it crashed, as Python tells it; "" if it could not."""
+        """Python's traceback of the crash; "" if there is none."""
         told = os.pread(self._stack.fileno(), LONGEST_STACK, 0).decode(errors="replace")
         lines = [line for line in told.splitlines() if OURS not in line and '"<string>"' not in line]
         return "\n".join(lines).strip()
 
-    # -- what is heard ---------------------------------------------------------------------------------------------
+    # -- incoming messages -----------------------------------------------------------------------------------------
     def _hear_guard(self) -> bool:
         try:
             heard = self._control.recv(4096)
         except ConnectionResetError:
-            heard = b""  # it has ended without having read all that we said, as one does whose lease was over
+            heard = b""  # it ended without reading all our lines, as after the end of its lease
         if not heard:
             self._guard_lives = False
             if self.code is None and self._pid:
-                # The guard was killed, and the child with it; what it had started may live.
+                # The guard was killed, and the child with it; processes that the child started may live.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._pid, signal.SIGKILL)
             return False
@@ -176,5 +176,5 @@ class Child:
         self._answer(frame)
 
     def _answer(self, frame: bytes) -> None:
-        with contextlib.suppress(OSError):  # it has gone
+        with contextlib.suppress(OSError):  # the child is gone
             self._channel.send(frame)

@@ -1,4 +1,4 @@
-"""How a child's run ended, as JSON: the worker takes no objects from a process that may have gone wrong."""
+"""Endings of a child's attempt as JSON: the worker takes no pickled objects from a process that may be corrupt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from leasehold.domain.outcome import Asked, Breached, Failure, Outcome, Snoozed, Stopped, Success
 
 STOPPED = "stopped"
-"""The child ended because it was told to. Why, its worker knows."""
+"""The child ended because it was asked to stop. Its worker knows why."""
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind for kind in (Success, Failure, Stopped, Snoozed, Asked, Breached)
@@ -23,12 +23,12 @@ def ending(outcome: Outcome) -> dict[str, Any]:
 
 
 def stopped(over: str | None) -> dict[str, Any]:
-    """`over`: the limit of its budget that it has passed."""
+    """`over`: the budget limit that was passed."""
     return {"end": STOPPED, "over": over}
 
 
 def outcome_from(message: dict[str, Any]) -> Outcome:
-    """Raises ValueError for what is none."""
+    """Raises ValueError for an unknown ending."""
     kind = _KINDS.get(message["end"])
     if kind is None:
         raise ValueError(f"no run ends as {message['end']!r}")

@@ -1,13 +1,13 @@
-"""The guard: a small process between a worker and a child, which runs none of the user's code.
+"""The guard: a small process between a worker and a child process, which runs none of the user's code.
 
-It ends the child and all that the child has started: when told to, when the child has ended, when the lease runs out
-because the worker is frozen, and when the worker is gone, however it went. The worker could not do the last two, and
-cannot see what has left the child's process group; on Linux the guard can, as a subreaper, to which all orphans among
-its descendants are given.
+It ends the child and all processes that the child has started: on request, when the child has ended, when the lease
+runs out because the worker is frozen, and when the worker is gone for any reason. The worker could not do the last two,
+and cannot see processes that left the child's process group; on Linux the guard can, because it is a subreaper, which
+inherits all orphans among its descendants.
 
-It hears lines: "stop GRACE", the seconds until the child is killed, and "lease TIME", on the machine's monotonic clock.
-It tells "started PID", "stopping", "expired", and at last "ended CODE", negative for a signal, when nothing of the run
-is alive any more.
+It reads lines: "stop GRACE", the seconds until the child is killed, and "lease TIME", by the machine's monotonic clock.
+It writes "started PID", "stopping", "expired", and at last "ended CODE", negative for a signal, when none of the
+processes is alive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from leasehold.runners.shim import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, chi
 
 NEVER = float("inf")
 KILL_AGAIN = 1.0
-"""Seconds. What does not go at once hangs in the kernel, and is only waited for."""
+"""Seconds. A process that does not die at once hangs in the kernel, and is only waited for."""
 
 
 def main(control: int, channel: int, stack: int, worker: int) -> None:
@@ -35,7 +35,7 @@ def main(control: int, channel: int, stack: int, worker: int) -> None:
     child = os.fork()
     if not child:
         _begin_child(guard, control)
-        from leasehold.worker.process.main import run_job  # imported where it is needed alone
+        from leasehold.worker.process.main import run_job  # imported only in the child
 
         run_job(channel, stack)
         raise SystemExit
@@ -48,7 +48,7 @@ def _begin_child(guard: int, control: int) -> None:
     os.setpgid(0, 0)
     os.close(control)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != guard:  # killed before it could be asked for
+    if os.getppid() != guard:  # killed before it could ask for its death signal
         os._exit(1)
 
 
@@ -64,12 +64,12 @@ class Guard:
         self._heard = b""
 
     def watch(self) -> NoReturn:
-        with contextlib.suppress(OSError):  # the child does it too: a signal to the group must find it
+        with contextlib.suppress(OSError):  # the child does it too: a signal to the group must reach it
             os.setpgid(self._child, self._child)
         selector = selectors.DefaultSelector()
         selector.register(self._hear_signals(), selectors.EVENT_READ, None)
         selector.register(self._control, selectors.EVENT_READ, self._control)
-        # The end of the socket tells that the worker is gone, unless a fork of the worker has kept it open.
+        # The socket's end shows that the worker is gone, unless a fork of the worker has kept it open.
         prctl(PR_SET_PDEATHSIG, signal.SIGHUP)
         if os.getppid() != self._worker:
             self._leave()
@@ -98,8 +98,8 @@ class Guard:
         return None if next_at == NEVER else max(0.0, next_at - time.monotonic())
 
     def _hear_signals(self) -> int:
-        """A pipe that has something to read whenever a signal came. A SIGTERM for all processes of a service is the
-        worker's to answer, which may let its jobs end first."""
+        """Return a pipe that becomes readable whenever a signal arrives. A SIGTERM to all processes of a service is for
+        the worker to handle, which may let its jobs end first."""
         read, write = os.pipe()
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
@@ -135,13 +135,13 @@ class Guard:
             self._tell("stopping")
 
     def _leave(self) -> NoReturn:
-        """The worker is gone, and so is all that ran for it."""
+        """The worker is gone: end everything that ran for it, and exit."""
         self._signal(signal.SIGKILL)
         self._end_what_is_left()
         os._exit(0)
 
     def _ended(self) -> int | None:
-        """The child's exit code; orphans that ended on the way are let go."""
+        """Return the child's exit code; also reaps orphans that ended meanwhile."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -167,11 +167,11 @@ class Guard:
                 time.sleep(0.002)
 
     def _signal(self, number: int) -> None:
-        """To the child's group, or, if it has left that, to the child."""
+        """Signal the child's group, or, if the child has left it, the child."""
         try:
             os.killpg(self._child, number)
         except (ProcessLookupError, PermissionError):
-            if not self._reaped:  # else its number may be another's
+            if not self._reaped:  # otherwise its PID may belong to another process
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(self._child, number)
 

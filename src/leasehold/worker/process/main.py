@@ -1,4 +1,4 @@
-"""The child: runs one job as a worker would, with a store whose verbs are asked of the worker."""
+"""The child process: runs one job as a worker would, with a store whose verbs the worker answers."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 THREADS = 8
-"""For the verbs and plain steps of an async handler."""
+"""Threads for the verbs and plain steps of an async handler."""
 OVERTIME = 5
-"""Seconds of computing from the signal that the time is up to the kill, for a handler that has its own idea of it."""
-STOPPED = Stopped("told by the worker")
+"""Seconds of CPU time from the signal to the kill, for a handler that handles the signal itself."""
+STOPPED = Stopped("stopped by the worker")
 
 
 def run_job(channel: int, stack: int) -> None:
-    """Returns when the worker has been told how it ended."""
+    """Returns when the worker has got the ending."""
     interrupt = Interrupt()
     end = Channel(socket.socket(fileno=channel), interrupt)
     first = end.receive()
     if first is None:
-        return  # the worker is gone already
+        return  # the worker is already gone
     sheet = read_sheet(first)
     faulthandler.enable(open(stack, "wb", buffering=0), all_threads=False)  # noqa: SIM115 — as long as we live
     _limit(sheet.task)
@@ -71,7 +71,7 @@ def run_job(channel: int, stack: int) -> None:
 
 def _limit(task: TaskSheet) -> None:
     if task.memory is not None:
-        # Not the address space: of that, threads and libraries reserve far more than they ever use.
+        # Not the address space: threads and libraries reserve far more of it than they use.
         _lower(resource.RLIMIT_DATA, task.memory, task.memory)
     if task.cpu_time is not None:
         _lower(resource.RLIMIT_CPU, task.cpu_time, task.cpu_time + OVERTIME)
@@ -100,25 +100,25 @@ def _logging(task: TaskSheet, run: ChildAttempt) -> Any:
 
 
 class Interrupt:
-    """A stop for a handler that has no context to ask: StopRequested is raised where it stands, as KeyboardInterrupt
-    would be. Around a send it waits for the end of that."""
+    """Stops a handler without a context: raises StopRequested where it stands, as KeyboardInterrupt would be. During a
+    send it waits for the end of the send."""
 
     def __init__(self) -> None:
         self.armed = False
         self._told = False
         self._sends = 0
         self._late = False
-        # Not ignored: that would be inherited by what the handler starts.
+        # Not ignored: processes that the handler starts would inherit that.
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def tell(self) -> None:
-        """From any thread. The signal also ends a wait of the main thread in the kernel."""
+        """Callable from any thread. The signal also ends a wait of the main thread in the kernel."""
         self._told = True
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def _on_signal(self, *_: object) -> None:
-        # One that the worker has not sent does nothing: a service that is stopped sends it to all its processes, and
-        # the worker may let its jobs end.
+        # A signal that the worker has not sent does nothing: stopping a service sends it to all its processes, and the
+        # worker may let its jobs end.
         if not (self.armed and self._told):
             return
         if self._sends:
@@ -127,7 +127,7 @@ class Interrupt:
             self._raise()
 
     def _raise(self) -> None:
-        self.armed = False  # once: what the handler does to end must not be interrupted too
+        self.armed = False  # once: the handler's clean-up must not be interrupted too
         raise StopRequested
 
     def __enter__(self) -> None:
@@ -144,8 +144,8 @@ class Interrupt:
 
 
 class ChildAttempt(Attempt):
-    """Decodes, loads, calls and judges as any attempt; but what it stores, tells and ends as goes to its worker, and
-    only the worker knows why it is stopped."""
+    """Decodes, loads, calls and judges as any attempt; but its writes, reports and ending go to its worker, and only
+    the worker knows why it is stopped."""
 
     def __init__(self, sheet: JobSheet, definition: Any, link: Link, interrupt: Interrupt) -> None:
         self._link = link
@@ -168,19 +168,17 @@ class ChildAttempt(Attempt):
 
     @resources.setter
     def resources(self, value: Any) -> None:
-        """There are none."""
+        """Ignored: a child has no resources."""
 
     # -- its life --------------------------------------------------------------------------------------------------
     def to_its_end(self) -> dict[str, Any]:
-        """The message that tells how it ended."""
+        """Return the message with its ending."""
         if self.definition.is_async:
             asyncio.run(self._run_on_loop())
         else:
             run_here(self.run(self._ended))
         if os.getpid() != self._process:
-            os._exit(
-                0
-            )  # a fork that the handler has made came back from it; the result is the original's to tell
+            os._exit(0)  # a fork made by the handler returned here; only the original reports the result
         return self._message
 
     async def _run_on_loop(self) -> None:
@@ -195,7 +193,7 @@ class ChildAttempt(Attempt):
         guard.stop()
 
     def stop_from_outside(self) -> None:
-        """In the link's thread."""
+        """Runs in the link's thread."""
         self.stop("flag")
         if not self.definition.is_async:
             if self._interrupt.armed:
@@ -205,7 +203,7 @@ class ChildAttempt(Attempt):
                 task.get_loop().call_soon_threadsafe(task.cancel)
 
     def call(self, arguments: dict[str, Any]) -> Any:
-        # Who has a context asks it, as in a thread of a worker.
+        # A handler with a context checks that for a stop, as in a thread of a worker.
         self._interrupt.armed = not self.definition.is_async and self.definition.context_parameter is None
         try:
             self.raise_if_stopped()
@@ -231,5 +229,5 @@ class ChildAttempt(Attempt):
         return self.remote_writer.put(self.remote_writer.stream_of(self), kind, data, key, text)
 
     def becomes_file(self, text: str | None) -> bool:
-        """The worker sees to it."""
+        """The worker decides that."""
         return False

@@ -1,4 +1,4 @@
-"""What a child is told before it begins: where its task's function is, and the lease it runs under."""
+"""The first message to a child process: where its task's function is, and the lease it runs under."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from leasehold.tasks.settings import Retry, TaskSettings
 
 @frozen
 class Reference:
-    """Something at the top of a module."""
+    """The place of an object at the top of a module."""
 
     module: str
     name: str
     depth: int = 0
-    """How many decorators that keep what they wrap, such as `@app.task`, stand around it."""
+    """How many decorators that keep what they wrap, such as `@app.task`, are around it."""
 
     def find(self) -> Any:
         found: Any = importlib.import_module(self.module)
@@ -40,7 +40,7 @@ class Reference:
 
 @frozen(kw_only=True)
 class TaskSheet:
-    """The part that all jobs of a task have in common."""
+    """The part that all jobs of a task share."""
 
     task: str
     function: Reference
@@ -48,7 +48,7 @@ class TaskSheet:
     retry_never: list[Reference] | None
     middleware: list[Reference]
     main: dict[str, str]
-    """How to run the program's main module under another name, where something of it is needed."""
+    """How to run the program's main module under another name, if something in it is needed."""
     argv: list[str]
     memory: int | None
     cpu_time: int | None
@@ -74,7 +74,7 @@ def read_sheet(text: bytes) -> JobSheet:
 
 
 def task_sheet(definition: TaskDefinition, capture_logs: bool) -> TaskSheet:
-    """Raises InvalidTask for what a fresh interpreter would not find."""
+    """Raises InvalidTask for an object that a fresh interpreter would not find."""
     task, settings = definition.name, definition.settings
     function = _reference(task, definition.function)
     on, never = _references(task, settings.retry.on), _references(task, settings.retry.never)
@@ -119,7 +119,7 @@ def _reference(task: str, thing: Any) -> Reference:
 
 
 def _main_module(task: str) -> dict[str, str]:
-    """As `multiprocessing` does it."""
+    """Describe the main module as `multiprocessing` does."""
     from multiprocessing.spawn import get_preparation_data
 
     told = get_preparation_data("leasehold").items()
@@ -134,7 +134,7 @@ def _main_module(task: str) -> dict[str, str]:
 
 
 def open_sheet(sheet: TaskSheet) -> TaskDefinition:
-    """In the child: imports the user's modules."""
+    """Build the definition in the child: imports the user's modules."""
     sys.argv[:] = sheet.argv
     if sheet.main:
         from multiprocessing.spawn import prepare

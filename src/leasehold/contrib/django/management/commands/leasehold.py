@@ -26,7 +26,7 @@ class Command(BaseCommand):  # type: ignore[misc] # Django has no types
         )
 
     def handle(self, *_: Any, arguments: list[str], **__: Any) -> None:
-        # The settings say where the jobs are. A variable that is left over from somewhere else would lead away from it.
+        # The settings name the database. A variable left over from elsewhere would override it.
         os.environ.pop("LEASEHOLD_URL", None)
         os.environ["LEASEHOLD_APP"] = APP
         sys.argv = ["leasehold", *arguments]
