@@ -369,8 +369,8 @@ def test_a_change_that_is_undone_leaves_no_record(scene: Scene, name: str, monke
     """The database fails after the verb's last statement, when the record is written."""
     _, _, call = CHANGING[name](scene)
     before = scene_of_tables(scene)
-    real = scene.store._database.transact  # type: ignore[attr-defined]
-    database = scene.store._database  # type: ignore[attr-defined]
+    real = scene.store._database.transact
+    database = scene.store._database
 
     def transact(work: Callable[[Any], Any], **how: Any) -> Any:
         def broken(session: Any) -> Any:
@@ -580,7 +580,7 @@ def test_an_upgrade_is_recorded_in_what_it_has_made(
 def test_an_upgrade_of_a_tenant_is_recorded_there(scene: Scene, monkeypatch: pytest.MonkeyPatch):
     scene.store.create_tenant("acme")
     assert scene.verbs.upgrade_tenants(actor="ann") == {"acme": []}
-    scene.store._remove("acme")  # type: ignore[attr-defined]
+    scene.store._remove("acme")
     if scene.backend.name == "sqlite":
         scene.store._open_tenant("acme", lambda hint: None, create=True).close()  # type: ignore[attr-defined]
     assert scene.verbs.upgrade_tenants(actor="ann")["acme"] != []
@@ -638,8 +638,8 @@ def test_what_a_run_does_itself_is_not_recorded(scene: Scene):
 def test_a_tenant_that_was_left_half_made_is_recorded_where_it_is_listed(scene: Scene):
     """Its own store is written first then, and must not take the entry."""
     scene.store.create_tenant("acme")
-    scene.store._remove("acme")  # type: ignore[attr-defined]
-    scene.store._mark("acme", ready=False)  # type: ignore[attr-defined]
+    scene.store._remove("acme")
+    scene.store._mark("acme", ready=False)
     assert scene.verbs.create_tenant("acme", actor="ann")
     assert [row.verb for row in scene.audit()] == ["tenant.create"]
     tenant = scene.store.open_tenant("acme", lambda hint: None)
