@@ -152,7 +152,7 @@ def test_the_command_knows_the_app_and_keeps_its_exit_codes(project, tmp_path):
     assert "no job" in manage(
         project, "leasehold", "jobs", "show", "00000000-0000-7000-8000-000000000000", code=3
     )
-    assert "Commands:" in manage(project, "leasehold", code=2)
+    assert "Run jobs:" in manage(project, "leasehold", code=2)
     assert "--burst" in manage(project, "leasehold", "worker", "--help")
     # Without manage.py: the app sets Django up, and its tasks are found.
     project.python("-m", "leasehold", "worker", "leasehold.contrib.django:app", "--burst")

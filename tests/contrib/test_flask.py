@@ -74,7 +74,7 @@ def test_the_command_knows_the_app_and_keeps_its_exit_codes(project, app: Leaseh
     elsewhere = {"LEASEHOLD_URL": f"sqlite:///{project.folder}/elsewhere.db"}
     assert job in project.python(*FLASK, "jobs", "--json", **elsewhere), "the configuration says where"
     assert "no job" in project.python(*FLASK, "jobs", "show", NOBODY, code=3)
-    assert "Commands:" in project.python(*FLASK, code=2)
+    assert "Run jobs:" in project.python(*FLASK, code=2)
     assert "--burst" in project.python(*FLASK, "worker", "--help")
     assert "leasehold" in project.python("-m", "flask", "--app", "shop", "--help")
     # Without `flask`: FLASK_APP names the app that is made.
