@@ -83,9 +83,10 @@ def follow_ups_under_kills(
 def test_parents_with_three_follow_ups_each_make_exactly_three_times_as_many_under_kills(
     place: Place, tasks: SimpleNamespace, fleet: Fleet
 ) -> None:
-    figures = follow_ups_under_kills(
-        place, tasks, fleet, 150, killed_every=0.6, longest=0.4 * WORKERS[place.store]
-    )
+    longest = (
+        0.4 + 0.2 * WORKERS[place.store]
+    )  # many workers need long jobs to be struck in the middle of them
+    figures = follow_ups_under_kills(place, tasks, fleet, 150, killed_every=0.8, longest=longest)
     assert figures["children"] == 450
 
 
