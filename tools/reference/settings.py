@@ -71,7 +71,7 @@ def groups() -> list[Group]:
         Group(
             "The app",
             'Of `Leasehold(…)`: `app = Leasehold("postgresql://localhost/shop", schema="jobs")`.',
-            keywords_of(Leasehold.__init__, field_docs(Place) | {"grace": field_docs(Internals)["_grace"]}),
+            keywords_of(Leasehold.__init__, field_docs(Place) | {"shutdown_grace": field_docs(Internals)["_grace"]}),
         ),
         Group(
             "Tasks and calls",
