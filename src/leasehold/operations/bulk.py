@@ -8,7 +8,6 @@ from leasehold.domain.bulk import BulkReport, BulkRequest, BulkTally
 from leasehold.domain.errors import GroupOnHold, JobError, LeaseholdError
 from leasehold.domain.job import Job
 from leasehold.domain.views import Summary
-from leasehold.operations.jobs import list_jobs
 from leasehold.operations.search import SearchOperations
 from leasehold.operations.verb import VERBS, Verb
 
@@ -61,18 +60,7 @@ class BulkOperations(SearchOperations):
         """Some that it is about, where to go on, and how many were looked into for that."""
         search = request.search
         if search is None:
-            filter = request.found_by
-            page = self.call(
-                list_jobs,
-                state=list(filter.states),
-                queue=filter.queue,
-                kind=filter.kind,
-                lane=filter.lane,
-                group=filter.group,
-                tag=filter.tag,
-                limit=limit,
-                cursor=cursor,
-            )
+            page = self.list_jobs(request.found_by, limit, cursor)
             return page.jobs, page.next, 0
         found = self.search_jobs(search, limit, cursor)
         return found.jobs, found.next, found.looked

@@ -16,9 +16,7 @@ from leasehold.domain.job import Job, NewJob
 from leasehold.domain.mirror import Mirror
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.views import (
-    Filter,
     Finding,
-    Page,
     PauseRecord,
     QueueCount,
     QueueRow,
@@ -227,19 +225,6 @@ class Operations(
     ) -> Job:
         given: dict[str, Any] | None = None if args is None else json.loads(args)
         return self.call(jobs.resume, job_id, args=given, fresh=fresh, actor=actor)
-
-    def list_jobs(self, filter: Filter, limit: int = 50, before: str | None = None) -> Page:
-        return self.call(
-            jobs.list_jobs,
-            state=list(filter.states),
-            queue=filter.queue,
-            kind=filter.kind,
-            lane=filter.lane,
-            group=filter.group,
-            tag=filter.tag,
-            limit=limit,
-            cursor=before,
-        )
 
     def pause_scope(self, scope: Scope, name: str, closing: Closing) -> PauseRecord:
         verb = queues.pause_queue if scope == "queue" else queues.pause_kind

@@ -8,6 +8,8 @@ from dataclasses import replace
 from leasehold.domain.checks.ids import LOWEST_ID, id_prefix
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.search import Found, Search, checked_search
+from leasehold.domain.views import Filter, Page
+from leasehold.operations import jobs
 from leasehold.operations.jobs import kept_filter
 from leasehold.operations.local import LocalOperator
 
@@ -16,6 +18,19 @@ MOST_NAMED = 5
 
 
 class SearchOperations(LocalOperator):
+    def list_jobs(self, filter: Filter, limit: int = 50, before: str | None = None) -> Page:
+        return self.call(
+            jobs.list_jobs,
+            state=list(filter.states),
+            queue=filter.queue,
+            kind=filter.kind,
+            lane=filter.lane,
+            group=filter.group,
+            tag=filter.tag,
+            limit=limit,
+            cursor=before,
+        )
+
     def search_jobs(self, search: Search, limit: int = 50, cursor: str | None = None) -> Found:
         """One page, newest first. With a text it looks into at most 10,000 jobs and says how many: an empty page with a
         `next` means "not among these". Ask for the next with `cursor=found.next`."""
