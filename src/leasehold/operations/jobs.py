@@ -95,9 +95,9 @@ def _encoded(backend: Backend, given: Mapping[str, Any]) -> str | None:
     args = given["args"]
     if args is None:
         return None
-    kind = backend.store.get(given["job_id"]).kind
-    task = backend.find_task(kind)
-    return encode(args, kind) if task is None else task.encode_arguments(args)
+    name = backend.store.get(given["job_id"]).kind
+    known = backend.find_task(name)
+    return encode(args, name) if known is None else known.encode_arguments(args)
 
 
 @verb(
