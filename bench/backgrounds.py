@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from leasehold.domain.job import AWAITED, PLAIN, TIED
 from leasehold.domain.states import State
-from leasehold.stores.base.places import DEADLINE, ENDED_STATES, PARKED_STATES, Place
+from leasehold.stores.database.places import DEADLINE, ENDED_STATES, PARKED_STATES, Place
 from leasehold.stores.verbs.gates import gate_id
 
 QUEUE, KIND = "default", "work"
@@ -85,7 +85,7 @@ class Rows:
 class Jobs:
     """New jobs, and the rows that go with each of them. The numbers of the jobs follow those that are there."""
 
-    asked: Rows
+    requested: Rows
     beside: tuple[Rows, ...]
 
 
@@ -105,7 +105,7 @@ class Kind:
     """How jobs are asked for that are alike. `lane`, `group` and `key` are expressions over `i`."""
 
     queue: str = QUEUE
-    kind: str = KIND
+    task: str = KIND
     slots: str | None = None
     rate: str | None = None
     priority: int = 0
@@ -120,7 +120,7 @@ class Kind:
 
     @property
     def gate(self) -> int:
-        return gate_id(self.queue, self.kind, self.slots, self.rate)
+        return gate_id(self.queue, self.task, self.slots, self.rate)
 
     @property
     def special(self) -> str:
@@ -134,65 +134,65 @@ class Kind:
 PLAIN_KIND = Kind()
 
 
-def _jobs(d: Dialect, block: int, count: int, kind: Kind, place: Rows, *beside: Rows) -> Jobs:
+def _jobs(d: Dialect, block: int, count: int, task: Kind, place: Rows, *beside: Rows) -> Jobs:
     """Asked for a while ago. The columns of `place` and those beside it are added to what all such rows have."""
     since = _since(count)
-    asked = {
+    requested = {
         "seq": "n",
         "id": d.id(block, since),
-        "task": f"'{kind.kind}'",
-        "queue": f"'{kind.queue}'",
-        "gate": str(kind.gate),
-        "priority": str(kind.priority),
+        "task": f"'{task.task}'",
+        "queue": f"'{task.queue}'",
+        "gate": str(task.gate),
+        "priority": str(task.priority),
         "created_at": d.time(since),
         "args": d.json(
             """'{"customer": ' || i || ', "template": "welcome", "address": "someone@example.org"}'"""
         ),
-        "available_at": "NULL" if kind.due is None else d.time(kind.due),
+        "available_at": "NULL" if task.due is None else d.time(task.due),
     }
     rows = [place, *beside]
-    if kind.lane is not None:
-        asked["lane"] = kind.lane
-    if kind.group is not None:
-        asked["group_name"] = kind.group
-        member = {"group_name": kind.group, "job": "n"}
-        rows.append(Rows("member", count, member, where=f"{kind.group} IS NOT NULL"))
-    if kind.key is not None:
-        asked["unique_key"] = kind.key
-        holder = {"task": f"'{kind.kind}'", "key": kind.key, "job_id": asked["id"], "for_ever": "false"}
+    if task.lane is not None:
+        requested["lane"] = task.lane
+    if task.group is not None:
+        requested["group_name"] = task.group
+        member = {"group_name": task.group, "job": "n"}
+        rows.append(Rows("member", count, member, where=f"{task.group} IS NOT NULL"))
+    if task.key is not None:
+        requested["unique_key"] = task.key
+        holder = {"task": f"'{task.task}'", "key": task.key, "job_id": requested["id"], "for_ever": "false"}
         rows.append(Rows("unique_key", count, holder))
-    if kind.deadline is not None:
-        asked["deadline_at"] = d.time(kind.deadline)
-        limit = {"job": "n", "what": str(DEADLINE), "due_at": d.time(kind.deadline)}
+    if task.deadline is not None:
+        requested["deadline_at"] = d.time(task.deadline)
+        limit = {"job": "n", "what": str(DEADLINE), "due_at": d.time(task.deadline)}
         rows.append(Rows("time_limit", count, limit))
-    return Jobs(Rows("job", count, asked), tuple(replace(one, shuffled=kind.shuffled) for one in rows))
+    return Jobs(Rows("job", count, requested), tuple(replace(one, shuffled=task.shuffled) for one in rows))
 
 
 def _since(count: int) -> str:
     return f"{-_DAY} + i * {0.5 * _DAY / max(count, 1)!r}"
 
 
-def _queued(d: Dialect, block: int, count: int, kind: Kind = PLAIN_KIND) -> Jobs:
-    due = d.time(_since(count) if kind.due is None else kind.due)
+def _queued(d: Dialect, block: int, count: int, task: Kind = PLAIN_KIND) -> Jobs:
+    due = d.time(_since(count) if task.due is None else task.due)
     place = {
         "seq": "n",
-        "gate": str(kind.gate),
-        "priority": str(kind.priority),
+        "gate": str(task.gate),
+        "priority": str(task.priority),
         "available_at": due,
         "lease_seconds": "30",
-        "special": kind.special,
+        "special": task.special,
     }
-    if kind.lane is None:
-        return _jobs(d, block, count, kind, Rows(Place.READY, count, place))
-    in_lane = place | {"lane": kind.lane, "lane_at": due}
-    return _jobs(d, block, count, kind, Rows(Place.LANE, count, in_lane))
+    if task.lane is None:
+        return _jobs(d, block, count, task, Rows(Place.READY, count, place))
+    in_lane = place | {"lane": task.lane, "lane_at": due}
+    return _jobs(d, block, count, task, Rows(Place.LANE, count, in_lane))
 
 
 def _leased(
     d: Dialect,
     block: int,
     count: int,
-    kind: Kind = PLAIN_KIND,
+    task: Kind = PLAIN_KIND,
     owner: str = OWNER,
     expires: object = 10 * _HOUR,
 ) -> Jobs:
@@ -204,15 +204,15 @@ def _leased(
         "attempt": "1",
         "worker": _owner(f"'{owner}'"),
         "lease_seconds": "30",
-        "special": kind.special,
+        "special": task.special,
     }
-    beside = [Rows("lane_hold", count, {"lane": kind.lane, "job": "n"})] if kind.lane else []
-    if kind.slots:
-        beside.append(Rows("lease_slot", count, {"job": "n", "gate": str(kind.gate)}))
-    return _jobs(d, block, count, kind, Rows(Place.LEASE, count, place), *beside)
+    beside = [Rows("lane_hold", count, {"lane": task.lane, "job": "n"})] if task.lane else []
+    if task.slots:
+        beside.append(Rows("lease_slot", count, {"job": "n", "gate": str(task.gate)}))
+    return _jobs(d, block, count, task, Rows(Place.LEASE, count, place), *beside)
 
 
-def _parked(d: Dialect, block: int, count: int, state: State, kind: Kind = PLAIN_KIND) -> Jobs:
+def _parked(d: Dialect, block: int, count: int, state: State, task: Kind = PLAIN_KIND) -> Jobs:
     """Pending ones are held, paused ones were paused while they were queued; the others have run once."""
     ran = state in (State.WAITING, State.RUNNING)
     place = {
@@ -220,15 +220,15 @@ def _parked(d: Dialect, block: int, count: int, state: State, kind: Kind = PLAIN
         "state": str(PARKED_STATES[state]),
         "token": "1" if ran else "0",
         "attempt": "1" if ran else "0",
-        "special": str(TIED) if ran else kind.special,
+        "special": str(TIED) if ran else task.special,
         "since": d.time(-_HOUR),
         "held": "true" if state is State.PENDING else "false",
         "started_at": d.time(-_HOUR) if ran else "NULL",
     }
     beside = [_attempt(d, count, state.value), _trouble(d, count, failures=0)] if ran else []
-    if kind.lane is not None:
+    if task.lane is not None:
         place["lane_at"] = d.time(_since(count))
-        beside.append(Rows("lane_stop", count, {"lane": kind.lane, "job": "n"}))
+        beside.append(Rows("lane_stop", count, {"lane": task.lane, "job": "n"}))
     if state is State.WAITING:
         beside.append(_question(d, block, count))
     if state is State.RUNNING:
@@ -240,7 +240,7 @@ def _parked(d: Dialect, block: int, count: int, state: State, kind: Kind = PLAIN
             "placed_at": d.time(-_HOUR),
         }
         beside.append(Rows("execution", count, run))
-    return _jobs(d, block, count, kind, Rows(Place.PARKED, count, place), *beside)
+    return _jobs(d, block, count, task, Rows(Place.PARKED, count, place), *beside)
 
 
 def _ended(
@@ -248,7 +248,7 @@ def _ended(
     block: int,
     count: int,
     state: str,
-    kind: Kind = PLAIN_KIND,
+    task: Kind = PLAIN_KIND,
     *beside: Rows,
     owner: str = f"'{OWNER}'",
 ) -> Jobs:
@@ -261,11 +261,11 @@ def _ended(
         "attempt": "1",
         "worker": _owner(owner),
         "state": state,
-        "special": kind.special,
+        "special": task.special,
         "result": d.json(f"""CASE WHEN {state} = 1 THEN '{{"sent": true}}' END"""),
         "error": f"CASE WHEN {state} > 2 THEN 'RuntimeError: no' END",
     }
-    return _jobs(d, block, count, kind, Rows(Place.OUTCOME, count, place), *beside)
+    return _jobs(d, block, count, task, Rows(Place.OUTCOME, count, place), *beside)
 
 
 def _halter(d: Dialect, block: int, count: int, lane: str) -> Jobs:
@@ -304,20 +304,20 @@ def _owners() -> Rows:
     return Rows("worker_name", 20, {"name": "'worker-' || (i - 1)"})
 
 
-def _gate(kind: Kind) -> Rows:
-    columns = {"id": str(kind.gate), "queue": f"'{kind.queue}'", "task": f"'{kind.kind}'"}
-    if kind.slots is not None:
-        columns["slots"] = f"'{kind.slots}'"
-    if kind.rate is not None:
-        columns["rate_key"] = f"'{kind.rate}'"
+def _gate(task: Kind) -> Rows:
+    columns = {"id": str(task.gate), "queue": f"'{task.queue}'", "task": f"'{task.task}'"}
+    if task.slots is not None:
+        columns["slots"] = f"'{task.slots}'"
+    if task.rate is not None:
+        columns["rate_key"] = f"'{task.rate}'"
     return Rows("gate", 1, columns)
 
 
 # --- Backgrounds ----------------------------------------------------------------------------------------------------
 
 SLOTS, KEY = '{"browser": 1}', "api"
-LIMITED = Kind(kind="limited", slots=SLOTS, priority=10)
-RATED = Kind(kind="rated", rate=KEY, priority=10)
+LIMITED = Kind(task="limited", slots=SLOTS, priority=10)
+RATED = Kind(task="rated", rate=KEY, priority=10)
 LIMITED_GATE = LIMITED.gate
 
 
@@ -377,10 +377,10 @@ def _other_queue(d: Dialect, n: int) -> Iterator[Block]:
 
 
 def _paused_kind(d: Dialect, n: int) -> Iterator[Block]:
-    held = Kind(kind="held", priority=10)
+    held = Kind(task="held", priority=10)
     yield _gate(held)
     yield _queued(d, 11, n, held)
-    yield Rows("pause", 1, {"scope": "'kind'", "name": "'held'", "paused_at": d.time(0)})
+    yield Rows("pause", 1, {"scope": "'task'", "name": "'held'", "paused_at": d.time(0)})
 
 
 def _full_slot(d: Dialect, n: int) -> Iterator[Block]:
@@ -420,8 +420,8 @@ CROWDED = tuple(name for name in NAMES if name != NOTHING)
 def load_background(run: Run, dialect: Dialect, name: str, count: int) -> None:
     """The gate of the work at hand, and `count` rows of the background (of each, for all together)."""
     _load(run, dialect, [_owners(), _gate(PLAIN_KIND)])
-    for kind in BACKGROUNDS if name == ALL else [name]:
-        _load(run, dialect, BACKGROUNDS[kind](dialect, count))
+    for task in BACKGROUNDS if name == ALL else [name]:
+        _load(run, dialect, BACKGROUNDS[task](dialect, count))
 
 
 RARE_QUEUE, RARE_KIND = "rare", "seldom"
@@ -433,7 +433,7 @@ def load_history(run: Run, dialect: Dialect, count: int) -> None:
     d = dialect
     grouped = "CASE WHEN i % 10 = 0 THEN 'group-' || (i % 1000) END"
     state = "CASE WHEN i % 100 IN (3, 33, 63) THEN 2 + i % 100 / 30 ELSE 1 END"
-    old = Kind(queue=RARE_QUEUE, kind=RARE_KIND)
+    old = Kind(queue=RARE_QUEUE, task=RARE_KIND)
     groups = Rows("job_group", 100, {"name": "'group-' || (i * 10 % 1000)", "live": "0"})
     _load(run, d, [_owners(), _gate(PLAIN_KIND), _gate(old), groups])
     trouble = _trouble(d, count, where=f"{state} > 2")
@@ -452,7 +452,7 @@ def load_work(run: Run, dialect: Dialect, count: int = BATCH) -> None:
     time is over, paused ones, lanes that are halted or stopped, running jobs that one other waits for, units of a slot
     that are in use and units that were left behind."""
     d = dialect
-    keyed = Kind(kind="keyed", key="'key-' || i", due=f"{_DAY}", shuffled=True)
+    keyed = Kind(task="keyed", key="'key-' || i", due=f"{_DAY}", shuffled=True)
     running_lanes = Kind(lane="'taken-' || i", group="'batch-' || (i % 10)", shuffled=True)
     plain, overdue = Kind(shuffled=True), Kind(deadline="-60", shuffled=True)
     units = {"name": "'gpu'", "attempt": "1", "units": "1"}
@@ -477,7 +477,7 @@ def load_work(run: Run, dialect: Dialect, count: int = BATCH) -> None:
             _leased(d, 104, count, plain, "worker-3", -30),
             _parked(d, 105, FEW, State.RUNNING),
             _queued(d, 106, count, keyed),
-            Jobs(using.asked, (*using.beside, Rows("slot_hold", FEW, {**units, "job": "n"}))),
+            Jobs(using.requested, (*using.beside, Rows("slot_hold", FEW, {**units, "job": "n"}))),
             Rows("slot_hold", FEW, {**units, "job": "-i"}),
             _queued(d, 108, FEW, overdue),
             _parked(d, 109, FEW, State.PAUSED),
@@ -495,20 +495,20 @@ def load_work(run: Run, dialect: Dialect, count: int = BATCH) -> None:
 def load_many_gates(run: Run, dialect: Dialect, gates: int, count: int = BATCH) -> list[int]:
     """Kinds of which each has `count` plain jobs and `count` lanes that are due; their gates."""
     d = dialect
-    kinds = [Kind(kind=f"kind-{number}") for number in range(gates)]
+    tasks = [Kind(task=f"kind-{number}") for number in range(gates)]
     _load(run, d, [_owners()])
-    for number, kind in enumerate(kinds):
+    for number, task in enumerate(tasks):
         lane = f"'lane-{number}-' || i"
-        in_lanes = _queued(d, 300 + number, count, replace(kind, lane=lane))
-        tickets = _ticket(d, count, lane, gate=kind.gate)
-        _load(run, d, [_gate(kind), _queued(d, 200 + number, count, kind), in_lanes, tickets])
-    return [kind.gate for kind in kinds]
+        in_lanes = _queued(d, 300 + number, count, replace(task, lane=lane))
+        tickets = _ticket(d, count, lane, gate=task.gate)
+        _load(run, d, [_gate(task), _queued(d, 200 + number, count, task), in_lanes, tickets])
+    return [task.gate for task in tasks]
 
 
 def _load(run: Run, dialect: Dialect, blocks: Iterable[Block]) -> None:
     for block in blocks:
         after = run("SELECT coalesce(max(seq), 0) FROM leasehold.job")[0][0]
-        rows = (block.asked, *block.beside) if isinstance(block, Jobs) else (block,)
+        rows = (block.requested, *block.beside) if isinstance(block, Jobs) else (block,)
         for one in rows:
             run(one.insert(dialect, after))
     if dialect.name == "postgres":

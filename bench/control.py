@@ -75,7 +75,7 @@ def _drains(table: Table, store: str, make: Make, rows: int) -> None:
     for _ in range(ROUNDS):
         for crowd, place in places.items():
             place.fill(JOBS)
-            rates[crowd].append(place.drain(JOBS, kinds=KINDS)["rate"])
+            rates[crowd].append(place.drain(JOBS, tasks=KINDS)["rate"])
     for crowd in CROWDS:
         table.ratio(f"{store}: plain drain with {rows:,} {crowd} / empty", rates[crowd], rates[NOTHING], BAR)
     for place in places.values():
@@ -90,9 +90,9 @@ def _explain(table: Table, store: str, make: Make, rows: int) -> None:
     empty, full = make("explain_empty"), make("explain_full")
     empty.load(NOTHING, 0)
     full.load(ALL, rows // len(BACKGROUNDS))
-    asked = {place: _jobs(place) for place in (empty, full)}
-    for name in asked[full]:
-        bare, crowded = (_ask(place, asked[place][name]) for place in (empty, full))
+    requested = {place: _jobs(place) for place in (empty, full)}
+    for name in requested[full]:
+        bare, crowded = (_ask(place, requested[place][name]) for place in (empty, full))
         wrong = _wrong_plans(full, crowded.calls)
         table.fact(
             f"{store}: why is {name} not running, with {rows:,} jobs",
@@ -110,7 +110,7 @@ def _jobs(place: Place) -> dict[str, str]:
     lanes = [None, "explained", "explained"]
     place.store.enqueue(
         [
-            NewJob(id=job_id, kind=KIND, queue=QUEUE, args="{}", lane=lane)
+            NewJob(id=job_id, task=KIND, queue=QUEUE, args="{}", lane=lane)
             for job_id, lane in zip(ids, lanes, strict=True)
         ]
     )
@@ -118,7 +118,7 @@ def _jobs(place: Place) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionAsked:
     calls: list[Call]
     milliseconds: float
 
@@ -126,7 +126,7 @@ class Asked:
         return f"{len(self.calls)} reads, {self.milliseconds:.1f} ms"
 
 
-def _ask(place: Place, job_id: str) -> Asked:
+def _ask(place: Place, job_id: str) -> QuestionAsked:
     seconds = []
     for _ in range(ASKED):
         began = time.perf_counter()
@@ -134,7 +134,7 @@ def _ask(place: Place, job_id: str) -> Asked:
         seconds.append(time.perf_counter() - began)
     with Traced(place.store) as calls:
         explain(place.store, job_id)
-    return Asked(calls, 1000 * statistics.median(seconds))
+    return QuestionAsked(calls, 1000 * statistics.median(seconds))
 
 
 def _wrong_plans(place: Place, calls: list[Call]) -> list[str]:

@@ -29,7 +29,7 @@ from bench.speed import Table
 from leasehold import Leasehold
 from leasehold.dashboard import create_dashboard
 from leasehold.domain.job import NewJob
-from leasehold.domain.views import Filter
+from leasehold.domain.records import Filter
 from leasehold.tasks.blueprint import new_ids
 
 TIMES = 15
@@ -96,7 +96,7 @@ def _pages(table: Table, store: str, place: Place, rows: int) -> None:
     chain = new_ids(50)
     place.store.enqueue(
         [
-            NewJob(id=one, kind=KIND, queue=QUEUE, args="{}", after=() if not n else (chain[(n - 1) // 2],))
+            NewJob(id=one, task=KIND, queue=QUEUE, args="{}", after=() if not n else (chain[(n - 1) // 2],))
             for n, one in enumerate(chain)
         ]
     )
@@ -141,7 +141,7 @@ def _live(table: Table, store: str, place: Place) -> None:
         next(line for line in lines if "</table>" in line or "No jobs yet" in line)
         for _ in range(LOOKS):
             (job,) = new_ids(1)
-            place.store.enqueue([NewJob(id=job, kind=KIND, queue=QUEUE, args="{}")])
+            place.store.enqueue([NewJob(id=job, task=KIND, queue=QUEUE, args="{}")])
             began = time.perf_counter()
             next(line for line in lines if f"row-{job}" in line)
             times.append(time.perf_counter() - began)

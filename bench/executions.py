@@ -53,8 +53,8 @@ def run() -> None:
         engine = PrivateEngine().start()
         try:
             engine.import_image()
-            told = {"BENCH_DOCKER": engine.host, "BENCH_IMAGE": IMAGE}
-            lines.append(_row(f"{MANY} containers", _watch("container", told)))
+            reported = {"BENCH_DOCKER": engine.host, "BENCH_IMAGE": IMAGE}
+            lines.append(_row(f"{MANY} containers", _watch("container", reported)))
         finally:
             engine.close()
     print("\n".join(lines))
@@ -65,11 +65,11 @@ def _row(what: str, percent: float) -> str:
     return f"| {what} | {percent:.1f} | ≤ {BAR:g} | {'met' if percent <= BAR else '**missed**'} |"
 
 
-def _watch(kind: str, told: dict[str, str]) -> float:
+def _watch(task: str, reported: dict[str, str]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "bench_tasks.py").write_text(TASKS)
         url = f"sqlite:///{folder}/jobs.db"
-        environment = {**os.environ, **told, "LEASEHOLD_URL": url}
+        environment = {**os.environ, **reported, "LEASEHOLD_URL": url}
         command = [sys.executable, "-m", "leasehold", "worker", "bench_tasks:app"]
         worker = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
         with Leasehold(url) as app:
@@ -79,7 +79,7 @@ def _watch(kind: str, told: dict[str, str]) -> float:
                     [
                         sys.executable,
                         "-c",
-                        f"from bench_tasks import *; {kind}.enqueue_many([{{}}] * {MANY})",
+                        f"from bench_tasks import *; {task}.enqueue_many([{{}}] * {MANY})",
                     ],
                     cwd=folder,
                     env=environment,
@@ -94,7 +94,7 @@ def _watch(kind: str, told: dict[str, str]) -> float:
                 time.sleep(SECONDS)
                 used = _cpu(worker.pid) - before
             finally:
-                app.stop(kinds=[kind], mode="immediate")
+                app.stop(tasks=[task], mode="immediate")
                 while app.executions():
                     time.sleep(0.5)
                 worker.terminate()

@@ -31,7 +31,7 @@ VERBS = ("cancel", "pause", "answer")
 PATIENCE = 30.0
 REPORT = ROOT / "docs" / "measured" / "flags.md"
 
-Tell = Callable[[str, str, float], None]
+Notify = Callable[[str, str, float], None]
 """What has happened, to which job, when. The monotonic clock is the machine's: processes may compare it."""
 Heard = queue.Queue[tuple[str, str, float]]
 
@@ -47,21 +47,21 @@ def run() -> None:
         for store, url in urls.items():
             with Leasehold(url) as app:
                 app.upgrade()
-                heard: Heard = queue.Queue()
-                _register(app, lambda what, job, at, heard=heard: heard.put((what, job, at)))
+                received: Heard = queue.Queue()
+                _register(app, lambda what, job, at, received=received: received.put((what, job, at)))
                 for where, working in (("the same process", _here), ("another process", _apart)):
-                    with working(app, url, heard):
+                    with working(app, url, received):
                         for verb in VERBS:
-                            rows.append(_row(f"{store}, {verb} from {where}", _measure(app, verb, heard)))
+                            rows.append(_row(f"{store}, {verb} from {where}", _measure(app, verb, received)))
                             print(rows[-1])
     _write(rows, version)
 
 
-def _measure(app: Leasehold, verb: str, heard: Heard) -> list[float]:
+def _measure(app: Leasehold, verb: str, received: Heard) -> list[float]:
     seconds = []
     for _ in range(TIMES):
         job = app.enqueue("asks" if verb == "answer" else "waits")
-        _hear(heard, "began", job.id)
+        _receive(received, "began", job.id)
         if verb == "answer":
             while job.refresh().state is not State.WAITING:
                 time.sleep(0.005)
@@ -71,34 +71,34 @@ def _measure(app: Leasehold, verb: str, heard: Heard) -> list[float]:
             job.answer("q", "yes")
         else:
             getattr(job, verb)()
-        seconds.append(_hear(heard, "reached", job.id) - asked_at)
+        seconds.append(_receive(received, "reached", job.id) - asked_at)
     return seconds
 
 
-def _hear(heard: Heard, what: str, job_id: str) -> float:
+def _receive(received: Heard, what: str, job_id: str) -> float:
     while True:
-        told, job, at = heard.get(timeout=PATIENCE)
-        if (told, job) == (what, job_id):
+        reported, job, at = received.get(timeout=PATIENCE)
+        if (reported, job) == (what, job_id):
             return at
 
 
-def _register(app: Leasehold, tell: Tell) -> None:
+def _register(app: Leasehold, notify: Notify) -> None:
     @app.task
     async def waits(ctx: Context) -> None:
-        tell("began", ctx.job_id, time.monotonic())
+        notify("began", ctx.job_id, time.monotonic())
         try:
             await asyncio.Event().wait()
         finally:
-            tell("reached", ctx.job_id, time.monotonic())
+            notify("reached", ctx.job_id, time.monotonic())
 
     @app.task
     async def asks(ctx: Context) -> None:
-        tell("began" if ctx.attempt == 1 else "reached", ctx.job_id, time.monotonic())
+        notify("began" if ctx.attempt == 1 else "reached", ctx.job_id, time.monotonic())
         await ctx.ask("q", "May I?")
 
 
 @contextmanager
-def _here(app: Leasehold, url: str, heard: Heard) -> Iterator[None]:
+def _here(app: Leasehold, url: str, received: Heard) -> Iterator[None]:
     ready, over = threading.Event(), threading.Event()
 
     async def work() -> None:
@@ -115,7 +115,7 @@ def _here(app: Leasehold, url: str, heard: Heard) -> Iterator[None]:
 
 
 @contextmanager
-def _apart(app: Leasehold, url: str, heard: Heard) -> Iterator[None]:
+def _apart(app: Leasehold, url: str, received: Heard) -> Iterator[None]:
     command = [sys.executable, "-m", "bench.flags", url]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as worker:
@@ -123,11 +123,11 @@ def _apart(app: Leasehold, url: str, heard: Heard) -> Iterator[None]:
         def listen() -> None:
             for line in worker.stdout or ():
                 what, job, at = line.split()
-                heard.put((what, job, float(at)))
+                received.put((what, job, float(at)))
 
         listener = threading.Thread(target=listen)
         listener.start()
-        _hear(heard, "ready", "-")
+        _receive(received, "ready", "-")
         yield
         if worker.stdin is not None:
             worker.stdin.close()
@@ -135,13 +135,13 @@ def _apart(app: Leasehold, url: str, heard: Heard) -> Iterator[None]:
 
 
 async def _work(url: str) -> None:
-    def tell(what: str, job: str, at: float) -> None:
+    def notify(what: str, job: str, at: float) -> None:
         print(what, job, at, flush=True)
 
     with Leasehold(url) as app:
-        _register(app, tell)
+        _register(app, notify)
         async with app.worker(retention=None, shutdown_grace=0):
-            tell("ready", "-", time.monotonic())
+            notify("ready", "-", time.monotonic())
             await asyncio.to_thread(sys.stdin.read)
 
 

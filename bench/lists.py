@@ -22,9 +22,9 @@ from bench.places import ROOT, Place, durable_server, postgres_place, server_ver
 from bench.speed import Table
 from leasehold.domain.job import NewJob
 from leasehold.domain.outcome import Failure
+from leasehold.domain.records import Filter, Page
 from leasehold.domain.states import State
-from leasehold.domain.views import Filter, Page
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.verbs.inspect import WINDOW
 from leasehold.tasks.blueprint import new_ids
 from tests.plans.postgres import MODES
@@ -69,7 +69,7 @@ def fill_past_and_present(place: Place, rows: int) -> None:
     ids = new_ids(2 * LIVE)
     lanes = [None] * LIVE + [f"lane-{n % 100}" for n in range(LIVE)]
     jobs = [
-        NewJob(id=i, kind=KIND, queue=QUEUE, args="{}", lane=lane) for i, lane in zip(ids, lanes, strict=True)
+        NewJob(id=i, task=KIND, queue=QUEUE, args="{}", lane=lane) for i, lane in zip(ids, lanes, strict=True)
     ]
     place.store.enqueue(jobs)
     grants = place.store.claim("somebody", [QUEUE], LIVE // 2)
@@ -84,8 +84,8 @@ def fill_past_and_present(place: Place, rows: int) -> None:
 def _measure(table: Table, store: str, place: Place) -> None:
     newest, oldest = place.store.list_jobs(), place.store.list_jobs(Filter(group="group-10"))
 
-    def page(**asked: Any) -> Callable[[], Page]:
-        return lambda: place.store.list_jobs(Filter(**asked))
+    def page(**requested: Any) -> Callable[[], Page]:
+        return lambda: place.store.list_jobs(Filter(**requested))
 
     served: dict[str, Callable[[], object]] = {
         "get, the newest": lambda: place.store.get(newest.jobs[0].id),
@@ -102,13 +102,13 @@ def _measure(table: Table, store: str, place: Place) -> None:
         table.most(f"{store}: {what}", _median(work), "ms", SERVED)
     searched: dict[str, Callable[[], Page]] = {
         "list of a queue": page(queue=QUEUE),
-        "list of a kind": page(kind=KIND),
-        "list of a kind, succeeded": page(kind=KIND, states=(State.SUCCEEDED,)),
+        "list of a kind": page(task=KIND),
+        "list of a kind, succeeded": page(task=KIND, states=(State.SUCCEEDED,)),
         "list of a queue, queued": page(queue=QUEUE, states=(State.QUEUED,)),
         "a page of a queue that has nothing new": page(queue=RARE_QUEUE),
-        "a page of a kind that has nothing new": page(kind=RARE_KIND),
-        "a page of a kind that has nothing new, succeeded": page(kind=RARE_KIND, states=(State.SUCCEEDED,)),
-        "a page of a kind that has never failed": page(kind=RARE_KIND, states=(State.FAILED,)),
+        "a page of a kind that has nothing new": page(task=RARE_KIND),
+        "a page of a kind that has nothing new, succeeded": page(task=RARE_KIND, states=(State.SUCCEEDED,)),
+        "a page of a kind that has never failed": page(task=RARE_KIND, states=(State.FAILED,)),
     }
     for what, work in searched.items():
         table.most(f"{store}: {what}", _median(work), "ms", SEARCHED)
@@ -117,9 +117,9 @@ def _measure(table: Table, store: str, place: Place) -> None:
             table.fact(
                 f"{store}: {what}, rows", f"{most:,.0f} looked at", f"≤ {WINDOW:,}", most <= WINDOW + 1
             )
-    pages = _pages_to_the_end(place, Filter(kind=RARE_KIND))
-    told = f"{pages[1]:,} jobs, {pages[0]} pages, {pages[2] / pages[0]:.1f} ms a page"
-    table.fact(f"{store}: all of the oldest kind, page by page", told, "1,000 jobs", pages[1] == 1000)
+    pages = _pages_to_the_end(place, Filter(task=RARE_KIND))
+    reported = f"{pages[1]:,} jobs, {pages[0]} pages, {pages[2] / pages[0]:.1f} ms a page"
+    table.fact(f"{store}: all of the oldest kind, page by page", reported, "1,000 jobs", pages[1] == 1000)
 
 
 def _median(work: Callable[[], object]) -> float:

@@ -19,7 +19,7 @@ from bench.backgrounds import KIND, QUEUE
 from leasehold import Leasehold
 from leasehold.domain.job import NewJob
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.tasks.blueprint import new_ids
 from tests.plans import postgres, sqlite
@@ -56,16 +56,16 @@ class Place:
             self._enqueue(some)
             self.drain_bare(some)
 
-    def fill(self, jobs: int, *, kind: str = KIND, lanes: int = 0) -> float:
+    def fill(self, jobs: int, *, task: str = KIND, lanes: int = 0) -> float:
         """Store jobs; the seconds it took."""
-        seconds = self._enqueue(jobs, kind=kind, lanes=lanes)
+        seconds = self._enqueue(jobs, task=task, lanes=lanes)
         self._settle_down()
         return seconds
 
-    def _enqueue(self, jobs: int, *, kind: str = KIND, lanes: int = 0) -> float:
+    def _enqueue(self, jobs: int, *, task: str = KIND, lanes: int = 0) -> float:
         ids = new_ids(jobs)
         made = [
-            NewJob(id=job_id, kind=kind, queue=QUEUE, args="{}", lane=f"lane-{n % lanes}" if lanes else None)
+            NewJob(id=job_id, task=task, queue=QUEUE, args="{}", lane=f"lane-{n % lanes}" if lanes else None)
             for n, job_id in enumerate(ids)
         ]
         began = time.perf_counter()
@@ -76,10 +76,10 @@ class Place:
     def drain(self, jobs: int, **options: Any) -> dict[str, Any]:
         """By a worker process; what it tells of itself, with the rate and the start-up."""
         spawned = time.time()
-        told = run_worker(url=self.url, jobs=jobs, **options)
-        told["rate"] = jobs / (told["done"] - told["began"][0])
-        told["start"] = told["began"][0] - spawned
-        return told
+        reported = run_worker(url=self.url, jobs=jobs, **options)
+        reported["rate"] = jobs / (reported["done"] - reported["began"][0])
+        reported["start"] = reported["began"][0] - spawned
+        return reported
 
     def drain_bare(self, jobs: int) -> float:
         """By the same statements in a loop: claims on one connection, settles on another. Jobs a second."""
@@ -133,8 +133,8 @@ def run_worker(**options: Any) -> dict[str, Any]:
     done = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    reported: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return reported
 
 
 def start_worker(**options: Any) -> subprocess.Popen[str]:

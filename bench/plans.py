@@ -26,8 +26,8 @@ import psycopg
 from bench.backgrounds import ALL, BACKGROUNDS, BATCH, CROWDED, NOTHING, OWNER, QUEUE
 from leasehold.domain.due_groups import DueGroups
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
 from leasehold.stores.postgres.store import PostgresStore
+from leasehold.stores.results import Ending
 from tests.backends import new_job
 from tests.plans import postgres, sqlite
 from tests.plans.hot import find_work, hot_calls, look, postgres_calls
@@ -131,7 +131,7 @@ def _clear_tickets(scene: Scene) -> None:
 
 
 def _look_at(scene: Scene) -> DueGroups:
-    where: dict[str, list[str] | None] = {"queues": [QUEUE], "kinds": None}
+    where: dict[str, list[str] | None] = {"queues": [QUEUE], "tasks": None}
     if isinstance(scene.store, PostgresStore):
         return scene.store._find_due_groups(where, [])
     store = scene.store

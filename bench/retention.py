@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from leasehold import Leasehold
-from leasehold.domain.retention import Retention, ages_of
+from leasehold.domain.retention import Retention, retention_by_state
 from leasehold.worker.pruner import BATCH, BETWEEN
 from tests.servers import PostgresServer
 
@@ -115,7 +115,7 @@ class Pruning(Idle):
         after: str | None = None
         while not self._over.is_set():
             pruned = self._store.prune(
-                Retention(ages_of(0, "retention"), self._store.retention()), BATCH, after
+                Retention(retention_by_state(0, "retention"), self._store.retention()), BATCH, after
             )
             self.deleted += pruned.deleted
             after = pruned.next

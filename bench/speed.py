@@ -61,8 +61,8 @@ class Table:
     def most(self, what: str, figure: float, unit: str, bar: float) -> None:
         self._add(what, "", f"{figure:.2f} {unit}", f"≤ {bar:g} {unit}", figure <= bar)
 
-    def fact(self, what: str, told: str, wanted: str, held: bool) -> None:
-        self._add(what, "", told, wanted, held)
+    def fact(self, what: str, reported: str, wanted: str, held: bool) -> None:
+        self._add(what, "", reported, wanted, held)
 
     def _add(self, what: str, raw: str, figure: str, bar: str, met: bool) -> None:
         self.rows.append(f"| {what} | {raw} | {figure} | {bar} | {'met' if met else '**missed**'} |")
@@ -115,11 +115,11 @@ def _drains(table: Table, place: Place) -> None:
         place.fill(JOBS)
         bare.append(place.drain_bare(JOBS))
         place.fill(JOBS)
-        told = place.drain(JOBS)
-        loop.append(told["rate"])
-        rss.append(told["rss"])
-        start.append(told["start"])
-        place.fill(JOBS, kind="plain")
+        reported = place.drain(JOBS)
+        loop.append(reported["rate"])
+        rss.append(reported["rss"])
+        start.append(reported["start"])
+        place.fill(JOBS, task="plain")
         threads.append(place.drain(JOBS)["rate"])
         place.fill(JOBS, lanes=LANES)
         lanes.append(place.drain(JOBS)["rate"])
@@ -268,15 +268,15 @@ def _sleepers(table: Table, place: Place) -> None:
 
         sleeper.enqueue_many([{"seconds": SLEEP}] * SLEEPERS)
     began = time.time()
-    told = place.drain(SLEEPERS, concurrency=SLEEPERS, watch=True)
-    lived = told["done"] - began
+    reported = place.drain(SLEEPERS, concurrency=SLEEPERS, watch=True)
+    lived = reported["done"] - began
     table.fact(
         f"{SLEEPERS:,} leased sleepers in one process",
-        f"{told['most']:,} at once, {told['lost']} lost, {told['beats']} renewals in {lived:.0f} s",
+        f"{reported['most']:,} at once, {reported['lost']} lost, {reported['beats']} renewals in {lived:.0f} s",
         "all, none, one a beat",
-        told["most"] == SLEEPERS and told["lost"] == 0 and told["beats"] <= lived / 10 + 2,
+        reported["most"] == SLEEPERS and reported["lost"] == 0 and reported["beats"] <= lived / 10 + 2,
     )
-    table.most("its lease keeper", 100 * told["keeper_cpu"] / lived, "% of a core", 2)
+    table.most("its lease keeper", 100 * reported["keeper_cpu"] / lived, "% of a core", 2)
 
 
 # --- Small things ---------------------------------------------------------------------------------------------------
@@ -291,8 +291,8 @@ def _timed(work: Callable[[], object]) -> float:
 def _last_json(text: str) -> dict[str, list[float]]:
     import json
 
-    told: dict[str, list[float]] = json.loads(text.splitlines()[-1])
-    return told
+    reported: dict[str, list[float]] = json.loads(text.splitlines()[-1])
+    return reported
 
 
 def _slug(text: str) -> str:

@@ -128,9 +128,9 @@ async def _traffic(
     async def look() -> None:
         while time.monotonic() - began < seconds:
             if ids:
-                asked = time.perf_counter()
+                requested = time.perf_counter()
                 (await client.get(f"/v1/jobs/{random.choice(ids[-200:])}")).raise_for_status()
-                latencies.append((time.perf_counter() - asked) * 1000)
+                latencies.append((time.perf_counter() - requested) * 1000)
             await asyncio.sleep(0.05)
 
     await asyncio.gather(make(), look())
@@ -139,7 +139,7 @@ async def _traffic(
 
 
 async def _make(client: httpx2.AsyncClient, count: int, **options: str) -> list[str]:
-    jobs = [{"kind": "pass_by", "args": {"n": n}, **options} for n in range(count)]
+    jobs = [{"task": "pass_by", "args": {"n": n}, **options} for n in range(count)]
     answer = await client.post("/v1/jobs/batch", json={"jobs": jobs})
     answer.raise_for_status()
     return [job["id"] for job in answer.json()["jobs"]]

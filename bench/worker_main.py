@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold import Leasehold
-from leasehold.worker.program import tune_process
+from leasehold.worker.process_tuning import tune_process
 
 BEGAN: list[float] = []
 """When the first handler began; and when each one of a latency probe did."""
@@ -28,11 +28,11 @@ async def blocked(sent: float = 0.0) -> None:
     raise AssertionError("it was behind a closed gate")
 
 
-def make_app(url: str, kinds: Sequence[str] = ()) -> Leasehold:
-    """`kinds`: of jobs that are there and cannot run. Without knowing them, a worker would not look at their gates."""
+def make_app(url: str, tasks: Sequence[str] = ()) -> Leasehold:
+    """`tasks`: of jobs that are there and cannot run. Without knowing them, a worker would not look at their gates."""
     app = Leasehold(url)
-    for kind in kinds:
-        app.task(name=kind)(blocked)
+    for task in tasks:
+        app.task(name=task)(blocked)
 
     @app.task(name="work")
     async def work(sent: float = 0.0) -> None:
@@ -53,7 +53,7 @@ def make_app(url: str, kinds: Sequence[str] = ()) -> Leasehold:
 
 
 async def serve(options: dict[str, Any]) -> dict[str, Any]:
-    app = make_app(options["url"], options.get("kinds", ()))
+    app = make_app(options["url"], options.get("tasks", ()))
     worker = app.worker(
         concurrency=options.get("concurrency", 1000), threads=options.get("threads", 8), retention=None
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from leasehold.domain.checks.ids import make_id
 from leasehold.domain.job import Job, NewJob
-from leasehold.stores.base.database import Clock
+from leasehold.stores.database.database import Clock
 from leasehold.stores.open import open_store
 from leasehold.stores.store import JobStore
 
@@ -126,7 +126,7 @@ def new_id() -> str:
 
 
 def new_job(**fields: Any) -> NewJob:
-    return NewJob(**{"id": new_id(), "kind": "work", "args": "{}", **fields})
+    return NewJob(**{"id": new_id(), "task": "work", "args": "{}", **fields})
 
 
 def put(store: JobStore, **fields: Any) -> Job:

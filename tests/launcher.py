@@ -55,7 +55,7 @@ NOT_PRELOADED = (
     "leasehold.__main__",
     "leasehold.contrib",
     "leasehold.pytest_plugin",
-    "leasehold.surfaces.cli.demo_",
+    "leasehold.demo",
 )
 """What is run as a program, does something when it is imported, or needs more than the package."""
 FIXED_AT_START = ("PYTHON", "LC_", "LANG", "COVERAGE_")
@@ -118,10 +118,10 @@ class Launched(subprocess.Popen[Any]):
         timeout = 0.0 if wait_flags & os.WNOHANG else None
         if not select.select([self._status], [], [], timeout)[0]:
             return 0, 0
-        told = os.read(self._status, _STATUS.size)
+        reported = os.read(self._status, _STATUS.size)
         os.close(self._status)
         # A launcher that has died has taken its programs with it.
-        return self.pid, _STATUS.unpack(told)[0] if told else int(signal.SIGKILL)
+        return self.pid, _STATUS.unpack(reported)[0] if reported else int(signal.SIGKILL)
 
     def _internal_poll(self, _deadstate: int | None = None, *_: Any) -> int | None:
         if self.returncode is None and self._waitpid_lock.acquire(False):
@@ -227,10 +227,10 @@ def commands_in(folder: Path) -> None:
 
 def serve(control: socket.socket, listener: socket.socket) -> dict[str, Any]:
     """Fork whenever a request comes. Returns in the child, with its request."""
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
+    woken, notify_workers = os.pipe()
+    os.set_blocking(notify_workers, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(notify_workers, warn_on_full_buffer=False)
     running: dict[int, tuple[int, socket.socket]] = {}
     """Where to report the end of a process, and the connection that it must not outlive."""
     connections = [control]

@@ -119,10 +119,10 @@ def total_of(report: Mapping[str, Any]) -> Figures:
 
 
 def commit() -> str:
-    told = subprocess.run(
+    reported = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return told.stdout.strip()
+    return reported.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from leasehold.domain.settle import __doc__ as settle_doc
-from leasehold.domain.states import FINAL, HALTED, LIVE, TRANSITIONS, Event, State
+from leasehold.domain.states import FINAL, HALTED, LIVE, TRANSITIONS, State, Trigger
 from leasehold.stores.open import open_store
 from tests.servers import PostgresServer
 from tools.llms import llms_text
@@ -100,17 +100,17 @@ def diagram() -> str:
 
 def transitions() -> str:
     """Every (state, event) pair; an empty cell is refused and changes nothing."""
-    events = list(Event)
+    events = list(Trigger)
     lines = ["| state | kind | " + " | ".join(event.value for event in events) + " |"]
     lines.append("|" + "---|" * (len(events) + 2))
-    kinds = [(LIVE, "live"), (HALTED, "halted"), (FINAL, "final")]
+    tasks = [(LIVE, "live"), (HALTED, "halted"), (FINAL, "final")]
     for state in State:
-        kind = next(name for states, name in kinds if state in states)
+        task = next(name for states, name in tasks if state in states)
         cells = []
         for event in events:
             targets = TRANSITIONS.get((state, event), frozenset())
             cells.append(", ".join(s.value for s in State if s in targets))
-        lines.append(f"| **{state.value}** | {kind} | " + " | ".join(cells) + " |")
+        lines.append(f"| **{state.value}** | {task} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])
 
 

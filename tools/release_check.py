@@ -67,9 +67,9 @@ def project_version() -> str:
 
 def check_commit(version: str) -> None:
     """Is what stands here what a tag would name?"""
-    if told(["git", "status", "--porcelain"]):
+    if reported(["git", "status", "--porcelain"]):
         raise NotReady("the working tree has changes that are not committed")
-    if told(["git", "tag", "--list", f"v{version}"]):
+    if reported(["git", "tag", "--list", f"v{version}"]):
         raise NotReady(f"the tag v{version} exists already: raise the version in pyproject.toml")
     if not is_dated((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version):
         raise NotReady(f"CHANGELOG.md has no heading '## [{version}] - YYYY-MM-DD'")
@@ -104,7 +104,7 @@ def names_in_sdist(sdist: Path) -> set[str]:
 
 def tracked(folder: str) -> set[str]:
     """What git keeps there: code, SQL, templates, styles, scripts, py.typed."""
-    return set(told(["git", "ls-files", folder]).splitlines())
+    return set(reported(["git", "ls-files", folder]).splitlines())
 
 
 def check_wheel(names: set[str], sources: set[str]) -> None:
@@ -168,7 +168,7 @@ def installed_version(bin: Path, environment: dict[str, str], folder: Path) -> s
     return call([str(bin / "python"), "-c", code], environment=environment, folder=folder).strip()
 
 
-def told(command: Sequence[str]) -> str:
+def reported(command: Sequence[str]) -> str:
     return call(command).strip()
 
 

@@ -81,8 +81,8 @@ def _shoot(browser: Browser, url: str, name: str, **look: Any) -> None:
     page.context.close()
 
 
-def _job(url: str, kind: str, wanted: Callable[[dict[str, Any]], bool]) -> str:
-    jobs = json.loads(_get(f"{url}/v1/jobs?kind={kind}&limit=500"))["jobs"]
+def _job(url: str, task: str, wanted: Callable[[dict[str, Any]], bool]) -> str:
+    jobs = json.loads(_get(f"{url}/v1/jobs?kind={task}&limit=500"))["jobs"]
     found: str = next(job["id"] for job in jobs if wanted(job))
     return found
 

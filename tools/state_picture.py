@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from leasehold.domain.states import FINAL, HALTED, LIVE, TRANSITIONS, Event, State
+from leasehold.domain.states import FINAL, HALTED, LIVE, TRANSITIONS, State, Trigger
 
 WIDTH, HEIGHT = 860, 560
 BOX_WIDTH, BOX_HEIGHT = 112, 40
@@ -86,23 +86,23 @@ def states_svg() -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         'aria-labelledby="title desc">',
         '<title id="title">The states of a job</title>',
-        f'<desc id="desc">{_told(moves)}</desc>',
+        f'<desc id="desc">{_reported(moves)}</desc>',
         f"<style>{STYLE}</style>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto" markerUnits="userSpaceOnUse"><path class="tip" d="M0 0 8 4 0 8Z"/></marker></defs>',
         f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="8"/>',
     ]
-    for kind, (x, y, width, height) in FRAMES.items():
+    for task, (x, y, width, height) in FRAMES.items():
         parts.append(f'<rect class="frame" x="{x}" y="{y}" width="{width}" height="{height}" rx="8"/>')
-        parts.append(f'<text class="note" x="{x + 10}" y="{y + height - 10}">{kind}</text>')
+        parts.append(f'<text class="note" x="{x + 10}" y="{y + height - 10}">{task}</text>')
     for path, at, text in ENTRIES:
         parts += [f'<path class="line" d="{path}"/>', *_label(at, [text])]
     for arrow in ARROWS:
         parts += [f'<path class="line" d="{arrow.path}"/>', *_label(arrow.label, _words(arrow, moves))]
     for state, (x, y) in PLACES.items():
-        kind = next(name for name, states in KINDS.items() if state in states)
+        task = next(name for name, states in KINDS.items() if state in states)
         parts.append(
-            f'<rect class="{kind}" x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/>'
+            f'<rect class="{task}" x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/>'
             f'<text class="state" x="{x + BOX_WIDTH // 2}" y="{y + 25}">{state.value}</text>'
         )
     for number, line in enumerate(LEGEND):
@@ -110,18 +110,18 @@ def states_svg() -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _moves() -> dict[tuple[State, State], set[Event]]:
-    moves: dict[tuple[State, State], set[Event]] = {}
+def _moves() -> dict[tuple[State, State], set[Trigger]]:
+    moves: dict[tuple[State, State], set[Trigger]] = {}
     for (state, event), targets in TRANSITIONS.items():
         for target in targets - {state}:
             moves.setdefault((state, target), set()).add(event)
     return moves
 
 
-def _words(arrow: Arrow, moves: dict[tuple[State, State], set[Event]]) -> list[str]:
+def _words(arrow: Arrow, moves: dict[tuple[State, State], set[Trigger]]) -> list[str]:
     """The events that lead along an arrow; the states too, where the arrow is not of a whole frame."""
     events = {event for source in arrow.sources for event in moves[source, arrow.target]}
-    words = [event.value for event in Event if event in events]
+    words = [event.value for event in Trigger if event in events]
     if len(arrow.sources) > 1 and arrow.sources not in KINDS.values():
         words += ["from", *(state.value for state in State if state in arrow.sources)]
     return [", ".join(words)] if arrow.in_a_row else words
@@ -135,7 +135,7 @@ def _label(at: tuple[int, int], lines: list[str]) -> list[str]:
     ]
 
 
-def _told(moves: dict[tuple[State, State], set[Event]]) -> str:
+def _reported(moves: dict[tuple[State, State], set[Trigger]]) -> str:
     sentences = ["A new job is queued, or pending if it is held"]
     for state in State:
         targets = [target.value for target in State if (state, target) in moves]

@@ -29,7 +29,7 @@ def job_fields(job: Job[Any] | Summary) -> dict[str, Any]:
         "status": STATUS[job.state],
         "message": message(job),
         "attempt": job.attempt,
-        "lease_owner": job.lease_owner,
+        "lease_owner": job.worker,
         "lease_expires_at": job.lease_expires_at,
         "cancel_requested": job.stop_requested is not None,
         "updated_at": job.updated_at,

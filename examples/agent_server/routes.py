@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from examples.agent_server import service
 from examples.agent_server.tasks import Turn
-from leasehold.errors import InvalidInput, JobNotFound, Refused, TenantNotFound
+from leasehold.errors import InvalidInput, InvalidState, JobNotFound, TenantNotFound
 
 R = TypeVar("R")
 
@@ -46,7 +46,7 @@ def answer(call: Callable[..., R], *args: Any, **settings: Any) -> R:
         raise HTTPException(404, str(error).partition(";")[0]) from None
     except InvalidInput as error:
         raise HTTPException(422, str(error)) from None
-    except Refused as error:
+    except InvalidState as error:
         raise HTTPException(409, str(error).partition(";")[0]) from None
 
 
@@ -89,7 +89,7 @@ def resume(tenant: OfTenant, target_id: str, job_id: str) -> dict[str, Any]:
 @router.post("/{job_id}/resolve", include_in_schema=False)
 @router.post("/{job_id}/resolve/")
 def resolve(tenant: OfTenant, target_id: str, job_id: str) -> dict[str, Any]:
-    return answer(service.resolve_job, tenant, target_id, job_id)
+    return answer(service.skip_job, tenant, target_id, job_id)
 
 
 @by_id.post("/{job_id}/resume/", include_in_schema=False)

@@ -37,9 +37,9 @@ def resume_job(tenant: str, target_id: str, job_id: str) -> dict[str, Any]:
     return get_job(tenant, target_id, job_id)
 
 
-def resolve_job(tenant: str, target_id: str, job_id: str) -> dict[str, Any]:
+def skip_job(tenant: str, target_id: str, job_id: str) -> dict[str, Any]:
     """It stays ERROR, and the target's queue goes on without it."""
-    find_job(tenant, target_id, job_id).resolve()
+    find_job(tenant, target_id, job_id).skip()
     return get_job(tenant, target_id, job_id)
 
 

@@ -16,7 +16,7 @@ began = time.monotonic()
 seen: list[str] = []
 
 
-def tell(text: str) -> None:
+def notify(text: str) -> None:
     print(f"{time.monotonic() - began:5.1f} s  {text}", flush=True)
 
 
@@ -24,7 +24,7 @@ def check(holds: bool, what: str) -> None:
     if not holds:
         raise AssertionError(f"not so: {what}")
     seen.append(what)
-    tell(what)
+    notify(what)
 
 
 def held_back(server: Server, target: str, job: str) -> bool:
@@ -38,7 +38,7 @@ def interrupt_and_resume(one: Server, two: Server) -> None:
     behind = one.create("robot", SHORT)
     other = one.create("robot", SHORT, tenant="globex")
     row = one.wait_for("robot", job, "RUNNING")
-    tell(f"acme/robot: RUNNING, lease_owner {row['lease_owner']}")
+    notify(f"acme/robot: RUNNING, lease_owner {row['lease_owner']}")
     check(
         one.wait_for("robot", other, "SUCCESS", tenant="globex") != {},
         "globex/robot: SUCCESS, its queue is its own",
@@ -92,7 +92,7 @@ def kill(one: Server, two: Server) -> Server:
     owner = one.wait_for("crawler", job, "RUNNING")["lease_owner"]
     victim, left = (one, two) if owner == one.worker_id else (two, one)
     victim.kill()
-    tell(f"kill -9 of {victim.worker_id}, which runs acme/crawler")
+    notify(f"kill -9 of {victim.worker_id}, which runs acme/crawler")
     check(
         left.wait_for("crawler", job, "ERROR")["lease_owner"] is None,
         f"acme/crawler: ERROR, noticed by the other: {left.job('crawler', job)['message']!r}",
@@ -110,7 +110,7 @@ def drain(servers: Fleet, left: Server) -> None:
     left.wait_for("a", quick, "RUNNING")
     left.terminate()
     left.wait()
-    tell("SIGTERM, with a grace of 4 s: the server has ended")
+    notify("SIGTERM, with a grace of 4 s: the server has ended")
     new = servers.start()
     check(new.wait_for("a", quick, "SUCCESS")["attempt"] == 1, "acme/a: SUCCESS, it ended within the grace")
     check(new.job("b", slow)["message"] == "Job was interrupted by user", "acme/b: PAUSED, it did not")
@@ -132,7 +132,7 @@ def main() -> int:
         fleet(Path(folder), TOKEN_LIMIT="1000", SHUTDOWN_GRACE_PERIOD_SECONDS="4") as servers,
     ):
         one, two = servers.start(WORKER_ID="one"), servers.start(WORKER_ID="two")
-        tell(f"two servers on one file: {one.worker_id} and {two.worker_id}")
+        notify(f"two servers on one file: {one.worker_id} and {two.worker_id}")
         interrupt_and_resume(one, two)
         exceed_the_limit(one)
         drain(servers, kill(one, two))

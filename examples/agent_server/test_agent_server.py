@@ -30,10 +30,10 @@ def holder_first(job: Answer, one: Server, two: Server) -> tuple[Server, Server]
 def let_both_claim(one: Server, two: Server, name: str) -> None:
     """When both have run something that came later, what is still QUEUED is held back, not merely late."""
     seen: set[str] = set()
-    asked = itertools.cycle((one, two))  # who stores a job is likely to claim it
+    requested = itertools.cycle((one, two))  # who stores a job is likely to claim it
 
     def ran_by_both() -> bool:
-        server = next(asked)
+        server = next(requested)
         job = running(server, name, LONG)
         seen.add(server.job(name, job)["lease_owner"])
         server.post(name, job, "cancel")
@@ -141,9 +141,9 @@ def test_both_spellings_of_resume(one: Server, path: str, slash: str) -> None:
     job = running(one, target, LONG)
     one.post(target, job, "cancel")
     one.wait_for(target, job, "PAUSED")
-    asked = path.format(target=target, job=job) + slash
-    assert one.ask("POST", asked, "globex")[0] == 404, "it is not theirs"
-    status, resumed = one.ask("POST", asked, "acme")
+    requested = path.format(target=target, job=job) + slash
+    assert one.ask("POST", requested, "globex")[0] == 404, "it is not theirs"
+    status, resumed = one.ask("POST", requested, "acme")
     assert (status, resumed["id"], resumed["target_id"]) == (200, job, target)
     assert one.wait_for(target, job, "RUNNING")["attempt"] == 2
 

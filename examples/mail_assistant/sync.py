@@ -104,7 +104,7 @@ def _label_is_ours(desk: Desk, thread_id: str) -> bool:
     """The assistant sets Needs Response itself while it classifies; only the user's hand asks for a manual draft."""
     lane = thread_lane(desk.user.id, thread_id)
     at_work = app.jobs(lane=lane, state=("queued", "running"), limit=50).jobs
-    if any(job.kind in ("classify", "draft") for job in at_work):
+    if any(job.task in ("classify", "draft") for job in at_work):
         return True
     email = desk.email(thread_id)
     return email is not None and email["status"] == "drafted"

@@ -29,7 +29,7 @@ from examples.mail_assistant.records import begin_agent_run, save_email, set_dra
 from examples.mail_assistant.settings import settings
 from examples.mail_assistant.sync import plan_sync, thread_lane
 from leasehold import Fail, Retry, SyncContext
-from leasehold.types import HookEvent
+from leasehold.types import Notification
 
 COMMON: dict[str, Any] = {  # `TaskOptions`, but for type checkers that expect no setting in two places
     "retry": Retry(max_attempts=3, backoff=settings.retry_delay_seconds),
@@ -175,8 +175,8 @@ def agent_process(
     return result.status
 
 
-@app.on("failed", kinds=["agent_process"])
-def close_agent_run(event: HookEvent) -> None:
+@app.on("failed", tasks=["agent_process"])
+def close_agent_run(event: Notification) -> None:
     """However the last attempt ended, by an error or with its worker, the record does not stay `running`."""
     db = Database(app.url)
     error = (event.data.get("error") or "").partition("\n")[0]

@@ -16,7 +16,7 @@ from examples.mail_assistant.llm import RuleModel
 from examples.mail_assistant.settings import settings
 from examples.mail_assistant.tasks import sync
 
-asked: list[dict[str, Any]] = []
+requested: list[dict[str, Any]] = []
 
 
 class Chat(BaseHTTPRequestHandler):
@@ -24,7 +24,7 @@ class Chat(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        asked.append({"path": self.path, "key": self.headers["Authorization"], **body})
+        requested.append({"path": self.path, "key": self.headers["Authorization"], **body})
         prompt = body["messages"][0]["content"]
         words = {"Classify": "classify", "search words": "context", "Write a reply": "draft"}
         call_type = next((name for word, name in words.items() if word in prompt), "agent")
@@ -62,10 +62,10 @@ def test_a_server_that_speaks_openai_does_what_the_rules_do(
     dinner, order = place_of(office)["thread_id"], place_of(office, KINDS[7])["thread_id"]
     office.run(sync)
     assert office.world.wrong({dinner: KINDS[0], order: KINDS[7]}) == []
-    assert {(one["path"], one["key"], one["model"]) for one in asked} == {
+    assert {(one["path"], one["key"], one["model"]) for one in requested} == {
         ("/v1/chat/completions", "Bearer k", settings.llm_model)
     }
-    tools = next(one["tools"] for one in asked if "tools" in one)
+    tools = next(one["tools"] for one in requested if "tools" in one)
     assert [tool["function"]["name"] for tool in tools] == ["lookup_order", "reply", "escalate"]
     rows = office.db.rows("SELECT DISTINCT model, prompt_tokens, completion_tokens FROM llm_calls")
     assert rows == [{"model": settings.llm_model, "prompt_tokens": 7, "completion_tokens": 3}]

@@ -115,4 +115,4 @@ def _syncs(place: Outside) -> list[dict[str, Any]]:
 
 def _ticks(place: Outside) -> int:
     """Runs of the schedule `fallback_sync` that have ended."""
-    return len(place.engine.jobs(kind="fallback_sync", state="succeeded", limit=100).jobs)
+    return len(place.engine.jobs(task="fallback_sync", state="succeeded", limit=100).jobs)

@@ -29,11 +29,11 @@ def show(processes: Processes) -> str:
 
     say("trigger a run")
     first = client.trigger(seconds=2)
-    tell(client.wait(first, "RUNNING"))
+    notify(client.wait(first, "RUNNING"))
     say("the same id comes twice more")
     for _ in range(2):
         queue.enqueue("examples.model_runs.worker.execute_run", first)
-    run = tell(client.wait(first, "SUCCEEDED"))
+    run = notify(client.wait(first, "SUCCEEDED"))
     results = list((processes.folder / "results").rglob(f"*{run['result_ref']}*"))
     assert len(results) == 1, "its result is a file"
     until(lambda: "Lease acquisition failed" in processes.log("worker-1"), "the doubles are turned away")
@@ -41,22 +41,22 @@ def show(processes: Processes) -> str:
 
     say("a model that meets an error that may pass, and one that is broken")
     flaky, broken = client.trigger("flaky", 0.1), client.trigger("broken")
-    assert tell(client.wait(flaky, "SUCCEEDED"))["attempt_count"] == 2
-    assert tell(client.wait(broken, "FAILED"))["attempt_count"] == 1
+    assert notify(client.wait(flaky, "SUCCEEDED"))["attempt_count"] == 2
+    assert notify(client.wait(broken, "FAILED"))["attempt_count"] == 1
 
     say("FLUSHALL in mid-run: Redis forgets every message")
     lost = [client.trigger(seconds=2), *(client.trigger(seconds=0.1) for _ in range(3))]
     client.wait(lost[0], "RUNNING")
     server.flushall()
-    assert [tell(client.wait(run, "SUCCEEDED"))["attempt_count"] for run in lost] == [1] * 4
+    assert [notify(client.wait(run, "SUCCEEDED"))["attempt_count"] for run in lost] == [1] * 4
 
     say("SIGKILL of worker-1 in mid-run; worker-2 is there")
     stolen = client.trigger(seconds=2)
-    before = tell(client.wait(stolen, "RUNNING"))
+    before = notify(client.wait(stolen, "RUNNING"))
     killed_at = monotonic()
     processes.kill("worker-1")
     processes.start_worker("worker-2")
-    after = tell(client.wait(stolen, "SUCCEEDED"))
+    after = notify(client.wait(stolen, "SUCCEEDED"))
     assert after["attempt_count"] == 2
     assert after["started_at"] == before["started_at"], "kept from the first start"
     return (
@@ -69,7 +69,7 @@ def say(text: str) -> None:
     print(f"-- {text}", flush=True)
 
 
-def tell(run: dict[str, Any]) -> dict[str, Any]:
+def notify(run: dict[str, Any]) -> dict[str, Any]:
     shown = ("status", "lease_owner", "attempt_count", "result_ref")
     error = (run["last_error"] or "").partition("\n")[0]
     facts = [f"{name}={run[name]}" for name in shown if run[name] is not None]

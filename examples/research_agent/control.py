@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leasehold import State
-from leasehold.types import GroupStatus, HookEvent
+from leasehold.types import GroupStatus, Notification
 
 from . import database
 from .app import STATES, app
@@ -56,7 +56,7 @@ async def get_status(task_id: str, wait: float = 0, since: int | None = None) ->
     status = await app.group(task_id).astatus(wait=wait, since=since, partial=True)
     if wait:
         task = await asyncio.to_thread(_task, task_id)
-    return task | await asyncio.to_thread(_told, status)
+    return task | await asyncio.to_thread(_reported, status)
 
 
 def stop_task(task_id: str, scope: Scope, mode: Mode, reason: Reason) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def stop_task(task_id: str, scope: Scope, mode: Mode, reason: Reason) -> dict[st
         "scope": scope,
         "mode": mode,
         "cancelled_counts": {kind: _words(counts) for kind, counts in report.cancelled_counts.items()},
-        "unaffected_kinds": sorted(report.unaffected_kinds),
+        "unaffected_tasks": sorted(report.unaffected_tasks),
         "still_running": len(report.still_running),
         "closed_auth_items": closed,
     }
@@ -86,7 +86,7 @@ def resolve_auth(job_id: str, domain: str, solution: str) -> dict[str, Any]:
 
 
 @app.on("budget_exhausted")
-def stop_when_exhausted(event: HookEvent) -> None:
+def stop_when_exhausted(event: Notification) -> None:
     """Exhausting the task's budget is a stop with that reason: what runs finds no page left and ends by
     itself, what was found is still verified. An event may come twice, or late. What counts is whether
     the budget is exceeded now, so one that was raised since stops nothing."""
@@ -104,7 +104,7 @@ def _task(task_id: str) -> dict[str, Any]:
     return {"ok": True, "task_id": task_id, "status": found[0][0], "reason": found[0][1]}
 
 
-def _told(status: GroupStatus) -> dict[str, Any]:
+def _reported(status: GroupStatus) -> dict[str, Any]:
     targets = status.counts.get("target_queue", {})
     pending = database.read(
         "SELECT q.job_id, q.domain, q.url, q.challenge FROM intervention_queue q JOIN jobs j ON j.id = q.job_id"
@@ -119,14 +119,14 @@ def _told(status: GroupStatus) -> dict[str, Any]:
         "changed": status.changed,
         "counts": {kind: _words(counts) for kind, counts in status.counts.items()},
         "searches": _searches(status.name),
-        "results": [one.result for one in status.results if one.kind == "target_queue"],
+        "results": [one.result for one in status.results if one.task == "target_queue"],
         "partial": [
             {"job_id": run.id, "pages": [event.data for event in run.emitted]}
             for run in status.runs
-            if run.kind == "target_queue"
+            if run.task == "target_queue"
         ],
         "errors": [
-            {"job_id": one.id, "kind": one.kind, "error": (one.error or "").partition("\n")[0]}
+            {"job_id": one.id, "kind": one.task, "error": (one.error or "").partition("\n")[0]}
             for one in status.errors
         ],
         "awaiting_auth": [

@@ -55,7 +55,7 @@ async def fetch(http: httpx2.AsyncClient, url: str, wait: Wait, solved: str | No
             await wait(url)
             answer = await http.get(url, headers=headers)
             if answer.status_code not in (301, 302, 303, 307, 308):
-                return _told(url, answer)
+                return _reported(url, answer)
             url = urljoin(url, answer.headers["location"])
     except httpx2.HTTPError as error:
         return Fetched(url=url, outcome="error", detail=f"{type(error).__name__}: {error}")
@@ -68,7 +68,7 @@ def puzzle_in(answer: httpx2.Response) -> str | None:
     return None if found is None else found[1].strip()
 
 
-def _told(url: str, answer: httpx2.Response) -> Fetched:
+def _reported(url: str, answer: httpx2.Response) -> Fetched:
     if (puzzle := puzzle_in(answer)) is not None:
         return Fetched(url=url, outcome="captcha", detail=puzzle)
     if answer.status_code != 200:

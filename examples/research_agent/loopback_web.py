@@ -122,10 +122,10 @@ class Handler(BaseHTTPRequestHandler):
         self._send(200, f"<html><body><ol>{items}</ol></body></html>", "text/html")
 
     def _semantic_scholar(self, path: str, query: dict[str, str]) -> None:
-        if (asked := re.fullmatch(r"/graph/v1/paper/(P\d+)/references", path)) is not None:
-            if asked[1] == GUARDED_PAPER and not self._let_in("semantic_scholar"):
+        if (requested := re.fullmatch(r"/graph/v1/paper/(P\d+)/references", path)) is not None:
+            if requested[1] == GUARDED_PAPER and not self._let_in("semantic_scholar"):
                 return
-            paper = CONTENTS.papers.get(asked[1])
+            paper = CONTENTS.papers.get(requested[1])
             cited = [CONTENTS.papers[one] for one in paper.cites] if paper else []
             self._json({"data": [{"citedPaper": _scholar(one)} for one in cited]})
         else:

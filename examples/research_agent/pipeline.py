@@ -24,16 +24,16 @@ from .settings import DOMAIN_RATE
 from .store import store_page
 
 
-class Found(BaseModel):
+class SearchPage(BaseModel):
     urls: list[str] = []
     papers: list[FoundPaper] = []
     errors: list[str] = []
 
 
-async def find(ctx: Context, query: str, options: Options) -> Found:
+async def find(ctx: Context, query: str, options: Options) -> SearchPage:
     """Ask the engines and the academic APIs. One that is down is noted, and does not matter unless all
     of them are."""
-    found = Found()
+    found = SearchPage()
     wanted = options.serp_engines
     answered = 0
     for engine in wanted or SERP:

@@ -29,14 +29,14 @@ def query_sql(sql: str) -> dict[str, Any]:
             connection.read_only = True
             connection.execute("SET statement_timeout = '10s'")
             # A prepared statement is a single one: no COMMIT can follow in the same text.
-            return _told(connection.execute(sql.encode(), prepare=True))
+            return _reported(connection.execute(sql.encode(), prepare=True))
     place = Path(database.sqlite_path()).resolve().as_uri()
     with closing(sqlite3.connect(f"{place}?mode=ro", uri=True)) as connection:
         connection.set_authorizer(_may)  # no ATTACH, no PRAGMA
-        return _told(connection.execute(sql))
+        return _reported(connection.execute(sql))
 
 
-def _told(cursor: Any) -> dict[str, Any]:
+def _reported(cursor: Any) -> dict[str, Any]:
     if cursor.description is None:
         raise ValueError("only queries are answered here")
     columns = [column[0] for column in cursor.description]

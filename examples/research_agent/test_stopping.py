@@ -41,7 +41,7 @@ async def stop(server: ServerProcess, mode: str, scope: str, t: str) -> None:
             assert sum(counts["target_queue"].values()) == 6
             assert counts["target_queue"]["running"] >= 4
         assert counts.get("citation_graph") == ({"awaiting_auth": 1} if scope == "all_jobs" else None)
-        assert report["unaffected_kinds"] == ([] if scope == "all_jobs" else sorted(OTHERS))
+        assert report["unaffected_tasks"] == ([] if scope == "all_jobs" else sorted(OTHERS))
         assert (report["scope"], report["reason"]) == (scope, "user_cancelled")
         told = await agent.finish(t)
         assert (told["status"], told["reason"]) == ("paused", "user_cancelled")
@@ -72,7 +72,7 @@ async def stop_by_default(server: ServerProcess) -> None:
         await agent.finish("default")
         report = await agent.call("stop_task", task_id="default")
         assert (report["scope"], report["mode"]) == ("all_jobs", "graceful")
-        assert (report["reason"], report["unaffected_kinds"]) == ("session_completed", [])
+        assert (report["reason"], report["unaffected_tasks"]) == ("session_completed", [])
         told = await agent.call("get_status", task_id="default")
         assert (told["status"], told["reason"]) == ("paused", "session_completed")
         with pytest.raises(RuntimeError, match="reason"):

@@ -28,28 +28,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.tool_runner")
     parser.add_argument("part", nargs="?", choices=["all", "setup", "api", "worker"], default="all")
     parser.add_argument("--port", type=int, default=8800)
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     runner = choose_runner()
-    if asked.part == "worker":
+    if requested.part == "worker":
         work()
-    if asked.part != "api":
+    if requested.part != "api":
         from examples.tool_runner.schema import make_schema
 
         make_schema()
-    if asked.part == "setup":
+    if requested.part == "setup":
         return 0
-    if asked.part == "api":
-        return serve(asked.port)
+    if requested.part == "api":
+        return serve(requested.port)
     settings = Settings.from_environment()
     mode = (
         "a queue and a worker" if settings.queue_enabled else f"no queue, {settings.max_concurrency} at once"
     )
-    print(f"tools run by {runner}, with {mode}: http://127.0.0.1:{asked.port}/docs", flush=True)
+    print(f"tools run by {runner}, with {mode}: http://127.0.0.1:{requested.port}/docs", flush=True)
     if not settings.queue_enabled:
-        return serve(asked.port)
+        return serve(requested.port)
     worker = subprocess.Popen([sys.executable, "-m", "examples.tool_runner", "worker"])
     try:
-        return serve(asked.port)
+        return serve(requested.port)
     finally:
         worker.send_signal(signal.SIGTERM)  # it lets go of its containers: the next worker adopts them
         worker.wait()

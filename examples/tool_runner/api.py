@@ -32,21 +32,21 @@ class RunRequest(BaseModel):
 
 
 @api.post("/tool-runs")
-def request_run(asked: RunRequest, response: Response) -> dict[str, Any]:
-    if asked.tool not in TOOLS:
-        raise HTTPException(422, f"there is no tool {asked.tool!r}")
-    run_id = str(asked.run_id) if asked.run_id else None
+def request_run(requested: RunRequest, response: Response) -> dict[str, Any]:
+    if requested.tool not in TOOLS:
+        raise HTTPException(422, f"there is no tool {requested.tool!r}")
+    run_id = str(requested.run_id) if requested.run_id else None
     if not settings.queue_enabled:
-        return run_at_once(asked.tool, asked.argument, run_id, timeout=asked.timeout_seconds)
+        return run_at_once(requested.tool, requested.argument, run_id, timeout=requested.timeout_seconds)
     response.status_code = 202
     return enqueue_run(
-        asked.tool,
-        asked.argument,
+        requested.tool,
+        requested.argument,
         run_id,
-        queue=asked.queue,
-        priority=asked.priority,
-        max_attempts=asked.max_attempts,
-        timeout=asked.timeout_seconds,
+        queue=requested.queue,
+        priority=requested.priority,
+        max_attempts=requested.max_attempts,
+        timeout=requested.timeout_seconds,
     )
 
 

@@ -61,11 +61,11 @@ class Docker:
                 f"a container of {run_id}",
             )
 
-    def wake(self, *run_ids: str) -> None:
+    def notify_workers(self, *run_ids: str) -> None:
         """The tool `sleep` has slept enough, and comes to its end."""
         for container in (found for run_id in run_ids for found in self.containers(run_id)):
-            asked = {"Cmd": ["killall", "sleep"]}
-            made = self.engine.call("POST", f"/containers/{container['Id']}/exec", body=asked).json()
+            requested = {"Cmd": ["killall", "sleep"]}
+            made = self.engine.call("POST", f"/containers/{container['Id']}/exec", body=requested).json()
             self.engine.call("POST", f"/exec/{made['Id']}/start", body={"Detach": True})
 
     def remove(self, run_id: str | None = None) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from examples.tool_runner.app import app, settings
 from examples.tool_runner.database import execute, query, transaction
 from examples.tool_runner.tasks import retry, run_tool
-from leasehold.errors import DuplicateJob, JobNotSucceeded, Refused
+from leasehold.errors import DuplicateJob, InvalidState, JobNotSucceeded
 
 Run = dict[str, Any]
 COLUMNS = "run_id, tool, argument, status, requested_at, started_at, finished_at, result, exit_code, error"
@@ -90,7 +90,7 @@ def _shown(run: Run) -> Run:
 def cancel_run(run_id: str) -> Run:
     """A queued run is cancelled at once, a running one when its container has ended. One that has ended stays as it
     is."""
-    for found in app.jobs(kind="run_tool", tag=f"run:{run_id}").jobs:
-        with contextlib.suppress(Refused):  # it has ended
+    for found in app.jobs(task="run_tool", tag=f"run:{run_id}").jobs:
+        with contextlib.suppress(InvalidState):  # it has ended
             app.get(found.id).cancel("cancelled by the user")
     return read_run(run_id)

@@ -50,7 +50,7 @@ def test_the_record_of_a_run_is_truthful_from_the_request_to_the_end(start: Star
         (container,) = docker.containers(run_id)
         assert container["Labels"]["leasehold.run"] == f"app-{job['id']}-1"
         wait_for(lambda: fleet.job(run_id)["locked_until"] != until, "a heartbeat")
-        docker.wake(run_id)
+        docker.notify_workers(run_id)
 
         run, job = fleet.wait_for_status(run_id, "succeeded"), fleet.job(run_id)
         assert (run["exit_code"], run["result"]) == (0, {"exit_code": 0, "output": "slept 600 s\n"})
@@ -61,9 +61,9 @@ def test_the_record_of_a_run_is_truthful_from_the_request_to_the_end(start: Star
 def test_a_run_and_its_job_are_stored_together_or_not_at_all(start: Start) -> None:
     with start() as fleet:
         fleet.start_api()
-        asked = {"tool": "echo", "run_id": str(uuid.uuid4())}
-        assert fleet.ask("/tool-runs", asked)[0] == 202
-        assert fleet.ask("/tool-runs", asked)[0] == 409
+        requested = {"tool": "echo", "run_id": str(uuid.uuid4())}
+        assert fleet.ask("/tool-runs", requested)[0] == 202
+        assert fleet.ask("/tool-runs", requested)[0] == 409
         status, refusal = fleet.ask("/tool-runs", {"tool": "echo", "queue": "x" * 1000})  # by the enqueue
         assert (status, "queue" in refusal["detail"]) == (422, True)
         assert fleet.ask("/tool-runs", {"tool": "unheard of"})[0] == 422
@@ -123,7 +123,7 @@ def test_orphans_are_adopted_first_then_by_priority_then_by_age(start: Start, do
         worker = fleet.start_worker()
         wait_for(lambda: f":{worker.pid}:" in (fleet.job(orphan)["locked_by"] or ""), "the adoption")
         assert {fleet.run(run_id)["status"] for run_id in (low, high, later)} == {"queued"}
-        docker.wake(orphan)
+        docker.notify_workers(orphan)
         runs = [fleet.wait_for_status(run_id, "succeeded") for run_id in (orphan, high, later, low)]
         begins = [run["started_at"] for run in runs]
         assert begins == sorted(begins)
@@ -140,7 +140,7 @@ def test_a_worker_that_is_told_to_end_hands_its_runs_over(start: Start, docker: 
         assert worker.wait(PATIENCE) == 0, fleet.said()
         job = fleet.job(run_id)
         assert (job["status"], job["locked_by"], job["attempts"]) == ("running", None, 1)
-        docker.wake(run_id)
+        docker.notify_workers(run_id)
         fleet.start_worker()
         assert fleet.wait_for_status(run_id, "succeeded", "failed")["status"] == "succeeded"
         assert docker.starts([run_id])[run_id] == 1
@@ -163,7 +163,7 @@ def test_a_container_that_is_gone_costs_an_attempt(start: Start, docker: Docker)
         assert job["available_at"] > job["updated_at"]
         first_started_at = job["started_at"]
         docker.begun(twice)
-        docker.wake(twice)
+        docker.notify_workers(twice)
         assert fleet.wait_for_status(twice, "succeeded", "failed")["status"] == "succeeded"
         assert (fleet.job(twice)["attempts"], fleet.run(twice)["started_at"]) == (2, first_started_at)
         assert docker.starts([twice, once]) == {twice: 2, once: 1}
@@ -237,7 +237,7 @@ def test_cap_and_reject_needs_no_worker_and_a_killed_caller_leaks_no_place(
             caller.join()
         fleet.start_api()
         assert fleet.ask("/tool-runs", {"tool": "echo"})[0] == 429  # the containers live: places are taken
-        docker.wake(*runs)
+        docker.notify_workers(*runs)
         wait_for(lambda: fleet.ask("/tool-runs", {"tool": "echo"})[0] == 200, "a place")
         for run_id in runs:
             assert fleet.wait_for_status(run_id, "succeeded", "failed")["status"] == "succeeded"

@@ -21,7 +21,6 @@ if _TYPE_CHECKING:
     from leasehold.errors import AtCapacity, LeaseholdError, LeaseLost
     from leasehold.types import (
         Context,
-        Event,
         Fail,
         Group,
         Job,
@@ -35,6 +34,7 @@ if _TYPE_CHECKING:
         StopRequested,
         SyncContext,
         Task,
+        Update,
         Worker,
     )
 
@@ -43,7 +43,6 @@ __version__ = "0.1.0"
 __all__ = [
     "AtCapacity",
     "Context",
-    "Event",
     "Fail",
     "Group",
     "Job",
@@ -60,6 +59,7 @@ __all__ = [
     "StopRequested",
     "SyncContext",
     "Task",
+    "Update",
     "Worker",
 ]
 

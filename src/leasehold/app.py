@@ -1,4 +1,4 @@
-"""Leasehold: the app as users write it. What its verbs stand on is wired in `internals.py`."""
+"""Leasehold: the app as users write it. What its verbs stand on is wired in `wiring.py`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from leasehold.domain.audit import KEPT_FOR
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import checked_tenant
 from leasehold.domain.hooks import checked_events
-from leasehold.domain.retention import Keep, ages_of
+from leasehold.domain.retention import Keep, retention_by_state
 from leasehold.domain.tracing import Tracing
 from leasehold.domain.webhooks import checked_webhook, listeners_for
-from leasehold.internals import AnyTask, Internals, Place
 from leasehold.run.context import Context, SyncContext
 from leasehold.run.middleware import M
 from leasehold.runners.contract import Collected, Runner
 from leasehold.runners.docker.spec import ContainerSpec, container_spec
 from leasehold.runners.subprocess import Command
-from leasehold.stores.base.database import Clock
+from leasehold.stores.database.database import Clock
 from leasehold.stores.open import resolve_url
 from leasehold.tasks.external import ExitMeaning, External, ResultFrom
 from leasehold.tasks.options import TaskOptions
-from leasehold.tasks.schedule import When, schedule_for
+from leasehold.tasks.schedule import ScheduleOptions, schedule_for
 from leasehold.tasks.task import Task
 from leasehold.view import Tenant, View
+from leasehold.wiring import AnyTask, Internals, Place
 from leasehold.worker.hooks import Hook
 from leasehold.worker.options import WorkerDetails
 from leasehold.worker.settings import QueueOrder, WorkerSettings, grace_in_seconds, split_names
@@ -219,7 +219,7 @@ class Leasehold(View):
         name: str | None = None,
         args: Mapping[str, Any] | None = None,
         at_start: bool = False,
-        **when: Unpack[When],
+        **when: Unpack[ScheduleOptions],
     ) -> RegisterSchedule:
         """Run a task at set times: `@app.schedule(every="15m")`, or `cron="0 3 * * *"` with `tz="Europe/Berlin"`. On
         a function, which becomes a task, or above `@app.task(…)`. `missed` says what becomes of ticks that came while
@@ -270,7 +270,7 @@ class Leasehold(View):
             max_executions=max_executions,
             shutdown_grace=grace_in_seconds(shutdown_grace),
             drain_on_sigterm=drain_on_sigterm,
-            retention=ages_of(retention, "retention", ages_of("7d", "retention")),
+            retention=retention_by_state(retention, "retention", retention_by_state("7d", "retention")),
             audit_retention=None if audit_retention is None else seconds(audit_retention, "audit_retention"),
             burst=burst,
             listen_url=listen_url or self.__internals__.place.listen_url,
@@ -302,16 +302,16 @@ class Leasehold(View):
         replaces the one before; None ends the tracing. Workers that exist already are not changed."""
         self.__internals__.shared.tracing = tracing
 
-    def on(self, *events: str, kinds: Iterable[str] = (), name: str | None = None) -> Callable[[Hook], Hook]:
+    def on(self, *events: str, tasks: Iterable[str] = (), name: str | None = None) -> Callable[[Hook], Hook]:
         """Register a plain function to call, in a thread, when one of these events happens to a job:
-        `@app.on("failed", "lane_halted")`, of these `kinds` alone or of all. It gets a `HookEvent`, whoever made the
+        `@app.on("failed", "lane_halted")`, of these `tasks` alone or of all. It gets a `Notification`, whoever made the
         move, and at least once: a repeat has the same `event.id`. What it raises is logged, and it is called again
         later. Any worker that has the function calls it. It listens under its own `name`, by default that of the
         function and its module."""
         wanted = checked_events(events)
 
         def register(hook: Hook) -> Hook:
-            self.__internals__.hooks.add(wanted, hook, kinds, name)
+            self.__internals__.hooks.add(wanted, hook, tasks, name)
             return hook
 
         return register
@@ -323,14 +323,14 @@ class Leasehold(View):
         events: Iterable[str],
         secret: str,
         name: str,
-        kinds: Iterable[str] = (),
+        tasks: Iterable[str] = (),
         allow_private: bool = False,
     ) -> None:
         """Post these events to a URL, signed with the secret (see `leasehold.webhooks.verify`). Each delivery is a job,
         and tried again as jobs are. It is registered when a worker starts. Addresses of private networks, and http, are
         refused unless `allow_private`."""
         webhook = checked_webhook(name, url, secret, allow_private=allow_private, source="code")
-        listeners = listeners_for(webhook, list(events), list(kinds))
+        listeners = listeners_for(webhook, list(events), list(tasks))
         self.__internals__.hooks.webhooks.append((webhook, listeners))
 
     # -- tenants ---------------------------------------------------------------------------------------------------

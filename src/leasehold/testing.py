@@ -134,14 +134,14 @@ class _Wait:
 
 
 def _report(running: Iterable[Attempt]) -> str:
-    return "\n".join(_told(run) for run in running) or "no job runs"
+    return "\n".join(_describe(run) for run in running) or "no job runs"
 
 
-def _told(run: Attempt) -> str:
+def _describe(run: Attempt) -> str:
     grant = run.grant
     does = f"waits for {', '.join(run.waits_for)}" if run.waits_for else "runs"
     where = "".join(traceback.StackSummary.from_list(_stack(run)[-6:]).format()).rstrip()
-    return f"job {grant.id} ({grant.kind}, attempt {grant.attempt}) {does}\n{where}"
+    return f"job {grant.id} ({grant.task}, attempt {grant.attempt}) {does}\n{where}"
 
 
 def _stack(run: Attempt) -> list[traceback.FrameSummary]:
@@ -212,14 +212,14 @@ class Sandbox:
 
     def enqueued(self, task: AnyTask | str | None = None, **args: Any) -> list[Job[Any]]:
         """Return the jobs of this task whose arguments include these, oldest first; in any state."""
-        kind = task if task is None or isinstance(task, str) else task.name
+        name = task if task is None or isinstance(task, str) else task.name
         found = []
-        page = self.app.jobs(kind=kind, limit=500)
+        page = self.app.jobs(task=name, limit=500)
         while True:
             found += [self.app.get(job.id) for job in page.jobs]
             if page.next is None:
                 break
-            page = self.app.jobs(kind=kind, limit=500, before=page.next)
+            page = self.app.jobs(task=name, limit=500, before=page.next)
         return [job for job in reversed(found) if args.items() <= job.args.items()]
 
     def assert_enqueued(
@@ -229,12 +229,12 @@ class Sandbox:
         found = self.enqueued(task, **args)
         wanted = len(found) > 0 if count is None else len(found) == count
         if not wanted:
-            there = [f"{job.kind} {json.dumps(job.args)} ({job.state})" for job in self.enqueued()]
+            there = [f"{job.task} {json.dumps(job.args)} ({job.state})" for job in self.enqueued()]
             expected = "at least one" if count is None else str(count)
             listed = "\n  ".join(there) or "nothing"
-            kind = task if isinstance(task, str) else task.name
+            name = task if isinstance(task, str) else task.name
             raise AssertionError(
-                f"expected {expected} {kind!r} with {json.dumps(args)}, found {len(found)}; there is:\n  {listed}"
+                f"expected {expected} {name!r} with {json.dumps(args)}, found {len(found)}; there is:\n  {listed}"
             )
         return found
 

@@ -6,19 +6,17 @@ from leasehold.client.job import Job
 from leasehold.client.limits import Rates, Slots
 from leasehold.client.mirrors import Mirrors
 from leasehold.client.questions import Questions
-from leasehold.client.queues import Kinds, Lanes, Pausable, Queues
-from leasehold.client.run_by_id import Ran
+from leasehold.client.queues import Lanes, Pausable, Queues, Tasks
+from leasehold.client.run_by_id import RunResult
 from leasehold.client.schedules import Schedules
 from leasehold.client.tenants import Tenants
 from leasehold.domain.audit import AuditPage, AuditRow
 from leasehold.domain.budgets import BudgetLine, BudgetOwner, BudgetPage, BudgetRow, Spending
 from leasehold.domain.bulk import BulkOptions, BulkRefusal, BulkReport, BulkVerb
-from leasehold.domain.by_id import NotRun
 from leasehold.domain.capacity import Holder
 from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.names import Names
 from leasehold.domain.checks.numbers import Priority
-from leasehold.domain.closing import ClosingOptions
 from leasehold.domain.explanation import Explanation, Hold
 from leasehold.domain.groups import (
     GroupError,
@@ -30,21 +28,14 @@ from leasehold.domain.groups import (
     GroupStop,
     GroupSummary,
 )
-from leasehold.domain.hooks import HookEvent
+from leasehold.domain.hooks import Notification
 from leasehold.domain.job import Question
-from leasehold.domain.kinds import KindCard
 from leasehold.domain.leases import LeasePage, LeaseRow
 from leasehold.domain.limits import Rate, Slot
 from leasehold.domain.metrics import Histogram, LeaseAge, Metrics, ReadyAge, Rollup, SlotUse
 from leasehold.domain.mirror import Mirror, MirrorOptions, MirrorRow
-from leasehold.domain.retention import Keep, PruneCount, PruneReport
-from leasehold.domain.search import Found
-from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
-from leasehold.domain.states import Flag, State
-from leasehold.domain.stop import StopManner, StopMode, StopOptions, StopReport
-from leasehold.domain.stream import Event, LogTail, Progress
-from leasehold.domain.tracing import AttemptOutcome, TracedEnding, TracedEnqueue, TracedRun, Tracing
-from leasehold.domain.views import (
+from leasehold.domain.pause_window import PauseOptions
+from leasehold.domain.records import (
     AttemptRecord,
     Criteria,
     ExecutionRow,
@@ -66,18 +57,27 @@ from leasehold.domain.views import (
     TenantRow,
     WorkerCard,
 )
-from leasehold.run.asking import Ask
+from leasehold.domain.retention import Keep, PruneCount, PruneReport
+from leasehold.domain.run_by_id import NotRun
+from leasehold.domain.search import SearchPage
+from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
+from leasehold.domain.states import Flag, State
+from leasehold.domain.stop import StopManner, StopMode, StopOptions, StopReport
+from leasehold.domain.stream import LogTail, Progress, Update
+from leasehold.domain.task_cards import TaskCard
+from leasehold.domain.tracing import AttemptOutcome, TracedEnding, TracedEnqueue, TracedRun, Tracing
 from leasehold.run.complete import SyncTransaction, Transaction
 from leasehold.run.context import Context, SyncContext
 from leasehold.run.follow_ups import FollowUp
 from leasehold.run.middleware import Run
+from leasehold.run.questions import Ask
 from leasehold.runners.contract import Collected, Output
 from leasehold.runners.docker.spec import ContainerSpec, Mount
 from leasehold.runners.subprocess import Command
 from leasehold.tasks.call import Bindable, Call
 from leasehold.tasks.flows import Chain, Dag
 from leasehold.tasks.options import CallOptions, TaskOptions
-from leasehold.tasks.schedule import When
+from leasehold.tasks.schedule import ScheduleOptions
 from leasehold.tasks.settings import Retry
 from leasehold.tasks.task import Task
 from leasehold.view import Tenant
@@ -105,7 +105,6 @@ __all__ = [
     "Call",
     "CallOptions",
     "Chain",
-    "ClosingOptions",
     "Collected",
     "Command",
     "ContainerSpec",
@@ -113,13 +112,11 @@ __all__ = [
     "Criteria",
     "Dag",
     "Duration",
-    "Event",
     "ExecutionRow",
     "Explanation",
     "Fail",
     "Flag",
     "FollowUp",
-    "Found",
     "Group",
     "GroupError",
     "GroupPage",
@@ -134,11 +131,8 @@ __all__ = [
     "HistoryEntry",
     "Hold",
     "Holder",
-    "HookEvent",
     "Job",
     "Keep",
-    "KindCard",
-    "Kinds",
     "LaneHolder",
     "Lanes",
     "LeaseAge",
@@ -153,11 +147,13 @@ __all__ = [
     "Mount",
     "Names",
     "NotRun",
+    "Notification",
     "OpenQuestion",
     "Output",
     "Page",
     "Pausable",
     "Pause",
+    "PauseOptions",
     "PauseRecord",
     "Priority",
     "Progress",
@@ -169,7 +165,6 @@ __all__ = [
     "QueueOrder",
     "QueueRow",
     "Queues",
-    "Ran",
     "Rate",
     "RateRow",
     "Rates",
@@ -180,8 +175,11 @@ __all__ = [
     "RetryIn",
     "Rollup",
     "Run",
+    "RunResult",
+    "ScheduleOptions",
     "ScheduleRow",
     "Schedules",
+    "SearchPage",
     "Slot",
     "SlotHolder",
     "SlotRow",
@@ -200,7 +198,9 @@ __all__ = [
     "SyncContext",
     "SyncTransaction",
     "Task",
+    "TaskCard",
     "TaskOptions",
+    "Tasks",
     "Tenant",
     "TenantRow",
     "Tenants",
@@ -209,7 +209,7 @@ __all__ = [
     "TracedRun",
     "Tracing",
     "Transaction",
-    "When",
+    "Update",
     "Worker",
     "WorkerCard",
     "WorkerOptions",

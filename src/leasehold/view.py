@@ -12,29 +12,29 @@ from leasehold.client.group import Group
 from leasehold.client.job import Job
 from leasehold.client.limits import Rates, Slots
 from leasehold.client.questions import Questions
-from leasehold.client.queues import Kinds, Lanes, Queues
-from leasehold.client.run_by_id import Ran
+from leasehold.client.queues import Lanes, Queues, Tasks
+from leasehold.client.run_by_id import RunResult
 from leasehold.client.schedules import Schedules
 from leasehold.domain.audit import AuditPage
 from leasehold.domain.budgets import BudgetOwner, BudgetPage
-from leasehold.domain.by_id import NotRun
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.groups import GroupPage, GroupState
 from leasehold.domain.leases import LeasePage
 from leasehold.domain.metrics import Metrics
+from leasehold.domain.records import Criteria, ExecutionRow, Filter, Page, Reaped, WorkerCard
 from leasehold.domain.retention import Keep, PruneChoice, PruneReport
-from leasehold.domain.search import Found, Search
+from leasehold.domain.run_by_id import NotRun
+from leasehold.domain.search import Search, SearchPage
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopOptions, StopReport, StopRequest
-from leasehold.domain.views import Criteria, ExecutionRow, Filter, Page, Reaped, WorkerCard
-from leasehold.internals import Internals
 from leasehold.operations import audit, budgets, groups, jobs, workers
 from leasehold.tasks.call import Bindable
 from leasehold.tasks.flows import Chain, Dag
 from leasehold.tasks.options import CallOptions
 from leasehold.tasks.task import Task
 from leasehold.threads import to_thread
+from leasehold.wiring import Internals
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,11 +45,11 @@ class View:
 
     def __init__(self, internals: Internals) -> None:
         self.__internals__ = internals
-        """Not for users: see `internals.py`."""
+        """Not for users: see `wiring.py`."""
         operations, find_task = internals.operations, internals.find_task
         self.bulk = Bulk(operations)
         self.queues = Queues(operations)
-        self.kinds = Kinds(operations, internals.tasks)
+        self.tasks = Tasks(operations, internals.tasks)
         self.lanes = Lanes(operations, find_task)
         self.slots = Slots(operations)
         self.rates = Rates(operations)
@@ -89,17 +89,19 @@ class View:
     async def arun_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         return await to_thread(self.run_now, task, *args, **kwargs)
 
-    def run_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
+    def run_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> RunResult | NotRun:
         """Run a stored job in this process: for ids that are delivered by another queue (RQ, SQS …).
         Claims exactly this job, whatever its queue, runs it with all that a worker gives, and returns when the database
-        has its ending: `Ran(job, retry_in)`. Else `NotRun(job_id, state, why, retry_in)`, and the job is as it was.
-        `retry_in` is None when the message is done with, else the seconds to come back after.
+        has its ending: `RunResult(job, retry_in)`. Else `NotRun(job_id, state, why, retry_in)`, and the job is as it
+        was. `retry_in` is None when the message is done with, else the seconds to come back after.
 
         `wait`: how long to ask again while it may still become free, such as a lease whose owner is dead. `owner` names
         the holder of the lease; no other process may use that name at the same time."""
         return self.__internals__.by_id.run(job_id, owner, wait)
 
-    async def arun_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
+    async def arun_by_id(
+        self, job_id: str, *, owner: str | None = None, wait: Duration = 0
+    ) -> RunResult | NotRun:
         return await self.__internals__.by_id.run_async(job_id, owner, wait)
 
     # -- look and steer --------------------------------------------------------------------------------------------
@@ -117,7 +119,7 @@ class View:
         before: str | None = None,
         **criteria: Unpack[Criteria],
     ) -> Page:
-        """One page of jobs, newest first, of those that match all that is given: `queue`, `kind`, `lane`, `group`,
+        """One page of jobs, newest first, of those that match all that is given: `queue`, `task`, `lane`, `group`,
         `tag`. Ask for the next with `before=page.next`."""
         states = list(checked_states(state))
         return self.__internals__.operations.call(
@@ -136,7 +138,7 @@ class View:
         limit: int = 50,
         cursor: str | None = None,
         **criteria: Unpack[Criteria],
-    ) -> Found:
+    ) -> SearchPage:
         """One page of jobs, newest first, like `jobs`, that were created in that time and have this text in their
         arguments (as JSON) or in their error, whatever its case; never in sensitive arguments. A page looks into at
         most 10,000 jobs and says how many (`looked`); it may be empty and still have a `next`: ask for more with
@@ -150,16 +152,16 @@ class View:
         """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
         return Group(name, self.__internals__.operations)
 
-    def stop(self, **asked: Unpack[StopOptions]) -> StopReport:
-        """Stop every job that matches all that is given: `group`, `queue`, `kinds`, `lane`, `tags` (all of them), or
+    def stop(self, **requested: Unpack[StopOptions]) -> StopReport:
+        """Stop every job that matches all that is given: `group`, `queue`, `tasks`, `lane`, `tags` (all of them), or
         `everything=True`. What does not run is cancelled at once. Running jobs: `mode="graceful"` lets them end without
         another try and waits for them up to `wait` (30 s); `"immediate"` tells them to stop and returns; `"full"`
         tells them and waits. `dry_run` changes nothing. `hold=True`, for whole groups, refuses new jobs until
         `app.group(name).release()`. `reason` and `actor` stand in the history."""
-        return self.__internals__.operations.stop(StopRequest(**asked))
+        return self.__internals__.operations.stop(StopRequest(**requested))
 
-    async def astop(self, **asked: Unpack[StopOptions]) -> StopReport:
-        return await self.__internals__.operations.astop(StopRequest(**asked))
+    async def astop(self, **requested: Unpack[StopOptions]) -> StopReport:
+        return await self.__internals__.operations.astop(StopRequest(**requested))
 
     def count(self) -> dict[State, int]:
         """Jobs by state, each counted up to 10,000."""

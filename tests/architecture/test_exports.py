@@ -151,7 +151,7 @@ def test_what_a_docstring_says_is_raised_can_be_imported():
     assert raised - exported() == set()
 
 
-# What stands behind a public object, and who may reach it: see internals.py.
+# What stands behind a public object, and who may reach it: see wiring.py.
 INSIDES = {
     "__internals__": ("leasehold.app", "leasehold.view", "leasehold.testing", "leasehold.surfaces"),
     "__plan__": ("leasehold.tasks", "leasehold.run.follow_ups"),
@@ -167,7 +167,7 @@ def test_only_our_own_surfaces_reach_behind_a_public_object():
         for name, allowed in INSIDES.items()
         if f".{name}" in module.path.read_text(encoding="utf-8")
         and not module.name.startswith(allowed)
-        and module.name != "leasehold.internals"
+        and module.name != "leasehold.wiring"
     }
     assert found == set()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.stores.base.statements import read_statements
+from leasehold.stores.database.statements import read_statements
 from tests.architecture.sources import PACKAGE
 
 DIALECTS = ("sqlite", "postgres")
@@ -105,7 +105,7 @@ def test_every_file_of_statements_has_verbs_of_its_name():
     """Who looks for a statement finds it by the name of the stage, and the other way round."""
     verbs = {path.stem for path in (PACKAGE / "stores" / "verbs").glob("*.py")} - {"__init__"}
     files = {path.stem for path in sql_files("sqlite")}
-    assert files - verbs == {"migrate"}, "migrate.sql belongs to base/migrate.py and the dialects' stores"
+    assert files - verbs == {"migrate"}, "migrate.sql belongs to database/migrate.py and the dialects' stores"
     assert verbs - files == set()
 
 

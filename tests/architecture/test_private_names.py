@@ -62,8 +62,8 @@ def is_own(node: ast.Attribute) -> bool:
 def named_by_text(call: ast.Call) -> str | None:
     """The private name in `getattr(other, "_name")`, and in those like it."""
     match call:
-        case ast.Call(func=ast.Name(id=asked), args=[owner, ast.Constant(value=str(name)), *_]):
-            foreign = asked in BY_TEXT and ast.unparse(owner) not in ("self", "cls")
+        case ast.Call(func=ast.Name(id=requested), args=[owner, ast.Constant(value=str(name)), *_]):
+            foreign = requested in BY_TEXT and ast.unparse(owner) not in ("self", "cls")
             return name if foreign and is_private(name) else None
     return None
 

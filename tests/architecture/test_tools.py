@@ -101,6 +101,7 @@ def test_the_page_on_coverage_adds_up_and_names_its_command():
 
 def test_rooms_are_folders():
     rooms = [
-        room_of(name) for name in ("app.py", "domain/states.py", "stores/base/a.py", "surfaces/cli/b/c.py")
+        room_of(name)
+        for name in ("app.py", "domain/states.py", "stores/database/a.py", "surfaces/cli/b/c.py")
     ]
-    assert rooms == ["top level", "domain", "stores/base", "surfaces/cli"]
+    assert rooms == ["top level", "domain", "stores/database", "surfaces/cli"]

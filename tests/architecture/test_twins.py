@@ -16,7 +16,6 @@ from leasehold.types import (
     Call,
     Chain,
     Dag,
-    Kinds,
     Lanes,
     Mirrors,
     Pausable,
@@ -25,6 +24,7 @@ from leasehold.types import (
     Rates,
     Schedules,
     Slots,
+    Tasks,
     Tenant,
     Tenants,
 )
@@ -40,7 +40,7 @@ HANDLES = (
     Job,
     Bulk,
     Group,
-    Kinds,
+    Tasks,
     Lanes,
     Mirrors,
     Pausable,
@@ -60,7 +60,7 @@ HANDLES = (
     remote.Group,
     remote.Pausable,
     remote.Queues,
-    remote.Kinds,
+    remote.Tasks,
     remote.Lanes,
     remote.Questions,
     remote.Rates,
@@ -70,7 +70,7 @@ HANDLES = (
 
 # They only make something in memory, or register it.
 WITHOUT_DATABASE = {
-    Kinds: {"list"},
+    Tasks: {"list"},
     Leasehold: {
         "task",
         "worker",
@@ -125,13 +125,13 @@ def test_every_public_class_is_a_handle_or_says_why_it_needs_no_twins():
 
 def test_no_property_of_a_handle_asks_the_database_by_itself():
     """What must be asked for is a verb, which has a twin; a property tells what was read before, or the one row."""
-    asking = {
+    questions_box = {
         f"{handle.__name__}.{name}"
         for handle in HANDLES
         for name, member in vars(handle).items()
         if isinstance(member, property) and not name.startswith("_") and "_operations" in getsource(member)
     }
-    assert asking == set()
+    assert questions_box == set()
 
 
 def getsource(member: property) -> str:

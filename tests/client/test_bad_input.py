@@ -15,11 +15,11 @@ from leasehold.errors import (
     InvalidArguments,
     InvalidInput,
     JobNotFound,
+    NotSerializable,
     SchemaOutdated,
     UnknownTask,
-    Unstorable,
 )
-from leasehold.stores.base.statements import read_migrations
+from leasehold.stores.database.statements import read_migrations
 from tests.backends import put
 
 
@@ -48,28 +48,32 @@ CASES: dict[str, tuple[Callable[[Leasehold], object], type[InvalidInput], str | 
     "missing argument": (lambda app: app.enqueue("add", {}), InvalidArguments, "a"),
     "unknown argument": (lambda app: app.enqueue("add", {"a": 1, "c": 2}), InvalidArguments, "c"),
     "unknown task": (lambda app: app.enqueue("ad", {}), UnknownTask, "task"),
-    "NaN": (lambda app: app.enqueue("note", {"value": math.nan}), Unstorable, "note.value"),
+    "NaN": (lambda app: app.enqueue("note", {"value": math.nan}), NotSerializable, "note.value"),
     "infinity, nested": (
         lambda app: app.enqueue("note", {"data": {"x": [1, math.inf]}}),
-        Unstorable,
+        NotSerializable,
         "note.data.x[1]",
     ),
     "NaN in a model": (
         lambda app: app.enqueue("note", {"point": {"x": math.nan}}),
-        Unstorable,
+        NotSerializable,
         "note.point.x",
     ),
-    "NUL": (lambda app: app.enqueue("note", {"text": "a\0b"}), Unstorable, "note.text"),
-    "NUL, nested": (lambda app: app.enqueue("note", {"data": [{"k": "\0"}]}), Unstorable, "note.data[0].k"),
-    "NUL in a key": (lambda app: app.enqueue("note", {"data": {"\0": 1}}), Unstorable, "note.data"),
-    "lone surrogate": (lambda app: app.enqueue("note", {"text": "\ud800"}), Unstorable, "note.text"),
+    "NUL": (lambda app: app.enqueue("note", {"text": "a\0b"}), NotSerializable, "note.text"),
+    "NUL, nested": (
+        lambda app: app.enqueue("note", {"data": [{"k": "\0"}]}),
+        NotSerializable,
+        "note.data[0].k",
+    ),
+    "NUL in a key": (lambda app: app.enqueue("note", {"data": {"\0": 1}}), NotSerializable, "note.data"),
+    "lone surrogate": (lambda app: app.enqueue("note", {"text": "\ud800"}), NotSerializable, "note.text"),
     "lone surrogate, nested": (
         lambda app: app.enqueue("note", {"data": ["\udfff"]}),
         InvalidInput,
         "note.data[0]",
     ),
-    "2 MiB": (lambda app: app.enqueue("note", {"text": "x" * (2 << 20)}), Unstorable, "note.text"),
-    "too deep": (lambda app: app.enqueue("note", {"data": DEEP}), Unstorable, None),
+    "2 MiB": (lambda app: app.enqueue("note", {"text": "x" * (2 << 20)}), NotSerializable, "note.text"),
+    "too deep": (lambda app: app.enqueue("note", {"data": DEEP}), NotSerializable, None),
     "negative delay": (lambda app: app.enqueue("add", {"a": 1}, delay=-1), InvalidInput, "delay"),
     "a delay that is none": (lambda app: app.enqueue("add", {"a": 1}, delay="soon"), InvalidInput, "delay"),
     "endless delay": (lambda app: app.enqueue("add", {"a": 1}, delay=math.inf), InvalidInput, "delay"),
@@ -88,7 +92,7 @@ CASES: dict[str, tuple[Callable[[Leasehold], object], type[InvalidInput], str | 
     "a page by half": (lambda app: app.jobs(limit=1.5), InvalidInput, "limit"),
     "a NUL in a filter": (lambda app: app.jobs(queue="a\0"), InvalidInput, "queue"),
     "half a character in a filter": (lambda app: app.jobs(lane="\ud800"), InvalidInput, "lane"),
-    "a filter that is no text": (lambda app: app.jobs(kind=5), InvalidInput, "kind"),
+    "a filter that is no text": (lambda app: app.jobs(task=5), InvalidInput, "task"),
     "a filter that is many": (lambda app: app.jobs(tag=["a"]), InvalidInput, "tag"),
     "a filter without end": (lambda app: app.jobs(group="g" * 10**7), InvalidInput, "group"),
     "a NUL in the inbox's filter": (lambda app: app.questions.list(group="\0"), InvalidInput, "group"),
@@ -126,8 +130,8 @@ CASES: dict[str, tuple[Callable[[Leasehold], object], type[InvalidInput], str | 
         InvalidInput,
         "until",
     ),
-    "a stop of a task that nobody knows": (lambda app: app.stop(kinds=["ad"]), InvalidInput, "kinds"),
-    "a stop of a group's unknown task": (lambda app: app.group("g").stop(scope="ad"), InvalidInput, "kinds"),
+    "a stop of a task that nobody knows": (lambda app: app.stop(tasks=["ad"]), InvalidInput, "tasks"),
+    "a stop of a group's unknown task": (lambda app: app.group("g").stop(scope="ad"), InvalidInput, "tasks"),
     **{
         f"at {what}": (lambda app, at=at: app.enqueue("add", {"a": 1}, at=at), InvalidInput, "at")
         for what, at in {
@@ -158,15 +162,15 @@ def test_bad_input_is_refused_naming_the_field_and_nothing_is_stored(tasks, back
 
 
 VERBS = {
-    "cancel": lambda job, **told: job.cancel(**told),
-    "pause": lambda job, **told: job.pause(**told),
-    "interrupt": lambda job, **told: job.interrupt(**told),
-    "resume": lambda job, **told: job.resume(actor=told["actor"]),
-    "resolve": lambda job, **told: job.resolve(**told),
-    "release": lambda job, **told: job.release(actor=told["actor"]),
-    "retry": lambda job, **told: job.retry(actor=told["actor"]),
-    "answer": lambda job, **told: job.answer("k", 1, actor=told["actor"]),
-    "top_up": lambda job, **told: job.top_up(actor=told["actor"], tokens=1),
+    "cancel": lambda job, **reported: job.cancel(**reported),
+    "pause": lambda job, **reported: job.pause(**reported),
+    "interrupt": lambda job, **reported: job.interrupt(**reported),
+    "resume": lambda job, **reported: job.resume(actor=reported["actor"]),
+    "skip": lambda job, **reported: job.skip(**reported),
+    "release": lambda job, **reported: job.release(actor=reported["actor"]),
+    "retry": lambda job, **reported: job.retry(actor=reported["actor"]),
+    "answer": lambda job, **reported: job.answer("k", 1, actor=reported["actor"]),
+    "top_up": lambda job, **reported: job.top_up(actor=reported["actor"], tokens=1),
 }
 
 
@@ -183,7 +187,7 @@ def test_an_actor_that_cannot_be_kept_is_refused_and_nothing_is_changed(tasks, v
     assert job.refresh().state is State.QUEUED
 
 
-@pytest.mark.parametrize("verb", ["cancel", "pause", "interrupt", "resolve"])
+@pytest.mark.parametrize("verb", ["cancel", "pause", "interrupt", "skip"])
 @pytest.mark.parametrize("reason", [5, "a\0b", "r" * 10_000_000], ids=["number", "NUL", "10 MB"])
 def test_a_reason_that_cannot_be_kept_is_refused(tasks, verb, reason):
     job = tasks.enqueue("add", {"a": 1})
@@ -214,14 +218,14 @@ def test_where_a_program_gives_ids_a_wrong_one_is_bad_input(tasks):
 
 def test_a_stop_that_names_an_unknown_task_lists_those_that_are_known(tasks, backend):
     with pytest.raises(InvalidInput, match="known: add, note"):
-        tasks.stop(kinds=["add", "ad"])
+        tasks.stop(tasks=["add", "ad"])
     # What somebody else has enqueued is known to the store.
-    put(backend.open(), kind="elsewhere")
-    assert tasks.stop(kinds=["elsewhere"]).cancelled == 1
+    put(backend.open(), task="elsewhere")
+    assert tasks.stop(tasks=["elsewhere"]).cancelled == 1
     with Leasehold(backend.url, schema=backend.schema) as bare:
-        assert bare.stop(kinds=["elsewhere"], dry_run=True).cancelled == 0
+        assert bare.stop(tasks=["elsewhere"], dry_run=True).cancelled == 0
         with pytest.raises(InvalidInput, match="no task is named 'nobody'"):
-            bare.stop(kinds=["nobody"])
+            bare.stop(tasks=["nobody"])
 
 
 def test_text_that_only_looks_like_a_nul_is_kept(tasks):

@@ -101,7 +101,7 @@ def test_using_changes_one_call_and_not_the_task(app):
     def work() -> None: ...
 
     changed = work.using(delay="10m", priority="low", group="g", hold=True).enqueue().__row__
-    assert (changed.priority, changed.group_name, changed.state) == (-10, "g", State.PENDING)
+    assert (changed.priority, changed.group, changed.state) == (-10, "g", State.PENDING)
     assert changed.available_at == START + timedelta(minutes=10)
     assert work.enqueue().__row__.priority == 3
 
@@ -111,7 +111,7 @@ def test_using_adds_up(app):
     def work() -> None: ...
 
     row = work.using(delay=5).using(group="g").enqueue().__row__
-    assert (row.available_at, row.group_name) == (START + timedelta(seconds=5), "g")
+    assert (row.available_at, row.group) == (START + timedelta(seconds=5), "g")
 
 
 def test_an_instant_of_the_users_own_is_kept(app):
@@ -264,9 +264,9 @@ def test_a_type_checker_sees_wrong_arguments_and_settings(tmp_path):
     file = tmp_path / "use.py"
     file.write_text(USE)
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(file)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    wrong = [line.split(":")[1] for line in told.splitlines() if ": error:" in line]
-    assert wrong == ["9", "10", "11"], told
+    reported = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    wrong = [line.split(":")[1] for line in reported.splitlines() if ": error:" in line]
+    assert wrong == ["9", "10", "11"], reported
 
 
 @pytest.mark.parametrize("place", [0, 1, 99, 150, 199])

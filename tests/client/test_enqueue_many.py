@@ -12,7 +12,7 @@ from leasehold import State, SyncContext, errors
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Success
 from leasehold.errors import InvalidArguments, InvalidInput
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.verbs import settle
 from tests.backends import new_job
 from tests.contract.lives import run
@@ -209,8 +209,8 @@ def test_runs_that_end_together_do_not_make_more_in_one_transaction(backend, mon
         ("ab", "str is not a mapping"),
     ],
 )
-def test_what_is_no_list_of_arguments_is_refused_with_the_remedy(backend, note, args, told):
-    with pytest.raises(InvalidInput, match=rf"args: {told}.*give a list") as caught:
+def test_what_is_no_list_of_arguments_is_refused_with_the_remedy(backend, note, args, reported):
+    with pytest.raises(InvalidInput, match=rf"args: {reported}.*give a list") as caught:
         note.enqueue_many(args)
     assert caught.value.field == "args"
     assert stored(backend) == 0

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from leasehold import Job, Retry, State, SyncContext
 from leasehold.domain.outcome import Failure, Stopped, Success
-from leasehold.errors import InvalidArguments, JobNotFound, JobNotSucceeded, Refused, WaitTimedOut
-from leasehold.stores.answers import Ending
+from leasehold.errors import InvalidArguments, InvalidState, JobNotFound, JobNotSucceeded, WaitTimedOut
+from leasehold.stores.results import Ending
 from tests.backends import new_id
 from tests.workers import burst
 
@@ -76,21 +76,21 @@ def test_the_verbs_move_the_job_and_tell_its_new_state(app, work):
 
 def test_a_running_job_tells_who_holds_it_until_when_and_what_it_was_asked(app, work):
     job = work.enqueue("t")
-    assert (job.lease_owner, job.lease_expires_at, job.stop_requested) == (None, None, None)
+    assert (job.worker, job.lease_expires_at, job.stop_requested) == (None, None, None)
     (grant,) = app.__internals__.store.claim("worker", ["q"], 1)
-    assert job.refresh().lease_owner == "worker"
+    assert job.refresh().worker == "worker"
     assert job.lease_expires_at > job.updated_at
     assert job.stop_requested is None
     assert job.pause().stop_requested == "pause"
     assert job.cancel().stop_requested == "cancel", "the stronger one"
     app.__internals__.store.settle([Ending(grant.id, grant.token, Stopped())])
     job.refresh()
-    assert (job.lease_owner, job.lease_expires_at, job.stop_requested) == (None, None, None)
+    assert (job.worker, job.lease_expires_at, job.stop_requested) == (None, None, None)
 
 
 def test_a_verb_that_does_not_apply_is_refused_with_the_state(work):
     job = work.enqueue("t").cancel()
-    with pytest.raises(Refused, match="it was cancelled") as caught:
+    with pytest.raises(InvalidState, match="it was cancelled") as caught:
         job.pause()
     assert (caught.value.verb, caught.value.state) == ("pause", "cancelled")
 
@@ -103,7 +103,7 @@ def test_a_failed_job_halts_its_lane_until_it_is_resolved_or_resumed(app, work):
     first, second = work.enqueue("t"), work.enqueue("t")
     end(app, Failure("boom", final=True))
     assert app.__internals__.store.claim("worker", ["q"], 1) == []
-    first.refresh().resolve()
+    first.refresh().skip()
     assert [grant.id for grant in app.__internals__.store.claim("worker", ["q"], 1)] == [second.id]
 
 
@@ -140,10 +140,10 @@ def test_queues_and_kinds_are_paused_with_who_and_why(app, work):
     assert [(p.name, p.reason, p.paused_by) for p in app.queues.paused()] == [("q", "deploy", "ann")]
     assert app.__internals__.store.claim("worker", ["q"], 1) == []
     assert app.queues.resume("q")
-    app.kinds.pause("work")
+    app.tasks.pause("work")
     assert app.__internals__.store.claim("worker", ["q"], 1) == []
-    assert app.kinds.resume("work")
-    assert not app.kinds.resume("work")
+    assert app.tasks.resume("work")
+    assert not app.tasks.resume("work")
     assert len(app.__internals__.store.claim("worker", ["q"], 1)) == 1
 
 
@@ -172,10 +172,10 @@ def test_pruning_takes_only_what_is_at_rest_and_old_enough(app, work, clock):
 
 def test_a_job_explains_why_it_is_not_running(app, work):
     app.queues.pause("q", reason="deploy", actor="ann")
-    told = work.using(delay="1h").enqueue("t").explain()
-    assert [hold.cause for hold in told][:2] == ["not_due", "queue_paused"]
-    assert str(told).startswith("1. ")
-    assert "deploy" in str(told)
+    reported = work.using(delay="1h").enqueue("t").explain()
+    assert [hold.cause for hold in reported][:2] == ["not_due", "queue_paused"]
+    assert str(reported).startswith("1. ")
+    assert "deploy" in str(reported)
     assert asyncio.run(app.enqueue("work", {"target": "u"}).aexplain())[0].cause == "queue_paused"
 
 

@@ -21,7 +21,7 @@ def table(backend: Backend, app: Leasehold) -> Iterator[str]:
     backend.query("CREATE TABLE leasehold.runs (run BIGINT PRIMARY KEY, status TEXT, done TEXT, note TEXT)")
     yield "leasehold_runs" if backend.name == "sqlite" else f"{backend.schema}.runs"
     for row in app.mirrors.list():
-        app.mirrors.remove(row.mirror.kind, row.mirror.table)
+        app.mirrors.remove(row.mirror.task, row.mirror.table)
     backend.query("DROP TABLE leasehold.runs")
 
 
@@ -47,7 +47,7 @@ def test_a_mirror_is_added_as_often_as_the_program_starts_listed_and_removed(bac
     app.mirrors.add(run_tool, **settings(table), actor="ann")
     asyncio.run(app.mirrors.aadd("run_tool", **settings(table)))
     (row,) = app.mirrors.list()
-    assert (row.mirror.kind, row.mirror.table, row.problems) == ("run_tool", table, ())
+    assert (row.mirror.task, row.mirror.table, row.problems) == ("run_tool", table, ())
     run_tool.enqueue(1)
     assert rows(backend) == [(1, "QUEUED", True)]
     burst(app)
@@ -58,9 +58,9 @@ def test_a_mirror_is_added_as_often_as_the_program_starts_listed_and_removed(bac
     assert asyncio.run(app.mirrors.alist()) == []
     with pytest.raises(InvalidInput, match="'run_tool' has no mirror in"):
         app.mirrors.remove(run_tool, table)
-    told = [(entry.verb, entry.actor) for entry in app.audit(target="run_tool").entries]
-    assert ("mirror.add", "ann") in told
-    assert "mirror.remove" in dict(told)
+    reported = [(entry.verb, entry.actor) for entry in app.audit(target="run_tool").entries]
+    assert ("mirror.add", "ann") in reported
+    assert "mirror.remove" in dict(reported)
 
 
 def test_a_mirror_that_says_something_else_takes_the_place_of_the_one_before(backend, app, table, run_tool):
@@ -90,8 +90,8 @@ def test_without_an_argument_the_row_is_found_by_the_unique_key(backend, app, ta
         ({"table": "nowhere"}, "nowhere"),
     ],
 )
-def test_what_cannot_be_mirrored_is_refused(app, table, run_tool, changes, told):
-    with pytest.raises(InvalidInput, match=told):
+def test_what_cannot_be_mirrored_is_refused(app, table, run_tool, changes, reported):
+    with pytest.raises(InvalidInput, match=reported):
         app.mirrors.add(run_tool, **settings(table, **changes))
     assert app.mirrors.list() == []
 

@@ -110,14 +110,14 @@ async def asks(ctx: Context) -> str:
 
 def test_what_is_too_late_on_the_tests_clock_is_ended_by_a_drain(tmp_path):
     with sandbox(app, tmp_path) as box:
-        asking = asks.enqueue()
+        questions_box = asks.enqueue()
         box.drain()
         held = ship.using(hold=True, deadline="1h").enqueue(1)
         delayed = ship.using(delay="2h", start_by="1h").enqueue(2)
-        assert asking.refresh().state is State.WAITING
+        assert questions_box.refresh().state is State.WAITING
         box.clock.advance(7200)
         box.drain()
-        assert asking.result(timeout=0) == "nobody answered"
+        assert questions_box.result(timeout=0) == "nobody answered"
         assert held.refresh().state is State.TIMED_OUT
         assert delayed.refresh().state is State.CANCELLED
 
@@ -140,11 +140,11 @@ def test_a_drain_that_cannot_end_says_who_waits_for_what_and_where(tmp_path):
         job, other = waits_for_a_slot.enqueue(), waits_in_a_thread.enqueue()
         with pytest.raises(AssertionError, match=r"has not ended within 4 s") as stuck:
             box.drain(timeout=4)
-        told = str(stuck.value)
-        assert f"job {job.id} (waits_for_a_slot, attempt 1) waits for slot 'browser'" in told
-        assert 'await ctx.acquire("browser")' in told
-        assert f"job {other.id} (waits_in_a_thread, attempt 1) runs" in told
-        assert "threading.Event().wait(6)" in told
+        reported = str(stuck.value)
+        assert f"job {job.id} (waits_for_a_slot, attempt 1) waits for slot 'browser'" in reported
+        assert 'await ctx.acquire("browser")' in reported
+        assert f"job {other.id} (waits_in_a_thread, attempt 1) runs" in reported
+        assert "threading.Event().wait(6)" in reported
         assert job.refresh().state is State.QUEUED, "it was handed back"
 
 
@@ -239,12 +239,12 @@ def test_in_a_file_of_its_own(leasehold_sandbox, tmp_path):
 @pytest.mark.slow
 def test_the_pytest_plugin_works_in_a_users_project(tmp_path):
     (tmp_path / "test_users.py").write_text(USERS_TEST)
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "2 passed" in told.stdout, told.stdout + told.stderr
+    assert "2 passed" in reported.stdout, reported.stdout + reported.stderr
     assert not (tmp_path / "never.db").exists()

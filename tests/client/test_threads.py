@@ -41,11 +41,11 @@ def test_async_twins_answer_while_the_programs_own_threads_are_taken(app: Leaseh
 
 
 def test_a_call_sees_the_context_of_its_caller():
-    who = contextvars.ContextVar("who", default="nobody")
+    caller = contextvars.ContextVar("who", default="nobody")
 
     async def ask() -> str:
-        who.set("ann")
-        return await Threads(1, "test").call(who.get)
+        caller.set("ann")
+        return await Threads(1, "test").call(caller.get)
 
     assert asyncio.run(ask()) == "ann"
 

@@ -100,7 +100,7 @@ async def misuse(app: Leasehold, job: Job[int]) -> None:
 OPERATOR = """
 from typing import assert_type
 from leasehold.domain.job import Job
-from leasehold.domain.views import HistoryEntry, Page, PauseRecord
+from leasehold.domain.records import HistoryEntry, Page, PauseRecord
 from leasehold.operations import jobs, limits, queues
 from leasehold.operations.local import LocalOperator, Operator
 
@@ -136,10 +136,10 @@ def test_a_type_checker_knows_the_signatures_of_what_is_derived(tmp_path, part):
     file = tmp_path / "use.py"
     file.write_text(good + wrong_calls)
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(file)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    wrong = sorted({int(line.split(":")[1]) for line in told.splitlines() if ": error:" in line})
+    reported = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    wrong = sorted({int(line.split(":")[1]) for line in reported.splitlines() if ": error:" in line})
     first = good.count("\n") + 3
-    assert wrong == list(range(first, first + 6)), told
+    assert wrong == list(range(first, first + 6)), reported
 
 
 def test_an_async_name_looks_like_its_method():
@@ -184,10 +184,10 @@ def test_a_type_checker_accepts_shared_settings_and_refuses_wrong_ones(tmp_path)
     file = tmp_path / "use.py"
     file.write_text(GOOD + WRONG)
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(file)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    wrong = [int(line.split(":")[1]) for line in told.splitlines() if ": error:" in line]
+    reported = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    wrong = [int(line.split(":")[1]) for line in reported.splitlines() if ": error:" in line]
     first = GOOD.count("\n") + 2
-    assert wrong == [first, first + 1, first + 2, first + 3], told
+    assert wrong == [first, first + 1, first + 2, first + 3], reported
 
 
 def test_the_typed_settings_of_a_worker_are_those_it_takes():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from leasehold.domain.job import Grant, Job, Sighting
-from leasehold.domain.outcome import Asked, DeadlinePassed, Failure, Outcome, Stopped, Success
+from leasehold.domain.outcome import DeadlinePassed, Failure, Outcome, QuestionAsked, Stopped, Success
 from leasehold.domain.states import State
-from leasehold.stores.answers import Denied, Ending
+from leasehold.stores.results import Denied, Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import put
@@ -23,9 +23,9 @@ def claim_one(store: JobStore, owner: str = OWNER, queue: str = "default") -> Gr
 
 
 def claim_ids(
-    store: JobStore, limit: int = 10, owner: str = OWNER, queue: str = "default", **asked: Any
+    store: JobStore, limit: int = 10, owner: str = OWNER, queue: str = "default", **requested: Any
 ) -> list[str]:
-    return [grant.id for grant in store.claim(owner, [queue], limit, **asked)]
+    return [grant.id for grant in store.claim(owner, [queue], limit, **requested)]
 
 
 def claim_until_found(store: JobStore, limit: int = 10, owner: str = OWNER, tries: int = 3) -> list[str]:
@@ -99,10 +99,10 @@ def in_state(store: JobStore, clock: ManualClock, state: State, **fields: Any) -
         case State.RUNNING:
             job = store.get(run(store, **fields).id)
         case State.WAITING:
-            job = end(store, run(store, **fields), Asked("q", "May I?"))
+            job = end(store, run(store, **fields), QuestionAsked("q", "May I?"))
         case State.PAUSED:
             # With a question open, so that an answer can meet it.
-            end_waiting = end(store, run(store, **fields), Asked("q", "May I?"))
+            end_waiting = end(store, run(store, **fields), QuestionAsked("q", "May I?"))
             job = store.pause(end_waiting.id)
         case State.FAILED:
             job = end(store, run(store, **fields), Failure("broken", final=True))

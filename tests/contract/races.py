@@ -191,7 +191,7 @@ class _Gate:
     def __init__(self) -> None:
         self.closed = False
         self.arrived = threading.Event()
-        self.asked = threading.Event()
+        self.requested = threading.Event()
         self.may_go = threading.Event()
 
 
@@ -203,7 +203,7 @@ class SqliteReferee:
     def stopped(self, job_id: str, at_write: bool) -> Iterator[None]:
         self._first.closed = True
         for gate in self._others:
-            gate.asked.clear()
+            gate.requested.clear()
         try:
             yield
         finally:
@@ -214,7 +214,7 @@ class SqliteReferee:
         return self._first.arrived.is_set()
 
     def is_waiting(self) -> bool:
-        return any(gate.asked.is_set() for gate in self._others)
+        return any(gate.requested.is_set() for gate in self._others)
 
 
 def _open_gated(
@@ -223,7 +223,7 @@ def _open_gated(
     class Gated(sqlite3.Connection):
         def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
             if sql == "BEGIN IMMEDIATE":
-                gate.asked.set()
+                gate.requested.set()
             if sql in ("COMMIT", "ROLLBACK") and gate.closed:
                 gate.arrived.set()
                 assert gate.may_go.wait(PATIENCE)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import Asked, Failure, HandedBack, Snoozed, Stopped, Success
+from leasehold.domain.outcome import Failure, HandedBack, QuestionAsked, Snoozed, Stopped, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from tests.backends import put
@@ -16,7 +16,7 @@ from tests.contract.lives import OWNER, SITE, claim_one, end, lose, run, run_ext
 AT_ONCE = Policy(backoff=0, max_attempts=9)
 
 
-def told(store, job_id):
+def reported(store, job_id):
     return [(one.number, one.outcome, one.error) for one in store.attempts(job_id)]
 
 
@@ -57,7 +57,7 @@ def test_each_attempt_has_its_own_end_and_its_own_error(store, clock):
         end(store, claim_one(store), outcome)
     lose(store, clock, claim_one(store))
     end(store, claim_one(store, owner="worker-2"), Success())
-    assert told(store, job.id) == [
+    assert reported(store, job.id) == [
         (1, "failed", "boom"),
         (2, "failed", "boom"),
         (3, "handed_back", None),
@@ -96,30 +96,30 @@ def test_a_job_cancelled_in_the_queue_has_no_attempt_more(store):
     job = put(store, policy=AT_ONCE)
     end(store, claim_one(store), Failure("boom"))
     store.cancel(job.id)
-    assert told(store, job.id) == [(1, "failed", "boom")]
+    assert reported(store, job.id) == [(1, "failed", "boom")]
 
 
 def test_a_stopped_run_a_question_and_a_resume_each_end_an_attempt(store):
     job = put(store, policy=Policy(max_attempts=1))
-    end(store, claim_one(store), Asked("k", "May I?"))
+    end(store, claim_one(store), QuestionAsked("k", "May I?"))
     store.answer(job.id, "k", "1")
     end(store, claim_one(store), Stopped("later", pause=True))
     store.resume(job.id)
     end(store, claim_one(store), Failure("boom"))
     store.resume(job.id)
-    assert [(number, how) for number, how, _ in told(store, job.id)] == [
+    assert [(number, how) for number, how, _ in reported(store, job.id)] == [
         (1, "asked"),
         (2, "stopped"),
         (3, "failed"),
     ]
     claim_one(store)
-    assert told(store, job.id)[2:] == [(3, "failed", "boom"), (4, "running", None)]
+    assert reported(store, job.id)[2:] == [(3, "failed", "boom"), (4, "running", None)]
 
 
 def test_an_adopted_run_is_told_once_for_each_who_held_it(store, clock):
     grant = run_external(store, policy=Policy(on_lost="adopt"))
     lose(store, clock, grant)
-    assert told(store, grant.id)[0][:2] == (1, "lost")
+    assert reported(store, grant.id)[0][:2] == (1, "lost")
     (adopted,) = store.adopt("worker-2", [SITE])
     assert isinstance(adopted, Grant)
     end(store, adopted, Success())
@@ -158,7 +158,7 @@ def test_a_success_leaves_the_errors_of_earlier_attempts_to_them(store, fields):
     after = end(store, claim_one(store), Success("1"))
     assert (after.state, after.error) == (State.SUCCEEDED, None)
     assert store.list_jobs().jobs[0].error is None
-    assert told(store, job.id)[0] == (1, "failed", "boom")
+    assert reported(store, job.id)[0] == (1, "failed", "boom")
 
 
 def test_a_success_that_others_wait_for_has_no_error_either(store):

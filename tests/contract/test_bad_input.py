@@ -8,9 +8,7 @@ import pytest
 
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput, JobNotFound
-from leasehold.domain.moves import ERROR_LIMIT
 from leasehold.domain.outcome import (
-    Asked,
     AttemptTimedOut,
     Breached,
     Crashed,
@@ -18,15 +16,17 @@ from leasehold.domain.outcome import (
     Failure,
     HandedBack,
     Outcome,
+    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
 from leasehold.domain.policy import Policy
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
-from leasehold.domain.views import Filter
-from leasehold.stores.answers import Ending
+from leasehold.domain.transitions import ERROR_LIMIT
 from leasehold.stores.open import open_store
+from leasehold.stores.results import Ending
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import OWNER, end, in_state, is_fenced, run
 
@@ -74,7 +74,7 @@ def _settle_ten(store, bad: dict[int, str]) -> None:
     assert (sorted(settled.unstorable), settled.fenced) == (lost, [])
     for number, grant in enumerate(grants):
         job = store.get(grant.id)
-        assert (job.lease_owner, job.settled_by, job.settled_token) == (None, OWNER, grant.token)
+        assert (job.worker, job.settled_by, job.settled_token) == (None, OWNER, grant.token)
         if number in bad:
             assert (job.state, job.result, job.halts_lane) == (State.FAILED, None, True)
             assert job.error.startswith("unstorable result")
@@ -131,9 +131,9 @@ def test_an_unstorable_reference_costs_only_its_own_job(store):
 
 
 BAD_QUESTIONS = {
-    "a NUL in the text": Asked("q", "a\x00b"),
-    "a NUL in the key": Asked("q\x00", "May I?"),
-    "a schema that is no JSON": Asked("q", "May I?", "not json"),
+    "a NUL in the text": QuestionAsked("q", "a\x00b"),
+    "a NUL in the key": QuestionAsked("q\x00", "May I?"),
+    "a schema that is no JSON": QuestionAsked("q", "May I?", "not json"),
 }
 
 
@@ -149,7 +149,7 @@ def test_a_batch_with_an_unstorable_question_settles_the_others(store, name):
     assert store.get(grants[0].id).state is State.FAILED
     assert store.get(grants[2].id).state is State.QUEUED
     job = store.get(grants[1].id)
-    assert (job.state in (State.FAILED, State.WAITING), job.lease_owner) == (True, None)
+    assert (job.state in (State.FAILED, State.WAITING), job.worker) == (True, None)
 
 
 # -- error texts -------------------------------------------------------------------------------------------------------
@@ -180,14 +180,14 @@ def test_the_reason_of_an_ending_is_cleaned_before_it_is_stored(store, outcome):
     assert store.history(job.id)[-1].detail == job.reason
 
 
-@pytest.mark.parametrize("verb", ["cancel", "pause", "finish", "resolve"])
+@pytest.mark.parametrize("verb", ["cancel", "pause", "finish", "skip"])
 def test_the_reason_of_an_operator_is_cleaned_before_it_is_stored(store, clock, verb):
-    state = State.FAILED if verb == "resolve" else State.RUNNING
+    state = State.FAILED if verb == "skip" else State.RUNNING
     job = in_state(store, clock, state)
     getattr(store, verb)(job.id, "anna", "a\x00b\ud800c")
     entry = store.history(job.id)[-1]
     assert entry.detail == "a\ufffdb?c"
-    if verb != "resolve":
+    if verb != "skip":
         assert store.get(job.id).reason == "a\ufffdb?c"
 
 
@@ -229,7 +229,7 @@ def test_an_id_has_one_spelling():
     assert checked_id(given.upper()) == checked_id("{" + given + "}") == checked_id(given) == given
 
 
-@pytest.mark.parametrize("verb", ["get", "cancel", "pause", "finish", "resume", "resolve", "release"])
+@pytest.mark.parametrize("verb", ["get", "cancel", "pause", "finish", "resume", "skip", "release"])
 def test_an_id_that_names_no_job_is_not_found(store, verb):
     missing = new_id()
     with pytest.raises(JobNotFound) as refusal:
@@ -274,7 +274,7 @@ def test_hostile_names_are_names_and_nothing_else(store):
     hostile = "'; DROP TABLE job; -- \" %s %(x)s :now $1 \\ ü"
     job = put(
         store,
-        kind=hostile,
+        task=hostile,
         queue=hostile,
         lane=hostile,
         group=hostile,
@@ -282,20 +282,20 @@ def test_hostile_names_are_names_and_nothing_else(store):
         unique_key=hostile,
         trace=hostile,
     )
-    assert (job.kind, job.queue, job.lane, job.group_name) == (hostile,) * 4
+    assert (job.task, job.queue, job.lane, job.group) == (hostile,) * 4
     assert (job.tags, job.unique_key, job.trace) == ((hostile,), hostile, hostile)
     for found in (
-        Filter(kind=hostile),
+        Filter(task=hostile),
         Filter(queue=hostile),
         Filter(lane=hostile),
         Filter(group=hostile),
         Filter(tag=hostile),
     ):
         assert [one.id for one in store.list_jobs(found).jobs] == [job.id]
-    store.pause_scope("kind", hostile, hostile, hostile)
+    store.pause_scope("task", hostile, hostile, hostile)
     assert store.claim(hostile, [hostile], 1) == []
-    assert store.resume_scope("kind", hostile)
-    (grant,) = store.claim(hostile, [hostile], 1, kinds=[hostile])
+    assert store.resume_scope("task", hostile)
+    (grant,) = store.claim(hostile, [hostile], 1, tasks=[hostile])
     assert [held.id for held in store.find_held(hostile)] == [job.id]
     assert end(store, grant, Failure(hostile, final=True)).error == hostile
 

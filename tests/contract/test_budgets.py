@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from leasehold.domain.budgets import BudgetLine, Spend
-from leasehold.domain.errors import InvalidInput, JobNotFound, Refused
+from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound
 from leasehold.domain.outcome import Breached, HandedBack, Stopped, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
@@ -26,8 +26,8 @@ def test_the_same_key_and_unit_count_once_whoever_brings_them(store, clock):
     grant = run(store, policy=TOKENS)
     spends = [Spend("a", "tokens", 10), Spend("a", "pages", 1), Spend("b", "tokens", 5)]
     for _ in range(2):
-        told = store.spend(grant.id, grant.token, 1, spends)
-        assert told == [
+        reported = store.spend(grant.id, grant.token, 1, spends)
+        assert reported == [
             BudgetLine("job", grant.id, "pages", None, 1),
             BudgetLine("job", grant.id, "tokens", 100, 15),
         ]
@@ -89,8 +89,8 @@ def test_a_group_is_charged_with_its_jobs_and_keeps_its_limit(store):
 def test_a_step_and_what_it_spent_are_written_together_or_not_at_all(store, clock):
     grant = run(store, policy=TOKENS)
     spends = [Spend("a", "tokens", 10)]
-    told = store.save_spent_steps(grant.id, grant.token, 1, {"s": "1"}, spends)
-    assert told == [BudgetLine("job", grant.id, "tokens", 100, 10)]
+    reported = store.save_spent_steps(grant.id, grant.token, 1, {"s": "1"}, spends)
+    assert reported == [BudgetLine("job", grant.id, "tokens", 100, 10)]
     lose(store, clock, grant)
     assert store.save_spent_steps(grant.id, grant.token, 1, {"t": "1"}, [Spend("b", "tokens", 1)]) is None
     assert store.load_steps(grant.id) == {"s": "1"}
@@ -130,7 +130,7 @@ def test_a_job_over_its_budget_is_not_resumed(store, whose, on_breach, spent, ma
     if may:
         assert store.resume(job.id).state is State.QUEUED
         return
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidState) as refused:
         store.resume(job.id)
     assert (refused.value.verb, refused.value.state) == ("resume", "paused")
     assert ("top_up" if whose == "job" else "group 'g'") in str(refused.value)
@@ -146,7 +146,7 @@ def test_a_lane_is_not_resumed_over_a_budget_either(store):
     grant = run(store, policy=TOKENS, lane="l")
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 101)])
     assert end(store, grant, Breached("over")).state is State.FAILED
-    with pytest.raises(Refused, match="top_up"):
+    with pytest.raises(InvalidState, match="top_up"):
         store.resume_lane("l")
     store.top_up(grant.id, {"tokens": 1})
     assert store.resume_lane("l").id == grant.id
@@ -168,8 +168,8 @@ PER_RUN = Policy(budget={"tokens": 100}, budget_for="run", on_breach="pause")
 
 def test_a_limit_for_each_run_counts_what_this_run_has_spent_and_the_ledger_keeps_all(store):
     grant = run(store, policy=PER_RUN)
-    told = store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 90), Spend("a", "pages", 1)])
-    assert told == [
+    reported = store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 90), Spend("a", "pages", 1)])
+    assert reported == [
         BudgetLine("run", grant.id, "pages", None, 1),
         BudgetLine("run", grant.id, "tokens", 100, 90),
     ]
@@ -203,7 +203,7 @@ def test_the_budget_of_its_group_counts_all_runs_of_a_job_with_a_limit_for_each(
     grant = run(store, policy=PER_RUN, group="g")
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 151)])
     job = end(store, grant, Breached("over"))
-    with pytest.raises(Refused, match="group 'g'"):
+    with pytest.raises(InvalidState, match="group 'g'"):
         store.resume(job.id)
 
 
@@ -231,7 +231,7 @@ def test_what_cannot_be_topped_up_changes_nothing(store, clock):
         store.top_up(job.id, {"tokens": 5, "money": 5})
     assert lines(store, job.id) == {("job", "tokens"): (1, 0), ("job", "pages"): (1, 0)}
     done = in_state(store, clock, State.SUCCEEDED, policy=TOKENS)
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidState):
         store.top_up(done.id, {"tokens": 5})
     assert store.history(job.id) == store.history(done.id) == []
 

@@ -19,7 +19,7 @@ def test_a_claimed_job_runs_under_a_new_token_for_the_length_of_its_lease(store,
     clock.advance(3)
     grant = claim_one(store)
     after = store.get(job.id)
-    assert (after.state, after.lease_owner, after.lease_token, after.attempt) == (State.RUNNING, OWNER, 1, 1)
+    assert (after.state, after.worker, after.lease_token, after.attempt) == (State.RUNNING, OWNER, 1, 1)
     assert after.lease_expires_at == clock.now() + timedelta(seconds=45)
     assert after.started_at == after.first_started_at == clock.now()
     assert (grant.id, grant.token, grant.attempt) == (job.id, 1, 1)
@@ -29,7 +29,7 @@ def test_a_claimed_job_runs_under_a_new_token_for_the_length_of_its_lease(store,
 def test_a_grant_carries_what_a_worker_needs(store, clock):
     job = put(
         store,
-        kind="mail",
+        task="mail",
         queue="q",
         args='{"a": [1, 2]}',
         lane="l",
@@ -45,13 +45,13 @@ def test_a_grant_carries_what_a_worker_needs(store, clock):
         id=job.id,
         token=1,
         attempt=1,
-        kind="mail",
+        task="mail",
         queue="q",
         args='{"a": [1, 2]}',
         lease_seconds=20.0,
         policy='{"max_attempts": 7}',
         lane="l",
-        group_name="g",
+        group="g",
         failures=0,
         crashes=0,
         special=1,
@@ -105,10 +105,10 @@ def test_no_more_are_claimed_than_asked_for(store):
 def test_a_claim_makes_no_history_and_clears_the_reason(store):
     grant = run(store)
     end(store, grant, HandedBack("drained"))
-    told = store.history(grant.id)
+    reported = store.history(grant.id)
     claim_one(store)
     assert store.get(grant.id).reason is None
-    assert store.history(grant.id) == told
+    assert store.history(grant.id) == reported
 
 
 # -- order -------------------------------------------------------------------------------------------------------------
@@ -136,8 +136,8 @@ def test_the_order_holds_across_kinds_and_queues(store, clock):
     ids = []
     for number in range(12):
         clock.advance(1)
-        kind, queue = f"kind-{number % 3}", f"queue-{number % 2}"
-        ids.append(put(store, kind=kind, queue=queue, priority=number // 6).id)
+        task, queue = f"kind-{number % 3}", f"queue-{number % 2}"
+        ids.append(put(store, task=task, queue=queue, priority=number // 6).id)
     found = [grant.id for grant in store.claim(OWNER, ["queue-0", "queue-1"], 8)]
     assert found == ids[6:] + ids[:2]
 
@@ -200,10 +200,10 @@ def test_a_worker_gets_jobs_of_its_queues_only(store):
 
 
 def test_a_worker_gets_jobs_of_its_kinds_only(store):
-    a, b, c = (put(store, kind=kind).id for kind in "abc")
-    assert claim_ids(store, kinds=["b"]) == [b]
-    assert claim_ids(store, kinds=[]) == []
-    assert sorted(claim_ids(store, kinds=["a", "c", "unknown"])) == sorted([a, c])
+    a, b, c = (put(store, task=task).id for task in "abc")
+    assert claim_ids(store, tasks=["b"]) == [b]
+    assert claim_ids(store, tasks=[]) == []
+    assert sorted(claim_ids(store, tasks=["a", "c", "unknown"])) == sorted([a, c])
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.QUEUED])
@@ -217,7 +217,7 @@ def test_only_queued_jobs_are_claimed(store, clock, state):
 def test_a_job_enqueued_by_another_process_is_claimed_here(store, clock, backend):
     """The gate of its kind was made there, after this store had looked."""
     assert claim_ids(store, queue="fresh") == []
-    job = put(backend.open(clock), kind="fresh", queue="fresh")
+    job = put(backend.open(clock), task="fresh", queue="fresh")
     assert claim_ids(store, queue="fresh") == [job.id]
 
 
@@ -251,8 +251,8 @@ class Idle:
     def put(self, **fields):
         return put(self.store, queue=self.queue, **fields)
 
-    def claim(self, limit=10, **asked):
-        return claim_ids(self.store, limit, queue=self.queue, idle=True, **asked)
+    def claim(self, limit=10, **requested):
+        return claim_ids(self.store, limit, queue=self.queue, idle=True, **requested)
 
 
 @pytest.fixture
@@ -275,22 +275,22 @@ def test_an_idle_worker_gets_due_jobs_best_first_and_no_more_than_it_asks_for(id
 
 
 def test_an_idle_workers_grant_carries_what_the_others_do(idle, store):
-    job = idle.put(kind="mail", group="g", deadline=60.0, policy=Policy(max_attempts=7))
+    job = idle.put(task="mail", group="g", deadline=60.0, policy=Policy(max_attempts=7))
     (grant,) = store.claim(OWNER, [idle.queue], 5)
     after = store.get(job.id)
-    assert (after.state, after.lease_owner, after.lease_token, after.attempt) == (State.RUNNING, OWNER, 1, 1)
-    assert (grant.id, grant.token, grant.kind, grant.group_name) == (job.id, 1, "mail", "g")
+    assert (after.state, after.worker, after.lease_token, after.attempt) == (State.RUNNING, OWNER, 1, 1)
+    assert (grant.id, grant.token, grant.task, grant.group) == (job.id, 1, "mail", "g")
     assert (grant.policy, grant.seconds_left) == ('{"max_attempts": 7}', 60.0)
 
 
 def test_an_idle_worker_leaves_paused_queues_and_other_kinds_alone(idle, store):
-    mail, note = idle.put(kind="mail"), idle.put(kind="note")
+    mail, note = idle.put(task="mail"), idle.put(task="note")
     store.pause_scope("queue", idle.queue)
     assert idle.claim() == []
     store.resume_scope("queue", idle.queue)
-    assert idle.claim(kinds=["note"]) == [note.id]
-    assert idle.claim(kinds=["note"]) == []
-    assert idle.claim(kinds=["note"]) == []
+    assert idle.claim(tasks=["note"]) == [note.id]
+    assert idle.claim(tasks=["note"]) == []
+    assert idle.claim(tasks=["note"]) == []
     assert idle.claim() == [mail.id]
 
 
@@ -312,8 +312,8 @@ def test_an_idle_worker_finds_jobs_with_limits_in_their_order(idle, store):
 
 
 def test_an_idle_worker_finds_jobs_of_many_kinds_in_their_order(idle):
-    kinds = [idle.put(kind=f"kind-{n}").id for n in range(9)]
-    assert idle.claim() == kinds
+    tasks = [idle.put(task=f"kind-{n}").id for n in range(9)]
+    assert idle.claim() == tasks
 
 
 # -- when to ask again -------------------------------------------------------------------------------------------------
@@ -321,24 +321,24 @@ def test_an_idle_worker_finds_jobs_of_many_kinds_in_their_order(idle):
 
 @pytest.mark.parametrize("asked", [{}, {"idle": True}], ids=["busy", "idle"])
 @pytest.mark.parametrize("fields", [{}, {"lane": "l"}, {"slots": (("browser", 1),)}])
-def test_an_empty_claim_leaves_behind_when_the_next_job_is_due(store, clock, fields, asked):
+def test_an_empty_claim_leaves_behind_when_the_next_job_is_due(store, clock, fields, requested):
     """Of the queues and kinds asked for; of several priorities, the first that comes."""
     store.set_slot("browser", 1)
-    queue = f"later {sorted(fields)} {asked}"
+    queue = f"later {sorted(fields)} {requested}"
     put(store, queue=queue, delay=9.0, priority=5, **fields)
     put(store, queue=queue, delay=7.0)
-    put(store, queue=queue, delay=3.0, kind="other")
+    put(store, queue=queue, delay=3.0, task="other")
     put(store, queue="another", delay=1.0)
-    assert store.claim(OWNER, [queue], 5, ["work"], **asked) == []
+    assert store.claim(OWNER, [queue], 5, ["work"], **requested) == []
     assert store.opens_in([queue], ["work"]) == 7.0
     clock.advance(4)
     assert store.opens_in([queue], ["work"]) == 3.0
-    assert store.claim(OWNER, [queue], 5, ["work", "other"], **asked) != []
-    assert store.claim(OWNER, [queue], 5, ["work"], **asked) == []
+    assert store.claim(OWNER, [queue], 5, ["work", "other"], **requested) != []
+    assert store.claim(OWNER, [queue], 5, ["work"], **requested) == []
     clock.advance(3)
     assert store.opens_in([queue], ["work"]) == 0.0
-    assert len(store.claim(OWNER, [queue], 5, ["work"], **asked)) == 1
-    assert store.claim(OWNER, [queue], 5, ["work"], **asked) == []
+    assert len(store.claim(OWNER, [queue], 5, ["work"], **requested)) == 1
+    assert store.claim(OWNER, [queue], 5, ["work"], **requested) == []
     assert store.opens_in([queue], ["work"]) == 2.0
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.domain.outcome import Asked, HandedBack, Success
+from leasehold.domain.outcome import HandedBack, QuestionAsked, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
 from tests.backends import new_id, put
@@ -42,7 +42,7 @@ def test_a_claim_by_id_writes_what_a_claim_writes(store, clock):
     by_id = granted(store.claim_by_id(two.id, OWNER))
     assert by_id._replace(seq=one.seq, id=one.id) == by_queue
     job = store.get(two.id)
-    assert (job.state, job.lease_owner, job.attempt, job.lease_token) == (State.RUNNING, OWNER, 1, 1)
+    assert (job.state, job.worker, job.attempt, job.lease_token) == (State.RUNNING, OWNER, 1, 1)
     assert job.lease_expires_at == clock.now() + timedelta(seconds=30)
     assert job.started_at == job.first_started_at == clock.now()
     assert store.history(two.id) == []
@@ -56,8 +56,8 @@ def test_the_pause_of_its_queue_does_not_stop_a_claim_by_id(store):
 
 
 def test_the_pause_of_its_kind_stops_a_claim_by_id(store, clock):
-    job = put(store, kind="k")
-    store.pause_scope("kind", "k", for_=60.0)
+    job = put(store, task="k")
+    store.pause_scope("task", "k", for_=60.0)
     assert "paused" in denied(store.claim_by_id(job.id, OWNER)).why
     assert store.get(job.id) == job
     clock.advance(60)
@@ -131,7 +131,7 @@ def test_only_the_head_of_a_lane_is_claimed_by_id(store):
 
 def test_a_halted_lane_is_not_claimed_by_id(store):
     first, second = put(store, lane="l"), put(store, lane="l")
-    end(store, granted(store.claim_by_id(first.id, OWNER)), Asked("q", "?"))
+    end(store, granted(store.claim_by_id(first.id, OWNER)), QuestionAsked("q", "?"))
     answer = denied(store.claim_by_id(second.id, OWNER))
     assert first.id in answer.why
     assert answer.state is State.QUEUED
@@ -175,7 +175,7 @@ def test_a_lease_that_has_run_out_is_stolen_in_two_looks(store, clock):
     stolen = granted(store.claim_by_id(grant.id, "thief", sighting=look))
     job = store.get(grant.id)
     assert (stolen.token, stolen.attempt, stolen.crashes) == (grant.token + 1, 2, 1)
-    assert (job.lease_owner, job.attempt, job.crashes, job.failures) == ("thief", 2, 1, 0)
+    assert (job.worker, job.attempt, job.crashes, job.failures) == ("thief", 2, 1, 0)
     assert [entry.event for entry in store.history(grant.id)] == ["lost"]
     assert is_fenced(store, grant, Success())
 
@@ -198,7 +198,7 @@ def test_a_renewal_between_the_looks_keeps_the_lease_from_the_thief(store, clock
     clock.advance(31)
     again = denied(store.claim_by_id(grant.id, "thief", sighting=look))
     assert again.look.expires_at > look.expires_at, "it starts with a first look again"
-    assert store.get(grant.id).lease_owner == OWNER
+    assert store.get(grant.id).worker == OWNER
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_an_orphan_of_a_served_site_is_adopted_by_id(store, clock):
         1,
         left.execution_name,
     )
-    assert store.get(left.id).lease_owner == "adopter"
+    assert store.get(left.id).worker == "adopter"
     assert store.history(left.id)[-1].event == "adopted"
 
 
@@ -282,7 +282,7 @@ def test_a_lost_external_run_is_reaped_and_adopted_at_once_where_its_site_is_ser
     assert (job.crashes, job.attempt, job.stop_requested) == (0, 1, Flag.PAUSE)
     if serves:
         assert granted(answer).token == grant.token + 1
-        assert job.lease_owner == "thief"
+        assert job.worker == "thief"
     else:
         assert denied(answer).state is State.RUNNING
         assert job.orphan

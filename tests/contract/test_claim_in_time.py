@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from leasehold.domain.errors import Refused
+from leasehold.domain.errors import InvalidState
 from leasehold.domain.outcome import Expired, Failure, Snoozed, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.backends import new_job, put
 from tests.contract.lives import (
     OWNER,
@@ -52,7 +52,7 @@ def test_a_claim_ends_what_has_no_time_left_and_hands_out_the_rest(
     assert (ended.state, ended.finished_at) == (state, clock.now())
     assert reason in ended.reason
     assert (ended.attempt, ended.started_at, ended.first_started_at) == (0, None, None), "nobody has run it"
-    assert (ended.lease_owner, ended.settled_by, ended.halts_lane) == (None, None, False)
+    assert (ended.worker, ended.settled_by, ended.halts_lane) == (None, None, False)
     assert [entry.event for entry in store.history(late.id)] == ["expired"]
     assert store.expire() == []
 
@@ -150,7 +150,7 @@ def test_a_stolen_job_past_its_deadline_is_denied_and_timed_out(store, clock):
 
 def test_a_job_of_no_time_at_all_is_not_run_now_and_not_stored(store):
     job = new_job(start_by=0.0)
-    with pytest.raises(Refused, match="not started in time"):
+    with pytest.raises(InvalidState, match="not started in time"):
         store.run_now(job, OWNER, 5)
     assert store.count()[State.CANCELLED] == 0
 

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
-from leasehold.worker.intake import Turns
+from leasehold.stores.results import Ending
+from leasehold.worker.claimer import Turns
 from tests.backends import new_job, put
 from tests.contract.lives import OWNER
 from tests.plans.traced import Traced
@@ -64,7 +64,7 @@ def test_strictly_a_queue_is_served_when_those_before_it_have_nothing(store, way
 
 
 def test_in_turns_the_order_inside_a_queue_is_its_own(store, clock):
-    low, high = fill(store, "a", 1, priority=-1), fill(store, "a", 2, priority=7, kind="other")
+    low, high = fill(store, "a", 1, priority=-1), fill(store, "a", 2, priority=7, task="other")
     clock.advance(1)
     middle = fill(store, "a", 2)
     other = fill(store, "b", 5)
@@ -116,7 +116,7 @@ def cost(store, queues, order):
     return len(calls)
 
 
-@pytest.mark.parametrize("what", ["queues", "kinds"])
+@pytest.mark.parametrize("what", ["queues", "tasks"])
 def test_many_queues_or_kinds_cost_a_few_times_the_statements_of_one(store, what):
     fill(store, "one", JOBS)
     one = cost(store, ["one"], "mixed")
@@ -125,6 +125,6 @@ def test_many_queues_or_kinds_cost_a_few_times_the_statements_of_one(store, what
         store.enqueue([new_job(queue=names[n % MANY]) for n in range(JOBS)])
         many = cost(store, names, "turns")
     else:
-        store.enqueue([new_job(kind=names[n % MANY], queue="many kinds") for n in range(JOBS)])
+        store.enqueue([new_job(task=names[n % MANY], queue="many kinds") for n in range(JOBS)])
         many = cost(store, ["many kinds"], "mixed")
     assert many <= 5 * one, (many, one)

@@ -22,7 +22,7 @@ from leasehold.domain.outcome import (
 )
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
@@ -91,7 +91,7 @@ BAD_ENDS: dict[str, tuple[Finish, dict[str, Any], str]] = {
     "deadline, queued": (expired(61), {"deadline": 60.0}, "timed_out"),
     "not started in time": (expired(61), {"start_by": 60.0}, "cancelled"),
     "replaced": (
-        lambda store, clock, job: put(store, kind="load", unique_key="k", on_duplicate="replace"),
+        lambda store, clock, job: put(store, task="load", unique_key="k", on_duplicate="replace"),
         {"unique_key": "k"},
         "cancelled",
     ),
@@ -105,9 +105,9 @@ def test_a_parent_that_ends_badly_cancels_its_child_with_the_reason_or_lets_it_r
     store: JobStore, clock: ManualClock, how: str, on_failure: str
 ):
     finish, fields, state = BAD_ENDS[how]
-    parent = put(store, kind="load", **fields)
-    child = put(store, kind="clean", queue="later", after=(parent.id,), on_parent_failure=on_failure)
-    grandchild = put(store, kind="report", queue="later", after=(child.id,))
+    parent = put(store, task="load", **fields)
+    child = put(store, task="clean", queue="later", after=(parent.id,), on_parent_failure=on_failure)
+    grandchild = put(store, task="report", queue="later", after=(child.id,))
     assert (child.state, child.unmet, store.get(parent.id).awaited) == (State.PENDING, 1, True)
     finish(store, clock, parent)
     child, grandchild = store.get(child.id), store.get(grandchild.id)
@@ -191,11 +191,11 @@ def test_parents_that_end_in_one_batch_are_counted_each(store: JobStore):
 
 
 def test_every_descendant_of_a_failed_branch_ends_and_names_its_cause(store: JobStore):
-    root, top = new_job(kind="root"), new_job(kind="top")
-    left, right = new_job(kind="left", after=(root.id,)), new_job(kind="right", after=(root.id, top.id))
-    join = new_job(kind="join", after=(left.id, right.id))
-    last = new_job(kind="last", after=(join.id,))
-    careless = new_job(kind="careless", after=(join.id,), on_parent_failure="run")
+    root, top = new_job(task="root"), new_job(task="top")
+    left, right = new_job(task="left", after=(root.id,)), new_job(task="right", after=(root.id, top.id))
+    join = new_job(task="join", after=(left.id, right.id))
+    last = new_job(task="last", after=(join.id,))
+    careless = new_job(task="careless", after=(join.id,), on_parent_failure="run")
     store.enqueue([top, root, left, right, join, last, careless])
     end(store, granted(store.claim_by_id(root.id, "w")), Failure("broken", final=True))
     cause = f"job {root.id} (root) ended failed"
@@ -256,9 +256,9 @@ def test_a_repeated_enqueue_ties_nothing_twice(store: JobStore, backend: Backend
 
 def test_whoever_waits_for_a_job_that_stands_for_another_waits_for_that_one(store: JobStore):
     holder = run(store, unique_key="k")
-    asked = new_job(unique_key="k")
-    child = new_job(after=(asked.id,))
-    first, second = store.enqueue([asked, child])
+    requested = new_job(unique_key="k")
+    child = new_job(after=(requested.id,))
+    first, second = store.enqueue([requested, child])
     assert (first.id, second.created) == (holder.id, True)
     assert [one.id for one in store.relatives(child.id)] == [holder.id]
     end(store, holder, Success())
@@ -412,7 +412,7 @@ def test_a_new_try_of_a_child_waits_for_the_same_parents(store: JobStore):
 
 def test_relatives_tell_both_sides(store: JobStore):
     parent, other = run(store), run(store)
-    child = put(store, kind="child", after=(parent.id, other.id), on_parent_failure="run")
+    child = put(store, task="child", after=(parent.id, other.id), on_parent_failure="run")
     end(store, parent, Success())
     above = [(one.relation, one.id, one.state, one.on_failure, one.met) for one in store.relatives(child.id)]
     assert above == [
@@ -420,7 +420,7 @@ def test_relatives_tell_both_sides(store: JobStore):
         ("waits_for", parent.id, State.SUCCEEDED, "run", True),
     ]
     (below,) = store.relatives(other.id)
-    assert (below.relation, below.id, below.kind, below.state) == (
+    assert (below.relation, below.id, below.task, below.state) == (
         "awaited_by",
         child.id,
         "child",

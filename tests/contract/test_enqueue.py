@@ -10,9 +10,9 @@ import pytest
 from leasehold.domain.errors import DuplicateJob
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.records import Filter
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
-from leasehold.domain.views import Filter
-from leasehold.stores.answers import Enqueued
+from leasehold.stores.results import Enqueued
 from leasehold.testing import START
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import claim_ids, claim_one, end, in_state, run
@@ -23,7 +23,7 @@ from tests.contract.lives import claim_ids, claim_one, end, in_state, run
 def test_a_new_job_is_what_was_asked_for(store, clock):
     job = put(
         store,
-        kind="mail",
+        task="mail",
         args='{"to":  "ä"}',
         queue="slow",
         priority=-7,
@@ -38,10 +38,10 @@ def test_a_new_job_is_what_was_asked_for(store, clock):
         start_by=60.0,
         trace="00-1",
     )
-    assert (job.kind, job.args, job.queue, job.priority) == ("mail", '{"to":  "ä"}', "slow", -7)
+    assert (job.task, job.args, job.queue, job.priority) == ("mail", '{"to":  "ä"}', "slow", -7)
     assert (job.lane, job.unique_key, job.unique_for) == ("l", "u", "ever")
     assert (job.lease_seconds, job.policy, job.trace) == (12.5, Policy(max_attempts=9), "00-1")
-    assert (job.group_name, job.tags) == ("g", ("b", "a"))
+    assert (job.group, job.tags) == ("g", ("b", "a"))
     assert job.created_at == job.available_at == job.lane_at == clock.now()
     assert job.deadline_at == clock.now() + timedelta(seconds=600)
     assert job.start_by == clock.now() + timedelta(seconds=60)
@@ -55,7 +55,7 @@ def test_a_new_job_has_no_past(store):
         job.reason,
         job.lane,
         job.lane_at,
-        job.lease_owner,
+        job.worker,
         job.lease_expires_at,
         job.stop_requested,
         job.execution_site,
@@ -67,7 +67,7 @@ def test_a_new_job_has_no_past(store):
         job.result,
         job.error,
         job.unique_key,
-        job.group_name,
+        job.group,
         job.deadline_at,
         job.start_by,
         job.retry_of,
@@ -200,8 +200,8 @@ def test_a_unique_key_held_for_good_is_held_in_every_state(store, clock, state):
 
 
 def test_a_unique_key_belongs_to_its_kind(store):
-    put(store, kind="a", unique_key="k")
-    (answer,) = store.enqueue([new_job(kind="b", unique_key="k")])
+    put(store, task="a", unique_key="k")
+    (answer,) = store.enqueue([new_job(task="b", unique_key="k")])
     assert answer.created
 
 
@@ -209,7 +209,7 @@ def test_a_duplicate_is_raised_if_asked_and_names_the_holder(store):
     holder = put(store, unique_key="k")
     with pytest.raises(DuplicateJob) as refusal:
         store.enqueue([new_job(unique_key="k", on_duplicate="raise")])
-    assert (refusal.value.job_id, refusal.value.unique_key, refusal.value.kind) == (holder.id, "k", "work")
+    assert (refusal.value.job_id, refusal.value.unique_key, refusal.value.task) == (holder.id, "k", "work")
     assert sum(store.count().values()) == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.domain.errors import Refused
+from leasehold.domain.errors import InvalidState
 from leasehold.domain.outcome import Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
@@ -63,10 +63,10 @@ def test_an_abandoned_execution_obeys_the_stop_that_was_asked_for(store, clock, 
 
 def test_only_an_orphan_can_be_abandoned(store, clock):
     watched = run_external(store, policy=ADOPT)
-    with pytest.raises(Refused, match="cancel the job"):
+    with pytest.raises(InvalidState, match="cancel the job"):
         store.abandon(watched.id)
     left = orphan(store, clock, policy=ADOPT)
     (adopted,) = store.adopt("adopter", [SITE])
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidState):
         store.abandon(left.id)
     assert not is_fenced(store, adopted, Success())

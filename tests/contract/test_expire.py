@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from leasehold.domain.outcome import Asked, Failure, Snoozed, Success
+from leasehold.domain.outcome import Failure, QuestionAsked, Snoozed, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
-from leasehold.stores.answers import Enqueued
+from leasehold.stores.results import Enqueued
 from tests.backends import new_job, put
 from tests.contract.lives import claim_one, claim_until_found, end, in_state, is_fenced, run
 
@@ -88,7 +88,7 @@ def test_an_expired_head_that_never_started_lets_its_lane_go_on(store, clock):
 def test_an_expired_job_that_had_started_halts_its_lane_as_its_task_says(store, clock, on_failure, goes_on):
     put(store, lane="l", deadline=10.0, policy=Policy(on_failure=on_failure))
     follower = put(store, lane="l")
-    end(store, claim_one(store), Asked("q", "May I?"))
+    end(store, claim_one(store), QuestionAsked("q", "May I?"))
     claim_until_found(store)
     clock.advance(10)
     (expired,) = store.expire()
@@ -101,7 +101,7 @@ def test_a_job_that_its_lane_has_passed_expires_without_halting_it(store, clock,
     """It was resolved, so that another could run; resumed, it waits behind that one until its time is over."""
     grant = run(store, lane="l", deadline=10.0, policy=Policy(max_attempts=1))
     end(store, grant, Failure("boom"))
-    store.resolve(grant.id)
+    store.skip(grant.id)
     other, last = put(store, lane="l"), put(store, lane="l")
     holder = claim_one(store)
     assert holder.id == other.id

@@ -9,8 +9,8 @@ import pytest
 from leasehold.domain import failures
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.outcome import DeadlinePassed, Failure
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
-from leasehold.domain.views import Filter
 from leasehold.operations import failures as operations_on_failures
 from leasehold.operations.operations import Operations
 from leasehold.stores.store import JobStore
@@ -35,12 +35,12 @@ def test_failures_that_say_the_same_are_one_group(
         last = fail(store, f"timeout after {number} s for job {number:08}-0000-7000-8000-000000000000\nstack")
         clock.advance(60)
     other = fail(store, "KeyError: 'x'")
-    elsewhere = fail(store, "KeyError: 'y'", kind="other")
+    elsewhere = fail(store, "KeyError: 'y'", task="other")
     end(store, run(store), DeadlinePassed("too long"))
     found = operations.list_failures()
     assert (found.looked, found.cut, found.left_out) == (6, False, 0)
     first, *rest = found.groups
-    assert (first.kind, first.fingerprint, first.count) == (
+    assert (first.task, first.fingerprint, first.count) == (
         "work",
         "timeout after <number> s for job <id>",
         3,
@@ -52,7 +52,7 @@ def test_failures_that_say_the_same_are_one_group(
     moment = timedelta(milliseconds=1)
     assert abs(first.oldest - begin) < moment
     assert abs(first.newest - begin - timedelta(seconds=120)) < moment
-    assert {(group.kind, group.fingerprint, group.count) for group in rest} == {
+    assert {(group.task, group.fingerprint, group.count) for group in rest} == {
         ("work", "KeyError: <text>", 1),
         ("other", "KeyError: <text>", 1),
         ("work", "too long", 1),
@@ -74,13 +74,13 @@ def test_only_what_the_filter_finds_counts_and_only_failures(
 ):
     for state in State:
         in_state(store, clock, state)
-    fail(store, "broken", group="g", tags=("x",), queue="q", kind="k")
+    fail(store, "broken", group="g", tags=("x",), queue="q", task="k")
     assert operations.list_failures().looked == 3
     for filter, looked in [
         (Filter(group="g"), 1),
         (Filter(tag="x"), 1),
         (Filter(queue="q"), 1),
-        (Filter(kind="k"), 1),
+        (Filter(task="k"), 1),
         (Filter(queue="none"), 0),
         (Filter((State.TIMED_OUT,)), 1),
         (Filter((State.FAILED, State.RUNNING)), 2),

@@ -29,12 +29,12 @@ def edges(flow: Flow) -> set[tuple[str, str, str, bool | None]]:
 
 
 def test_the_whole_flow_is_told_from_each_of_its_jobs(store: JobStore, operations: Operations):
-    grant = run(store, kind="first")
-    left, right = (put(store, kind=name, after=(grant.id,)) for name in ("left", "right"))
-    last = put(store, kind="last", after=(left.id, right.id))
-    follow_up = new_job(kind="verify")
+    grant = run(store, task="first")
+    left, right = (put(store, task=name, after=(grant.id,)) for name in ("left", "right"))
+    last = put(store, task="last", after=(left.id, right.id))
+    follow_up = new_job(task="verify")
     end(store, grant, Success("1", None, (follow_up,)))
-    put(store, kind="stranger")
+    put(store, task="stranger")
     expected = {
         (grant.id, left.id, "waits_for", True),
         (grant.id, right.id, "waits_for", True),
@@ -47,7 +47,7 @@ def test_the_whole_flow_is_told_from_each_of_its_jobs(store: JobStore, operation
         assert (flow.job_id, flow.nodes[0].id, flow.cut) == (job_id, job_id, False)
         assert edges(flow) == expected
         assert len(flow.edges) == len(expected)
-        assert {(node.id, node.kind, node.state) for node in flow.nodes} == {
+        assert {(node.id, node.task, node.state) for node in flow.nodes} == {
             (grant.id, "first", State.SUCCEEDED),
             (left.id, "left", State.QUEUED),
             (right.id, "right", State.QUEUED),
@@ -61,9 +61,9 @@ def test_a_job_tells_the_first_line_of_its_error(store: JobStore, operations: Op
     child = put(store, after=(grant.id,))
     end(store, grant, Failure("ValueError: no\n  File x", final=True))
     for job_id in (grant.id, child.id):
-        told = {node.id: (node.state, node.error) for node in operations.read_flow(job_id).nodes}
-        assert told[grant.id] == (State.FAILED, "ValueError: no")
-        assert told[child.id][0] is State.CANCELLED
+        reported = {node.id: (node.state, node.error) for node in operations.read_flow(job_id).nodes}
+        assert reported[grant.id] == (State.FAILED, "ValueError: no")
+        assert reported[child.id][0] is State.CANCELLED
 
 
 def test_a_job_without_ties_is_a_flow_of_its_own(store: JobStore, operations: Operations):

@@ -8,9 +8,9 @@ import pytest
 
 from leasehold.domain.job import NewJob
 from leasehold.domain.outcome import Failure, HandedBack, Snoozed, Stopped, Success
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
-from leasehold.domain.views import Filter
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
@@ -20,7 +20,7 @@ LATER = Filter(queue="later")
 
 
 def follow_up(**fields) -> NewJob:
-    return new_job(**{"kind": "verify", "queue": "later", **fields})
+    return new_job(**{"task": "verify", "queue": "later", **fields})
 
 
 def made(store: JobStore) -> set[str]:
@@ -94,14 +94,14 @@ def test_the_failure_of_a_follow_up_leaves_its_parent_alone(store: JobStore):
 
 
 def test_a_follow_up_whose_key_is_held_leads_to_its_holder(store: JobStore):
-    holder = put(store, kind="verify", queue="later", unique_key="k")
+    holder = put(store, task="verify", queue="later", unique_key="k")
     end(store, run(store), Success(None, None, (follow_up(unique_key="k"), follow_up())))
     assert len(made(store)) == 2
     assert holder.id in made(store)
 
 
 def test_a_follow_up_that_must_not_meet_a_holder_is_left_out_and_told(store: JobStore):
-    holder = put(store, kind="verify", queue="later", unique_key="k")
+    holder = put(store, task="verify", queue="later", unique_key="k")
     grant = run(store)
     good, bad = follow_up(), follow_up(unique_key="k", on_duplicate="raise")
     assert end(store, grant, Success("1", None, (bad, good))).state is State.SUCCEEDED
@@ -185,9 +185,9 @@ def test_the_same_settle_sent_by_two_at_once_makes_one_set(backend: Backend):
 
     def settle(number: int) -> None:
         for grant in grants:
-            asked = (wanted if number == 0 else twice)[grant.id]
+            requested = (wanted if number == 0 else twice)[grant.id]
             barrier.wait()
-            answer = stores[number].settle([Ending(grant.id, grant.token, Success(None, None, asked))])
+            answer = stores[number].settle([Ending(grant.id, grant.token, Success(None, None, requested))])
             accepted[number] += answer.accepted
 
     threads = [threading.Thread(target=settle, args=(number,)) for number in (0, 1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.outcome import Failure, QuestionAsked, Success
 from leasehold.domain.states import LIVE, State
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import groups
@@ -20,13 +20,13 @@ def version(store: JobStore) -> int:
 def test_a_status_counts_by_kind_and_state(store: JobStore, clock: ManualClock):
     for state in State:
         in_state(store, clock, state, group="g")
-    put(store, group="g", kind="verify")
+    put(store, group="g", task="verify")
     put(store, group="other")
     status = store.group_status("g")
     assert status.counts == {"verify": {State.QUEUED: 1}, "work": dict.fromkeys(State, 1)}
     assert (status.total, status.succeeded, status.live) == (10, 1, len(LIVE) + 1)
     assert status.progress == pytest.approx(0.1)
-    assert [(one.kind, one.result) for one in status.results] == [("work", "done")]
+    assert [(one.task, one.result) for one in status.results] == [("work", "done")]
     assert sorted((one.state, one.error) for one in status.errors) == [
         (State.FAILED, "broken"),
         (State.TIMED_OUT, "too long"),
@@ -40,7 +40,7 @@ def test_a_status_counts_by_kind_and_state(store: JobStore, clock: ManualClock):
 
 def test_the_question_of_a_job_that_has_ended_is_not_counted(store: JobStore, clock: ManualClock):
     for deadline in (None, 50.0):
-        end(store, run(store, group="g", deadline=deadline), Asked("q", "May I?"))
+        end(store, run(store, group="g", deadline=deadline), QuestionAsked("q", "May I?"))
     assert store.group_status("g").questions == 2
     clock.advance(60)
     (ended,) = store.expire()

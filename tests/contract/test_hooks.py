@@ -9,11 +9,19 @@ import pytest
 from leasehold.domain.budgets import Spend
 from leasehold.domain.hooks import EVENTS, Delivery, Happened, Listener
 from leasehold.domain.job import PLAIN, TIED
-from leasehold.domain.outcome import Asked, Breached, DeadlinePassed, Failure, Snoozed, Stopped, Success
+from leasehold.domain.outcome import (
+    Breached,
+    DeadlinePassed,
+    Failure,
+    QuestionAsked,
+    Snoozed,
+    Stopped,
+    Success,
+)
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_id, new_job, put
@@ -23,11 +31,11 @@ from tests.plans.traced import Traced
 ME = "tests.me"
 
 
-def listen(store: JobStore, *events: str, name: str = ME, kind: str = "") -> None:
-    store.register_listeners([Listener(name, event, kind) for event in events or EVENTS])
+def listen(store: JobStore, *events: str, name: str = ME, task: str = "") -> None:
+    store.register_listeners([Listener(name, event, task) for event in events or EVENTS])
 
 
-def heard(store: JobStore, name: str = ME) -> list[Delivery]:
+def received(store: JobStore, name: str = ME) -> list[Delivery]:
     """All that waits, and it is done with."""
     taken = store.take_events([name], 100, 60.0)
     store.drop_events([one.event.id for one in taken])
@@ -35,7 +43,7 @@ def heard(store: JobStore, name: str = ME) -> list[Delivery]:
 
 
 def names(store: JobStore) -> list[str]:
-    return sorted(one.event.name for one in heard(store))
+    return sorted(one.event.name for one in received(store))
 
 
 def settle_hot(store: JobStore, listened: bool = True, **fields: object) -> str:
@@ -52,7 +60,7 @@ Deed = Callable[[JobStore, ManualClock], object]
 
 def _requeue_by_answer(store: JobStore, _: ManualClock) -> None:
     grant = run(store)
-    end(store, grant, Asked("q", "May I?"))
+    end(store, grant, QuestionAsked("q", "May I?"))
     store.answer(grant.id, "q", "1")
 
 
@@ -119,7 +127,7 @@ DEEDS: dict[str, tuple[Deed, list[str]]] = {
     "a job that gives way": (_replace_a_holder, ["cancelled"]),
     "a lost lease": (lambda s, c: lose(s, c, run(s)), ["lost", "requeued"]),
     "an adoption": (_adopt, ["adopted"]),
-    "a question": (lambda s, _: end(s, run(s), Asked("q", "May I?")), ["question"]),
+    "a question": (lambda s, _: end(s, run(s), QuestionAsked("q", "May I?")), ["question"]),
     "an answer": (_requeue_by_answer, ["question", "requeued"]),
     "a resume": (_resume, ["failed", "requeued"]),
     "a failure in a lane": (
@@ -140,10 +148,10 @@ DEEDS: dict[str, tuple[Deed, list[str]]] = {
 
 @pytest.mark.parametrize("deed", DEEDS)
 def test_what_happens_is_told_to_who_listens(store: JobStore, clock: ManualClock, deed: str):
-    act, told = DEEDS[deed]
+    act, reported = DEEDS[deed]
     listen(store)
     act(store, clock)
-    assert names(store) == told
+    assert names(store) == reported
 
 
 @pytest.mark.parametrize("deed", DEEDS)
@@ -166,16 +174,16 @@ def test_a_plain_job_runs_the_same_statements_with_listeners_for_other_jobs(stor
     listen(store, *(event for event in EVENTS if event != "succeeded"))
     assert statements() == alone
     assert not {"read_listeners", "insert_outbox"} & set(alone)
-    assert heard(store) == []
+    assert received(store) == []
 
 
 def test_a_listener_for_one_kind_hears_nothing_of_others(store: JobStore):
-    listen(store, "succeeded", "failed", kind="report")
-    settle_hot(store, kind="other")
-    end(store, run(store, kind="other"), Failure("x", final=True))
-    succeeded, failed = settle_hot(store, kind="report"), run(store, kind="report")
+    listen(store, "succeeded", "failed", task="report")
+    settle_hot(store, task="other")
+    end(store, run(store, task="other"), Failure("x", final=True))
+    succeeded, failed = settle_hot(store, task="report"), run(store, task="report")
     end(store, failed, Failure("x", final=True))
-    assert [(one.event.name, one.event.job_id) for one in heard(store)] == [
+    assert [(one.event.name, one.event.job_id) for one in received(store)] == [
         ("succeeded", succeeded),
         ("failed", failed.id),
     ]
@@ -185,9 +193,9 @@ def test_an_event_says_what_has_happened_to_whom(store: JobStore, clock: ManualC
     listen(store, "failed", "requeued", "cancelled")
     grant = run(store, group="g", lane="l")
     end(store, grant, Failure("broken"))
-    (requeued,) = heard(store)
+    (requeued,) = received(store)
     event = requeued.event
-    assert (event.job_id, event.kind, event.queue, event.attempt) == (grant.id, "work", "default", 1)
+    assert (event.job_id, event.task, event.queue, event.attempt) == (grant.id, "work", "default", 1)
     assert (event.group, event.detail, event.at) == ("g", "broken", clock.now())
     facts = {
         "from": "running",
@@ -200,7 +208,7 @@ def test_an_event_says_what_has_happened_to_whom(store: JobStore, clock: ManualC
     due = store.get(grant.id).available_at.isoformat()
     assert event.data == facts | {"available_at": due}
     store.cancel(put(store).id, "ann", "no need")
-    (cancelled,) = heard(store)
+    (cancelled,) = received(store)
     assert (cancelled.event.detail, cancelled.event.data["actor"]) == ("no need", "ann")
 
 
@@ -209,7 +217,7 @@ def test_each_listener_gets_its_own_and_each_event_an_id(store: JobStore):
     listen(store, "failed", name="b")
     for _ in range(2):
         end(store, run(store), Failure("x", final=True))
-    ids = [one.event.id for name in "ab" for one in heard(store, name)]
+    ids = [one.event.id for name in "ab" for one in received(store, name)]
     assert len(set(ids)) == len(ids) == 4
 
 
@@ -217,13 +225,13 @@ def test_a_group_is_done_when_its_last_job_is_and_again_when_it_is_reopened(stor
     listen(store, "group_done")
     first, second = run(store, group="g"), run(store, group="g")
     end(store, first, Success("1"))
-    assert heard(store) == []
+    assert received(store) == []
     end(store, second, Failure("x", final=True))
-    (done,) = heard(store)
+    (done,) = received(store)
     assert (done.event.group, done.event.job_id) == ("g", "")
     store.resume(second.id)
     store.cancel(second.id)
-    (again,) = heard(store)
+    (again,) = received(store)
     assert again.event.data["version"] > done.event.data["version"]
     assert again.event.id != done.event.id
 
@@ -235,37 +243,37 @@ def test_of_many_successes_of_a_group_that_are_settled_at_once_it_is_told_once(s
     grants = store.claim(OWNER, ["default"], 5)
     store.settle([Ending(g.id, g.token, Success("1"), g.seq if hot else None, g.special) for g in grants])
     assert sorted(grant.id for grant in grants) == sorted(ids)
-    assert [one.event.group for one in heard(store)] == ["g"]
+    assert [one.event.group for one in received(store)] == ["g"]
 
 
 def test_a_budget_is_told_of_when_it_is_passed_and_after_a_top_up_again(store: JobStore):
     listen(store, "budget_exhausted")
     grant = run(store, group="g", policy=Policy(budget={"tokens": 10}))
     store.set_group_budget("g", {"tokens": 15})
-    told = []
+    reported = []
     for number, amount in enumerate((10, 1, 3, 5)):
         store.spend(grant.id, grant.token, 1, [Spend(str(number), "tokens", amount)])
-        told.append([(e.event.data["scope"], e.event.data["version"]) for e in heard(store)])
-    assert told == [[], [("job", 11)], [], [("group", 19)]]
+        reported.append([(e.event.data["scope"], e.event.data["version"]) for e in received(store)])
+    assert reported == [[], [("job", 11)], [], [("group", 19)]]
     store.top_up(grant.id, {"tokens": 20})
     store.spend(grant.id, grant.token, 1, [Spend("again", "tokens", 12)])
-    (again,) = heard(store)
+    (again,) = received(store)
     assert again.event.job_id == grant.id
     assert again.event.data == {
         "scope": "job", "name": grant.id, "unit": "tokens", "limit": 30, "spent": 31, "version": 31,
     }  # fmt: skip
     store.set_group_budget("g", {"tokens": 100})
     store.set_group_budget("g", {"tokens": 5})
-    (lowered,) = heard(store)
+    (lowered,) = received(store)
     assert (lowered.event.group, lowered.event.data["limit"]) == ("g", 5)
 
 
 def test_what_a_worker_tells_reaches_who_listens(store: JobStore):
     listen(store, "stalled")
-    store.tell_listeners(
+    store.notify_listeners(
         [Happened("stalled", new_id(), "work", "default", 1, None, "silent", {"seconds": 3})]
     )
-    assert [one.event.data for one in heard(store)] == [{"seconds": 3}]
+    assert [one.event.data for one in received(store)] == [{"seconds": 3}]
 
 
 # -- delivery ----------------------------------------------------------------------------------------------------------
@@ -316,7 +324,7 @@ def test_what_is_given_back_has_not_been_tried(store: JobStore):
 
 def test_events_become_jobs_and_are_gone(store: JobStore, backend: Backend):
     failures(store, 3)
-    store.enqueue_events([ME], lambda one: new_job(kind="deliver", args=f'{{"id": "{one.event.id}"}}'))
+    store.enqueue_events([ME], lambda one: new_job(task="deliver", args=f'{{"id": "{one.event.id}"}}'))
     assert backend.query("SELECT count(*) FROM leasehold.outbox") == [(0,)]
     assert len(store.claim(OWNER, ["default"], 10, ["deliver"])) == 3
 
@@ -336,7 +344,7 @@ def test_a_listener_whose_code_is_gone_hears_nothing_after_a_day_and_is_forgotte
     clock.advance(10_000)
     end(store, run(store), Failure("x", final=True))
     settle_hot(store)
-    assert [len(heard(store, name)) for name in ("old", "by_hand", ME)] == [1, 2, 3]
+    assert [len(received(store, name)) for name in ("old", "by_hand", ME)] == [1, 2, 3]
     listen(store, "failed", name="old")
     end(store, run(store), Failure("x", final=True))
     clock.advance(90_000)
@@ -351,7 +359,7 @@ def test_what_nobody_could_deliver_is_forgotten_after_a_week(store: JobStore, cl
     end(store, run(store), Failure("x", final=True))
     clock.advance(7 * 86_400 + 1)
     store.forget_listeners()
-    assert heard(store) == []
+    assert received(store) == []
 
 
 def test_a_listener_that_registers_again_listens_to_what_it_says_now(store: JobStore):
@@ -380,4 +388,4 @@ def test_a_move_that_is_rolled_back_is_not_told(store: JobStore):
     with pytest.raises(ZeroDivisionError):
         fall_over()
     assert store.get(grant.id).state is State.RUNNING
-    assert heard(store) == []
+    assert received(store) == []

@@ -7,8 +7,8 @@ import pytest
 from leasehold.domain.checks.ids import make_id
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.outcome import Failure, Snoozed, Success
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
-from leasehold.domain.views import Filter
 from leasehold.stores.verbs.locking import lock
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import OWNER, claim_one, end, in_state, lose, orphan, run
@@ -88,7 +88,7 @@ def test_an_empty_list_is_an_empty_page(store):
 
 def test_a_list_shows_the_row_without_its_payloads(store, clock):
     grant = run(
-        store, kind="k", queue="q", priority=4, lane="l", group="g", tags=("t",), args='{"secret": 1}'
+        store, task="k", queue="q", priority=4, lane="l", group="g", tags=("t",), args='{"secret": 1}'
     )
     store.pause(grant.id, None, "later")
     job = store.get(grant.id)
@@ -97,7 +97,7 @@ def test_a_list_shows_the_row_without_its_payloads(store, clock):
         assert getattr(shown, name) == getattr(job, name), name
     assert not hasattr(shown, "args")
     assert not hasattr(shown, "result")
-    assert (shown.state, shown.stop_requested, shown.lease_owner) == (State.RUNNING, "pause", OWNER)
+    assert (shown.state, shown.stop_requested, shown.worker) == (State.RUNNING, "pause", OWNER)
 
 
 @pytest.mark.parametrize("lane", [None, "l"])
@@ -109,7 +109,7 @@ def test_a_list_tells_of_every_state_what_the_job_itself_does(store, clock, stat
         Filter(states=(state,)),
         Filter(group="g"),
         Filter(tag="t"),
-        Filter(kind="work"),
+        Filter(task="work"),
     ):
         (shown,) = store.list_jobs(filter).jobs
         for name in shown.__slots__:
@@ -140,8 +140,8 @@ def test_jobs_are_found_by_their_state(store, clock, state):
 
 
 def test_jobs_are_found_by_each_of_their_marks_and_by_all_of_them(store):
-    marks = {"queue": "q", "kind": "k", "lane": "l", "group": "g", "tag": "t"}
-    full = put(store, queue="q", kind="k", lane="l", group="g", tags=("t", "u"))
+    marks = {"queue": "q", "task": "k", "lane": "l", "group": "g", "tag": "t"}
+    full = put(store, queue="q", task="k", lane="l", group="g", tags=("t", "u"))
     for name, value in marks.items():
         field = {"tags": (value,)} if name == "tag" else {name: value}
         alone = put(store, **field)
@@ -152,11 +152,11 @@ def test_jobs_are_found_by_each_of_their_marks_and_by_all_of_them(store):
 
 
 def test_a_filtered_list_has_pages_too(store):
-    ids = [put(store, kind="a" if number % 2 else "b").id for number in range(10)]
-    wanted = [job_id for job_id in ids if store.get(job_id).kind == "a"][::-1]
-    first = store.list_jobs(Filter(kind="a"), limit=2)
+    ids = [put(store, task="a" if number % 2 else "b").id for number in range(10)]
+    wanted = [job_id for job_id in ids if store.get(job_id).task == "a"][::-1]
+    first = store.list_jobs(Filter(task="a"), limit=2)
     assert _ids(first) == wanted[:2]
-    rest = store.list_jobs(Filter(kind="a"), limit=10, before=first.next)
+    rest = store.list_jobs(Filter(task="a"), limit=10, before=first.next)
     assert (_ids(rest), rest.next) == (wanted[2:], None)
 
 
@@ -175,7 +175,7 @@ def test_a_list_goes_on_behind_a_job_that_was_pruned_meanwhile(store, clock):
     assert len(kept) == 3
 
 
-@pytest.mark.parametrize("of", ["kind", "queue", "lane"])
+@pytest.mark.parametrize("of", ["task", "queue", "lane"])
 @pytest.mark.parametrize("states", [(), (State.QUEUED,), (State.SUCCEEDED,), (State.QUEUED, State.SUCCEEDED)])
 def test_what_no_index_serves_is_looked_for_in_windows(store, clock, monkeypatch, of, states):
     """A page may come with few jobs or none; whoever follows the cursors meets all of them, once, in order."""
@@ -255,8 +255,10 @@ def test_the_history_tells_what_the_row_cannot_in_order(store, clock):
     store.pause(job.id, "bert", "wait")
     store.resume(job.id, "carl")
     store.cancel(job.id, "dora", "enough")
-    told = [(entry.event, entry.from_state, entry.to_state, entry.actor) for entry in store.history(job.id)]
-    assert told == [
+    reported = [
+        (entry.event, entry.from_state, entry.to_state, entry.actor) for entry in store.history(job.id)
+    ]
+    assert reported == [
         ("released", "pending", "queued", "anna"),
         ("failed", "running", "queued", OWNER),
         ("snoozed", "running", "queued", OWNER),

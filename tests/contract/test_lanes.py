@@ -10,22 +10,22 @@ from typing import Any, ClassVar
 
 import pytest
 
-from leasehold.domain.errors import Refused
+from leasehold.domain.errors import InvalidState
 from leasehold.domain.outcome import (
-    Asked,
     Crashed,
     DeadlinePassed,
     Detached,
     Failure,
     HandedBack,
     Outcome,
+    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import FINAL, State
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.gates import gate_id
 from leasehold.testing import START, ManualClock
@@ -217,7 +217,7 @@ def _pause_queued(store: JobStore, clock: ManualClock, job_id: str) -> None:
 
 
 def _ask(store: JobStore, clock: ManualClock, job_id: str) -> None:
-    end(store, claim_one(store), Asked("q", "May I?"))
+    end(store, claim_one(store), QuestionAsked("q", "May I?"))
 
 
 def _orphan(store: JobStore, clock: ManualClock, job_id: str) -> None:
@@ -293,7 +293,7 @@ def test_a_resolved_failure_stays_on_record_and_the_lane_goes_on(store, clock, b
     block(store, clock, first)
     claim_until_found(store)
     before = store.get(first)
-    resolved = store.resolve(first)
+    resolved = store.skip(first)
     assert (resolved.state, resolved.error, resolved.halts_lane) == (before.state, before.error, False)
     assert claim_until_found(store) == [second]
 
@@ -379,7 +379,7 @@ def test_a_retried_job_enters_its_lane_as_a_new_one(store, clock):
     clock.advance(1)
     store.retry(first, again)
     assert claim_until_found(store) == [], "the failure still halts"
-    store.resolve(first)
+    store.skip(first)
     assert [_succeed(store), _succeed(store)] == [second, again]
 
 
@@ -387,11 +387,11 @@ def test_a_retried_job_enters_its_lane_as_a_new_one(store, clock):
 
 
 def test_a_lane_whose_head_is_of_a_paused_kind_waits_for_that_kind(store, clock):
-    sleepy = put(store, lane="lane", kind="sleepy").id
-    awake = put(store, lane="lane", kind="awake").id
-    store.pause_scope("kind", "sleepy")
+    sleepy = put(store, lane="lane", task="sleepy").id
+    awake = put(store, lane="lane", task="awake").id
+    store.pause_scope("task", "sleepy")
     assert claim_until_found(store) == []
-    store.resume_scope("kind", "sleepy")
+    store.resume_scope("task", "sleepy")
     assert [_succeed(store), _succeed(store)] == [sleepy, awake]
 
 
@@ -400,10 +400,10 @@ def test_a_lane_whose_head_is_of_a_paused_kind_waits_for_that_kind(store, clock)
 )
 def test_a_lane_goes_on_though_the_kind_that_just_left_it_is_paused(store, clock, outcome):
     """The ticket must not sleep under the gate of the job that has gone."""
-    put(store, lane="lane", kind="sleepy", policy=Policy(on_failure="skip"))
-    awake = put(store, lane="lane", kind="awake").id
+    put(store, lane="lane", task="sleepy", policy=Policy(on_failure="skip"))
+    awake = put(store, lane="lane", task="awake").id
     grant = claim_one(store)
-    store.pause_scope("kind", "sleepy")
+    store.pause_scope("task", "sleepy")
     if isinstance(outcome, Stopped):
         store.cancel(grant.id)
     assert claim_until_found(store) == []
@@ -412,31 +412,31 @@ def test_a_lane_goes_on_though_the_kind_that_just_left_it_is_paused(store, clock
 
 
 def test_a_lane_goes_on_when_its_head_of_a_paused_kind_is_cancelled(store, clock):
-    sleepy = put(store, lane="lane", kind="sleepy").id
-    awake = put(store, lane="lane", kind="awake").id
-    store.pause_scope("kind", "sleepy")
+    sleepy = put(store, lane="lane", task="sleepy").id
+    awake = put(store, lane="lane", task="awake").id
+    store.pause_scope("task", "sleepy")
     assert claim_until_found(store) == []
     store.cancel(sleepy)
     assert claim_until_found(store) == [awake]
 
 
 def test_a_job_that_joins_a_lane_whose_head_is_paused_by_kind_does_not_take_its_place(store, clock):
-    sleepy = put(store, lane="lane", kind="sleepy").id
-    store.pause_scope("kind", "sleepy")
+    sleepy = put(store, lane="lane", task="sleepy").id
+    store.pause_scope("task", "sleepy")
     claim_until_found(store)
-    awake = put(store, lane="lane", kind="awake").id
+    awake = put(store, lane="lane", task="awake").id
     assert claim_until_found(store) == []
-    store.resume_scope("kind", "sleepy")
+    store.resume_scope("task", "sleepy")
     assert [_succeed(store), _succeed(store)] == [sleepy, awake]
 
 
 def test_a_worker_of_another_kind_leaves_the_lane_to_those_who_know_its_head(store, clock):
-    put(store, lane="lane", kind="done")
-    head = put(store, lane="lane", kind="known").id
+    put(store, lane="lane", task="done")
+    head = put(store, lane="lane", task="known").id
     end(store, claim_one(store), Success())
     for _ in range(3):
-        assert claim_ids(store, kinds=["other"]) == []
-    assert claim_ids(store, kinds=["known"]) == [head]
+        assert claim_ids(store, tasks=["other"]) == []
+    assert claim_ids(store, tasks=["known"]) == [head]
 
 
 def test_a_worker_of_another_queue_leaves_the_lane_to_those_who_serve_its_head(store, clock):
@@ -544,15 +544,15 @@ class Walk:
         State.RUNNING: ["resume"],
         State.WAITING: ["answer"] * 4,
         State.PAUSED: ["resume", "answer"] * 3,
-        State.FAILED: ["resume", "resolve"] * 2,
-        State.TIMED_OUT: ["resume", "resolve"] * 2,
+        State.FAILED: ["resume", "skip"] * 2,
+        State.TIMED_OUT: ["resume", "skip"] * 2,
     }
 
     def __init__(
         self, store: JobStore, clock: ManualClock, backend: Backend, query: Query, chance: random.Random
     ) -> None:
         self.store, self.clock, self.backend, self.query, self.chance = store, clock, backend, query, chance
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def step(self) -> None:
         act = self.chance.choice(
@@ -573,12 +573,12 @@ class Walk:
         tickets = self.query("SELECT lane, gate, available_at FROM leasehold.ticket")
         for lane in self.LANES:
             asleep = self._asleep([j for j in jobs if j[0] == lane], [t for t in tickets if t[0] == lane])
-            assert not asleep, (lane, self.told[-12:])
+            assert not asleep, (lane, self.reported[-12:])
 
     def drain(self) -> None:
         """With every obstacle out of the way all jobs come to rest."""
-        for kind in self.KINDS:
-            self.store.resume_scope("kind", kind)
+        for task in self.KINDS:
+            self.store.resume_scope("task", task)
         for _ in range(400):
             for job in self.store.list_jobs(limit=500).jobs:
                 match job.state:
@@ -586,7 +586,7 @@ class Walk:
                         self.store.release(job.id)
                     case State.WAITING | State.PAUSED | State.FAILED | State.TIMED_OUT:
                         self.store.cancel(job.id)
-                    case State.RUNNING if job.lease_owner is None:
+                    case State.RUNNING if job.worker is None:
                         self.store.adopt(OWNER, [SITE])
             grants = self.store.find_held(OWNER)
             self.store.settle([Ending(grant.id, grant.token, Success()) for grant in grants])
@@ -603,7 +603,7 @@ class Walk:
         put(
             self.store,
             lane=self.chance.choice(self.LANES),
-            kind=self.chance.choice(self.KINDS),
+            task=self.chance.choice(self.KINDS),
             priority=self.chance.choice([0, 0, 5]),
             delay=delay,
             hold=self.chance.random() < 0.25,
@@ -613,14 +613,14 @@ class Walk:
                 on_lost=self.chance.choice(["retry", "fail", "adopt"]),
             ),
         )
-        self.told.append("enqueue")
+        self.reported.append("enqueue")
 
     def _claim(self) -> None:
         grants = self.store.claim(OWNER, ["default"], self.chance.choice([1, 3]))
         for grant in grants:
             if self.chance.random() < 0.4:
                 self.store.place_execution(grant.id, grant.token, SITE, "run")
-        self.told.append(f"claim {len(grants)}")
+        self.reported.append(f"claim {len(grants)}")
 
     def _settle(self) -> None:
         if held := self.store.find_held(OWNER):
@@ -631,13 +631,13 @@ class Walk:
                 Failure("boom", final=True),
                 Snoozed(7.0),
                 HandedBack(),
-                Asked("q", "?"),
+                QuestionAsked("q", "?"),
                 Stopped(pause=True),
                 Detached(),
             ]
             outcome = self.chance.choice(outcomes)
             self.store.settle([Ending(grant.id, grant.token, outcome)])
-            self.told.append(f"settle {grant.lane} {outcome}")
+            self.reported.append(f"settle {grant.lane} {outcome}")
 
     def _operate(self) -> None:
         jobs = [job for job in self.store.list_jobs(limit=500).jobs if job.state not in FINAL]
@@ -648,9 +648,9 @@ class Walk:
         more = ("q", "1") if verb == "answer" else ()
         try:
             getattr(self.store, verb)(job.id, *more)
-        except Refused:
+        except InvalidState:
             return
-        self.told.append(f"{verb} {job.lane}")
+        self.reported.append(f"{verb} {job.lane}")
 
     def _recover(self) -> None:
         self.clock.advance(31)
@@ -659,17 +659,17 @@ class Walk:
         self.store.reap(seen)
         if self.chance.random() < 0.5:
             self.store.adopt(OWNER, [SITE])
-        self.told.append("reap")
+        self.reported.append("reap")
 
     def _pause_kind(self) -> None:
-        kind = self.chance.choice(self.KINDS)
-        if not self.store.resume_scope("kind", kind):
-            self.store.pause_scope("kind", kind)
-        self.told.append(f"pause or resume kind {kind}")
+        task = self.chance.choice(self.KINDS)
+        if not self.store.resume_scope("task", task):
+            self.store.pause_scope("task", task)
+        self.reported.append(f"pause or resume kind {task}")
 
     def _pass_time(self) -> None:
         self.clock.advance(self.chance.choice([1, 8, 20]))
-        self.told.append("time")
+        self.reported.append("time")
 
     def _asleep(self, jobs: list[tuple[Any, ...]], tickets: list[tuple[Any, ...]]) -> bool:
         now: Any = self.clock.now()
@@ -684,5 +684,5 @@ class Walk:
             return False
         paused = {pause.name for pause in self.store.list_pauses()}
         awake = {0, gate_id("default", heads[0][6])}
-        awake |= {gate_id("default", kind) for kind in self.KINDS if kind not in paused}
+        awake |= {gate_id("default", task) for task in self.KINDS if task not in paused}
         return not any(gate in awake and due <= now for _, gate, due in tickets)

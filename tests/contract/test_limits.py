@@ -13,9 +13,9 @@ import pytest
 from leasehold.domain.errors import InvalidInput, LeaseLost
 from leasehold.domain.job import Grant
 from leasehold.domain.limits import DefaultLimit
-from leasehold.domain.outcome import Asked, Detached, Failure, HandedBack, Snoozed, Stopped, Success
+from leasehold.domain.outcome import Detached, Failure, HandedBack, QuestionAsked, Snoozed, Stopped, Success
 from leasehold.domain.states import State
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.backends import new_job, put
 from tests.contract.lives import OWNER, claim_ids, claim_one, denied, end, granted, lose, run, sight
 
@@ -57,15 +57,15 @@ def test_a_job_may_need_several_units_of_several_slots(store):
     both = put_many(store, 4, slots=(("browser", 1), ("cpu", 2)))
     assert claim_ids(store) == both[:1]
     assert (used(store, "browser"), used(store, "cpu")) == (1, 2)
-    two = put_many(store, 4, kind="wide", slots=(("browser", 2),))
+    two = put_many(store, 4, task="wide", slots=(("browser", 2),))
     assert claim_ids(store) == two[:1]
     assert used(store, "browser") == 3
 
 
 def test_gates_that_share_a_slot_share_its_units(store):
     store.set_slot("browser", 3)
-    put_many(store, 3, kind="a", slots=B1)
-    put_many(store, 3, kind="b", slots=B1, queue="q")
+    put_many(store, 3, task="a", slots=B1)
+    put_many(store, 3, task="b", slots=B1, queue="q")
     assert len(claim_ids(store, 2)) == 2
     assert len(claim_ids(store, 5, queue="q")) == 1
     assert claim_ids(store) == []
@@ -80,7 +80,7 @@ def test_gates_that_share_a_slot_share_its_units(store):
         Snoozed(60),
         HandedBack(),
         Stopped(),
-        Asked("q", "?"),
+        QuestionAsked("q", "?"),
     ],
     ids=lambda outcome: type(outcome).__name__,
 )
@@ -169,7 +169,7 @@ def test_of_one_priority_the_older_goes_first_whatever_it_needs(store, clock):
     clock.advance(1)
     plain = put(store)
     clock.advance(1)
-    put(store, slots=B1, kind="other")
+    put(store, slots=B1, task="other")
     assert claim_ids(store, 1) == [older.id]
     assert claim_ids(store, 1) == [plain.id]
 
@@ -177,9 +177,9 @@ def test_of_one_priority_the_older_goes_first_whatever_it_needs(store, clock):
 def test_paused_kinds_and_queues_stay_paused_behind_limits(store):
     store.set_slot("browser", 5)
     put(store, slots=B1)
-    store.pause_scope("kind", "work")
+    store.pause_scope("task", "work")
     assert claim_ids(store) == []
-    store.resume_scope("kind", "work")
+    store.resume_scope("task", "work")
     store.pause_scope("queue", "default")
     assert claim_ids(store) == []
     store.resume_scope("queue", "default")
@@ -204,8 +204,8 @@ def test_lanes_and_slots_hold_together(store):
 def test_a_lane_head_behind_a_full_slot_holds_its_lane_and_wakes_with_the_slot(store):
     store.set_slot("browser", 1)
     holder = run(store, slots=B1)
-    head = put(store, lane="l", slots=B1, kind="limited")
-    behind = put(store, lane="l", kind="plain")
+    head = put(store, lane="l", slots=B1, task="limited")
+    behind = put(store, lane="l", task="plain")
     for _ in range(3):
         assert claim_ids(store) == []
     end(store, holder, Success())
@@ -219,7 +219,7 @@ def test_a_lane_goes_from_a_plain_job_to_a_limited_one_and_back(store):
     jobs = [
         put(store, lane="l"),
         put(store, lane="l", slots=B1),
-        put(store, lane="l", kind="other"),
+        put(store, lane="l", task="other"),
         put(store, lane="l", slots=B1, priority=5),
     ]
     for job in jobs:
@@ -273,8 +273,8 @@ def test_a_burst_is_used_at_once_and_comes_back_one_by_one(store, clock):
 
 def test_jobs_of_several_kinds_share_a_rate(store, clock):
     store.set_rate("api", "60/min", 1.0, 2)
-    put_many(store, 3, kind="a", rate="api")
-    put_many(store, 3, kind="b", rate="api")
+    put_many(store, 3, task="a", rate="api")
+    put_many(store, 3, task="b", rate="api")
     assert len(claim_ids(store)) == 2
     clock.advance(1)
     assert len(claim_ids(store)) == 1
@@ -365,11 +365,11 @@ def test_the_store_remembers_when_a_rate_opens(store, clock):
     assert store.opens_in(["default"]) is None
     store.set_rate("api", "1/2s", 2.0, 1)
     put_many(store, 3, rate="api")
-    claim_ids(store, kinds=["work"])
+    claim_ids(store, tasks=["work"])
     assert store.opens_in(["default"], ["work"]) == pytest.approx(2.0)
     assert store.opens_in(["other"], ["work"]) is None
     clock.advance(0.5)
-    assert claim_ids(store, kinds=["work"]) == []
+    assert claim_ids(store, tasks=["work"]) == []
     assert store.opens_in(["default", "q"], ["work", "more"]) == pytest.approx(1.5)
     clock.advance(2)
     assert store.opens_in(["default"], ["work"]) == 0.0
@@ -427,7 +427,7 @@ def test_a_task_may_bring_its_limits_along_and_an_operators_own_stay(store):
     assert {row.name: row.limit for row in store.list_slots()} == {"browser": 4, "gpu": 7}
     assert [(row.key, row.limit, row.burst) for row in store.list_rates()] == [("api", "60/min", 2)]
     store.set_slot("browser", 1)
-    put(store, kind="other", slots=(("browser", 1), ("gpu", 1)), rate="api", limits=limits)
+    put(store, task="other", slots=(("browser", 1), ("gpu", 1)), rate="api", limits=limits)
     assert {row.name: row.limit for row in store.list_slots()} == {"browser": 1, "gpu": 7}
 
 
@@ -445,7 +445,7 @@ def test_a_name_is_a_slot_or_a_rate_not_both(store):
 def test_a_follow_up_that_takes_a_rate_for_a_slot_does_not_undo_the_success(store):
     store.set_rate("two", "1/s", 1.0, 1)
     parent = run(store)
-    bad = new_job(kind="next", slots=(("two", 1),), limits=(DefaultLimit("two", 4),))
+    bad = new_job(task="next", slots=(("two", 1),), limits=(DefaultLimit("two", 4),))
     assert end(store, parent, Success("1", follow_ups=(bad,))).state is State.SUCCEEDED
     (entry,) = [entry for entry in store.history(parent.id) if entry.event == "follow_up_refused"]
     assert "'two' is a rate already" in entry.detail
@@ -462,13 +462,13 @@ def test_a_retry_needs_what_the_first_one_needed(store):
 def test_a_follow_up_that_names_no_limit_is_left_out_and_the_success_stays(store):
     store.set_slot("browser", 1)
     parent = run(store)
-    good, bad = new_job(kind="next", slots=B1), new_job(kind="next", slots=(("nowhere", 1),))
+    good, bad = new_job(task="next", slots=B1), new_job(task="next", slots=(("nowhere", 1),))
     assert end(store, parent, Success("1", follow_ups=(good, bad))).state is State.SUCCEEDED
     assert [job.id for job in store.list_jobs().jobs] == [good.id, parent.id]
     (entry,) = [entry for entry in store.history(parent.id) if entry.event == "follow_up_refused"]
     assert "no slot is called 'nowhere'" in entry.detail
     with pytest.raises(InvalidInput, match="nowhere"):
-        put(store, kind="next", slots=(("nowhere", 1),))
+        put(store, task="next", slots=(("nowhere", 1),))
 
 
 # -- claim by id ------------------------------------------------------------------------------------------------------
@@ -571,7 +571,7 @@ def test_a_run_that_lost_its_lease_acquires_nothing(store, clock):
 def test_a_rate_inside_a_run_and_at_the_claim_is_one(store, clock):
     store.set_rate("api", "1/s", 1.0, 2)
     grant = run(store)
-    put_many(store, 2, kind="limited", rate="api")
+    put_many(store, 2, task="limited", rate="api")
     assert len(claim_ids(store, 1)) == 1
     assert store.acquire(grant.id, grant.token, "api").granted
     answer = store.acquire(grant.id, grant.token, "api")
@@ -682,7 +682,7 @@ def test_whoever_races_for_the_last_units_none_is_taken_twice(backend):
             end(own, grant, Success())
 
     def by_acquire(own, owner: str) -> None:
-        grant = granted(own.claim_by_id(put(own, kind="plain", queue="elsewhere").id, owner))
+        grant = granted(own.claim_by_id(put(own, task="plain", queue="elsewhere").id, owner))
         if own.acquire(grant.id, grant.token, "browser", 2).granted:
             look(own)
         end(own, grant, Success())
@@ -711,13 +711,13 @@ def test_whoever_races_for_the_last_units_none_is_taken_twice(backend):
 
 def test_a_slot_tells_who_holds_it(store, clock):
     store.set_slot("browser", 4)
-    by_gate = run(store, slots=(("browser", 2),), kind="wide")
+    by_gate = run(store, slots=(("browser", 2),), task="wide")
     clock.advance(1)
     inside = run(store, owner="worker-2")
     assert store.acquire(inside.id, inside.token, "browser").granted
     (row,) = store.list_slots()
     assert (row.name, row.limit, row.used) == ("browser", 4, 3)
-    assert [(h.job_id, h.units, h.kind, h.owner) for h in row.holders] == [
+    assert [(h.job_id, h.units, h.task, h.owner) for h in row.holders] == [
         (by_gate.id, 2, "wide", OWNER),
         (inside.id, 1, "work", "worker-2"),
     ]
@@ -726,7 +726,7 @@ def test_a_slot_tells_who_holds_it(store, clock):
 def test_the_limits_of_a_gate_tell_what_stands_in_its_way(store):
     store.set_slot("browser", 2)
     store.set_rate("api", "60/min", 1.0, 1)
-    holder = run(store, slots=(("browser", 2),), kind="wide")
+    holder = run(store, slots=(("browser", 2),), task="wide")
     waiting = put(store, slots=B1, rate="api")
     store.close_rate("api", "ops", "429", for_=60.0)
     limits = store.limits_of(waiting.gate)

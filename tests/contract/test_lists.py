@@ -19,11 +19,11 @@ from tests.backends import new_job, put
 from tests.contract.lives import OWNER, end, run
 
 
-def walk(look: Callable[..., Any], rows: str, **asked: Any) -> list[list[Any]]:
+def walk(look: Callable[..., Any], rows: str, **requested: Any) -> list[list[Any]]:
     """All pages of two."""
     pages, cursor = [], None
     while True:
-        page = look(limit=2, cursor=cursor, **asked)
+        page = look(limit=2, cursor=cursor, **requested)
         pages.append(getattr(page, rows))
         cursor = page.next
         if cursor is None:
@@ -67,7 +67,7 @@ def test_groups_are_listed_by_their_state_with_who_stopped_them(store: JobStore)
     for name in ("b", "d", "e"):
         store.stop_group(name, True, "ann", "enough")
     store.stop_group("c", False, "ben")
-    store.stop_group("a", False, "cy", scope=StopScope(group="a", kinds=("work",)), mode="immediate")
+    store.stop_group("a", False, "cy", scope=StopScope(group="a", tasks=("work",)), mode="immediate")
     assert [[group.name for group in page] for page in walk(store.list_groups, "groups", state="held")] == [
         ["b", "d"],
         ["e"],
@@ -90,8 +90,8 @@ def test_leases_tell_who_holds_what_since_when_and_for_how_long(store: JobStore,
     store.cancel(second.id)
     put(store)
     one, two = store.list_leases().leases
-    assert (one.job_id, one.owner, one.group_name, one.attempt) == (first.id, OWNER, "g", 1)
-    assert (one.kind, one.queue, one.stop_requested) == ("work", "default", None)
+    assert (one.job_id, one.owner, one.group, one.attempt) == (first.id, OWNER, "g", 1)
+    assert (one.task, one.queue, one.stop_requested) == ("work", "default", None)
     assert (two.job_id, two.owner, two.stop_requested) == (second.id, "worker-2", "cancel")
     assert (two.started_at - one.started_at).total_seconds() == pytest.approx(10, abs=1e-3)
     assert one.expires_in == pytest.approx(20, abs=1e-3)
@@ -128,10 +128,10 @@ def test_budgets_tell_what_may_be_spent_and_what_becomes_of_who_spends_more(stor
     ]
     of_group = rows["group", "g", "tokens"]
     assert (of_group.limit, of_group.spent, of_group.left, of_group.exhausted) == (1000, 101, 899, False)
-    assert (of_group.on_breach, of_group.kind, of_group.queue) == (None, None, None)
+    assert (of_group.on_breach, of_group.task, of_group.queue) == (None, None, None)
     of_job = rows["job", grant.id, "tokens"]
     assert (of_job.limit, of_job.spent, of_job.left, of_job.exhausted) == (100, 101, 0, True)
-    assert (of_job.on_breach, of_job.kind, of_job.queue) == ("pause", "work", "default")
+    assert (of_job.on_breach, of_job.task, of_job.queue) == ("pause", "work", "default")
     assert (rows["job", grant.id, "cents"].limit, rows["job", grant.id, "cents"].left) == (None, None)
     store.top_up(grant.id, {"tokens": 50})
     (topped,) = (row for row in store.list_budgets("job").budgets if row.unit == "tokens")

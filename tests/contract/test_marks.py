@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.outcome import Failure, QuestionAsked, Success
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
@@ -33,13 +33,13 @@ def test_every_move_of_a_job_changes_its_mark(store: JobStore, clock: ManualCloc
     moved("resume", lambda: store.resume(job.id, None, None, False))
     grant = []
     moved("claim", lambda: grant.append(claim_one(store)))
-    moved("event", lambda: tell(store, grant[-1], 1))
-    moved("progress", lambda: tell(store, grant[-1], 2, "progress", '{"done": 1, "total": 2, "note": ""}'))
+    moved("event", lambda: notify(store, grant[-1], 1))
+    moved("progress", lambda: notify(store, grant[-1], 2, "progress", '{"done": 1, "total": 2, "note": ""}'))
     moved("stop asked", lambda: store.pause(job.id, None, None))
     moved("paused", lambda: end(store, grant[-1], Failure("broken")))
     moved("resumed", lambda: store.resume(job.id, None, None, False))
     moved("claimed again", lambda: grant.append(claim_one(store)))
-    moved("asks", lambda: end(store, grant[-1], Asked("go", "May I?")))
+    moved("asks", lambda: end(store, grant[-1], QuestionAsked("go", "May I?")))
     moved("answered", lambda: store.answer(job.id, "go", "true", None))
     moved("claimed for the answer", lambda: grant.append(claim_one(store)))
     moved("succeeded", lambda: end(store, grant[-1], Success("1")))
@@ -56,8 +56,8 @@ def mark(store: JobStore, job_id: str) -> str:
     return store.mark_jobs([job_id])[job_id]
 
 
-def tell(store: JobStore, grant, place: int, kind: str = "word", data: str = "1") -> None:
+def notify(store: JobStore, grant, place: int, task: str = "word", data: str = "1") -> None:
     assert (
-        store.write_events([RunNotes(grant.id, grant.token, grant.attempt, (Note(place, kind, data),))]).lost
+        store.write_events([RunNotes(grant.id, grant.token, grant.attempt, (Note(place, task, data),))]).lost
         == []
     )

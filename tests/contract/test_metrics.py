@@ -12,16 +12,16 @@ import pytest
 
 from leasehold.domain.errors import DatabaseUnreachable
 from leasehold.domain.metrics import BOUNDS, MOST_PAIRS, OTHER, SPARE, Histogram, Rollup
-from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.outcome import Failure, QuestionAsked, Success
 from leasehold.domain.policy import Policy
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from tests.backends import new_job, put
 from tests.plans.traced import Traced
 
 
 def rollup(
-    kind: str = "work",
+    task: str = "work",
     queue: str = "default",
     outcome: str = "succeeded",
     runs: int = 1,
@@ -31,7 +31,7 @@ def rollup(
     buckets = [0] * (len(BOUNDS) + 1)
     buckets[bucket] = runs
     found = Histogram(tuple(buckets), seconds)
-    return Rollup(queue, kind, outcome, runs, found, found)
+    return Rollup(queue, task, outcome, runs, found, found)
 
 
 def settle(store: JobStore) -> None:
@@ -65,14 +65,14 @@ def test_nothing_is_written_for_nothing(store, backend):
 def test_minutes_are_those_of_the_databases_clock_and_go_while_totals_stay(store, clock):
     began = clock.now()
     for _ in range(3):
-        store.add_rollups([rollup(), rollup(kind="mail", queue="slow")])
+        store.add_rollups([rollup(), rollup(task="mail", queue="slow")])
         clock.advance(40)
     minutes = store.list_rollups(3600)
-    assert [(one.minute - began).total_seconds() for one in minutes if one.kind == "work"] == [0.0, 60.0]
-    assert [one.runs for one in minutes if one.kind == "work"] == [2, 1]
-    assert {one.kind for one in store.list_rollups(3600, queue="slow")} == {"mail"}
-    assert {one.queue for one in store.list_rollups(3600, kind="work")} == {"default"}
-    assert [one.runs for one in store.list_rollups(65, kind="work")] == [1]
+    assert [(one.minute - began).total_seconds() for one in minutes if one.task == "work"] == [0.0, 60.0]
+    assert [one.runs for one in minutes if one.task == "work"] == [2, 1]
+    assert {one.task for one in store.list_rollups(3600, queue="slow")} == {"mail"}
+    assert {one.queue for one in store.list_rollups(3600, task="work")} == {"default"}
+    assert [one.runs for one in store.list_rollups(65, task="work")] == [1]
     store.prune_rollups()
     assert len(store.list_rollups(3600)) == 4
     before = store.totals()
@@ -83,36 +83,36 @@ def test_minutes_are_those_of_the_databases_clock_and_go_while_totals_stay(store
     assert [one.runs for one in before] == [3, 3]
 
 
-@pytest.mark.parametrize("many", ["kinds", "queues"])
+@pytest.mark.parametrize("many", ["tasks", "queues"])
 def test_beyond_a_number_of_pairs_the_rest_is_one_and_nothing_is_lost(store, backend, clock, many):
-    names = {"kinds": lambda n: ("default", f"k{n}"), "queues": lambda n: (f"q{n}", "work")}[many]
+    names = {"tasks": lambda n: ("default", f"k{n}"), "queues": lambda n: (f"q{n}", "work")}[many]
     stores = itertools.cycle([store, backend.open(clock)])
     for first in range(0, 400, 100):
         some = [
-            rollup(queue=queue, kind=kind) for queue, kind in (names(n) for n in range(first, first + 100))
+            rollup(queue=queue, task=task) for queue, task in (names(n) for n in range(first, first + 100))
         ]
         next(stores).add_rollups(some)
     totals = store.totals()
-    pairs = {(one.queue, one.kind) for one in totals}
+    pairs = {(one.queue, one.task) for one in totals}
     assert len(pairs) <= MOST_PAIRS
     assert sum(one.runs for one in totals) == 400
-    assert (("default", OTHER) if many == "kinds" else (OTHER, OTHER)) in pairs
+    assert (("default", OTHER) if many == "tasks" else (OTHER, OTHER)) in pairs
     # Whoever was told apart stays so.
     store.add_rollups([rollup(*reversed(names(0))), rollup(*reversed(names(399)))])
-    assert {(one.queue, one.kind) for one in store.totals()} == pairs
-    assert [one.runs for one in store.totals() if (one.queue, one.kind) == names(0)] == [2]
+    assert {(one.queue, one.task) for one in store.totals()} == pairs
+    assert [one.runs for one in store.totals() if (one.queue, one.task) == names(0)] == [2]
 
 
 def test_workers_that_bring_new_pairs_at_the_same_time_keep_to_the_number(store, backend, clock):
     told_apart = MOST_PAIRS - SPARE
-    store.add_rollups([rollup(kind=f"k{n}") for n in range(told_apart - 5)])
+    store.add_rollups([rollup(task=f"k{n}") for n in range(told_apart - 5)])
     stores = [backend.open(clock) for _ in range(4)]
     start = threading.Barrier(len(stores))
 
     def add(number: int, own: JobStore) -> None:
         own.totals()  # it has its connection
         start.wait()
-        own.add_rollups([rollup(kind=f"k{number}-{n}") for n in range(5)])
+        own.add_rollups([rollup(task=f"k{number}-{n}") for n in range(5)])
 
     threads = [threading.Thread(target=add, args=one) for one in enumerate(stores)]
     for thread in threads:
@@ -120,8 +120,8 @@ def test_workers_that_bring_new_pairs_at_the_same_time_keep_to_the_number(store,
     for thread in threads:
         thread.join()
     totals = store.totals()
-    assert len({(one.queue, one.kind) for one in totals}) == told_apart + 1
-    assert {one.kind: one.runs for one in totals}[OTHER] == 15
+    assert len({(one.queue, one.task) for one in totals}) == told_apart + 1
+    assert {one.task: one.runs for one in totals}[OTHER] == 15
 
 
 class _Trouble:
@@ -166,11 +166,11 @@ def test_a_grant_tells_how_long_its_job_was_due(store, clock, lane):
 
 def test_the_wait_of_a_delayed_or_released_job_begins_when_it_is_due(store, clock):
     put(store, delay=60.0)
-    held = put(store, hold=True, kind="held")
+    held = put(store, hold=True, task="held")
     clock.advance(90)
     store.release(held.id)
     clock.advance(10)
-    grants = {grant.kind: grant.waited for grant in store.claim("w", ["default"], 10)}
+    grants = {grant.task: grant.waited for grant in store.claim("w", ["default"], 10)}
     assert grants == {"work": 40, "held": 10}
 
 
@@ -204,10 +204,10 @@ def test_leases_tell_their_age_and_their_end(store, clock):
     store.claim("w", ["default"], 1)
     clock.advance(10)
     put(store, lease_seconds=60.0)
-    put(store, kind="mail", lease_seconds=60.0)
+    put(store, task="mail", lease_seconds=60.0)
     store.claim("w", ["default"], 2)
     clock.advance(25)
-    found = {age.kind: (age.oldest, age.expires_in) for age in store.gauges().leases}
+    found = {age.task: (age.oldest, age.expires_in) for age in store.gauges().leases}
     assert found == {"work": (35, -5), "mail": (25, 35)}
 
 
@@ -216,8 +216,8 @@ def test_slots_and_open_questions_are_told(store, clock):
     put(store, slots=(("gpu", 2),))
     put(store)
     grants = store.claim("w", ["default"], 2)
-    asking = next(grant for grant in grants if grant.special == 0)
-    store.settle([Ending(asking.id, asking.token, Asked("go", "May I?"))])
+    questions_box = next(grant for grant in grants if grant.special == 0)
+    store.settle([Ending(questions_box.id, questions_box.token, QuestionAsked("go", "May I?"))])
     gauges = store.gauges()
     assert [(slot.name, slot.used, slot.limit) for slot in gauges.slots] == [("gpu", 2, 3)]
     assert gauges.open_questions == 1

@@ -28,7 +28,7 @@ COLUMNS = ("requested", "started", "finished", "updated", "result", "result_ref"
 def mirror_of(backend: Backend, **changes: Any) -> Mirror:
     table = "leasehold_runs" if backend.name == "sqlite" else f"{backend.schema}.runs"
     given: dict[str, Any] = {
-        "kind": "work",
+        "task": "work",
         "table": table,
         "key": "run",
         "argument": "run_id",
@@ -103,7 +103,7 @@ def test_a_job_without_a_row_is_left_alone_unless_rows_are_inserted(store, table
 def test_a_job_of_another_kind_or_without_the_setting_is_not_seen(store, table):
     store.add_mirror(mirror_of(table, insert=True))
     put(store, args=called(1))
-    put(store, args=called(2), kind="mail", policy=MIRRORED)
+    put(store, args=called(2), task="mail", policy=MIRRORED)
     put(store, args="{}", policy=MIRRORED)
     assert rows(table) == []
 
@@ -146,13 +146,13 @@ def test_a_row_is_found_by_a_unique_key_however_long(store, backend):
 
 
 def test_words_and_names_are_quoted_as_they_are(store, backend):
-    word, kind = "leasehold.x'); DROP TABLE runs; -- $mirror$", "it's \\ odd; leasehold.job"
+    word, task = "leasehold.x'); DROP TABLE runs; -- $mirror$", "it's \\ odd; leasehold.job"
     words = WORDS | {"queued": word}
     backend.query('CREATE TABLE leasehold.runs (run TEXT PRIMARY KEY, "select" TEXT)')
-    mirror = mirror_of(backend, kind=kind, status="select", states=words, columns={}, insert=True)
+    mirror = mirror_of(backend, task=task, status="select", states=words, columns={}, insert=True)
     try:
         store.add_mirror(mirror)
-        put(store, kind=kind, args=called("a"), policy=MIRRORED)
+        put(store, task=task, args=called("a"), policy=MIRRORED)
         assert rows(backend, 'run, "select"') == [("a", word)]
         assert [row.problems for row in store.list_mirrors()] == [()]
         assert [row.mirror for row in store.list_mirrors()] == [mirror]

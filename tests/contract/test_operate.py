@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.domain.errors import DuplicateJob, Refused
-from leasehold.domain.outcome import Asked, Failure, Stopped, Success
+from leasehold.domain.errors import DuplicateJob, InvalidState
+from leasehold.domain.outcome import Failure, QuestionAsked, Stopped, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.records import Filter
 from leasehold.domain.states import Flag, State
-from leasehold.domain.views import Filter
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import SITE, claim_ids, claim_one, end, in_state, is_fenced, orphan, run
 
@@ -82,14 +82,14 @@ def test_an_interrupt_does_not_weaken_a_cancel(store):
 @pytest.mark.parametrize("state", [State.FAILED, State.TIMED_OUT, State.SUCCEEDED, State.CANCELLED])
 def test_what_has_ended_is_not_interrupted(store, clock, state):
     job = in_state(store, clock, state)
-    with pytest.raises(Refused, match="interrupt"):
+    with pytest.raises(InvalidState, match="interrupt"):
         store.interrupt(job.id)
     assert store.get(job.id) == job
 
 
 def test_a_run_that_has_no_queue_to_go_on_from_is_not_interrupted(store):
     grant = run(store, policy=Policy(queueing=False))
-    with pytest.raises(Refused, match="cancel it") as refusal:
+    with pytest.raises(InvalidState, match="cancel it") as refusal:
         store.interrupt(grant.id)
     assert refusal.value.verb == "interrupt"
 
@@ -195,7 +195,7 @@ def test_a_pause_that_was_only_asked_for_is_withdrawn(store):
 def test_no_other_stop_is_withdrawn(store, verb):
     grant = run(store)
     flagged = getattr(store, verb)(grant.id)
-    with pytest.raises(Refused, match="no pause was asked for"):
+    with pytest.raises(InvalidState, match="no pause was asked for"):
         store.resume(grant.id)
     assert store.get(grant.id) == flagged
 
@@ -230,7 +230,7 @@ def test_a_job_that_holds_its_key_for_good_is_resumed(store, clock):
 def test_a_resolved_job_stays_as_it_is_but_for_its_lane(store, clock, state):
     job = in_state(store, clock, state, lane="l")
     assert job.halts_lane
-    answer = store.resolve(job.id, "anna", "refunded by hand")
+    answer = store.skip(job.id, "anna", "refunded by hand")
     assert answer == replace(job, halts_lane=False, lane_at=None), "it has no place in its lane any more"
     assert store.get(job.id) == answer
     entry = store.history(job.id)[-1]
@@ -276,7 +276,7 @@ def test_an_answer_to_a_paused_job_is_kept_and_used_on_resume(store, clock):
 def test_a_question_is_answered_once(store, clock):
     job = in_state(store, clock, State.PAUSED)
     store.answer(job.id, "q", "1")
-    with pytest.raises(Refused, match="no open question"):
+    with pytest.raises(InvalidState, match="no open question"):
         store.answer(job.id, "q", "2")
     assert store.questions(job.id)[0].answer == "1"
 
@@ -299,12 +299,12 @@ def test_an_answer_that_is_not_json_is_refused_and_the_question_stays_open(store
 
 def test_questions_are_listed_in_the_order_they_were_asked(store, clock):
     grant = run(store)
-    end(store, grant, Asked("b", "First?", '{"type": "string"}'))
+    end(store, grant, QuestionAsked("b", "First?", '{"type": "string"}'))
     store.answer(grant.id, "b", '"x"')
     clock.advance(1)
-    end(store, claim_one(store), Asked("a", "Second?"))
-    asked = store.questions(grant.id)
-    assert [(one.key, one.text, one.schema) for one in asked] == [
+    end(store, claim_one(store), QuestionAsked("a", "Second?"))
+    requested = store.questions(grant.id)
+    assert [(one.key, one.text, one.schema) for one in requested] == [
         ("b", "First?", '{"type": "string"}'),
         ("a", "Second?", None),
     ]
@@ -319,7 +319,7 @@ def test_a_retry_makes_a_new_job_and_leaves_the_old_one_as_it_is(store, clock, s
         store,
         clock,
         state,
-        kind="mail",
+        task="mail",
         args='{"a": 1}',
         queue="q",
         priority=3,
@@ -334,8 +334,8 @@ def test_a_retry_makes_a_new_job_and_leaves_the_old_one_as_it_is(store, clock, s
     new = store.retry(old.id, new_id(), "anna")
     assert store.get(old.id) == old
     assert (new.state, new.retry_of, new.attempt, new.lease_token) == (State.QUEUED, old.id, 0, 0)
-    assert (new.kind, new.args, new.queue, new.priority) == ("mail", '{"a": 1}', "q", 3)
-    assert (new.group_name, new.tags, new.lease_seconds) == ("g", ("t",), 12.0)
+    assert (new.task, new.args, new.queue, new.priority) == ("mail", '{"a": 1}', "q", 3)
+    assert (new.group, new.tags, new.lease_seconds) == ("g", ("t",), 12.0)
     assert (new.policy, new.trace) == (old.policy, "00-1")
     assert (new.result, new.error, new.finished_at, new.settled_by) == (None, None, None, None)
     assert new.created_at == new.available_at == clock.now()
@@ -357,11 +357,11 @@ def test_a_retry_repeated_after_a_lost_reply_makes_no_second_job(store, clock):
 def test_a_retry_is_refused_while_another_job_holds_the_unique_key(store, clock):
     old = in_state(store, clock, State.FAILED, unique_key="k")
     holder = put(store, unique_key="k")
-    told = store.history(old.id)
+    reported = store.history(old.id)
     with pytest.raises(DuplicateJob) as refusal:
         store.retry(old.id, new_id())
     assert refusal.value.job_id == holder.id
-    assert store.history(old.id) == told
+    assert store.history(old.id) == reported
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
@@ -372,7 +372,7 @@ def test_a_stop_moves_the_version_of_the_group_and_a_refused_one_does_not(store)
     version = store.group("g").version
     store.cancel(job.id)
     assert store.group("g").version == version + 1
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidState):
         store.cancel(job.id)
     assert store.group("g").version == version + 1
 
@@ -401,7 +401,7 @@ def test_operators_of_two_processes_see_the_same_row(store, clock, backend):
     store.pause(job.id)
     assert other.resume(job.id).state is State.QUEUED
     assert store.cancel(job.id).state is State.CANCELLED
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(InvalidState) as refusal:
         other.cancel(job.id)
     assert (refusal.value.verb, refusal.value.state) == ("cancel", "cancelled")
 
@@ -424,7 +424,7 @@ def test_a_batch_member_that_was_cancelled_does_not_hold_its_key(store):
         (State.FAILED, "resume", ()),
         (State.FAILED, "cancel", ()),
         (State.RUNNING, "cancel", ()),
-        (State.FAILED, "resolve", ()),
+        (State.FAILED, "skip", ()),
     ],
 )
 @pytest.mark.parametrize("fields", [{}, {"lane": "l"}])

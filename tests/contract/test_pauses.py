@@ -8,11 +8,11 @@ import pytest
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.outcome import Success
-from leasehold.domain.views import PauseRecord
+from leasehold.domain.records import PauseRecord
 from tests.backends import put
 from tests.contract.lives import claim_ids, claim_one, end
 
-SCOPES = pytest.mark.parametrize("scope", ["queue", "kind"])
+SCOPES = pytest.mark.parametrize("scope", ["queue", "task"])
 
 
 @SCOPES
@@ -80,27 +80,27 @@ def test_a_second_pause_takes_the_place_of_the_first(store, clock):
 
 
 def test_a_job_is_claimed_only_when_neither_its_queue_nor_its_kind_is_paused(store):
-    job = put(store, kind="k", queue="q")
+    job = put(store, task="k", queue="q")
     store.pause_scope("queue", "q")
-    store.pause_scope("kind", "k")
-    for scope, name in (("queue", "q"), ("kind", "k")):
+    store.pause_scope("task", "k")
+    for scope, name in (("queue", "q"), ("task", "k")):
         assert claim_ids(store, queue="q") == []
         store.resume_scope(scope, name)
     assert claim_ids(store, queue="q") == [job.id]
 
 
 def test_the_pause_of_a_kind_is_not_the_pause_of_a_queue_of_that_name(store):
-    job = put(store, kind="same", queue="other")
+    job = put(store, task="same", queue="other")
     store.pause_scope("queue", "same")
     assert claim_ids(store, queue="other") == [job.id]
 
 
 def test_what_was_not_paused_is_not_resumed(store):
     assert store.resume_scope("queue", "p") is False
-    store.pause_scope("kind", "p")
+    store.pause_scope("task", "p")
     assert store.resume_scope("queue", "p") is False
-    assert store.resume_scope("kind", "p") is True
-    assert store.resume_scope("kind", "p") is False
+    assert store.resume_scope("task", "p") is True
+    assert store.resume_scope("task", "p") is False
 
 
 def test_a_pause_that_has_ended_by_itself_is_not_resumed(store, clock):
@@ -111,7 +111,7 @@ def test_a_pause_that_has_ended_by_itself_is_not_resumed(store, clock):
 
 @SCOPES
 def test_what_runs_goes_on_under_a_pause(store, scope):
-    put(store, kind="p", queue="p")
+    put(store, task="p", queue="p")
     grant = claim_one(store, queue="p")
     store.pause_scope(scope, "p")
     assert len(store.renew({grant.id: grant.token})) == 1
@@ -119,10 +119,10 @@ def test_what_runs_goes_on_under_a_pause(store, scope):
 
 
 def test_jobs_are_enqueued_under_a_pause(store):
-    store.pause_scope("kind", "p")
-    job = put(store, kind="p")
+    store.pause_scope("task", "p")
+    job = put(store, task="p")
     assert claim_ids(store) == []
-    store.resume_scope("kind", "p")
+    store.resume_scope("task", "p")
     assert claim_ids(store) == [job.id]
 
 
@@ -134,10 +134,10 @@ def test_a_pause_made_in_one_process_holds_in_every_other(store, clock, backend)
 
 
 def test_pauses_are_listed_by_scope_and_name(store):
-    for scope, name in (("queue", "b"), ("kind", "z"), ("queue", "a"), ("kind", "y")):
+    for scope, name in (("queue", "b"), ("task", "z"), ("queue", "a"), ("task", "y")):
         store.pause_scope(scope, name)
     listed = [(pause.scope, pause.name) for pause in store.list_pauses()]
-    assert listed == [("kind", "y"), ("kind", "z"), ("queue", "a"), ("queue", "b")]
+    assert listed == [("task", "y"), ("task", "z"), ("queue", "a"), ("queue", "b")]
 
 
 def test_an_unknown_scope_is_refused_by_name(store):

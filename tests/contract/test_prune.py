@@ -7,12 +7,12 @@ import pytest
 from leasehold.domain.budgets import Spend
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.job import Job
-from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.outcome import Failure, QuestionAsked, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
 from leasehold.domain.stream import Note, RunNotes
-from leasehold.domain.views import Filter
 from leasehold.stores.store import JobStore
 from tests.backends import TABLES, new_id, new_job, put
 from tests.contract.lives import end, in_state, orphan, run
@@ -52,7 +52,7 @@ def test_the_age_counts_from_the_end_of_the_job(store, clock):
 
 def test_a_pruned_job_takes_its_history_tags_and_questions_along(store, clock, backend):
     grant = run(store, tags=("t",))
-    end(store, grant, Asked("q", "May I?"))
+    end(store, grant, QuestionAsked("q", "May I?"))
     store.cancel(grant.id)
     kept = put(store, tags=("t",))
     store.cancel(kept.id)
@@ -71,7 +71,7 @@ def test_a_failure_that_halts_its_lane_is_never_pruned(store, clock):
     newer(store)
     clock.advance(100 * DAY)
     assert store.prune(DAY).deleted == 0
-    store.resolve(job.id)
+    store.skip(job.id)
     assert store.prune(DAY).deleted == 1
 
 
@@ -207,7 +207,7 @@ def test_a_pruned_job_leaves_no_row_behind(store, clock, backend):
     notes = (Note(1, "item", "1", key="k"), Note(2, "log", text="said"))
     assert store.write_events([RunNotes(grant.id, grant.token, grant.attempt, notes)]).lost == []
     store.spend(grant.id, grant.token, grant.attempt, [Spend("k", "usd", 1)])
-    end(store, grant, Asked("q", "May I?"))
+    end(store, grant, QuestionAsked("q", "May I?"))
     store.answer(grant.id, "q", "true")
     again = store.claim_by_id(grant.id, "worker-3")
     end(store, again, Failure("broken"))

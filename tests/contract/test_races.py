@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.domain.errors import DuplicateJob, Refused
+from leasehold.domain.errors import DuplicateJob, InvalidState
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Detached, Failure, HandedBack, Snoozed, Stopped, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
-from leasehold.stores.answers import Ending, Enqueued
+from leasehold.stores.results import Ending, Enqueued
 from leasehold.stores.store import JobStore
 from leasehold.testing import START, ManualClock
 from tests.backends import new_id, new_job, put
@@ -62,7 +62,7 @@ def test_a_cancel_after_the_result_is_refused(race):
         grant.id, _settle(race.one, grant, Success("1")), lambda: race.two.cancel(grant.id)
     )
     assert settled.accepted == [grant.id]
-    assert isinstance(refusal, Refused)
+    assert isinstance(refusal, InvalidState)
     assert refusal.state == "succeeded"
     assert race.one.get(grant.id).state is State.SUCCEEDED
 
@@ -143,7 +143,7 @@ def test_two_claimers_of_one_job_have_one_winner(race, lane):
     )
     assert [grant.id for grant in first] == [job.id]
     assert second == []
-    assert race.one.get(job.id).lease_owner == "w1"
+    assert race.one.get(job.id).worker == "w1"
 
 
 def test_a_claim_by_id_that_meets_a_claim_is_denied(race):
@@ -215,7 +215,7 @@ def test_a_late_renewal_before_the_reap_keeps_the_lease(race, clock):
     assert [renewal.id for renewal in renewed] == [grant.id]
     assert reaped == []
     job = race.one.get(grant.id)
-    assert (job.lease_owner, job.lease_token, job.crashes) == (OWNER, grant.token, 0)
+    assert (job.worker, job.lease_token, job.crashes) == (OWNER, grant.token, 0)
     assert job.lease_expires_at == clock.now() + timedelta(seconds=30)
     assert race.two.reap([seen]) == [], "the sighting is worth nothing any more"
 
@@ -267,7 +267,7 @@ def test_a_late_settle_after_a_steal_is_refused_and_told_so(race, clock):
     )
     assert isinstance(stolen, Grant)
     assert settled.fenced == [grant.id]
-    assert race.one.get(grant.id).lease_owner == "thief"
+    assert race.one.get(grant.id).worker == "thief"
 
 
 # -- reap ∥ reap, adopt ∥ adopt ----------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_a_reaper_and_a_thief_of_one_lease_have_one_winner(race, clock):
     # What was reaped is queued again, so the thief gets it by an ordinary claim: lost once, not twice.
     assert isinstance(answer, Grant)
     job = race.one.get(grant.id)
-    assert (job.crashes, job.attempt, job.lease_owner) == (1, 2, "thief")
+    assert (job.crashes, job.attempt, job.worker) == (1, 2, "thief")
 
 
 def _orphan(store: JobStore) -> Grant:
@@ -313,7 +313,7 @@ def test_two_adopters_of_one_orphan_have_one_winner(race):
     assert [one.id for one in first] == [grant.id]
     assert second == []
     job = race.one.get(grant.id)
-    assert (job.lease_owner, job.attempt, job.lease_token) == ("w1", 1, grant.token + 1)
+    assert (job.worker, job.attempt, job.lease_token) == ("w1", 1, grant.token + 1)
 
 
 def test_an_adopter_and_a_claimer_by_id_of_one_orphan_have_one_winner(race):
@@ -403,7 +403,7 @@ def test_a_cancel_that_follows_a_resume_wins(race, clock, state):
 def test_a_resume_that_follows_a_cancel_is_refused(race, clock, state):
     job = in_state(race.one, clock, state)
     cancelled, refusal = race.run(job.id, lambda: race.one.cancel(job.id), lambda: race.two.resume(job.id))
-    assert isinstance(refusal, Refused)
+    assert isinstance(refusal, InvalidState)
     assert race.one.get(job.id) == cancelled
 
 
@@ -416,7 +416,7 @@ def test_a_running_job_that_is_resumed_and_cancelled_is_cancelled_in_the_end(rac
         assert resumed.stop_requested is None
     else:
         _, refusal = race.run(grant.id, lambda: race.one.cancel(grant.id), lambda: race.two.resume(grant.id))
-        assert isinstance(refusal, Refused)
+        assert isinstance(refusal, InvalidState)
     assert race.one.get(grant.id).stop_requested is Flag.CANCEL
     assert end(race.one, grant, Stopped()).state is State.CANCELLED
 
@@ -437,7 +437,7 @@ def test_a_result_that_meets_a_pause_stays_succeeded(race):
 def test_a_pause_after_the_result_is_refused(race):
     grant = run(race.one)
     _, refusal = race.run(grant.id, _settle(race.one, grant, Success("1")), lambda: race.two.pause(grant.id))
-    assert isinstance(refusal, Refused)
+    assert isinstance(refusal, InvalidState)
     assert race.one.get(grant.id).state is State.SUCCEEDED
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from leasehold.domain.outcome import Crashed, Detached, HandedBack, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.records import Reaped
 from leasehold.domain.states import Flag, State
-from leasehold.domain.views import Reaped
 from tests.backends import put
 from tests.contract.lives import (
     OWNER,
@@ -180,7 +180,7 @@ def test_a_lease_is_reaped_only_a_third_of_it_after_the_first_look(store, clock)
     assert store.reap([seen]) == [], "however late, the first look alone does not reap"
     clock.advance(9.999)
     assert store.reap([seen]) == []
-    assert store.get(grant.id).lease_owner == OWNER
+    assert store.get(grant.id).worker == OWNER
     clock.advance(0.001)
     assert store.reap([seen]) == [Reaped(grant.id, OWNER, State.QUEUED, orphan=False)]
 
@@ -243,7 +243,7 @@ def test_a_lease_whose_expiry_lies_ahead_again_is_left_alone(store, clock):
     clock.jump(-20)
     clock.advance(10)
     assert store.reap([seen]) == []
-    assert store.get(grant.id).lease_owner == OWNER
+    assert store.get(grant.id).worker == OWNER
 
 
 def test_a_sighting_is_good_for_one_reap(store, clock):
@@ -379,7 +379,7 @@ def test_an_external_run_lives_on_as_an_orphan_when_its_worker_is_lost(store, cl
     clock.advance(10)
     assert store.reap(seen) == [Reaped(grant.id, OWNER, State.RUNNING, orphan=True)]
     after = store.get(grant.id)
-    assert after == replace(before, lease_owner=None, lease_expires_at=None), "only its watcher is gone"
+    assert after == replace(before, worker=None, lease_expires_at=None), "only its watcher is gone"
 
 
 def test_losses_before_anything_was_placed_are_crashes_and_never_failures(store, clock):
@@ -451,7 +451,7 @@ def test_an_orphan_is_adopted_under_a_new_token_at_the_cost_of_no_attempt(store,
     assert (grant.execution_site, grant.execution_name) == (SITE, left.execution_name)
     assert left.execution_started_at is not None
     assert grant.execution_age == (clock.now() - left.execution_started_at).total_seconds() >= 5
-    assert job.lease_owner == "adopter"
+    assert job.worker == "adopter"
     assert job.lease_expires_at == clock.now() + timedelta(seconds=30)
     assert (job.failures, job.crashes, job.started_at) == (0, 0, left.started_at)
     entry = store.history(left.id)[-1]
@@ -490,10 +490,10 @@ def test_an_orphan_is_adopted_by_a_worker_of_its_site_only(store, clock):
 
 
 def test_an_orphan_is_adopted_by_a_worker_that_knows_its_kind_only(store, clock):
-    left = orphan(store, clock, kind="video")
-    assert store.adopt("adopter", [SITE], kinds=["audio"]) == []
-    assert store.adopt("adopter", [SITE], kinds=[]) == []
-    assert [grant.id for grant in store.adopt("adopter", [SITE], kinds=["audio", "video"])] == [left.id]
+    left = orphan(store, clock, task="video")
+    assert store.adopt("adopter", [SITE], tasks=["audio"]) == []
+    assert store.adopt("adopter", [SITE], tasks=[]) == []
+    assert [grant.id for grant in store.adopt("adopter", [SITE], tasks=["audio", "video"])] == [left.id]
 
 
 def test_no_more_orphans_are_adopted_than_asked_for(store, clock):

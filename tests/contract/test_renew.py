@@ -43,8 +43,8 @@ def test_a_beat_tells_every_flag_that_was_set(store):
     for flag in ("finish", "pause", "cancel"):
         getattr(store, flag)(grants[flag].id)
     renewed = store.renew({grant.id: grant.token for grant in grants.values()})
-    told = {renewal.id: renewal.stop_requested for renewal in renewed}
-    assert told == {
+    reported = {renewal.id: renewal.stop_requested for renewal in renewed}
+    assert reported == {
         grants["none"].id: None,
         grants["finish"].id: Flag.FINISH,
         grants["pause"].id: Flag.PAUSE,

@@ -11,7 +11,7 @@ import pytest
 
 from leasehold.domain.errors import InvalidInput, ResultMissing
 from leasehold.domain.outcome import HandedBack, Success
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from tests.backends import Backend, new_id, put
 from tests.contract.lives import claim_one, end, run
@@ -152,7 +152,7 @@ def test_a_link_out_of_the_folder_is_not_followed(store, folder, tmp_path):
 
 
 @pytest.mark.parametrize(("damage", "told"), [("remove", "not there"), ("cut", "damaged")])
-def test_a_result_that_is_gone_or_damaged_is_told_with_its_path(store, folder, damage, told):
+def test_a_result_that_is_gone_or_damaged_is_told_with_its_path(store, folder, damage, reported):
     grant = run(store)
     name = store.file_result(grant.id, grant.token, '{"a": 1}')
     path = path_of(folder, name)
@@ -160,7 +160,7 @@ def test_a_result_that_is_gone_or_damaged_is_told_with_its_path(store, folder, d
         path.unlink()
     else:
         path.write_text('{"a')
-    with pytest.raises(ResultMissing, match=told) as raised:
+    with pytest.raises(ResultMissing, match=reported) as raised:
         store.read_result(grant.id, name)
     assert (raised.value.job_id, raised.value.path) == (grant.id, str(path))
 

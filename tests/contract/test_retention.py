@@ -10,9 +10,9 @@ import pytest
 from leasehold.domain.budgets import Spend
 from leasehold.domain.errors import DuplicateJob, InvalidInput
 from leasehold.domain.outcome import Failure, Success
-from leasehold.domain.retention import ENDED, Retention, ages_of
+from leasehold.domain.retention import ENDED, Retention, retention_by_state
 from leasehold.domain.states import State
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from tests.backends import put
 from tests.contract.lives import end, run
@@ -20,8 +20,8 @@ from tests.contract.lives import end, run
 DAY = 86_400.0
 
 
-def ended(store: JobStore, kind: str = "work", ok: bool = True, **fields) -> str:
-    grant = run(store, kind=kind, **fields)
+def ended(store: JobStore, task: str = "work", ok: bool = True, **fields) -> str:
+    grant = run(store, task=task, **fields)
     end(store, grant, Success() if ok else Failure("boom", final=True))
     return grant.id
 
@@ -50,7 +50,13 @@ def test_each_state_has_an_age_of_its_own(store, clock):
 
 
 def test_the_rule_of_a_task_comes_first_and_everybody_knows_it(store, clock, backend):
-    store.set_retention({"kept": ages_of(None, "r"), "brief": ages_of({"succeeded": 60}, "r"), "work": {}})
+    store.set_retention(
+        {
+            "kept": retention_by_state(None, "r"),
+            "brief": retention_by_state({"succeeded": 60}, "r"),
+            "work": {},
+        }
+    )
     kept, brief, brief_failed, work = (
         ended(store, "kept"),
         ended(store, "brief"),
@@ -60,7 +66,7 @@ def test_the_rule_of_a_task_comes_first_and_everybody_knows_it(store, clock, bac
     put(store, hold=True)
     clock.advance(3600)
     other = backend.open(clock)
-    rules = Retention(ages_of("1d", "r"), other.retention())
+    rules = Retention(retention_by_state("1d", "r"), other.retention())
     assert other.prune(rules).deleted == 1
     assert left(store, kept, brief, brief_failed, work) == [True, False, True, True]
     clock.advance(100 * DAY)
@@ -68,7 +74,7 @@ def test_the_rule_of_a_task_comes_first_and_everybody_knows_it(store, clock, bac
     assert left(store, kept) == [True]
     store.set_retention({"kept": {}})
     assert "kept" not in other.retention()
-    assert other.prune(Retention(ages_of("1d", "r"), other.retention())).deleted == 1
+    assert other.prune(Retention(retention_by_state("1d", "r"), other.retention())).deleted == 1
 
 
 def test_a_dry_run_counts_by_kind_and_state_and_deletes_nothing(store, clock):
@@ -116,7 +122,7 @@ def test_a_group_goes_with_the_last_of_its_jobs_and_its_totals_with_it(store, cl
     pruned = store.prune(DAY)
     assert (pruned.deleted, pruned.groups, store.group("g")) == (1, 1, None)
     assert backend.query("SELECT * FROM leasehold.budget") == []
-    assert put(store, group="g").group_name == "g", "it begins anew"
+    assert put(store, group="g").group == "g", "it begins anew"
 
 
 def test_a_limit_and_a_hold_outlive_the_jobs_of_their_group(store, clock):
@@ -147,9 +153,9 @@ def test_keeping_everything_is_no_work(store, clock):
     ("wrong", "told"),
     [({"running": "1d"}, "not a state"), ({"failed": "soon"}, "not a duration"), (-1, "out of range")],
 )
-def test_a_rule_that_makes_no_sense_is_refused(wrong, told):
-    with pytest.raises(InvalidInput, match=told) as raised:
-        ages_of(wrong, "retention")
+def test_a_rule_that_makes_no_sense_is_refused(wrong, reported):
+    with pytest.raises(InvalidInput, match=reported) as raised:
+        retention_by_state(wrong, "retention")
     assert raised.value.field.startswith("retention")
 
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.domain.errors import DuplicateJob, Refused
+from leasehold.domain.errors import DuplicateJob, InvalidState
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import Asked, HandedBack, Snoozed, Stopped, Success
+from leasehold.domain.outcome import HandedBack, QuestionAsked, Snoozed, Stopped, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
-from leasehold.stores.answers import Enqueued, Full
+from leasehold.stores.results import Enqueued, Full
 from tests.backends import new_job, put
 from tests.contract.lives import OWNER, SITE, claim_ids, claim_one, end, lose, orphan
 
@@ -40,9 +40,9 @@ def test_a_job_run_now_is_the_same_as_one_that_was_claimed(store, clock):
     at_once = start(store, **fields)
     assert at_once._replace(seq=queued.seq, id=queued.id) == by_queue
     job = store.get(at_once.id)
-    assert (job.state, job.lease_owner, job.attempt, job.lease_token) == (State.RUNNING, OWNER, 1, 1)
+    assert (job.state, job.worker, job.attempt, job.lease_token) == (State.RUNNING, OWNER, 1, 1)
     assert job.lease_expires_at == first.lease_expires_at == clock.now() + timedelta(seconds=30)
-    assert (job.started_at, job.group_name, job.tags) == (clock.now(), "g", ("t",))
+    assert (job.started_at, job.group, job.tags) == (clock.now(), "g", ("t",))
 
 
 def test_the_cap_counts_what_runs_and_names_it_the_oldest_first(store, clock):
@@ -60,10 +60,10 @@ def test_the_cap_counts_what_runs_and_names_it_the_oldest_first(store, clock):
 
 
 def test_each_kind_has_places_of_its_own_and_a_call_says_how_many(store):
-    start(store, kind="a")
-    start(store, kind="b")
-    full(store, kind="a")
-    start(store, kind="a", cap=2)
+    start(store, task="a")
+    start(store, task="b")
+    full(store, task="a")
+    start(store, task="a", cap=2)
 
 
 def test_a_run_of_a_queue_worker_takes_a_place(store):
@@ -119,15 +119,15 @@ def test_an_execution_keeps_its_place_when_its_lease_runs_out_until_it_is_adopte
 
 
 def test_what_cannot_start_now_is_refused_and_leaves_nothing_behind(store):
-    held = put(store, lane="l", kind="other")
-    with pytest.raises(Refused, match=held.id):
+    held = put(store, lane="l", task="other")
+    with pytest.raises(InvalidState, match=held.id):
         store.run_now(new_job(lane="l"), OWNER, 1)
-    store.pause_scope("kind", "work")
-    with pytest.raises(Refused, match="paused"):
+    store.pause_scope("task", "work")
+    with pytest.raises(InvalidState, match="paused"):
         store.run_now(new_job(group="g", tags=("t",)), OWNER, 1)
     assert [job.id for job in store.list_jobs().jobs] == [held.id]
     assert store.group("g") is None
-    store.resume_scope("kind", "work")
+    store.resume_scope("task", "work")
     start(store)
 
 
@@ -170,7 +170,7 @@ def test_the_same_call_after_a_lost_reply_gives_the_same_lease(store):
         Snoozed(5),
         Stopped(),
         Stopped("wait", pause=True),
-        Asked("k", "?"),
+        QuestionAsked("k", "?"),
     ],
     ids=lambda outcome: repr(outcome),
 )
@@ -178,7 +178,7 @@ def test_a_job_without_a_queue_fails_where_another_would_go_on(store, clock, out
     grant = start(store, policy=ONCE)
     end(store, grant, outcome)
     job = store.get(grant.id)
-    assert (job.state, job.finished_at, job.lease_owner) == (State.FAILED, clock.now(), None)
+    assert (job.state, job.finished_at, job.worker) == (State.FAILED, clock.now(), None)
     assert "its task takes no queue" in job.error
     assert (job.settled_by, job.settled_token) == (OWNER, grant.token)
     assert store.questions(grant.id) == []
@@ -192,7 +192,7 @@ def test_a_job_without_a_queue_is_not_sent_to_one_by_an_operator(store, verb):
     end(store, grant, HandedBack())
     before = store.get(grant.id)
     arguments = [new_job().id] if verb == "retry" else []
-    with pytest.raises(Refused, match=r"app\.run_now"):
+    with pytest.raises(InvalidState, match=r"app\.run_now"):
         getattr(store, verb)(grant.id, *arguments)
     assert store.get(grant.id) == before
     assert len(store.list_jobs().jobs) == 1
@@ -200,7 +200,7 @@ def test_a_job_without_a_queue_is_not_sent_to_one_by_an_operator(store, verb):
 
 def test_a_run_without_a_queue_can_be_cancelled_but_not_paused(store):
     grant = start(store, policy=ONCE)
-    with pytest.raises(Refused, match="cancel it"):
+    with pytest.raises(InvalidState, match="cancel it"):
         store.pause(grant.id)
     store.cancel(grant.id)
     end(store, grant, Stopped())
@@ -231,9 +231,9 @@ def test_fifty_calls_at_once_never_get_more_than_the_cap(backend):
 def test_a_full_slot_or_a_spent_rate_refuses_run_now_and_nothing_is_stored(store, clock):
     store.set_slot("browser", 1)
     store.set_rate("api", "1/min", 60.0, 1)
-    for need, told in (({"slots": (("browser", 1),)}, "browser"), ({"rate": "api"}, "api")):
+    for need, reported in (({"slots": (("browser", 1),)}, "browser"), ({"rate": "api"}, "api")):
         start(store, cap=9, **need)
         refused = new_job(**need)
-        with pytest.raises(Refused, match=told):
+        with pytest.raises(InvalidState, match=reported):
             store.run_now(refused, OWNER, 9)
         assert [job.id for job in store.list_jobs().jobs if job.id == refused.id] == []

@@ -9,9 +9,9 @@ import pytest
 
 from leasehold.domain.errors import InvalidInput, JobNotFound, ScheduleNotFound
 from leasehold.domain.outcome import Success
+from leasehold.domain.records import WorkerCard
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.states import State
-from leasehold.domain.views import WorkerCard
 from leasehold.stores.verbs.workers import SILENT_AFTER
 from tests.backends import new_job, put
 from tests.contract.lives import claim_one, end
@@ -20,7 +20,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def hourly(**changes: object) -> Schedule:
-    return Schedule(**{"name": "hourly", "kind": "work", "every": 3600.0, **changes})
+    return Schedule(**{"name": "hourly", "task": "work", "every": 3600.0, **changes})
 
 
 def beat(store, owner: str, draining: bool = False) -> None:
@@ -28,7 +28,7 @@ def beat(store, owner: str, draining: bool = False) -> None:
         WorkerCard(
             owner=owner,
             queues=("default",),
-            kinds=("work",),
+            tasks=("work",),
             concurrency=1,
             running=0,
             version="1",
@@ -66,7 +66,7 @@ def test_a_declared_schedule_is_due_an_interval_from_now(store, clock):
     found = declare(store)
     assert (found.change, found.starts) == ("new", False)
     made = row(store)
-    assert (made.kind, made.every, made.source, made.hosts) == ("work", 3600.0, "code", 1)
+    assert (made.task, made.every, made.source, made.hosts) == ("work", 3600.0, "code", 1)
     assert made.next_at == clock.now() + 60 * MINUTE
     assert (made.last_at, made.last_job, made.passed, made.orphaned) == (None, None, 0, False)
 
@@ -304,7 +304,7 @@ def test_jobs_of_ticks_are_pruned_like_others_and_the_next_tick_does_not_miss_th
     job = tick(store, clock)
     fire(store, job)
     end(store, claim_one(store), Success())
-    put(store, kind="other", hold=True)  # on SQLite the newest job of all is never pruned
+    put(store, task="other", hold=True)  # on SQLite the newest job of all is never pruned
     clock.advance(1800)
     assert store.prune(60.0).deleted == 1
     with pytest.raises(JobNotFound):

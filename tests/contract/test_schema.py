@@ -18,7 +18,7 @@ from leasehold.domain.job import Job
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
-from leasehold.stores.base.statements import read_migrations
+from leasehold.stores.database.statements import read_migrations
 from leasehold.stores.open import open_store
 from tests.backends import Backend, put
 from tests.contract.lives import OWNER, claim_one, end, in_state, run
@@ -242,19 +242,21 @@ def test_the_public_view_tells_how_many_attempts_a_job_has_and_when_the_first_be
     clock.advance(5)
     end(store, grant, Failure("boom"))
     store.claim_by_id(grant.id, OWNER)
-    asked = "SELECT attempt, max_attempts, first_started_at, started_at FROM leasehold.jobs WHERE id = ?"
-    ((attempt, most, began, again),) = backend.query(asked, grant.id)
+    requested = "SELECT attempt, max_attempts, first_started_at, started_at FROM leasehold.jobs WHERE id = ?"
+    ((attempt, most, began, again),) = backend.query(requested, grant.id)
     assert (attempt, most) == (2, 7)
     assert (instant(began), instant(again)) == (first, store.get(grant.id).started_at)
     assert instant(began) < instant(again)
-    assert backend.query(asked, plain.id) == [(0, Policy().max_attempts, None, None)]
+    assert backend.query(requested, plain.id) == [(0, Policy().max_attempts, None, None)]
     spoilt = {"max_attempts": "as often as you like"}
     backend.query("UPDATE leasehold.job SET policy = ? WHERE id = ?", json.dumps(spoilt), plain.id)
-    assert backend.query(asked, plain.id) == [(0, Policy().max_attempts, None, None)], "the others are shown"
+    assert backend.query(requested, plain.id) == [(0, Policy().max_attempts, None, None)], (
+        "the others are shown"
+    )
 
 
-def instant(told: datetime | str) -> datetime:
-    return told if isinstance(told, datetime) else datetime.fromisoformat(told)
+def instant(reported: datetime | str) -> datetime:
+    return reported if isinstance(reported, datetime) else datetime.fromisoformat(reported)
 
 
 def test_a_file_with_tables_of_the_same_names_keeps_them(tmp_path):

@@ -11,9 +11,9 @@ import pytest
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.policy import Policy
-from leasehold.domain.search import MOST_LOOKED, SLACK, Found, Search
+from leasehold.domain.records import Filter
+from leasehold.domain.search import MOST_LOOKED, SLACK, Search, SearchPage
 from leasehold.domain.states import State
-from leasehold.domain.views import Filter
 from leasehold.operations.operations import Operations
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import search as verbs
@@ -31,7 +31,7 @@ def args(**values: Any) -> str:
     return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
 
-def ids(found: Found) -> list[str]:
+def ids(found: SearchPage) -> list[str]:
     return [job.id for job in found.jobs]
 
 
@@ -210,8 +210,8 @@ def test_since_and_until_bound_the_time_of_creation(
 
 
 def test_times_of_an_empty_store_find_nothing(operations: Operations):
-    assert operations.search_jobs(Search(since=operations.now(), text="x")) == Found([], None, 0)
-    assert operations.search_jobs(Search(until=operations.now())) == Found([], None, 0)
+    assert operations.search_jobs(Search(since=operations.now(), text="x")) == SearchPage([], None, 0)
+    assert operations.search_jobs(Search(until=operations.now())) == SearchPage([], None, 0)
 
 
 def test_jobs_that_were_created_a_little_out_of_order_are_found(

@@ -9,7 +9,6 @@ import pytest
 
 from leasehold.domain.job import Grant, Job
 from leasehold.domain.outcome import (
-    Asked,
     AttemptTimedOut,
     Breached,
     Crashed,
@@ -18,13 +17,14 @@ from leasehold.domain.outcome import (
     Failure,
     HandedBack,
     Outcome,
+    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import new_job, put
@@ -82,7 +82,7 @@ LINES: dict[str, Cell] = {
     "external run at drain": Cell(Detached("drain"), external=True),
     "snooze": Cell(Snoozed(SNOOZE), earliest=SNOOZE, latest=SNOOZE),
     "retry in": Cell(Snoozed(SNOOZE, "not yet"), earliest=SNOOZE, latest=SNOOZE, error="not yet"),
-    "question": Cell(Asked("q", "May I?", '{"type": "boolean"}')),
+    "question": Cell(QuestionAsked("q", "May I?", '{"type": "boolean"}')),
     "budget breach, on_breach=failed": Cell(
         Breached("over budget"), Policy(on_breach="fail"), error="budget"
     ),
@@ -98,7 +98,7 @@ HISTORY_NAMES = {
     HandedBack: "handed_back",
     Detached: "detached",
     Snoozed: "snoozed",
-    Asked: "asked",
+    QuestionAsked: "asked",
     Breached: "breached",
 }
 
@@ -121,7 +121,7 @@ def test_every_cell_of_the_table_ends_as_written(store, clock, line, flag):
         assert getattr(store, flag)(grant.id, "operator", "as asked").stop_requested == flag
     clock.advance(1)
     before = store.get(grant.id)
-    assert (before.lease_token, before.attempt, before.lease_owner) == (grant.token, 1, OWNER)
+    assert (before.lease_token, before.attempt, before.worker) == (grant.token, 1, OWNER)
 
     after = end(store, grant, cell.outcome) if cell.outcome is not None else lose(store, clock, grant)
 
@@ -139,7 +139,7 @@ def test_every_cell_of_the_table_ends_as_written(store, clock, line, flag):
 
 def _check_lease(store: JobStore, cell: Cell, flag: str, before: Job, after: Job) -> None:
     assert after.lease_token == before.lease_token, "only a grant moves the token"
-    assert (after.lease_owner, after.lease_expires_at) == (None, None)
+    assert (after.worker, after.lease_expires_at) == (None, None)
     if after.orphan:
         assert after.stop_requested == (None if flag == "none" else flag), "an orphan keeps its flag"
         assert (after.execution_site, after.execution_name) == (SITE, "run-1")
@@ -192,11 +192,11 @@ def _check_questions(store: JobStore, line: str, flag: str, after: Job) -> None:
 
 
 def _check_history(store: JobStore, cell: Cell, after: Job) -> None:
-    told = [entry for entry in store.history(after.id) if not entry.event.endswith("_requested")]
+    reported = [entry for entry in store.history(after.id) if not entry.event.endswith("_requested")]
     if isinstance(cell.outcome, Success):
-        assert told == [], "the row itself tells a plain success"
+        assert reported == [], "the row itself tells a plain success"
         return
-    (entry,) = told
+    (entry,) = reported
     name = "lost" if cell.outcome is None else HISTORY_NAMES[type(cell.outcome)]
     assert (entry.event, entry.from_state, entry.to_state) == (name, "running", after.state.value)
     assert (entry.token, entry.attempt) == (after.lease_token, after.attempt)
@@ -353,7 +353,7 @@ def test_the_reason_of_a_stop_outlives_the_settle_that_obeys_it(store):
 
 def test_a_question_is_closed_when_the_job_is_cancelled(store):
     grant = run(store)
-    end(store, grant, Asked("q", "May I?"))
+    end(store, grant, QuestionAsked("q", "May I?"))
     store.cancel(grant.id)
     (question,) = store.questions(grant.id)
     assert question.closed_at is not None
@@ -362,10 +362,10 @@ def test_a_question_is_closed_when_the_job_is_cancelled(store):
 
 def test_the_same_question_asked_again_is_open_again(store, clock):
     grant = run(store)
-    end(store, grant, Asked("q", "May I?"))
+    end(store, grant, QuestionAsked("q", "May I?"))
     store.answer(grant.id, "q", "true")
     clock.advance(1)
-    end(store, claim_one(store), Asked("q", "Really?"))
+    end(store, claim_one(store), QuestionAsked("q", "Really?"))
     (question,) = store.questions(grant.id)
     assert (question.text, question.answer, question.closed_at) == ("Really?", None, None)
     assert question.asked_at == clock.now()
@@ -380,7 +380,9 @@ def test_a_late_settle_before_the_reap_is_accepted(store, clock):
     assert end(store, grant, Success('"late"')).state is State.SUCCEEDED
 
 
-@pytest.mark.parametrize("outcome", [Success('"late"'), Failure("late"), Snoozed(1.0), Asked("q", "?")])
+@pytest.mark.parametrize(
+    "outcome", [Success('"late"'), Failure("late"), Snoozed(1.0), QuestionAsked("q", "?")]
+)
 def test_a_late_settle_after_the_reap_is_refused(store, clock, outcome):
     grant = run(store)
     reaped = lose(store, clock, grant)
@@ -564,7 +566,7 @@ def test_a_question_and_a_stop_move_the_version_of_the_group_and_a_claim_does_no
     assert store.group("g").version == version
     store.pause(job.id)
     assert store.group("g").version == version + 1
-    end(store, grant, Asked("q", "May I?"))
+    end(store, grant, QuestionAsked("q", "May I?"))
     assert store.group("g").version == version + 2
 
 

@@ -9,11 +9,11 @@ import time
 import psycopg
 import pytest
 
-from leasehold.domain.errors import LeaseLost, Refused, TransactionTooLong
+from leasehold.domain.errors import InvalidState, LeaseLost, TransactionTooLong
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Failure, HandedBack, Success
 from leasehold.domain.states import State
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.backends import put
 from tests.contract.lives import claim_one, end, lose, run
 
@@ -83,7 +83,7 @@ def test_steps_of_a_running_job_are_not_forgotten_under_it(store):
     grant = run(store)
     store.save_steps(grant.id, grant.token, {"a": "1"})
     store.pause(grant.id)
-    with pytest.raises(Refused, match="under it"):
+    with pytest.raises(InvalidState, match="under it"):
         store.resume(grant.id, fresh=True)
     assert store.load_steps(grant.id) == {"a": "1"}
     assert store.get(grant.id).stop_requested == "pause"
@@ -177,21 +177,21 @@ def test_success_in_a_transaction_is_the_success_of_settle(store, effects, clock
         effects.write(tx.connection, 1)
         tx.succeed(Success('{"n":1}'))
 
-    def told(grant) -> dict:
+    def reported(grant) -> dict:
         job = store.get(grant.id)
         names = (
             "state",
             "result",
             "settled_by",
             "settled_token",
-            "lease_owner",
+            "worker",
             "lease_token",
             "stop_requested",
         )
         return {name: getattr(job, name) for name in (*names, "finished_at", "reason", "error", "failures")}
 
-    assert told(own) == told(plain)
-    assert told(own)["state"] is State.SUCCEEDED
+    assert reported(own) == reported(plain)
+    assert reported(own)["state"] is State.SUCCEEDED
     assert store.group("g own").version == store.group("g plain").version
     assert {grant.lane for grant in store.claim("w", ["default"], 10)} == {"plain", "own"}
     assert store.read_settlements({own.id: own.token}, own_owner(store, own)) == {own.id: "done"}
@@ -210,7 +210,7 @@ def test_a_transaction_holds_the_row_against_others_until_it_ends(store, backend
     def cancel() -> None:
         try:
             answers.append(other.cancel(grant.id))
-        except Refused as refused:
+        except InvalidState as refused:
             answers.append(refused.state)
 
     thread = threading.Thread(target=cancel)
@@ -281,11 +281,11 @@ def test_a_transaction_that_takes_too_long_is_undone_while_its_block_still_hangs
             effects.write(tx.connection, 2)
 
     began = time.monotonic()
-    with pytest.raises(TransactionTooLong) as told:
+    with pytest.raises(TransactionTooLong) as reported:
         block()
     assert time.monotonic() - began < 45
-    assert (told.value.job_id, told.value.seconds) == (grant.id, limit)
-    assert "rolled back" in str(told.value)
+    assert (reported.value.job_id, reported.value.seconds) == (grant.id, limit)
+    assert "rolled back" in str(reported.value)
     assert len(waited) == (1 if how == "idle" else 0)
     assert all(seconds > 0.3 for seconds in waited)
     assert effects.seen() == []

@@ -11,11 +11,11 @@ import pytest
 from leasehold.domain.errors import GroupOnHold, InvalidInput
 from leasehold.domain.groups import GroupStop
 from leasehold.domain.job import Job
-from leasehold.domain.outcome import Asked, Failure, Stopped, Success
+from leasehold.domain.outcome import Failure, QuestionAsked, Stopped, Success
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopRequest, StopScope
 from leasehold.operations import stop as engine
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_id, new_job, put
@@ -27,12 +27,12 @@ KNOWN = {"work": "default", "verify": "default", "embed": "elsewhere"}
 SCOPES: dict[str, tuple[StopScope, dict[str, Any], dict[str, Any]]] = {
     "group": (StopScope(group="g"), {"group": "g"}, {"group": "other"}),
     "kinds in a group": (
-        StopScope(group="g", kinds=("work",)),
+        StopScope(group="g", tasks=("work",)),
         {"group": "g"},
-        {"group": "g", "kind": "verify"},
+        {"group": "g", "task": "verify"},
     ),
     "queue": (StopScope(queue="q"), {"queue": "q"}, {"queue": "default"}),
-    "kind": (StopScope(kinds=("work",)), {}, {"kind": "verify"}),
+    "task": (StopScope(tasks=("work",)), {}, {"task": "verify"}),
     "tag": (StopScope(tags=("x",)), {"tags": ("x", "y")}, {"tags": ("y",)}),
     "two tags": (StopScope(tags=("x", "y")), {"tags": ("y", "x")}, {"tags": ("x", "z")}),
     "tag in a queue": (StopScope(tags=("x",), queue="q"), {"tags": ("x",), "queue": "q"}, {"tags": ("x",)}),
@@ -41,7 +41,7 @@ UNAFFECTED = {
     "group": [],
     "kinds in a group": ["embed", "verify"],
     "queue": ["embed", "verify"],
-    "kind": ["embed", "verify"],
+    "task": ["embed", "verify"],
     "tag": ["embed", "verify"],
     "two tags": ["embed", "verify"],
     "tag in a queue": ["embed", "verify"],
@@ -70,8 +70,8 @@ def test_every_mode_and_scope_moves_what_it_covers_and_nothing_else(
     assert report.cancelled_counts == {"work": counts}
     assert report.flagged == {"work": 1}
     assert report.still_running == [covered[State.RUNNING].id]
-    assert report.unaffected_kinds == UNAFFECTED[name]
-    assert report.scope == scope.told()
+    assert report.unaffected_tasks == UNAFFECTED[name]
+    assert report.scope == scope.as_dict()
     assert (report.mode, report.held, report.dry_run) == (mode, False, False)
 
     for state in WAITS_FOR_NOBODY:
@@ -116,7 +116,7 @@ def test_everything_is_everything(store: JobStore, clock: ManualClock):
     report = stop(store, StopScope(everything=True), "immediate")
     assert {store.get(job.id).state for job in live} == {State.CANCELLED}
     assert report.still_running == [running.id]
-    assert report.unaffected_kinds == []
+    assert report.unaffected_tasks == []
 
 
 def test_orphans_are_flagged_for_whoever_adopts_them(store: JobStore, clock: ManualClock):
@@ -130,7 +130,7 @@ def test_orphans_are_flagged_for_whoever_adopts_them(store: JobStore, clock: Man
 
 @pytest.mark.parametrize(
     "outcome",
-    [Failure("broken"), Asked("q", "May I?"), Stopped()],
+    [Failure("broken"), QuestionAsked("q", "May I?"), Stopped()],
     ids=lambda one: type(one).__name__,
 )
 def test_after_a_graceful_stop_nothing_is_tried_again(store: JobStore, outcome: Any):
@@ -196,13 +196,13 @@ def test_jobs_that_wait_for_others_are_counted_and_keep_the_stops_reason(store: 
 def test_a_dry_run_tells_the_same_and_changes_nothing(store: JobStore, clock: ManualClock, backend: Backend):
     jobs = {state: in_state(store, clock, state, group="g") for state in State}
     before = store.group("g")
-    told = stop(store, StopScope(group="g"), "immediate", dry_run=True)
-    assert told.dry_run
+    reported = stop(store, StopScope(group="g"), "immediate", dry_run=True)
+    assert reported.dry_run
     assert [store.get(job.id) for job in jobs.values()] == list(jobs.values())
     assert store.group("g") == before
     assert backend.query("SELECT count(*) FROM leasehold.stop_mark") == [(0,)]
     done = stop(store, StopScope(group="g"), "immediate")
-    assert (told.cancelled_counts, told.flagged) == (done.cancelled_counts, done.flagged)
+    assert (reported.cancelled_counts, reported.flagged) == (done.cancelled_counts, done.flagged)
 
 
 def test_a_second_stop_finds_nothing_new(store: JobStore):
@@ -222,9 +222,9 @@ def test_a_second_stop_finds_nothing_new(store: JobStore):
     [
         (StopScope(), False, "stop"),
         (StopScope(everything=True, queue="q"), False, "everything"),
-        (StopScope(kinds=()), False, "kinds"),
+        (StopScope(tasks=()), False, "tasks"),
         (StopScope(queue="q"), True, "hold"),
-        (StopScope(group="g", kinds=("work",)), True, "hold"),
+        (StopScope(group="g", tasks=("work",)), True, "hold"),
     ],
 )
 def test_a_scope_that_cannot_be_meant_is_refused(store: JobStore, scope: StopScope, hold: bool, field: str):
@@ -246,9 +246,9 @@ def succeed_with(store: JobStore, grant: Any, *follow_ups: Any) -> list[Job]:
 
 def test_follow_ups_of_a_stopped_run_in_its_scope_are_created_cancelled(store: JobStore, backend: Backend):
     grant = run(store, group="g")
-    stop(store, StopScope(group="g", kinds=("work",)), "graceful", reason="session_completed", actor="ann")
+    stop(store, StopScope(group="g", tasks=("work",)), "graceful", reason="session_completed", actor="ann")
     inside, outside = succeed_with(
-        store, grant, new_job(group="g", lane="l"), new_job(group="g", kind="verify")
+        store, grant, new_job(group="g", lane="l"), new_job(group="g", task="verify")
     )
     assert store.get(grant.id).state is State.SUCCEEDED
     assert (inside.state, inside.reason, inside.attempt) == (State.CANCELLED, "session_completed", 0)
@@ -414,29 +414,29 @@ def test_a_follow_up_makes_a_group_that_is_not_there(store: JobStore):
 def test_a_stop_of_a_part_leaves_who_when_and_why_on_the_group(store: JobStore, clock: ManualClock):
     """Its state is not touched: the rest of it goes on."""
     put(store, group="g")
-    put(store, group="g", kind="verify")
+    put(store, group="g", task="verify")
     before = store.group_status("g")
     assert before.last_stop is None
     clock.advance(5)
-    stop(store, StopScope(group="g", kinds=("work",)), mode="immediate", reason="enough", actor="ann")
+    stop(store, StopScope(group="g", tasks=("work",)), mode="immediate", reason="enough", actor="ann")
     status, row = store.group_status("g"), store.group("g")
     assert (status.state, status.reason, status.live) == ("active", None, 1)
     assert status.version > before.version
-    told = GroupStop({"group": "g", "kinds": ("work",)}, "immediate", "enough", "ann", clock.now())
-    assert status.last_stop == told
+    reported = GroupStop({"group": "g", "tasks": ("work",)}, "immediate", "enough", "ann", clock.now())
+    assert status.last_stop == reported
     assert row is not None
-    assert row.last_stop == told
+    assert row.last_stop == reported
 
 
 def test_every_group_whose_jobs_a_stop_has_met_remembers_it(store: JobStore, clock: ManualClock):
     for group in ("a", "b"):
         put(store, group=group)
         run(store, group=group)
-    put(store, group="c", kind="verify")
+    put(store, group="c", task="verify")
     put(store)
-    stop(store, StopScope(kinds=("work",)), reason="deploy", actor="ann", wait=0)
-    told = GroupStop({"kinds": ("work",)}, "graceful", "deploy", "ann", clock.now())
-    assert [store.group_status(name).last_stop for name in "abc"] == [told, told, None]
+    stop(store, StopScope(tasks=("work",)), reason="deploy", actor="ann", wait=0)
+    reported = GroupStop({"tasks": ("work",)}, "graceful", "deploy", "ann", clock.now())
+    assert [store.group_status(name).last_stop for name in "abc"] == [reported, reported, None]
     assert store.group_status("a").state == "active"
 
 

@@ -6,21 +6,21 @@ from collections.abc import Callable
 
 import pytest
 
-from leasehold.domain.errors import Refused
+from leasehold.domain.errors import InvalidState
 from leasehold.domain.job import Grant, Job, Sighting
 from leasehold.domain.outcome import (
-    Asked,
     AttemptTimedOut,
     Detached,
     Failure,
     Outcome,
+    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
 from leasehold.domain.policy import Policy
-from leasehold.domain.states import TRANSITIONS, Event, State
-from leasehold.stores.answers import Ending
+from leasehold.domain.states import TRANSITIONS, State, Trigger
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_id
@@ -36,11 +36,11 @@ def _operator(verb: str, *more: str) -> Apply:
     def apply(store: JobStore, clock: ManualClock, job: Job) -> bool:
         try:
             getattr(store, verb)(job.id, *more)
-        except Refused as refusal:
-            told = (refusal.job_id, refusal.verb, refusal.state)
+        except InvalidState as refusal:
+            reported = (refusal.job_id, refusal.verb, refusal.state)
         else:
             return True
-        assert told == (job.id, verb, job.state.value), "a refusal names the present state"
+        assert reported == (job.id, verb, job.state.value), "a refusal names the present state"
         return False
 
     return apply
@@ -101,37 +101,37 @@ def _expire(store: JobStore, clock: ManualClock, job: Job) -> bool:
     return job.id in [expired.id for expired in store.expire()]
 
 
-VERBS: dict[Event, Apply] = {
-    Event.RELEASE: _operator("release"),
-    Event.CLAIM: _claim,
-    Event.ADOPT: _adopt,
-    Event.RENEW: _renew,
-    Event.SETTLE: _settle(Success('"late"')),
-    Event.REAP: _reap,
-    Event.CANCEL: _operator("cancel"),
-    Event.PAUSE: _operator("pause"),
-    Event.INTERRUPT: _operator("interrupt"),
-    Event.RESUME: _operator("resume"),
-    Event.RESOLVE: _operator("resolve"),
-    Event.ANSWER: _operator("answer", "q", '"yes"'),
-    Event.RETRY: _retry,
-    Event.EXPIRE: _expire,
+VERBS: dict[Trigger, Apply] = {
+    Trigger.RELEASE: _operator("release"),
+    Trigger.CLAIM: _claim,
+    Trigger.ADOPT: _adopt,
+    Trigger.RENEW: _renew,
+    Trigger.SETTLE: _settle(Success('"late"')),
+    Trigger.REAP: _reap,
+    Trigger.CANCEL: _operator("cancel"),
+    Trigger.PAUSE: _operator("pause"),
+    Trigger.INTERRUPT: _operator("interrupt"),
+    Trigger.RESUME: _operator("resume"),
+    Trigger.SKIP: _operator("skip"),
+    Trigger.ANSWER: _operator("answer", "q", '"yes"'),
+    Trigger.RETRY: _retry,
+    Trigger.EXPIRE: _expire,
 }
 
 
-def _subject(store: JobStore, clock: ManualClock, state: State, event: Event) -> Job:
+def _subject(store: JobStore, clock: ManualClock, state: State, event: Trigger) -> Job:
     """A job in this state, of the sort that the event is about."""
-    if (state, event) == (State.RUNNING, Event.ADOPT):
+    if (state, event) == (State.RUNNING, Trigger.ADOPT):
         return orphan(store, clock)
-    job = in_state(store, clock, state, **({"deadline": DEADLINE} if event is Event.EXPIRE else {}))
-    if (state, event) == (State.RUNNING, Event.RESUME):
+    job = in_state(store, clock, state, **({"deadline": DEADLINE} if event is Trigger.EXPIRE else {}))
+    if (state, event) == (State.RUNNING, Trigger.RESUME):
         return store.pause(job.id)
     return job
 
 
-def _check(store: JobStore, clock: ManualClock, job: Job, event: Event, apply: Apply) -> None:
-    before, told = store.get(job.id), store.history(job.id)
-    asked = store.questions(job.id)
+def _check(store: JobStore, clock: ManualClock, job: Job, event: Trigger, apply: Apply) -> None:
+    before, reported = store.get(job.id), store.history(job.id)
+    requested = store.questions(job.id)
     clock.advance(1)
     moved = apply(store, clock, before)
     after = store.get(job.id)
@@ -146,11 +146,11 @@ def _check(store: JobStore, clock: ManualClock, job: Job, event: Event, apply: A
         assert not moved
         assert after == before
         assert after.updated_at == before.updated_at
-        assert store.history(job.id) == told
-        assert store.questions(job.id) == asked
+        assert store.history(job.id) == reported
+        assert store.questions(job.id) == requested
 
 
-@pytest.mark.parametrize("event", Event)
+@pytest.mark.parametrize("event", Trigger)
 @pytest.mark.parametrize("state", State)
 def test_every_pair_of_state_and_event_moves_as_listed_or_is_refused_and_changes_nothing(
     store, clock, state, event
@@ -161,9 +161,9 @@ def test_every_pair_of_state_and_event_moves_as_listed_or_is_refused_and_changes
 @pytest.mark.parametrize("state", State)
 def test_the_other_doors_to_an_event_refuse_the_same_states(store, clock, state):
     for event, apply in [
-        (Event.CLAIM, _claim_by_id),
-        (Event.SETTLE, _settle(Failure("late"))),
-        (Event.SETTLE, _settle(Snoozed(5.0))),
+        (Trigger.CLAIM, _claim_by_id),
+        (Trigger.SETTLE, _settle(Failure("late"))),
+        (Trigger.SETTLE, _settle(Snoozed(5.0))),
     ]:
         _check(store, clock, _subject(store, clock, state, event), event, apply)
 
@@ -171,7 +171,7 @@ def test_the_other_doors_to_an_event_refuse_the_same_states(store, clock, state)
 @pytest.mark.parametrize("state", [state for state in State if state is not State.RUNNING])
 def test_finish_is_for_the_running_only(store, clock, state):
     job = in_state(store, clock, state)
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(InvalidState) as refusal:
         store.finish(job.id)
     assert refusal.value.state == state.value
     assert store.get(job.id) == job
@@ -186,7 +186,7 @@ SETTLE_ENDS: dict[State, tuple[Outcome, str | None]] = {
     State.TIMED_OUT: (AttemptTimedOut("slow"), "finish"),
     State.CANCELLED: (Stopped(), "cancel"),
     State.PAUSED: (Stopped(), "pause"),
-    State.WAITING: (Asked("q", "May I?"), None),
+    State.WAITING: (QuestionAsked("q", "May I?"), None),
     State.RUNNING: (Detached(), None),
 }
 REAP_ENDS: dict[State, tuple[str, str | None]] = {
@@ -199,9 +199,9 @@ REAP_ENDS: dict[State, tuple[str, str | None]] = {
 
 
 def test_the_ends_tried_here_are_the_ends_that_are_listed():
-    assert set(SETTLE_ENDS) == TRANSITIONS[State.RUNNING, Event.SETTLE]
+    assert set(SETTLE_ENDS) == TRANSITIONS[State.RUNNING, Trigger.SETTLE]
     # A grant that came too late, by a claim that did not live to say so, ends as its limit says: test_claim_in_time.
-    assert set(REAP_ENDS) | {State.TIMED_OUT} == TRANSITIONS[State.RUNNING, Event.REAP]
+    assert set(REAP_ENDS) | {State.TIMED_OUT} == TRANSITIONS[State.RUNNING, Trigger.REAP]
 
 
 @pytest.mark.parametrize("end", SETTLE_ENDS)
@@ -229,7 +229,7 @@ def test_a_released_job_that_waits_for_others_stays_pending(store, clock, backen
     released = store.release(job.id)
     assert (released.state, released.held) == (State.PENDING, False)
     assert store.get(job.id) == released
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidState):
         store.release(job.id)
 
 
@@ -243,8 +243,8 @@ def test_a_resumed_job_that_waits_for_others_goes_back_to_pending(store, clock, 
 # -- inside legal pairs: the guards ------------------------------------------------------------------------------------
 
 
-def _unchanged(store: JobStore, job: Job, told: int) -> bool:
-    return store.get(job.id) == job and len(store.history(job.id)) == told
+def _unchanged(store: JobStore, job: Job, reported: int) -> bool:
+    return store.get(job.id) == job and len(store.history(job.id)) == reported
 
 
 def test_a_running_job_with_an_owner_is_not_adopted(store):
@@ -256,14 +256,14 @@ def test_a_running_job_with_an_owner_is_not_adopted(store):
 
 def test_a_running_job_that_was_not_asked_to_pause_is_not_resumed(store):
     job = store.get(run(store).id)
-    with pytest.raises(Refused, match="no pause was asked for"):
+    with pytest.raises(InvalidState, match="no pause was asked for"):
         store.resume(job.id)
     assert _unchanged(store, job, 0)
 
 
 def test_a_cancel_is_not_withdrawn_by_resume(store):
     job = store.cancel(run(store).id)
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidState):
         store.resume(job.id)
     assert _unchanged(store, job, 1)
 
@@ -271,10 +271,10 @@ def test_a_cancel_is_not_withdrawn_by_resume(store):
 def test_an_answer_to_a_question_that_was_not_asked_is_refused(store, clock):
     for state in (State.WAITING, State.PAUSED):
         job = in_state(store, clock, state)
-        told = len(store.history(job.id))
-        with pytest.raises(Refused, match="another"):
+        reported = len(store.history(job.id))
+        with pytest.raises(InvalidState, match="another"):
             store.answer(job.id, "another", '"yes"')
-        assert _unchanged(store, job, told)
+        assert _unchanged(store, job, reported)
         assert store.questions(job.id)[0].answer is None
 
 

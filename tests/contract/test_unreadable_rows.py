@@ -9,11 +9,11 @@ import pytest
 
 from leasehold.domain.checks.instants import EARLIEST, LATEST
 from leasehold.domain.outcome import Failure
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopRequest
-from leasehold.domain.views import Filter
 from leasehold.operations.operations import Operations
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.surfaces.cli import render
 from tests.backends import Backend, put
 

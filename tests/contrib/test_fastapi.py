@@ -44,8 +44,8 @@ def ends(process: subprocess.Popen[bytes], log: Path) -> None:
     assert "Traceback" not in log.read_text()
 
 
-def order(client: httpx2.Client, **asked: object) -> str:
-    answer = client.post("/reports", params={"customer": "ann", **asked})
+def order(client: httpx2.Client, **requested: object) -> str:
+    answer = client.post("/reports", params={"customer": "ann", **requested})
     assert answer.status_code == 202, answer.text
     return str(answer.json()["id"])
 
@@ -131,7 +131,7 @@ def test_the_api_is_behind_the_users_own_guard_and_the_dashboard_behind_tokens(p
         project.stays("-m", "leasehold", "worker", "tasks:jobs"),
         uvicorn(project, "ops:api") as (client, process, log),
     ):
-        call = {"kind": "report", "args": {"customer": "bob"}}
+        call = {"task": "report", "args": {"customer": "bob"}}
         refused = client.post("/jobs/v1/jobs", json=call)
         assert (refused.status_code, refused.json()["detail"]) == (401, "sign in first")
         assert client.get("/jobs/v1/jobs").status_code == 401

@@ -28,7 +28,7 @@ def project(backend: Backend, tmp_path: Path) -> Project:
 def run_all(project: Project, app: Leasehold, *tasks: str) -> list[object]:
     """Enqueue these, run them one after the other, and give their results."""
     for name in tasks:
-        if name not in {kind.name for kind in app.kinds.list()}:
+        if name not in {task.name for task in app.tasks.list()}:
             app.task(name=name)(lambda: None)
     jobs = [app.enqueue(name) for name in tasks]
     project.python(*FLASK, "worker", "--burst", "--threads", "1", "--concurrency", "1")

@@ -44,7 +44,7 @@ def test_the_configuration_of_the_flask_app_says_where_jobs_go(
         jobs.init_app(made(backend))
     with jobs:
         assert jobs.url == backend.url
-        assert app.get(work.enqueue().id).kind == "work"
+        assert app.get(work.enqueue().id).task == "work"
     assert not (tmp_path / "x").exists()
 
 

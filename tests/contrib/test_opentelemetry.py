@@ -50,7 +50,7 @@ class Spans:
         return span
 
     def of_kind(self, kind: str, name: str = "process default") -> ReadableSpan:
-        (span,) = (span for span in self.named(name) if span.attributes["leasehold.kind"] == kind)
+        (span,) = (span for span in self.named(name) if span.attributes["leasehold.task"] == kind)
         return span
 
 
@@ -90,7 +90,7 @@ def test_an_enqueue_is_a_producer_span_and_an_attempt_a_consumer_span_with_a_lin
         "messaging.operation.type": "send",
         "messaging.destination.name": "q",
         "messaging.message.id": job.id,
-        "leasehold.kind": "work",
+        "leasehold.task": "work",
     }
     assert done.kind is SpanKind.CONSUMER
     assert done.parent is None
@@ -103,7 +103,7 @@ def test_an_enqueue_is_a_producer_span_and_an_attempt_a_consumer_span_with_a_lin
         "messaging.operation.type": "process",
         "messaging.destination.name": "q",
         "messaging.message.id": job.id,
-        "leasehold.kind": "work",
+        "leasehold.task": "work",
         "leasehold.attempt": 1,
         "leasehold.outcome": "succeeded",
     }
@@ -212,7 +212,7 @@ def test_what_is_no_failure_is_no_error(app, spans):
         task.enqueue()
     burst(app)
     found = {
-        span.attributes["leasehold.kind"]: (span.attributes["leasehold.outcome"], span.status.status_code)
+        span.attributes["leasehold.task"]: (span.attributes["leasehold.outcome"], span.status.status_code)
         for span in spans.named("process default")
     }
     assert found == {
@@ -249,7 +249,7 @@ def test_many_are_one_span_and_each_has_its_link(app, spans, backend, count):
     jobs = work.enqueue_many({"n": n} for n in range(count))
     sent = spans.one("enqueue default")
     assert sent.attributes["messaging.batch.message_count"] == count
-    assert sent.attributes["leasehold.kind"] == "work"
+    assert sent.attributes["leasehold.task"] == "work"
     assert "messaging.message.id" not in sent.attributes
     assert {row[0] for row in backend.query("select trace from leasehold.job")} == {traceparent(sent)}
     burst(app)
@@ -329,7 +329,7 @@ def test_a_chain_is_one_enqueue_and_its_queues_are_not_made_up(app, spans):
     burst(app, queues=["a", "b"])
     sent = spans.one("enqueue")
     assert sent.attributes["messaging.batch.message_count"] == 2
-    assert not {"messaging.destination.name", "leasehold.kind"} & sent.attributes.keys()
+    assert not {"messaging.destination.name", "leasehold.task"} & sent.attributes.keys()
     for name in ("process a", "process b"):
         assert linked(spans.one(name)) == [sent.get_span_context().span_id]
 
@@ -355,9 +355,9 @@ def test_a_follow_up_belongs_to_the_attempt_that_asked_for_it(app, spans, now, c
 
     @app.task
     async def parent(ctx: Context) -> None:
-        asked = ctx.enqueue(child.using(immediately=now))
+        requested = ctx.enqueue(child.using(immediately=now))
         if now:
-            await asked
+            await requested
 
     @app.task
     def plain_parent(ctx: SyncContext) -> None:
@@ -365,13 +365,13 @@ def test_a_follow_up_belongs_to_the_attempt_that_asked_for_it(app, spans, now, c
 
     (parent if colour == "async" else plain_parent).enqueue()
     burst(app, queues=["default", "q"])
-    asked, done = spans.one("enqueue q"), spans.one("process q")
+    requested, done = spans.one("enqueue q"), spans.one("process q")
     process = spans.one("process default")
-    assert asked.parent.span_id == process.get_span_context().span_id
-    assert asked.get_span_context().trace_id == process.get_span_context().trace_id
-    assert asked.attributes["messaging.operation.type"] == ("send" if now else "create")
-    assert linked(done) == [asked.get_span_context().span_id]
-    assert asked.attributes["messaging.message.id"] == done.attributes["messaging.message.id"]
+    assert requested.parent.span_id == process.get_span_context().span_id
+    assert requested.get_span_context().trace_id == process.get_span_context().trace_id
+    assert requested.attributes["messaging.operation.type"] == ("send" if now else "create")
+    assert linked(done) == [requested.get_span_context().span_id]
+    assert requested.attributes["messaging.message.id"] == done.attributes["messaging.message.id"]
 
 
 def test_a_retried_job_is_linked_to_who_enqueued_the_first(app, spans, backend):

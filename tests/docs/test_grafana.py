@@ -10,8 +10,8 @@ from typing import Any, get_args
 import pytest
 
 from leasehold.domain.metrics import Histogram, LeaseAge, Metrics, ReadyAge, Rollup, RunOutcome, SlotUse
+from leasehold.domain.records import QueueCount
 from leasehold.domain.states import State
-from leasehold.domain.views import QueueCount
 from leasehold.surfaces.prometheus import text_of
 from tests.docs.pages import DOCS, blocks
 
@@ -114,13 +114,13 @@ def test_it_can_be_imported_into_any_grafana():
     variables = {one["name"]: one for one in BOARD["templating"]["list"]}
     assert variables["datasource"]["type"] == "datasource"
     assert variables["datasource"]["query"] == "prometheus"
-    asked = [
+    requested = [
         place
         for panel in BOARD["panels"]
         for place in (panel, *panel.get("targets", ()))
         if panel["type"] != "row"
     ]
-    assert {place["datasource"]["uid"] for place in asked} == {"${datasource}"}
+    assert {place["datasource"]["uid"] for place in requested} == {"${datasource}"}
     used = set(re.findall(r"\$(\w+)", " ".join(queries()))) - {"__rate_interval"}
     assert used <= variables.keys()
 

@@ -36,7 +36,7 @@ def test_a_client_with_the_configuration_of_the_page_runs_what_the_page_says(
     )
 
     async def run() -> None:
-        following = Following(lambda key, asked: {"action": "accept", "content": {"value": 3}})
+        following = Following(lambda key, requested: {"action": "accept", "content": {"value": 3}})
         async with Client(stdio_client(parameters), extensions=[following]) as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).content[0].text == "3"
             answer = await client.call_tool("research", {"topic": "leases"})

@@ -13,9 +13,11 @@ PAGE = (DOCS / "guides/metrics.md").read_text(encoding="utf-8")
 
 
 def test_every_metric_is_named_and_no_other():
-    told = set(re.findall(r"^# TYPE (\w+)", text_of(Metrics([], [], [], [], [], 0, 0, 0, 0)), re.MULTILINE))
+    reported = set(
+        re.findall(r"^# TYPE (\w+)", text_of(Metrics([], [], [], [], [], 0, 0, 0, 0)), re.MULTILINE)
+    )
     named = {name.removesuffix("_bucket") for name in re.findall(r"\bleasehold_[a-z_]+", PAGE)}
-    assert named - {"leasehold_rollup"} == told
+    assert named - {"leasehold_rollup"} == reported
 
 
 def test_every_outcome_is_explained():

@@ -42,8 +42,8 @@ def test_the_command_of_the_page_does_what_the_page_says(backend: Backend, monke
             where = "tool_runs" if sqlite else f'"{backend.schema}".tool_runs'
             assert backend.query(f"SELECT run_id, status FROM {where}") == [(1, "waiting")]
             burst(app)
-            told = f"SELECT run_id, status, exit_code, error, started_at IS NULL, finished_at IS NULL FROM {where}"
-            assert backend.query(told) == [(1, "ok", 0, None, False, False)]
+            reported = f"SELECT run_id, status, exit_code, error, started_at IS NULL, finished_at IS NULL FROM {where}"
+            assert backend.query(reported) == [(1, "ok", 0, None, False, False)]
         finally:
             for row in app.__internals__.operations.list_mirrors():
                 app.__internals__.operations.remove_mirror(row.mirror)

@@ -13,14 +13,14 @@ from fastapi.routing import APIRoute
 import leasehold.errors
 from leasehold import Leasehold
 from leasehold.stores.open import open_store
-from leasehold.stores.tenants.one import VERBS
+from leasehold.stores.tenants.tenant_store import VERBS
 from leasehold.surfaces.cli.main import command
 from leasehold.surfaces.http.api import create_app
 from leasehold.tasks.settings import CALL_ONLY, OF_TASK
 from tools.reference import internals_pages, reference_pages
 from tools.reference.cli import commands
 from tools.reference.environment import variables
-from tools.reference.errors import told
+from tools.reference.errors import reported
 from tools.reference.python import modules, public_names
 from tools.reference.settings import Group, groups
 from tools.reference.sql import columns, postgres_columns
@@ -119,7 +119,7 @@ def test_every_public_method_stands_under_its_class_with_a_sentence():
 
 @pytest.mark.parametrize("name", leasehold.errors.__all__)
 def test_every_error_has_a_sentence_and_a_remedy(name: str):
-    sentence, remedy = told(getattr(leasehold.errors, name))
+    sentence, remedy = reported(getattr(leasehold.errors, name))
     assert sentence
     assert remedy.endswith(".")
     assert f"## {name}\n" in page("errors")

@@ -45,12 +45,12 @@ def test_the_code_of_the_page_does_what_the_page_says(backend: Backend, tmp_path
             timeout=PATIENCE,
         )
         assert ran.returncode == 0, ran.stderr
-        first, *told, last = ran.stdout.splitlines()
+        first, *reported, last = ran.stdout.splitlines()
         assert (first, last) == ("3", "3")
-        assert told.count("HELLO") == 1
-        assert any(line.startswith("1. it is not due for 59 m, until ") for line in told)
-        assert "succeeded published" in told
-        assert "pause cancelled" in told
+        assert reported.count("HELLO") == 1
+        assert any(line.startswith("1. it is not due for 59 m, until ") for line in reported)
+        assert "succeeded published" in reported
+        assert "pause cancelled" in reported
     finally:
         server.kill()
         server.communicate()

@@ -18,7 +18,7 @@ from tests.faults.test_forking_servers import free_port
 def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
     assert write_files("guides/rq.md", tmp_path) == ["runs.py", "deliver.py"]
     (console,) = blocks("guides/rq.md", "console")
-    program, worker, *told = console.splitlines()
+    program, worker, *reported = console.splitlines()
     assert program == "$ python runs.py"
     assert worker.startswith("$ rq worker ")
     with valkey(tmp_path, free_port()) as url:
@@ -36,4 +36,4 @@ def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
                 check=True,
             )
             printed += done.stdout
-        assert printed.splitlines() == told
+        assert printed.splitlines() == reported

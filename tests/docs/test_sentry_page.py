@@ -74,7 +74,7 @@ def test_a_job_that_fails_for_good_is_one_event_with_its_job_as_a_tag(backend: B
     event, other = sorted(events, key=lambda event: jobs.index(event["tags"]["job"]))
     assert (event["level"], event["logger"]) == ("error", "leasehold.jobs")
     assert event["tags"] == {
-        "job": jobs[0], "kind": "charge", "attempt": "2", "queue": "default", "lease": "2",
+        "job": jobs[0], "task": "charge", "attempt": "2", "queue": "default", "lease": "2",
     }  # fmt: skip
     assert event["fingerprint"] == other["fingerprint"] == ["leasehold", "charge", "RuntimeError"]
     text = event["logentry"]["formatted"]
@@ -94,7 +94,7 @@ def test_what_a_handler_logs_as_an_error_has_the_tags_too(backend: Backend, fold
 
 def test_with_middleware_the_exception_is_told_once_with_its_stack(backend: Backend, folder: Path):
     jobs, (event,) = run(folder, backend, "shop_with_stacks", 7)
-    assert event["tags"] == {"job": jobs[0], "kind": "charge", "attempt": "1", "queue": "default"}
+    assert event["tags"] == {"job": jobs[0], "task": "charge", "attempt": "1", "queue": "default"}
     (raised,) = event["exception"]["values"]
     assert (raised["type"], raised["value"]) == ("RuntimeError", "no card for order 7")
     last = raised["stacktrace"]["frames"][-1]

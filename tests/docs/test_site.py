@@ -17,7 +17,7 @@ import pytest
 import yaml
 from playwright.sync_api import Browser, Request
 
-from leasehold.domain.states import TRANSITIONS, Event, State
+from leasehold.domain.states import TRANSITIONS, State, Trigger
 from tests.docs.pages import pages as walked_pages
 from tests.docs.pages import read_page
 from tests.surfaces.dashboard.browsing import PATIENCE, overflow, screen
@@ -225,11 +225,11 @@ class TestInABrowser:
     pytestmark = on_the_site
 
     def test_pages_fit_a_phone_and_ask_no_other_host(self, chromium: Browser, served: str) -> None:
-        asked: list[str] = []
+        requested: list[str] = []
 
         def note(request: Request) -> None:
             if not request.url.startswith((served, "data:", "blob:")):
-                asked.append(request.url)
+                requested.append(request.url)
 
         with screen(chromium, served, viewport=PHONE) as made:
             made.context.on("request", note)
@@ -240,7 +240,7 @@ class TestInABrowser:
                 broken = "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
                 assert shown.evaluate(broken) == [], name
             made.check_quiet()
-        assert asked == []
+        assert requested == []
 
     @pytest.mark.parametrize("opened_from", ["server", "folder"])
     def test_search_finds_a_page(self, chromium: Browser, served: str, site: Path, opened_from: str) -> None:
@@ -276,7 +276,7 @@ def test_drawn_pictures_describe_themselves_and_have_a_dark_scheme() -> None:
 
 
 def test_the_picture_of_the_states_is_refused_when_a_move_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    more = {**TRANSITIONS, (State.FAILED, Event.RELEASE): frozenset({State.PENDING})}
+    more = {**TRANSITIONS, (State.FAILED, Trigger.RELEASE): frozenset({State.PENDING})}
     monkeypatch.setattr(state_picture, "TRANSITIONS", more)
     with pytest.raises(SystemExit, match="failed → pending"):
         state_picture.states_svg()

@@ -20,7 +20,7 @@ def child(**fields: Any) -> Job:
     known: dict[str, Any] = {
         "id": "c",
         "seq": 1,
-        "kind": "k",
+        "task": "k",
         "queue": "q",
         "gate": 1,
         "priority": 0,

@@ -14,7 +14,7 @@ import pytest
 
 from leasehold.domain.capacity import Holder
 from leasehold.domain.errors import AtCapacity, InvalidArguments, LeaseholdError, LeaseLost, WaitTimedOut
-from leasehold.domain.outcome import Asked
+from leasehold.domain.outcome import QuestionAsked
 from leasehold.domain.signals import Fail, Park, Signal, StopRequested
 from leasehold.runners.contract import Phase, State
 
@@ -35,7 +35,7 @@ CLASSES = sorted(
 SPECIAL: dict[str, tuple[Any, ...]] = {
     "NothingToCollect": ("run-1", State(Phase.RUNNING)),
     "AtCapacity": ("kind", 2, [Holder("id", "owner", None, None)], 1.5),
-    "Park": (Asked("key", "text"),),
+    "Park": (QuestionAsked("key", "text"),),
 }
 BY_TYPE = {
     "str": "text",
@@ -46,7 +46,7 @@ BY_TYPE = {
     "Mapping[str, str]": {"field": "problem"},
     "str | None": "text",
     "Duration": "10s",
-    "Asked": Asked("key", "text"),
+    "Asked": QuestionAsked("key", "text"),
 }
 
 
@@ -109,10 +109,10 @@ def pool() -> Iterator[Pool]:
         ("arguments", InvalidArguments, {"field": "a", "task": "task"}),
     ],
 )
-def test_an_exception_comes_out_of_a_pool_of_processes(name, kind, told, pool):
+def test_an_exception_comes_out_of_a_pool_of_processes(name, kind, reported, pool):
     with pytest.raises(kind) as caught:
         pool.apply_async(fail_with, (name,)).get(timeout=60)
-    assert vars(caught.value).items() >= told.items()
+    assert vars(caught.value).items() >= reported.items()
 
 
 def test_holders_travel_with_at_capacity():

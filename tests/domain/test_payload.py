@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.domain.checks.payload import encode
-from leasehold.domain.errors import InvalidInput, Unstorable
-from leasehold.domain.moves import ERROR_LIMIT, clean_error
+from leasehold.domain.errors import InvalidInput, NotSerializable
+from leasehold.domain.transitions import ERROR_LIMIT, clean_error
 
 json_values = st.recursive(
     st.none()
@@ -37,7 +37,7 @@ def test_what_can_be_stored_comes_back_as_it_was(value):
     st.recursive(st.just("\0") | st.just("\ud800") | st.just(float("nan")), lambda x: st.lists(x, min_size=1))
 )
 def test_what_cannot_be_stored_is_refused_naming_the_field(value):
-    with pytest.raises(Unstorable) as caught:
+    with pytest.raises(NotSerializable) as caught:
         encode({"a": value}, "task")
     assert caught.value.field.startswith("task.a")
 

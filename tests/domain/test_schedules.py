@@ -17,7 +17,7 @@ def at(text: str) -> datetime:
 
 
 def made(**changes: object) -> Schedule:
-    return Schedule(**{"name": "s", "kind": "k", **changes})
+    return Schedule(**{"name": "s", "task": "k", **changes})
 
 
 def berlin() -> Schedule:
@@ -135,8 +135,8 @@ def test_an_interval_is_told_in_words(seconds, text):
 )
 def test_what_is_wrong_with_a_schedule_is_named(changes, field):
     given = {"name": "s", "every": "1h", "cron": None, "tz": "UTC", "missed": "one", "overlap": "skip"}
-    asked = {**given, **changes}
+    requested = {**given, **changes}
     with pytest.raises(InvalidInput) as caught:
-        checked_schedule(asked.pop("name"), "k", "{}", **asked)
+        checked_schedule(requested.pop("name"), "k", "{}", **requested)
     assert caught.value.field == field
     assert caught.value.remedy

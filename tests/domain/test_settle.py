@@ -8,7 +8,6 @@ import pytest
 
 from leasehold.domain.job import Job
 from leasehold.domain.outcome import (
-    Asked,
     AttemptTimedOut,
     Breached,
     Crashed,
@@ -18,19 +17,20 @@ from leasehold.domain.outcome import (
     Failure,
     HandedBack,
     Lost,
+    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
 from leasehold.domain.policy import Policy
 from leasehold.domain.settle import settle
-from leasehold.domain.states import TRANSITIONS, Event, Flag, State
+from leasehold.domain.states import TRANSITIONS, Flag, State, Trigger
 from leasehold.testing import START
 
 RUNNING = Job(
     id="x",
     seq=1,
-    kind="k",
+    task="k",
     queue="q",
     gate=1,
     priority=0,
@@ -39,7 +39,7 @@ RUNNING = Job(
     created_at=START,
     available_at=START,
     updated_at=START,
-    lease_owner="w",
+    worker="w",
     lease_expires_at=START,
     lease_token=5,
     attempt=1,
@@ -68,7 +68,7 @@ TABLE = [
     (Detached(), Policy(on_lost="adopt"), "running running running running"),
     (Snoozed(5), ALL, "queued cancelled paused cancelled"),
     (Snoozed(5), LAST, "queued cancelled paused cancelled"),
-    (Asked("k", "?"), ALL, "waiting cancelled paused cancelled"),
+    (QuestionAsked("k", "?"), ALL, "waiting cancelled paused cancelled"),
     (Breached("e"), ALL, "failed failed failed cancelled"),
     (Breached("e"), Policy(on_breach="pause"), "paused failed paused cancelled"),
     (Success(), ONCE, "succeeded succeeded succeeded succeeded"),
@@ -80,7 +80,7 @@ TABLE = [
     (Lost(), ONCE, "failed failed failed cancelled"),
     (Crashed("e"), ONCE, "failed failed failed cancelled"),
     (Snoozed(5), ONCE, "failed cancelled failed cancelled"),
-    (Asked("k", "?"), ONCE, "failed cancelled failed cancelled"),
+    (QuestionAsked("k", "?"), ONCE, "failed cancelled failed cancelled"),
     (Breached("e"), replace(ONCE, on_breach="pause"), "failed failed failed cancelled"),
 ]
 CELLS = [
@@ -95,9 +95,9 @@ def test_every_cell_of_the_table(outcome, policy, flag, state):
     job = replace(RUNNING, stop_requested=flag, execution_site="here")
     move = settle(job, outcome, policy, now=START)
     assert move.job.state == state
-    assert move.job.state in TRANSITIONS[State.RUNNING, Event.SETTLE]
+    assert move.job.state in TRANSITIONS[State.RUNNING, Trigger.SETTLE]
     assert move.job.lease_token == 5, "only a grant moves the token"
-    assert move.job.lease_owner is None
+    assert move.job.worker is None
     if move.job.state is State.RUNNING:
         assert move.job.stop_requested is flag
     else:
@@ -120,8 +120,8 @@ def test_a_grant_that_came_too_late_ends_the_job_and_counts_as_no_run(limit):
         )
         move = settle(job, Expired(), ALL, now=START)
         assert (move.job.state, move.job.attempt, move.job.started_at) == (state, 0, None)
-        assert (move.job.lease_owner, move.job.settled_by, move.job.stop_requested) == (None, None, None)
-        assert move.job.state in TRANSITIONS[State.RUNNING, Event.SETTLE]
+        assert (move.job.worker, move.job.settled_by, move.job.stop_requested) == (None, None, None)
+        assert move.job.state in TRANSITIONS[State.RUNNING, Trigger.SETTLE]
 
 
 @pytest.mark.parametrize("flag", FLAGS)

@@ -54,9 +54,9 @@ class Strikes:
         timer.daemon = True
         timer.start()
 
-    def _hold(self, who: str) -> None:
+    def _hold(self, caller: str) -> None:
         """Not by SIGSTOP from here: another thread may be in the middle of a write to a SQLite file."""
-        mark = self._folder / f"freeze-{who}"
+        mark = self._folder / f"freeze-{caller}"
         mark.touch()
         while mark.exists():
             time.sleep(0.005)
@@ -111,8 +111,8 @@ def starts_of(folder: Path, name: str) -> list[tuple[int, str]]:
     found = []
     with contextlib.suppress(FileNotFoundError):
         for line in (folder / "starts").read_text().splitlines():
-            told, token, start = line.split()
-            if told == name:
+            reported, token, start = line.split()
+            if reported == name:
                 found.append((int(token), start))
     return found
 

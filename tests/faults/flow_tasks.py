@@ -11,7 +11,7 @@ from leasehold import Context, Leasehold, Retry, SyncContext
 from leasehold.domain.signals import Fail
 from tests.faults import worker_main
 from tests.faults.side_log import SideLog
-from tests.faults.tasks import told
+from tests.faults.tasks import reported
 
 
 def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
@@ -22,7 +22,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     async def child(ctx: Context, parent: str, name: str, seconds: float) -> str:
         with log.run(ctx):
             await asyncio.sleep(seconds)
-            return told(ctx)
+            return reported(ctx)
 
     # Three follow-ups each: two with the success, one at once, before the work is done.
     @app.task(**common)
@@ -34,7 +34,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
             )
             await asyncio.sleep(seconds)
             ctx.enqueue(child, ctx.job_id, "second", seconds / 4)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(**common)
     def parent_in_thread(ctx: SyncContext, seconds: float) -> str:
@@ -43,7 +43,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
             ctx.wait(seconds)
             ctx.enqueue(child.using(immediately=True), ctx.job_id, "at once", seconds / 4)
             ctx.enqueue(child, ctx.job_id, "second", seconds / 4)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(**common)
     async def part(ctx: Context, n: int, seconds: float) -> int:

@@ -426,34 +426,36 @@ def check(
         runs[run.job].append(run)
     deaths, overlaps, grants = fleet.deaths(), 0, 0
     for job, (_, state, attempt, token, settled_token, settled_by, result) in by_id.items():
-        told = f"job {job}: moves {moves[job]}, runs {runs[job]}"
-        assert state == expect or (state == "cancelled" and job in cancelled), f"{state}, {told}"
+        reported = f"job {job}: moves {moves[job]}, runs {runs[job]}"
+        assert state == expect or (state == "cancelled" and job in cancelled), f"{state}, {reported}"
         succeeded = state == "succeeded"
         chain = moves[job]
         # Each grant takes the token one on and ends before the next one: none is used twice.
         leases = [move[:2] for move in chain if move[0] != "success"]
-        assert leases == [(what, n) for n in range(1, token + 1) for what in ("grant", "end")], told
+        assert leases == [(what, n) for n in range(1, token + 1) for what in ("grant", "end")], reported
         successes = [move[1] for move in chain if move[0] == "success"]
-        assert successes == ([settled_token] if succeeded else []), told
+        assert successes == ([settled_token] if succeeded else []), reported
         granted = {move[1]: move[2] for move in chain if move[0] == "grant"}
         grants += len(granted)
-        assert len(granted) == attempt, told
+        assert len(granted) == attempt, reported
         # User code ran at most once under each grant, and under no other token.
         tokens = [run.token for run in runs[job]]
-        assert len(tokens) == len(set(tokens)), told
-        assert set(tokens) <= set(granted), told
+        assert len(tokens) == len(set(tokens)), reported
+        assert set(tokens) <= set(granted), reported
         if succeeded:
             # Whatever else was granted was given back or lost, and the history says so.
-            assert all((job, other) in told_of for other in granted if other != settled_token), told
+            assert all((job, other) in told_of for other in granted if other != settled_token), reported
             (winner,) = [run for run in runs[job] if run.token == settled_token]
-            assert winner.how == "done", told
-            assert settled_by == granted[settled_token], told
-            assert _text(result) == f"{attempt}:{settled_token}" == f"{winner.attempt}:{winner.token}", told
+            assert winner.how == "done", reported
+            assert settled_by == granted[settled_token], reported
+            assert _text(result) == f"{attempt}:{settled_token}" == f"{winner.attempt}:{winner.token}", (
+                reported
+            )
         for first, second in itertools.pairwise(runs[job]):
             if not _over(first, second.started, deaths):
                 # A worker that was frozen just before it calls its handler starts after its successor.
                 stale = min(first.token, second.token)
-                assert (job, stale) in lost, f"two runs at once under a lease that was not lost; {told}"
+                assert (job, stale) in lost, f"two runs at once under a lease that was not lost; {reported}"
                 overlaps += 1
     run = sum(map(len, runs.values()))
     return Figures(len(wanted), run, grants, len(lost), overlaps, fleet.kills, fleet.freezes)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from leasehold import Context, Leasehold, Retry
 from tests.faults import tasks
-from tests.faults.tasks import told
+from tests.faults.tasks import reported
 
 NETWORK, CPU = "network", "cpu"
 
@@ -23,7 +23,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
         """The limits are given by the call; the arguments repeat them for the log."""
         with log.run(ctx, note=needs):
             await asyncio.sleep(seconds)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(**common)
     async def use_inside(ctx: Context, seconds: float, needs: dict[str, int]) -> str:
@@ -32,10 +32,10 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
             await ctx.acquire(name, units)
         with log.run(ctx, note=needs):
             await asyncio.sleep(seconds)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(rate="api", **common)
     async def call_api(ctx: Context) -> str:
-        return told(ctx)
+        return reported(ctx)
 
     return SimpleNamespace(**vars(known), use=use, use_inside=use_inside, call_api=call_api)

@@ -30,17 +30,19 @@ def main() -> None:
     config: dict[str, Any] = json.loads(sys.argv[1])
     app = Leasehold(config["url"], schema=config["schema"], shutdown_grace=config.get("shutdown_grace", 0))
     hold = register(app, Path(config["folder"]), **config["settings"])
-    tell({"ready": True})
+    notify({"ready": True})
     for _ in sys.stdin:
         try:
-            tell({"id": app.run_now(hold).id})
+            notify({"id": app.run_now(hold).id})
         except AtCapacity as refused:
             holders = [dataclasses.asdict(holder) for holder in refused.holders]
-            tell({"holders": holders, "retry_after": refused.retry_after, "max_running": refused.max_running})
+            notify(
+                {"holders": holders, "retry_after": refused.retry_after, "max_running": refused.max_running}
+            )
     app.close()
 
 
-def tell(what: dict[str, Any]) -> None:
+def notify(what: dict[str, Any]) -> None:
     print(json.dumps(what, default=str), flush=True)
 
 

@@ -14,7 +14,7 @@ from tests.faults.side_log import SideLog
 LOOK_EVERY = 0.01
 
 
-def told(ctx: Context | SyncContext) -> str:
+def reported(ctx: Context | SyncContext) -> str:
     """A result that names the grant it was computed under."""
     return f"{ctx.attempt}:{ctx.lease_token}"
 
@@ -32,19 +32,19 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     async def brief(ctx: Context, seconds: float) -> str:
         with log.run(ctx):
             await asyncio.sleep(seconds)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(**common)
     def brief_in_thread(ctx: SyncContext, seconds: float) -> str:
         with log.run(ctx):
             ctx.wait(seconds)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(**common)
     async def block_the_loop(ctx: Context, seconds: float) -> str:
         with log.run(ctx):
             time.sleep(seconds)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(lane="{lane}", **common)
     async def in_lane(ctx: Context, lane: str, n: int, seconds: float) -> str:
@@ -54,7 +54,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
                 await asyncio.sleep(LOOK_EVERY)
             if gate(f"fail-{n}").exists():
                 raise Fail(f"job {n} was told to fail")
-            return told(ctx)
+            return reported(ctx)
 
     # -- work that ends when the test says so ------------------------------------------------------------------------
     @app.task(**common)
@@ -62,31 +62,31 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
         with log.run(ctx):
             while not gate(f"{name}-{ctx.attempt}").exists():
                 await asyncio.sleep(LOOK_EVERY)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(**common)
     def wait_in_thread(ctx: SyncContext, name: str) -> str:
         with log.run(ctx):
             while not gate(f"{name}-{ctx.attempt}").exists():
                 ctx.wait(LOOK_EVERY)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(on_drain="pause", **common)
     async def wait_or_pause(ctx: Context, name: str) -> str:
         with log.run(ctx):
             while not gate(f"{name}-{ctx.attempt}").exists():
                 await asyncio.sleep(LOOK_EVERY)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(**common)
     async def ask(ctx: Context) -> str:
         with log.run(ctx):
             await ctx.ask("go", "Shall it go on?")
-            return told(ctx)
+            return reported(ctx)
 
     # -- work that speaks ----------------------------------------------------------------------------------------
     @app.task(**common)
-    async def tell(ctx: Context, items: int, pause: float, gates: list[int], keyed: bool = True) -> str:
+    async def notify(ctx: Context, items: int, pause: float, gates: list[int], keyed: bool = True) -> str:
         """Keyed, an attempt that begins anew tells again what was told, and it counts once. Some items wait at a
         gate."""
         with log.run(ctx):
@@ -99,7 +99,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
                 ctx.progress(n + 1, items)
                 if n % 10 == 9:
                     await asyncio.sleep(pause)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(**common)
     async def tell_at_the_gate(ctx: Context, name: str, items: int) -> str:
@@ -110,7 +110,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
             for n in range(items):
                 ctx.emit("item", n)
                 ctx.log(f"line {n}")
-            return told(ctx)
+            return reported(ctx)
 
     # -- work that does not obey -------------------------------------------------------------------------------------
     @app.task(**common)
@@ -118,7 +118,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
         with log.run(ctx):
             while not gate(f"{name}-{ctx.attempt}").exists():
                 time.sleep(LOOK_EVERY)
-            return told(ctx)
+            return reported(ctx)
 
     @app.task(**common)
     async def ignore_the_stop_on_loop(ctx: Context, name: str) -> str:
@@ -128,7 +128,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
                     await asyncio.sleep(LOOK_EVERY)
                 except asyncio.CancelledError:
                     continue
-            return told(ctx)
+            return reported(ctx)
 
     tasks = (
         brief,
@@ -139,7 +139,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
         wait_in_thread,
         wait_or_pause,
         ask,
-        tell,
+        notify,
         tell_at_the_gate,
         ignore_the_stop,
         ignore_the_stop_on_loop,

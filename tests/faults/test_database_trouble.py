@@ -207,8 +207,8 @@ def test_results_survive_a_server_that_is_out_of_connections(
         connection.execute("CREATE ROLE worker LOGIN")
         connection.execute("GRANT ALL ON DATABASE jobs TO worker")
     place = make_place("postgres", lease=LEASE, url=direct.replace("postgres@", "worker@"), admin_url=direct)
-    for kind in ("TABLES", "SEQUENCES"):
-        place.query(f"GRANT ALL ON ALL {kind} IN SCHEMA leasehold TO worker")
+    for task in ("TABLES", "SEQUENCES"):
+        place.query(f"GRANT ALL ON ALL {task} IN SCHEMA leasehold TO worker")
     place.query("GRANT USAGE ON SCHEMA leasehold TO worker")
     work_through(place, NoConnections(server))
 

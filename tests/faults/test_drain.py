@@ -24,7 +24,7 @@ def assert_unharmed(row: Job, before: Job, state: str = "queued") -> None:
     assert row.state == state
     assert (row.attempt, row.failures, row.crashes) == (before.attempt + 1, before.failures, before.crashes)
     assert row.available_at == before.available_at, "it has lost its place"
-    assert (row.lease_owner, row.lease_expires_at, row.stop_requested) == (None, None, None)
+    assert (row.worker, row.lease_expires_at, row.stop_requested) == (None, None, None)
     assert row.error is None
 
 

@@ -244,8 +244,8 @@ def test_a_frozen_watcher_that_wakes_after_the_stop_changes_nothing(
     rows = [place.row(job.id) for job in jobs]
     frozen.thaw()
     # It learns it from its keeper, or by its own clock.
-    told = ("is lost", "could not be renewed")
-    wait_for(lambda: any(map(frozen.said, told)), "the woken one to learn that it has lost them")
+    reported = ("is lost", "could not be renewed")
+    wait_for(lambda: any(map(frozen.said, reported)), "the woken one to learn that it has lost them")
     frozen.terminate()
     assert frozen.wait(HASTE) == 0
     assert [place.row(job.id) for job in jobs] == rows

@@ -118,15 +118,15 @@ def check_each(place: Place, kind: Kind, jobs: Mapping[Moment, Sequence[Job[Any]
     for moment, some in jobs.items():
         for job in some:
             row, history = place.row(job.id), [entry.event for entry in job.history()]
-            told = f"{moment}: {row}, {history}, {starts_of(place.folder, execution(job, row.attempt))}"
-            assert row.state.value == "succeeded", told
+            reported = f"{moment}: {row}, {history}, {starts_of(place.folder, execution(job, row.attempt))}"
+            assert row.state.value == "succeeded", reported
             # A loss before anything was placed is a crash and a new attempt; an adopted one is neither. On a busy
             # machine a lease may run out before its job begins: that is handed back.
             unplaced = row.crashes + history.count("handed_back")
-            assert (row.failures, row.attempt) == (0, unplaced + 1), told
+            assert (row.failures, row.attempt) == (0, unplaced + 1), reported
             left = history.count("lost") - row.crashes + history.count("detached")
-            assert left == history.count("adopted"), told
-            assert job.result(timeout=0) == execution(job, row.attempt), told
+            assert left == history.count("adopted"), reported
+            assert job.result(timeout=0) == execution(job, row.attempt), reported
             wanted.add(execution(job, row.attempt))
     assert kind.ever_ran() == dict.fromkeys(wanted, 1)
     assert placed(place) == wanted

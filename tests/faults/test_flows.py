@@ -62,8 +62,8 @@ def follow_ups_under_kills(
     rows = place.query("SELECT id, args FROM leasehold.job_row WHERE task = 'child'")
     named: dict[str, list[str]] = {job: [] for job in wanted}
     for _, args in rows:
-        told = args if isinstance(args, dict) else json.loads(args)
-        named[told["parent"]].append(told["name"])
+        reported = args if isinstance(args, dict) else json.loads(args)
+        named[reported["parent"]].append(reported["name"])
     assert {job: names for job, names in named.items() if sorted(names) != NAMES} == {}
     assert len(rows) == 3 * parents
     tied = place.query("SELECT parent_id, count(*) FROM leasehold.follow_up GROUP BY parent_id")
@@ -139,9 +139,9 @@ def test_a_fan_out_of_120_and_its_fan_in_survive_the_death_of_all_workers_in_the
     assert fleet.unexpected() == []
 
 
-def count(place: Place, state: str, kind: str) -> int:
+def count(place: Place, state: str, task: str) -> int:
     text = "SELECT count(*) FROM leasehold.job_row WHERE state = ? AND task = ?"
-    return int(place.query(text, state, kind)[0][0])
+    return int(place.query(text, state, task)[0][0])
 
 
 # --- the long run ---------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def test_a_frozen_workers_late_result_is_refused_and_it_says_so(
 
     place.open_gate("late-2")
     done = place.wait_for_state(job.id, "succeeded")
-    assert done.settled_by == granted.lease_owner
+    assert done.settled_by == granted.worker
     assert f":{successor.pid}:" in done.settled_by
     assert (done.attempt, done.failures, done.crashes) == (2, 0, 1)
     figures = check(place, [job.id], fleet)

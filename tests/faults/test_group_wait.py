@@ -13,7 +13,7 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.backends import Backend, new_job
 from tests.faults.harness import ROOT
 from tests.launcher import launch
@@ -39,7 +39,7 @@ def test_a_waiter_in_another_process_is_woken_within_250_ms(app: Leasehold, back
             (grant,) = app.__internals__.store.claim("worker-1", ["default"], 1)
             app.__internals__.store.settle([Ending(grant.id, grant.token, Success("1"))])
             changed_at = time.monotonic()
-            app.__internals__.store.tell_watchers()
+            app.__internals__.store.notify_watchers()
             seen = _next(waiter)
             assert seen["version"] == number + 2
             late.append(seen["at"] - changed_at)

@@ -13,12 +13,12 @@ from leasehold import Leasehold
 from leasehold.domain.budgets import Spend
 from leasehold.domain.hooks import EVENTS, Happened
 from leasehold.domain.job import TIED
-from leasehold.domain.outcome import Asked, DeadlinePassed, Failure, Stopped, Success
+from leasehold.domain.outcome import DeadlinePassed, Failure, QuestionAsked, Stopped, Success
 from leasehold.domain.policy import Policy
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
-from leasehold.types import HookEvent
+from leasehold.types import Notification
 from tests.backends import Backend, new_id, put
 from tests.contract.lives import SITE, claim_one, end, lose, orphan, run
 from tests.workers import until
@@ -41,7 +41,7 @@ def _spend(store: JobStore, _: ManualClock) -> None:
 
 
 def _stall(store: JobStore, _: ManualClock) -> None:
-    store.tell_listeners([Happened("stalled", new_id(), "work", "default", 1, None, "silent", {})])
+    store.notify_listeners([Happened("stalled", new_id(), "work", "default", 1, None, "silent", {})])
 
 
 DEEDS: dict[str, Callable[[JobStore, ManualClock], object]] = {
@@ -57,7 +57,7 @@ DEEDS: dict[str, Callable[[JobStore, ManualClock], object]] = {
     "budget_exhausted": _spend,
     "group_done": _succeed,
     "stalled": _stall,
-    "question": lambda s, _: end(s, run(s), Asked("q", "May I?")),
+    "question": lambda s, _: end(s, run(s), QuestionAsked("q", "May I?")),
 }
 
 
@@ -87,38 +87,38 @@ def serve(app: Leasehold, condition: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def listening(backend: Backend) -> tuple[Leasehold, list[HookEvent]]:
+def listening(backend: Backend) -> tuple[Leasehold, list[Notification]]:
     """An app whose hook listens to everything; a worker of it has been there and is gone."""
     app = Leasehold(backend.url, schema=backend.schema)
-    heard: list[HookEvent] = []
+    received: list[Notification] = []
 
     @app.on(*EVENTS, name="all")
-    def hear(event: HookEvent) -> None:
-        heard.append(event)
+    def receive(event: Notification) -> None:
+        received.append(event)
 
     @app.task
     def nothing() -> None: ...
 
-    return app, heard
+    return app, received
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_a_hook_is_called_though_the_process_was_killed_right_after_its_commit(
-    backend: Backend, listening: tuple[Leasehold, list[HookEvent]], event: str
+    backend: Backend, listening: tuple[Leasehold, list[Notification]], event: str
 ) -> None:
-    app, heard = listening
+    app, received = listening
     serve(app, lambda: True)
     killed_after(backend, DEEDS[event])
-    assert heard == []
-    serve(app, lambda: event in {one.name for one in heard})
-    ids = [one.id for one in heard]
+    assert received == []
+    serve(app, lambda: event in {one.name for one in received})
+    ids = [one.id for one in received]
     assert len(set(ids)) == len(ids)
 
 
 def test_a_hook_that_kills_its_process_is_called_again_by_another_with_the_same_id(
-    backend: Backend, listening: tuple[Leasehold, list[HookEvent]]
+    backend: Backend, listening: tuple[Leasehold, list[Notification]]
 ) -> None:
-    app, heard = listening
+    app, received = listening
     serve(app, lambda: True)
     clock = ManualClock()
     store = backend.open(clock)
@@ -130,5 +130,5 @@ def test_a_hook_that_kills_its_process_is_called_again_by_another_with_the_same_
 
     before = backend.query("SELECT id FROM leasehold.outbox")
     killed_after(backend, take)
-    serve(app, lambda: heard)
-    assert [(one.id,) for one in heard] == before
+    serve(app, lambda: received)
+    assert [(one.id,) for one in received] == before

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import Leasehold, State
-from leasehold.errors import Refused
+from leasehold.errors import InvalidState
 from tests.faults.conftest import MakePlace
 from tests.faults.harness import ROOT, Figures, Fleet, Place, check
 from tests.servers import PostgresServer
@@ -79,7 +79,7 @@ class Operator(threading.Thread):
         """What has ended is not moved: that is no error."""
         try:
             getattr(self._app.get(job_id), verb)(actor="operator")
-        except Refused:
+        except InvalidState:
             return False
         return True
 

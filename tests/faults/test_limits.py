@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.domain.views import SlotRow
+from leasehold.domain.records import SlotRow
 from tests.faults import limit_tasks
 from tests.faults.harness import Fleet, Place, check, wait_for
 from tests.faults.limit_tasks import CPU, NETWORK

@@ -44,8 +44,8 @@ class Caller:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"it ended with {self.process.wait(PATIENCE)}"
-        told: dict[str, Any] = json.loads(line)
-        return told
+        reported: dict[str, Any] = json.loads(line)
+        return reported
 
     def kill(self) -> None:
         self.process.kill()
@@ -77,9 +77,9 @@ def test_two_processes_start_exactly_as_many_as_the_cap_and_name_the_true_holder
     callers = [start(max_running=limit) for _ in range(2)]
     for caller in callers:
         caller.ask(limit + 1)
-    told = [caller.answer() for caller in callers for _ in range(limit + 1)]
-    started = {one["id"] for one in told if "id" in one}
-    refused = [one for one in told if "id" not in one]
+    reported = [caller.answer() for caller in callers for _ in range(limit + 1)]
+    started = {one["id"] for one in reported if "id" in one}
+    refused = [one for one in reported if "id" not in one]
     assert (len(started), len(refused)) == (limit, 2 * (limit + 1) - limit)
     owners = dict(backend.query("SELECT id, worker FROM leasehold.job_row"))
     assert {str(job_id) for job_id in owners} == started, "what was refused has left nothing behind"

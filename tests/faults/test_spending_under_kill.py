@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import State
-from leasehold.errors import Refused
+from leasehold.errors import InvalidState
 from tests.faults import spending_tasks
 from tests.faults.harness import Fleet, Place, wait_for
 from tests.faults.spending_tasks import HELD_AT, LIMIT, STEPS
@@ -49,7 +49,7 @@ def test_a_budget_breached_topped_up_and_resumed_through_crashes_leaves_an_exact
     assert "over budget" in (row.error or "")
     assert total(place, "tokens") == LIMIT + 31
     assert total(place, "pages") == 30
-    with pytest.raises(Refused, match="top_up"):
+    with pytest.raises(InvalidState, match="top_up"):
         job.resume()
 
     # Topped up and resumed on another one, killed again, and finished by a fourth.
@@ -85,7 +85,7 @@ def test_an_answered_job_goes_on_with_another_worker_and_repeats_no_finished_ste
     first = fleet.start(module=MODULE)
     place.wait_for_state(job.id, "waiting")
     first.kill()
-    assert job.refresh().__row__.lease_owner is None
+    assert job.refresh().__row__.worker is None
     assert [q.job_id for q in place.app.questions.list()] == [job.id]
     job.answer("go", True)
     second = fleet.start(module=MODULE)

@@ -94,8 +94,8 @@ def test_a_cancel_reaches_a_running_job_with_the_next_heartbeat(
     fleet.start(deaf=True)  # the heartbeat alone must bring it
     job = getattr(place.tasks, task).enqueue("never")
     place.wait_for_start(job.id)
-    asked = place.app.get(job.id).cancel()
-    assert asked.state == "running"
+    requested = place.app.get(job.id).cancel()
+    assert requested.state == "running"
     done = place.wait_for_state(job.id, "cancelled")
     (run,) = place.log.of(job.id)
     assert run.how in ("CancelledError", "StopRequested")

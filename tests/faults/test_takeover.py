@@ -34,7 +34,7 @@ def test_a_worker_that_is_killed_right_after_a_renewal_is_replaced_within_lease_
     place.wait_for_start(job.id, attempt=2)
     (lost,) = [entry for entry in place.app.__internals__.store.history(job.id) if entry.event == "lost"]
     late = (lost.at - left.lease_expires_at).total_seconds()
-    assert (lost.token, lost.actor) == (left.lease_token, left.lease_owner)
+    assert (lost.token, lost.actor) == (left.lease_token, left.worker)
     assert 0 <= late <= sweep, f"{lease + late:.2f} s after its last renewal"
     place.open_gate("take-2")
     place.wait_for_state(job.id, "succeeded")

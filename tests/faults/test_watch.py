@@ -39,7 +39,7 @@ class Watcher:
 
     def start(self) -> None:
         """After the last one: what it printed in full counts as seen."""
-        self._file.write_bytes(self._whole())
+        self._file.write_bytes(self._with_full_names())
         lines = self.lines()
         config = {
             "url": self._place.url,
@@ -57,9 +57,9 @@ class Watcher:
         self._end(process)
 
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._whole().splitlines()]
+        return [json.loads(line) for line in self._with_full_names().splitlines()]
 
-    def _whole(self) -> bytes:
+    def _with_full_names(self) -> bytes:
         """Without the line that is just being written: a write that crosses a page is seen, or killed, half done."""
         text = self._file.read_bytes()
         return text[: text.rfind(b"\n") + 1]
@@ -93,7 +93,7 @@ def watchers() -> Iterator[list[Watcher]]:
 def test_a_watcher_that_reconnects_misses_no_event_and_sees_none_twice(
     place: Place, fleet: Fleet, watchers: list[Watcher], lease: float
 ) -> None:
-    job = place.tasks.tell.enqueue(ITEMS, PAUSE, [number + AHEAD for number in WATCHERS_KILLED_AT])
+    job = place.tasks.notify.enqueue(ITEMS, PAUSE, [number + AHEAD for number in WATCHERS_KILLED_AT])
     watcher = Watcher(place, job.id)
     watchers.append(watcher)
     first = fleet.start()
@@ -110,15 +110,15 @@ def test_a_watcher_that_reconnects_misses_no_event_and_sees_none_twice(
     assert watcher.processes[-1].wait(60) == 0, "the last one saw the end and stopped by itself"
     lines = watcher.lines()
 
-    items = [line for line in lines if line["kind"] == "item"]
+    items = [line for line in lines if line["task"] == "item"]
     assert [line["data"] for line in items] == list(range(ITEMS))
     stored = place.query("SELECT seq FROM leasehold.event WHERE kind = 'item' ORDER BY seq")
     assert [line["seq"] for line in items] == [seq for (seq,) in stored]
-    told = [line["seq"] for line in lines if line["kind"] != "state"]
-    assert all(one < other for one, other in itertools.pairwise(told)), "in order, and none twice"
-    assert lines[-1]["kind"] == "state"
+    reported = [line["seq"] for line in lines if line["task"] != "state"]
+    assert all(one < other for one, other in itertools.pairwise(reported)), "in order, and none twice"
+    assert lines[-1]["task"] == "state"
     assert lines[-1]["data"] == {"state": "succeeded", "attempt": 2}
-    assert any(line["kind"] == "progress" for line in lines)
+    assert any(line["task"] == "progress" for line in lines)
     assert place.app.get(job.id).progress().done == ITEMS
     check(place, [job.id], fleet)
     assert fleet.unexpected() == []
@@ -134,7 +134,7 @@ def test_what_is_told_while_the_database_is_away_is_stored_in_order_when_it_is_b
     place = make_place("postgres", lease=30.0, url=server.create_database("jobs"))
     with contextlib.closing(Fleet(place)) as fleet:
         fleet.start()
-        job = place.tasks.tell.enqueue(1500, 0.02, [500, 1000, 1400], False)
+        job = place.tasks.notify.enqueue(1500, 0.02, [500, 1000, 1400], False)
         for mode, here, there in (("immediate", 500, 1000), ("fast", 1000, 1400)):
             wait_for(place.tasks.gate(f"reached-{here}").exists, f"item {here}")
             server.stop(mode)

@@ -21,7 +21,7 @@ def main() -> None:
     file = os.open(config["file"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     with Leasehold(config["url"], schema=config["schema"]) as app:
         for event in app.get(config["job"]).watch(since=config["since"], timeout=90):
-            line = {"seq": event.seq, "kind": event.kind, "data": event.data}
+            line = {"seq": event.seq, "task": event.kind, "data": event.data}
             os.write(file, json.dumps(line).encode() + b"\n")
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold import Leasehold
-from leasehold.stores.base.wakeups import NOTHING, Hint
+from leasehold.stores.database.wakeups import NOTHING, Hint
 from tests.faults.tasks import register
 
 REPLACE_ME = 75

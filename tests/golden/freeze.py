@@ -21,16 +21,16 @@ from mcp import Client
 
 from leasehold import Leasehold
 from leasehold.domain.budgets import Spend
-from leasehold.domain.hooks import EVENTS, HookEvent
+from leasehold.domain.hooks import EVENTS, Notification
 from leasehold.domain.job import TIED
-from leasehold.domain.outcome import Asked, DeadlinePassed, Failure, Success
+from leasehold.domain.outcome import DeadlinePassed, Failure, QuestionAsked, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.records import Scope
 from leasehold.domain.tokens import SCOPES, Access
-from leasehold.domain.views import Scope
 from leasehold.domain.webhooks import QUEUE, body_of, new_secret
 from leasehold.http import create_app
 from leasehold.operations.operations import Operations
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.mcp.server import make_server
@@ -128,7 +128,7 @@ def _make_events_happen(store: JobStore, clock: ManualClock) -> None:
     end(store, run(store, group="g", lane="l"), Failure("broken", final=True))
     end(store, run(store, group="g"), DeadlinePassed("the job's deadline has passed"))
     end(store, run(store, group="g"), Failure("broken"))
-    end(store, run(store, group="g"), Asked("q", "May I?", schema='{"type": "boolean"}'))
+    end(store, run(store, group="g"), QuestionAsked("q", "May I?", schema='{"type": "boolean"}'))
     store.cancel(put(store, group="g").id, "ann", "no need")
     store.pause(put(store, group="g").id, "ann", "later")
     lose(store, clock, run(store, group="g"))
@@ -138,17 +138,17 @@ def _make_events_happen(store: JobStore, clock: ManualClock) -> None:
     store.spend(spender.id, spender.token, 1, [Spend("1", "tokens", 11)])
 
 
-def _stall(url: str) -> HookEvent:
+def _stall(url: str) -> Notification:
     """The event of a real worker whose run is silent."""
     app = Leasehold(url)
-    events: list[HookEvent] = []
+    events: list[Notification] = []
 
     async def work() -> None:
         reported = asyncio.Event()
         loop = asyncio.get_running_loop()
 
         @app.on("stalled")
-        def keep(event: HookEvent) -> None:
+        def keep(event: Notification) -> None:
             events.append(event)
             loop.call_soon_threadsafe(reported.set)
 

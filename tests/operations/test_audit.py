@@ -12,15 +12,15 @@ import pytest
 
 from leasehold.domain.audit import AuditRow
 from leasehold.domain.bulk import BulkRequest
-from leasehold.domain.closing import Closing
 from leasehold.domain.hooks import Listener
 from leasehold.domain.mirror import Mirror
-from leasehold.domain.outcome import Asked, Success
+from leasehold.domain.outcome import QuestionAsked, Success
+from leasehold.domain.pause_window import PauseWindow
 from leasehold.domain.policy import Policy
+from leasehold.domain.records import Filter
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopRequest
-from leasehold.domain.views import Filter
 from leasehold.domain.webhooks import checked_webhook, listeners_for, new_secret
 from leasehold.errors import (
     DatabaseUnreachable,
@@ -28,9 +28,9 @@ from leasehold.errors import (
     GroupOnHold,
     InvalidAnswer,
     InvalidInput,
+    InvalidState,
     JobNotFound,
     LeaseholdError,
-    Refused,
     ScheduleNotFound,
     TenantNotFound,
 )
@@ -59,7 +59,7 @@ PRODUCERS = {"enqueue", "enqueue_once", "enqueue_within", "aenqueue_within"}
 """The job itself tells of them, and its history."""
 
 MIRROR = Mirror(
-    kind="work",
+    task="work",
     table="users_own",
     key="id",
     status="state",
@@ -87,13 +87,13 @@ class Scene:
             self.backend.query("SELECT actor, verb, target, detail, outcome, error FROM leasehold.audit")
         )
 
-    def asking(self) -> str:
+    def questions_box(self) -> str:
         grant = run(self.store)
         schema = json.dumps({"type": "string"})
-        return end(self.store, grant, Asked("q", "May I?", schema=schema)).id
+        return end(self.store, grant, QuestionAsked("q", "May I?", schema=schema)).id
 
     def schedule(self, name: str = "nightly") -> str:
-        self.store.set_schedule(Schedule(name=name, kind="work", every=3600.0))
+        self.store.set_schedule(Schedule(name=name, task="work", every=3600.0))
         return name
 
     def mirrored(self) -> Mirror:
@@ -142,7 +142,7 @@ def abandon(scene: Scene) -> Case:
 
 
 def answer(scene: Scene) -> Case:
-    job_id = scene.asking()
+    job_id = scene.questions_box()
     return "question.answer", job_id, lambda: scene.verbs.answer(job_id, "q", SECRET, actor="ann")
 
 
@@ -181,18 +181,18 @@ def release_group(scene: Scene) -> Case:
 
 
 def pause_scope(scene: Scene) -> Case:
-    closing = Closing(for_="1h", reason="disk", actor="ann")
+    closing = PauseWindow(for_="1h", reason="disk", actor="ann")
     return "queue.pause", "mail", lambda: scene.verbs.pause_scope("queue", "mail", closing)
 
 
 def resume_scope(scene: Scene) -> Case:
-    scene.store.pause_scope("kind", "work")
-    return "kind.resume", "work", lambda: scene.verbs.resume_scope("kind", "work", actor="ann")
+    scene.store.pause_scope("task", "work")
+    return "kind.resume", "work", lambda: scene.verbs.resume_scope("task", "work", actor="ann")
 
 
 def close_rate(scene: Scene) -> Case:
     scene.store.set_rate("api", "1/s", 1.0, 1)
-    return "rate.close", "api", lambda: scene.verbs.close_rate("api", Closing(actor="ann"))
+    return "rate.close", "api", lambda: scene.verbs.close_rate("api", PauseWindow(actor="ann"))
 
 
 def open_rate(scene: Scene) -> Case:
@@ -202,7 +202,7 @@ def open_rate(scene: Scene) -> Case:
 
 
 def set_schedule(scene: Scene) -> Case:
-    wanted = Schedule(name="nightly", kind="work", args=json.dumps({"key": SECRET}), cron="0 3 * * *")
+    wanted = Schedule(name="nightly", task="work", args=json.dumps({"key": SECRET}), cron="0 3 * * *")
     return "schedule.set", "nightly", lambda: scene.verbs.set_schedule(wanted, actor="ann")
 
 
@@ -269,7 +269,7 @@ CHANGING: dict[str, Callable[[Scene], Case]] = {
     "pause": on_job("pause", "job.pause", State.RUNNING),
     "interrupt": on_job("interrupt", "job.interrupt", State.QUEUED),
     "resume": on_job("resume", "job.resume", State.FAILED, args=json.dumps({"key": SECRET})),
-    "resolve": on_job("resolve", "job.resolve", State.FAILED),
+    "skip": on_job("skip", "job.skip", State.FAILED),
     "release": on_job("release", "job.release", State.PENDING),
     "retry": on_job("retry", "job.retry", State.FAILED),
     "abandon": abandon,
@@ -409,14 +409,14 @@ def test_what_is_given_along_is_told(scene: Scene):
     job_id = scene.job(State.QUEUED)
     scene.verbs.pause(job_id, reason="later", actor="ann")
     scene.verbs.set_slot("gpu", 0)
-    scene.verbs.stop(StopRequest(queue="q", kinds=["work"], mode="immediate", actor="bob"))
+    scene.verbs.stop(StopRequest(queue="q", tasks=["work"], mode="immediate", actor="bob"))
     put(scene.store, queue="q")
-    scene.verbs.stop(StopRequest(queue="q", kinds=["work"], mode="immediate", actor="bob"))
+    scene.verbs.stop(StopRequest(queue="q", tasks=["work"], mode="immediate", actor="bob"))
     scene.verbs.resume(job_id, args="{}", fresh=True)
     resumed, stopped, slot, paused = scene.audit()
     assert paused.detail == {"reason": "later"}
     assert (slot.detail, slot.actor) == ({"limit": 0}, None)
-    assert stopped.detail == {"scope": {"queue": "q", "kinds": ["work"]}, "mode": "immediate"}
+    assert stopped.detail == {"scope": {"queue": "q", "tasks": ["work"]}, "mode": "immediate"}
     assert resumed.detail == {"fresh": True, "new_args": True}
 
 
@@ -479,7 +479,7 @@ def duplicate_run(scene: Scene) -> Any:
 
 REFUSED: dict[str, tuple[type[LeaseholdError], str, Callable[[Scene], Any]]] = {
     "final": (
-        Refused,
+        InvalidState,
         "job.cancel",
         lambda scene: scene.verbs.cancel(scene.job(State.SUCCEEDED), actor="ann"),
     ),
@@ -488,13 +488,13 @@ REFUSED: dict[str, tuple[type[LeaseholdError], str, Callable[[Scene], Any]]] = {
     "misfit": (
         InvalidAnswer,
         "question.answer",
-        lambda scene: scene.verbs.answer(scene.asking(), "q", 5, actor="ann"),
+        lambda scene: scene.verbs.answer(scene.questions_box(), "q", 5, actor="ann"),
     ),
     "no rate": (InvalidInput, "rate.open", lambda scene: scene.verbs.open_rate("api", actor="ann")),
     "no rate to close": (
         InvalidInput,
         "rate.close",
-        lambda scene: scene.verbs.close_rate("api", Closing(actor="ann")),
+        lambda scene: scene.verbs.close_rate("api", PauseWindow(actor="ann")),
     ),
     "no schedule": (
         ScheduleNotFound,
@@ -539,7 +539,7 @@ def test_a_try_that_the_database_wants_repeated_is_recorded_once(
     """On SQLite, which has one writer, nothing is repeated."""
     import psycopg
 
-    from leasehold.stores.base import audit
+    from leasehold.stores.database import audit
 
     tries = []
     real = audit.insert_entry
@@ -617,9 +617,9 @@ def test_a_cursor_of_nobody_is_refused(scene: Scene, wrong: Any):
 
 def test_a_lane_with_a_long_name_is_found_and_told_whole(scene: Scene):
     lane = "x" * 500
-    from leasehold.domain.checks.names import kept_name
+    from leasehold.domain.checks.names import storable_name
 
-    put(scene.store, lane=kept_name(lane, "lane"), long_names=((kept_name(lane, "lane"), lane),))
+    put(scene.store, lane=storable_name(lane, "lane"), long_names=((storable_name(lane, "lane"), lane),))
     (grant,) = scene.store.claim("w", ["default"], 1)
     scene.store.pause(grant.id)
     from leasehold.domain.outcome import Stopped

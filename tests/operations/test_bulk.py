@@ -9,8 +9,8 @@ import pytest
 from leasehold import Leasehold
 from leasehold.domain.bulk import SAMPLE, BulkRequest
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
-from leasehold.domain.views import Filter
 from leasehold.operations import bulk, jobs
 from leasehold.operations.operations import Operations
 from leasehold.types import Job
@@ -27,8 +27,8 @@ def app(app: Leasehold) -> Leasehold:
     return app
 
 
-def enqueue(app: Leasehold, number: int, kind: str = "work", **settings) -> list[Job]:
-    return [app.enqueue(kind, **settings) for _ in range(number)]
+def enqueue(app: Leasehold, number: int, task: str = "work", **settings) -> list[Job]:
+    return [app.enqueue(task, **settings) for _ in range(number)]
 
 
 def states(jobs: list[Job]) -> set[str]:
@@ -38,7 +38,7 @@ def states(jobs: list[Job]) -> set[str]:
 def test_what_matches_is_changed_and_nothing_else(app: Leasehold, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bulk, "LOOK", 3)
     mine, others = enqueue(app, 8), enqueue(app, 2, "other")
-    report = app.bulk.cancel(kind="work", reason="enough", actor="ann")
+    report = app.bulk.cancel(task="work", reason="enough", actor="ann")
     assert (report.matched, report.changed, report.refused, report.next) == (8, 8, (), None)
     assert (states(mine), states(others)) == ({"cancelled"}, {"queued"})
     assert mine[0].refresh().reason == "enough"
@@ -47,7 +47,7 @@ def test_what_matches_is_changed_and_nothing_else(app: Leasehold, monkeypatch: p
 
 def test_a_dry_run_counts_names_some_and_changes_nothing(app: Leasehold):
     jobs = enqueue(app, SAMPLE + 5)
-    report = app.bulk.cancel(kind="work", dry_run=True)
+    report = app.bulk.cancel(task="work", dry_run=True)
     assert (report.matched, report.changed, report.dry_run) == (SAMPLE + 5, 0, True)
     assert list(report.sample) == [job.id for job in reversed(jobs[5:])]
     assert states(jobs) == {"queued"}
@@ -59,10 +59,10 @@ def test_it_stops_at_its_limit_and_goes_on_at_its_cursor(
 ):
     monkeypatch.setattr(bulk, "LOOK", 2)
     jobs = enqueue(app, 7)
-    first = app.bulk.pause(kind="work", limit=5, dry_run=dry_run)
+    first = app.bulk.pause(task="work", limit=5, dry_run=dry_run)
     assert first.matched == 5
     assert first.next is not None
-    rest = app.bulk.pause(kind="work", limit=5, cursor=first.next, dry_run=dry_run)
+    rest = app.bulk.pause(task="work", limit=5, cursor=first.next, dry_run=dry_run)
     assert (rest.matched, rest.next) == (2, None)
     assert {*first.sample, *rest.sample} == {job.id for job in jobs}
     assert states(jobs) == ({"queued"} if dry_run else {"paused"})
@@ -82,10 +82,10 @@ def test_an_empty_filter_has_to_be_meant(app: Leasehold):
 def test_without_a_state_a_verb_finds_what_it_is_meant_for(app: Leasehold):
     (paused, queued) = enqueue(app, 2)
     paused.pause()
-    assert app.bulk.resume(kind="work").sample == (paused.id,)
-    assert app.bulk.retry(kind="work").matched == 0
+    assert app.bulk.resume(task="work").sample == (paused.id,)
+    assert app.bulk.retry(task="work").matched == 0
     held = app.enqueue("work", hold=True)
-    assert app.bulk.release(kind="work").sample == (held.id,)
+    assert app.bulk.release(task="work").sample == (held.id,)
     assert states([paused, queued, held]) == {"queued"}
 
 
@@ -95,17 +95,17 @@ def test_jobs_that_refuse_are_reported_by_reason_and_hold_up_nobody(app: Leaseho
     for job in held + free:
         job.pause()
     app.__internals__.store.stop_group("held", True)
-    report = app.bulk.resume(kind="work")
+    report = app.bulk.resume(task="work")
     assert (report.matched, report.changed) == (5, 2)
     (refusal,) = report.refused
     assert (refusal.error, refusal.state, refusal.jobs) == ("GroupOnHold", None, 3)
     assert set(refusal.sample) == {job.id for job in held}
     assert "held" in refusal.detail
     assert (states(held), states(free)) == ({"paused"}, {"queued"})
-    over = app.bulk.pause(kind="work", state=["paused", "queued"])
+    over = app.bulk.pause(task="work", state=["paused", "queued"])
     assert (over.matched, over.changed) == (5, 2)
     (refusal,) = over.refused
-    assert (refusal.error, refusal.state, refusal.jobs) == ("Refused", "paused", 3)
+    assert (refusal.error, refusal.state, refusal.jobs) == ("InvalidState", "paused", 3)
 
 
 def test_no_more_ids_are_named_than_somebody_reads(app: Leasehold):
@@ -122,13 +122,13 @@ def test_one_that_has_moved_on_is_neither_changed_nor_refused(
     one, two = enqueue(app, 2)
     found = Operations.list_jobs
 
-    def look_then_lose(self, *asked):
-        page = found(self, *asked)
+    def look_then_lose(self, *requested):
+        page = found(self, *requested)
         one.cancel()
         return page
 
     monkeypatch.setattr(Operations, "list_jobs", look_then_lose)
-    report = app.bulk.pause(kind="work")
+    report = app.bulk.pause(task="work")
     assert (report.matched, report.changed, report.moved_on, report.refused) == (2, 1, 1, ())
     assert two.refresh().state is State.PAUSED
 
@@ -136,8 +136,8 @@ def test_one_that_has_moved_on_is_neither_changed_nor_refused(
 def test_jobs_that_a_retry_makes_are_not_met_by_it(app: Leasehold, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bulk, "LOOK", 1)
     jobs = enqueue(app, 3)
-    app.bulk.cancel(kind="work")
-    report = app.bulk.retry(kind="work", state=["cancelled", "queued"])
+    app.bulk.cancel(task="work")
+    report = app.bulk.retry(task="work", state=["cancelled", "queued"])
     assert (report.matched, report.changed) == (3, 3)
     assert len(app.jobs(state="queued").jobs) == len(jobs)
 
@@ -155,7 +155,7 @@ def test_when_the_database_goes_away_the_rest_is_left_as_it_was(
 
     monkeypatch.setattr(Operations, "call", cut)
     with pytest.raises(DatabaseUnreachable):
-        app.bulk.cancel(kind="work")
+        app.bulk.cancel(task="work")
     assert [job.refresh().state.value for job in made] == ["queued", "queued", "cancelled"]
 
 
@@ -174,7 +174,7 @@ def test_when_the_database_goes_away_the_rest_is_left_as_it_was(
 )
 def test_what_is_wrong_with_it_is_refused_by_its_name(wrong, field: str):
     with pytest.raises(InvalidInput) as refused:
-        BulkRequest(**{"verb": "cancel", "filter": Filter(kind="work"), **wrong})
+        BulkRequest(**{"verb": "cancel", "filter": Filter(task="work"), **wrong})
     assert refused.value.field == field
 
 
@@ -184,11 +184,11 @@ def test_every_verb_has_its_twin_at_work(app: Leasehold):
 
 async def use_twins(app: Leasehold) -> None:
     (job,) = enqueue(app, 1)
-    assert (await app.bulk.apause(kind="work", reason="lunch")).changed == 1
-    assert (await app.bulk.aresume(kind="work", fresh=True)).changed == 1
-    assert (await app.bulk.ainterrupt(kind="work")).changed == 1
+    assert (await app.bulk.apause(task="work", reason="lunch")).changed == 1
+    assert (await app.bulk.aresume(task="work", fresh=True)).changed == 1
+    assert (await app.bulk.ainterrupt(task="work")).changed == 1
     assert job.refresh().state is State.CANCELLED
-    assert (await app.bulk.aretry(kind="work", state="cancelled")).changed == 1
-    assert (await app.bulk.acancel(kind="work")).changed == 1
-    assert (await app.bulk.aresolve(kind="work")).matched == 0
-    assert (await app.bulk.arelease(kind="work")).matched == 0
+    assert (await app.bulk.aretry(task="work", state="cancelled")).changed == 1
+    assert (await app.bulk.acancel(task="work")).changed == 1
+    assert (await app.bulk.askip(task="work")).matched == 0
+    assert (await app.bulk.arelease(task="work")).matched == 0

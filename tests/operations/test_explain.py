@@ -8,11 +8,11 @@ from leasehold.domain.budgets import Spend
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.explanation import Hold
 from leasehold.domain.job import Grant, Job
-from leasehold.domain.outcome import Asked, Breached, Detached, Failure, Stopped, Success
+from leasehold.domain.outcome import Breached, Detached, Failure, QuestionAsked, Stopped, Success
 from leasehold.domain.policy import Policy
-from leasehold.domain.views import WorkerCard
+from leasehold.domain.records import WorkerCard
 from leasehold.operations.explain.job import explain
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import new_id, put
@@ -93,8 +93,8 @@ def test_a_pause_that_is_over_holds_nothing(store: JobStore, clock: ManualClock)
 
 
 def test_a_paused_kind_is_told_from_a_paused_queue(store: JobStore):
-    store.pause_scope("kind", "work")
-    assert only(store, put(store)).cause == "kind_paused"
+    store.pause_scope("task", "work")
+    assert only(store, put(store)).cause == "task_paused"
 
 
 def test_a_lane_halted_by_a_failure_names_the_job_and_its_error(store: JobStore):
@@ -104,7 +104,7 @@ def test_a_lane_halted_by_a_failure_names_the_job_and_its_error(store: JobStore)
     assert hold.cause == "lane_blocked"
     assert first.id in hold.detail
     assert "login expired" in hold.detail
-    assert "resolve" in hold.remedy
+    assert "skip" in hold.remedy
 
 
 def test_a_job_that_runs_in_the_lane_is_named(store: JobStore):
@@ -142,7 +142,7 @@ def test_a_worker_that_drains_or_has_fallen_silent_does_not_count(store: JobStor
 
 def test_a_kind_that_no_worker_of_the_queue_knows_says_so(store: JobStore):
     store.beat_worker(WorkerCard("host:8:dd", ("other",), ("exotic",)))
-    hold = only(store, put(store, kind="exotic"))
+    hold = only(store, put(store, task="exotic"))
     assert hold.cause == "no_handler"
     assert "'exotic'" in hold.detail
 
@@ -192,7 +192,7 @@ def test_a_held_job_says_release(store: JobStore):
 
 def test_a_waiting_job_says_what_it_asks(store: JobStore):
     job = put(store)
-    end(store, claim(store, job), Asked("auth", "Log in to example.org"))
+    end(store, claim(store, job), QuestionAsked("auth", "Log in to example.org"))
     hold = only(store, job)
     assert hold.cause == "waiting"
     assert "Log in to example.org" in hold.detail
@@ -212,7 +212,7 @@ def test_a_job_at_rest_says_how_it_ended_and_what_brings_it_back(store: JobStore
     assert all(causes(store, job) == ["resting"] for job in (done, failed, halting, cancelled, paused))
     assert "succeeded 5.0 s ago" in only(store, done).detail
     assert "failed 5.0 s ago: boom" in only(store, failed).detail
-    assert "resolve" in only(store, halting).remedy
+    assert "skip" in only(store, halting).remedy
     assert "no longer needed" in only(store, cancelled).detail
     assert "lunch" in only(store, paused).detail
 
@@ -222,10 +222,10 @@ def test_every_cause_is_listed_in_order(store: JobStore):
     claim(store, first)
     job = put(store, lane="t1", queue="far", delay=60.0)
     store.pause_scope("queue", "far")
-    store.pause_scope("kind", "work")
+    store.pause_scope("task", "work")
     found = causes(store, job)
     assert found[0] == "not_due"
-    assert set(found[1:3]) == {"queue_paused", "kind_paused"}
+    assert set(found[1:3]) == {"queue_paused", "task_paused"}
     assert found[3:] == ["lane_blocked", "no_worker"]
 
 
@@ -330,8 +330,8 @@ def test_a_job_says_how_many_are_before_it(store: JobStore, clock: ManualClock):
     hold = only(store, job)
     assert hold.cause == "position"
     assert "4 due jobs are ahead of it in queue 'default'" in hold.detail
-    store.pause_scope("kind", "work")
-    other = put(store, kind="other")
+    store.pause_scope("task", "work")
+    other = put(store, task="other")
     store.beat_worker(WorkerCard("host:7:ee", ("default",), ("other",), concurrency=4))
     assert only(store, other).cause == "nothing", "jobs of a paused kind are in nobody's way"
 
@@ -354,7 +354,7 @@ def test_a_jobs_place_in_its_lane_is_told(store: JobStore):
 
 def test_a_question_that_runs_out_says_when(store: JobStore):
     job = put(store)
-    end(store, claim(store, job), Asked("auth", "Log in, please", timeout=3600.0))
+    end(store, claim(store, job), QuestionAsked("auth", "Log in, please", timeout=3600.0))
     assert "it goes on without one in 60 m" in only(store, job).detail
 
 
@@ -367,7 +367,7 @@ def test_a_failure_of_a_task_without_a_queue_does_not_ask_to_be_resumed(store: J
 def test_limits_stand_beside_the_other_causes_in_order(store: JobStore):
     store.set_slot("browser", 0)
     store.set_rate("openai", "6/min", 10.0, 1)
-    job = put(store, kind="unknown", delay=60.0, slots=(("browser", 1),), rate="openai")
+    job = put(store, task="unknown", delay=60.0, slots=(("browser", 1),), rate="openai")
     store.close_rate("openai")
     store.pause_scope("queue", "default")
     assert causes(store, job) == ["not_due", "queue_paused", "slot_full", "rate_closed", "no_handler"]

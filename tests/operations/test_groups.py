@@ -17,7 +17,7 @@ from leasehold.domain.outcome import Success
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.errors import DatabaseUnreachable, GroupOnHold, InvalidInput
 from leasehold.operations import group_watch
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import groups
 from leasehold.types import GroupStatus
@@ -74,7 +74,7 @@ def count_statements(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> Counte
 def end_one(store: JobStore) -> str:
     (grant,) = store.claim("worker-1", ["default"], 1)
     store.settle([Ending(grant.id, grant.token, Success("1"))])
-    store.tell_watchers()
+    store.notify_watchers()
     return grant.id
 
 
@@ -134,7 +134,9 @@ def test_verbs_on_jobs_and_groups_end_the_wait(app: Leasehold):
             job.resume,
             lambda: app.enqueue("work", group="g"),
             lambda: group.stop("work", mode="immediate"),
-            lambda: app.__internals__.store.stop_group("g", True) or app.__internals__.store.tell_watchers(),
+            lambda: (
+                app.__internals__.store.stop_group("g", True) or app.__internals__.store.notify_watchers()
+            ),
             group.release,
         ):
             since = group.status().version
@@ -162,8 +164,8 @@ def test_other_groups_changes_do_not_end_the_wait(app: Leasehold, reads: Counter
 def test_kinds_narrow_the_status(app: Leasehold):
     app.enqueue("work", group="g")
     app.enqueue("verify", group="g")
-    assert app.group("g").status(kinds="verify").counts == {"verify": {State.QUEUED: 1}}
-    assert app.group("g").status(kinds=["verify", "work"]).total == 2
+    assert app.group("g").status(tasks="verify").counts == {"verify": {State.QUEUED: 1}}
+    assert app.group("g").status(tasks=["verify", "work"]).total == 2
     with pytest.raises(InvalidInput, match="since"):
         app.group("g").status(since="3")
 
@@ -267,7 +269,7 @@ def test_the_handle_lists_stops_holds_and_releases(app: Leasehold):
     assert [one.id for one in group.jobs().jobs] == [job.id]
     report = group.stop(hold=True, reason="maintenance", actor="ann")
     assert report.cancelled_counts == {"work": {State.QUEUED: 1}}
-    assert report.unaffected_kinds == []
+    assert report.unaffected_tasks == []
     status = group.status()
     assert (status.state, status.reason) == ("held", "maintenance")
     with pytest.raises(GroupOnHold, match="maintenance"):
@@ -282,11 +284,11 @@ def test_the_handle_lists_stops_holds_and_releases(app: Leasehold):
         assert (await group.ajobs(state=State.QUEUED)).jobs
         return await group.astop(dry_run=True), await group.astatus()
 
-    told, status = asyncio.run(twins())
-    assert (told.dry_run, status.live) == (True, 1)
-    assert asyncio.run(app.astop(kinds=["work"])).unaffected_kinds == ["verify"]
-    assert app.stop(queue="nowhere").unaffected_kinds == ["verify", "work"]
-    assert app.stop(queue="q").unaffected_kinds == ["work"], "verify is at home there"
+    reported, status = asyncio.run(twins())
+    assert (reported.dry_run, status.live) == (True, 1)
+    assert asyncio.run(app.astop(tasks=["work"])).unaffected_tasks == ["verify"]
+    assert app.stop(queue="nowhere").unaffected_tasks == ["verify", "work"]
+    assert app.stop(queue="q").unaffected_tasks == ["work"], "verify is at home there"
 
 
 def test_without_a_version_the_wait_is_for_the_next_change(app: Leasehold):
@@ -307,9 +309,9 @@ def test_without_a_version_the_wait_is_for_the_next_change(app: Leasehold):
     assert (over.live, over.changed) == (0, False), "nothing is live"
 
 
-def tell(store: JobStore, grant: Grant, place: int, kind: str, data: str, times: int = 1) -> None:
+def notify(store: JobStore, grant: Grant, place: int, task: str, data: str, times: int = 1) -> None:
     """As a worker writes what a handler has told."""
-    notes = tuple(Note(place + n, kind, data) for n in range(times))
+    notes = tuple(Note(place + n, task, data) for n in range(times))
     store.write_events([RunNotes(grant.id, grant.token, grant.attempt, notes)])
 
 
@@ -320,20 +322,20 @@ def test_a_partial_status_tells_how_far_the_runs_are_and_what_they_have_emitted(
     app.enqueue("work", group="other")
     group = app.group("g")
     first, second, other = store.claim("worker-1", ["default"], 3)
-    tell(store, first, 1, "page", '"a"')
-    tell(store, first, 2, "progress", '{"done": 1, "total": 4, "note": "a"}')
-    tell(store, first, 3, "page", '"b"')
-    tell(store, other, 1, "page", '"c"')
+    notify(store, first, 1, "page", '"a"')
+    notify(store, first, 2, "progress", '{"done": 1, "total": 4, "note": "a"}')
+    notify(store, first, 3, "page", '"b"')
+    notify(store, other, 1, "page", '"c"')
     status = group.status(partial=True)
     assert [run.id for run in status.runs] == [first.id, second.id]
-    told, silent = status.runs
-    assert (told.kind, told.attempt, str(told.progress)) == ("work", 1, "1 of 4: a")
-    assert [(event.kind, event.data) for event in told.emitted] == [("page", "a"), ("page", "b")]
+    reported, silent = status.runs
+    assert (reported.task, reported.attempt, str(reported.progress)) == ("work", 1, "1 of 4: a")
+    assert [(event.kind, event.data) for event in reported.emitted] == [("page", "a"), ("page", "b")]
     assert (silent.progress, silent.emitted) == (None, ())
     plain = group.status()
     assert (plain.runs, plain.noted) == ((), 0)
     assert plain.version == status.version, "what runs tell does not move it"
-    assert group.status(partial=True, kinds=["verify"]).runs == ()
+    assert group.status(partial=True, tasks=["verify"]).runs == ()
     store.settle([Ending(first.id, first.token, Success("1"))])
     assert [run.id for run in group.status(partial=True).runs] == [second.id]
     with pytest.raises(InvalidInput, match="partial=True"):
@@ -348,7 +350,7 @@ def test_partial_results_are_the_latest_up_to_the_cap_over_all_runs(app: Leaseho
     grants = store.claim("worker-1", ["default"], 2)
     for grant in grants:
         for place in range(1, 6):
-            tell(store, grant, place, "page", str(place))
+            notify(store, grant, place, "page", str(place))
     runs = app.group("g").status(partial=True).runs
     assert [[event.data for event in run.emitted] for run in runs] == [[3, 4, 5], [3, 4, 5]]
 
@@ -362,13 +364,13 @@ def test_what_runs_tell_ends_the_wait_of_those_who_asked_for_it(app: Leasehold):
         plain = pool.submit(group.status, LONG, 1)
         waiting = pool.submit(group.status, LONG, 1, partial=True)
         wait_for(lambda: waiters(app) == 2, "nobody waits")
-        tell(store, grant, 1, "progress", '{"done": 1, "total": 4, "note": ""}')
+        notify(store, grant, 1, "progress", '{"done": 1, "total": 4, "note": ""}')
         status = waiting.result(20)
         assert (status.changed, status.version, str(status.runs[0].progress)) == (True, 1, "1 of 4")
         assert not plain.done(), "versions have not moved"
         in_vain = group.status(0.05, 1, partial=True, noted=status.noted)
         assert (in_vain.changed, in_vain.noted) == (False, status.noted)
-        tell(store, grant, 2, "page", '"a"')
+        notify(store, grant, 2, "page", '"a"')
         again = group.status(LONG, 1, partial=True, noted=status.noted)
         assert (again.changed, again.runs[0].emitted[0].data) == (True, "a")
         end_one_of(store, grant)
@@ -377,7 +379,7 @@ def test_what_runs_tell_ends_the_wait_of_those_who_asked_for_it(app: Leasehold):
 
 def end_one_of(store: JobStore, grant: Grant) -> None:
     store.settle([Ending(grant.id, grant.token, Success("1"))])
-    store.tell_watchers()
+    store.notify_watchers()
 
 
 def test_runs_that_tell_much_are_looked_at_twice_a_second(app: Leasehold, reads: Counter[str]):
@@ -393,9 +395,9 @@ def test_runs_that_tell_much_are_looked_at_twice_a_second(app: Leasehold, reads:
         while answers < 6:
             waiting = pool.submit(group.status, LONG, 1, partial=True, noted=noted)
             while not waiting.done():
-                tell(store, grant, place + 1, "page", "1", times=10)
+                notify(store, grant, place + 1, "page", "1", times=10)
                 place += 10
-                store.tell_watchers()
+                store.notify_watchers()
             noted = waiting.result().noted
             answers += 1
     took = time.monotonic() - began_at

@@ -170,7 +170,7 @@ def test_follow_ups_of_a_stopped_run_are_created_cancelled_and_never_run(app: Le
         status = app.group("g").status()
         assert status.counts == {"search": {State.SUCCEEDED: 1}, "verify": {State.CANCELLED: 2}}
         assert (status.state, status.reason) == ("stopped", "session_completed")
-        assert {one.reason for one in app.jobs(group="g", kind="verify").jobs} == {"session_completed"}
+        assert {one.reason for one in app.jobs(group="g", task="verify").jobs} == {"session_completed"}
         assert ran == ["verify"], "the one outside of the scope"
 
     asyncio.run(scenario())
@@ -197,7 +197,7 @@ def test_the_documents_scopes_stop_all_jobs_or_only_the_targets(app: Leasehold):
     fill("one")
     only = app.group("one").stop(scope=["target_queue"], reason="session_completed")
     assert only.cancelled_counts == {"target_queue": {State.QUEUED: 2}}
-    assert only.unaffected_kinds == ["citation_graph", "verify_nli"]
+    assert only.unaffected_tasks == ["citation_graph", "verify_nli"]
     assert app.group("one").status().live == 2
     assert app.group("one").status().state == "active", "a part of it is stopped, not the group"
     fill("two")
@@ -207,7 +207,7 @@ def test_the_documents_scopes_stop_all_jobs_or_only_the_targets(app: Leasehold):
         "target_queue": {State.QUEUED: 2},
         "verify_nli": {State.QUEUED: 1},
     }
-    assert every.unaffected_kinds == []
+    assert every.unaffected_tasks == []
     assert app.group("two").status().state == "stopped"
     target_queue.using(group="two").enqueue("c")
     status = app.group("two").status()
@@ -235,15 +235,15 @@ def test_follow_ups_belong_to_the_group_of_the_run_that_asks_for_them(app: Lease
         parent.using(group=group).enqueue()
         plain_parent.using(group=group).enqueue()
     burst(app)
-    found = sorted((job.args["n"], job.__row__.group_name or "") for job in _all(app, "child"))
+    found = sorted((job.args["n"], job.__row__.group or "") for job in _all(app, "child"))
     assert found == [
         (1, ""), (1, "g"), (2, "other"), (2, "other"), (3, ""), (3, "g"), (4, ""), (4, "g"), (5, ""), (5, "g"),
     ]  # fmt: skip
     assert app.group("g").status().total == 6
 
 
-def _all(app: Leasehold, kind: str) -> list[Job[Any]]:
-    return [app.get(one.id) for one in app.jobs(kind=kind, limit=500).jobs]
+def _all(app: Leasehold, task: str) -> list[Job[Any]]:
+    return [app.get(one.id) for one in app.jobs(task=task, limit=500).jobs]
 
 
 def test_a_group_that_is_stopped_while_its_jobs_breed_reads_stopped(app: Leasehold):

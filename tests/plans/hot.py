@@ -10,7 +10,7 @@ from bench.backgrounds import BATCH, FEW, GATE, KIND, LIMITED_GATE, OWNER, QUEUE
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.stop import StopScope
 from leasehold.domain.stream import Note, RunNotes
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from tests.backends import new_job
 from tests.plans.traced import Call, Traced
@@ -132,8 +132,8 @@ def _produce(store: JobStore, work: Work) -> None:
     store.enqueue([new_job() for _ in many])
     store.enqueue([new_job(group="batch-1", deadline=60.0, start_by=60.0, tags=("tag",)) for _ in many])
     store.enqueue([new_job(lane=f"lane-{n}") for n in many])
-    store.enqueue([new_job(kind="keyed", unique_key=f"new-{n}") for n in many])
-    keyed = [new_job(kind="keyed", unique_key=f"key-{n + 1}", on_duplicate="return") for n in many]
+    store.enqueue([new_job(task="keyed", unique_key=f"new-{n}") for n in many])
+    keyed = [new_job(task="keyed", unique_key=f"key-{n + 1}", on_duplicate="return") for n in many]
     assert not any(one.created for one in store.enqueue(keyed))
     store.enqueue([replace(job, on_duplicate="replace") for job in keyed])
 
@@ -182,7 +182,7 @@ def _recover(store: JobStore, work: Work) -> None:
     sighted = store.sight_missed(5.0, BATCH)
     assert len(store.reap([replace(one, seen_at=-1e9) for one in sighted])) == BATCH
     assert len(store.adopt(OWNER, [SITE])) == FEW
-    assert len([job for job in store.expire() if job.kind == KIND]) == FEW
+    assert len([job for job in store.expire() if job.task == KIND]) == FEW
     assert store.count_leases() > 3 * BATCH
 
 
@@ -194,13 +194,13 @@ def _operate(store: JobStore, work: Work) -> None:
     store.resume(work.paused[0][0])
     store.cancel(work.stopping[0][0])
     store.resume(work.halting[0][0], args="{}")
-    store.resolve(work.halting[0][0])
+    store.skip(work.halting[0][0])
     assert store.still_running(ids)
     store.list_slots()
     store.list_rates()
 
 
 def _keep_up(store: JobStore, work: Work) -> None:
-    assert store.get(work.running[0][0]).lease_owner == OWNER
+    assert store.get(work.running[0][0]).worker == OWNER
     first = min(seq for _, seq in work.ended)
     assert store.prune(600.0, after=str(first - 1)).deleted == BATCH

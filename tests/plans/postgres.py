@@ -248,8 +248,8 @@ class Scene:
             else:
                 answer = _explain_generic(self.connection, text, values)
         assert answer is not None
-        told = answer[0][0]
-        return Plan(call.statement, mode, Node(told["Plan"]), told["Execution Time"], self._sizes())
+        reported = answer[0][0]
+        return Plan(call.statement, mode, Node(reported["Plan"]), reported["Execution Time"], self._sizes())
 
     def close(self) -> None:
         self.run(f'DROP SCHEMA "{self.database.schema}" CASCADE')

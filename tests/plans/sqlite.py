@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.backgrounds import QUEUE, Dialect, Run, load_background, load_work
-from leasehold.stores.base.statements import parameters
+from leasehold.stores.database.statements import parameters
 from leasehold.stores.sqlite.database import STATEMENTS, SqliteDatabase, SqliteSession, _bound
 from leasehold.stores.sqlite.store import SqliteStore
 from tests.backends import TABLES
@@ -132,7 +132,7 @@ class Scene:
         """Of a look at everything, as each claim begins."""
         session = SqliteSession(self.connection, self.database.clock)
         return self._steps(
-            lambda: self.store._find_due_groups(session, {"queues": [QUEUE], "kinds": None}, [])
+            lambda: self.store._find_due_groups(session, {"queues": [QUEUE], "tasks": None}, [])
         )
 
     def close(self) -> None:

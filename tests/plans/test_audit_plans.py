@@ -20,7 +20,7 @@ STEPS = 20_000
 
 
 def calls() -> list[Call]:
-    asked = [
+    requested = [
         {},
         {"actor": "often"},
         {"actor": "rare"},
@@ -36,7 +36,7 @@ def calls() -> list[Call]:
             {"before": 2**63 - 1, "limit": LIMIT, **one},
             tuple(f"list_audit{part.format(*one or ['seq'])}" for part in ("", ".by_{}", ".page_by_{}")),
         )
-        for one in asked
+        for one in requested
     ]
     return [
         *lists,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.stores.base.database import Records
+from leasehold.stores.database.database import Records
 from tests.backends import new_id, new_job
 from tests.plans.postgres import MODES
 from tests.plans.postgres import Scene as PostgresScene

@@ -6,9 +6,9 @@ import pytest
 
 from bench.backgrounds import BATCH, KIND, NOTHING, OWNER, QUEUE
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
 from leasehold.stores.postgres import prepared
 from leasehold.stores.postgres.database import PostgresSession
+from leasehold.stores.results import Ending
 from tests.backends import new_job
 from tests.plans.hot import find_work, postgres_calls
 from tests.plans.postgres import Scene
@@ -40,9 +40,9 @@ def test_a_hot_statement_is_not_planned_for_every_batch(
             "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE generic_plans + custom_plans > 5"
         ).fetchall()
 
-    told = scene.database.single(count_plans)
+    reported = scene.database.single(count_plans)
     scene.close()
-    assert told == [(OFTEN - 5 - 5, 5)]
+    assert reported == [(OFTEN - 5 - 5, 5)]
 
 
 def test_a_plan_made_for_a_small_table_is_not_kept_for_a_large_one(
@@ -59,18 +59,18 @@ def test_a_plan_made_for_a_small_table_is_not_kept_for_a_large_one(
 
     def rows_read_without_index() -> int:
         store._postgres.single(lambda session: session.run_text("SELECT pg_stat_force_next_flush()"))
-        told = scene.query(
+        reported = scene.query(
             "SELECT sum(seq_tup_read) FROM pg_stat_user_tables"
             f" WHERE schemaname = '{scene.database.schema}' AND relname IN ('job', 'ready', 'lease', 'outcome')"
         )
-        return int(told[0][0])
+        return int(reported[0][0])
 
     for n in range(ROUNDS):
-        store.enqueue([new_job(kind=KIND, queue=QUEUE)])
+        store.enqueue([new_job(task=KIND, queue=QUEUE)])
         assert settle_some() == 1
         if n == 3:
             scene.analyse()
-    store.enqueue([new_job(kind=KIND, queue=QUEUE) for _ in range(MANY)])
+    store.enqueue([new_job(task=KIND, queue=QUEUE) for _ in range(MANY)])
     before = rows_read_without_index()
     for _ in range(4):
         assert settle_some() == BATCH

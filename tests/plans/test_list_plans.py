@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.domain.groups import GROUP_TOTAL_CAP
-from leasehold.stores.base.database import Records
+from leasehold.stores.database.database import Records
 from leasehold.stores.store import JobStore
 from tests.backends import new_id, new_job
 from tests.plans.postgres import MODES

@@ -7,7 +7,7 @@ from typing import Any
 
 from leasehold.domain.metrics import BOUNDS, Histogram, Rollup
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from tests.backends import new_job
 from tests.plans.postgres import MODES
@@ -24,9 +24,9 @@ NEVER = {"outcome", "attempt"}
 """Tables that neither may touch."""
 
 
-def one(kind: str) -> Rollup:
+def one(task: str) -> Rollup:
     times = Histogram((1, *[0] * len(BOUNDS)), 0.1)
-    return Rollup("default", kind, "succeeded", 1, times, times)
+    return Rollup("default", task, "succeeded", 1, times, times)
 
 
 def fill(scene: Any) -> None:

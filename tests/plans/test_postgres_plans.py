@@ -15,7 +15,7 @@ import pytest
 
 from bench.backgrounds import ALL, BATCH, GATE, KIND, NOTHING, OWNER, QUEUE, load_many_gates
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.backends import new_job
 from tests.plans.crowds import BACKGROUNDS, IN_LANES
 from tests.plans.hot import claim_idle, find_work, look, postgres_calls
@@ -62,7 +62,7 @@ needed fails a test. What they read is bounded by the table, and read once."""
 
 
 @dataclass(frozen=True)
-class Told:
+class Record:
     plans: list[Plan]
     """With stale statistics, then with fresh ones."""
     misled: list[Plan]
@@ -76,12 +76,12 @@ class Told:
 def test_no_background_leads_a_hot_statement_astray(
     background: str, postgres_url: str, postgres_schema: str, subtests: pytest.Subtests
 ):
-    told = _tell(postgres_url, postgres_schema, background)
-    plans = list(told.plans)
-    plans += [plan for plan in told.misled if plan.statement not in MISLED]
+    reported = _notify(postgres_url, postgres_schema, background)
+    plans = list(reported.plans)
+    plans += [plan for plan in reported.misled if plan.statement not in MISLED]
 
     with subtests.test("every hot statement was looked at"):
-        assert set(POSTGRES_INDEXES) - {plan.statement for plan in told.plans} == set()
+        assert set(POSTGRES_INDEXES) - {plan.statement for plan in reported.plans} == set()
 
     if background != NOTHING:  # a small table is read whole by right
         with subtests.test("no statement reads a whole table"):
@@ -95,26 +95,26 @@ def test_no_background_leads_a_hot_statement_astray(
 
     with subtests.test("what is known to go wrong still does, or the list above is out of date"):
         shown_here = {statement for statement, (shown_by, _) in MISLED.items() if shown_by == background}
-        assert shown_here <= {plan.statement for plan in told.misled if _wrong(plan)}
+        assert shown_here <= {plan.statement for plan in reported.misled if _wrong(plan)}
 
     with subtests.test("a batch costs a bounded number of pages, and a look a few"):
-        dear = [plan for plan in told.plans + told.misled if plan.pages > BATCH_PAGES]
+        dear = [plan for plan in reported.plans + reported.misled if plan.pages > BATCH_PAGES]
         assert {str(p): p.pages for p in dear if p.statement not in MISLED} == {}
         # What was explained since, and undone, lies in the way of later looks.
-        assert {str(plan): plan.pages for plan in told.looks if plan.pages > LOOK_PAGES} == {}
+        assert {str(plan): plan.pages for plan in reported.looks if plan.pages > LOOK_PAGES} == {}
 
     with subtests.test("a look reads no more when the rows that are not due grow a hundredfold"):
-        for few, many in zip(told.idle_few, told.idle_many, strict=True):
+        for few, many in zip(reported.idle_few, reported.idle_many, strict=True):
             assert many.pages <= few.pages + DEEPER
             assert many.pages < LOOK_PAGES
 
     with subtests.test("whoever waits for locks comes to them by seq"):
-        waiting = [plan for plan in told.plans + told.misled if plan.statement in LOCK_BY_SEQ]
+        waiting = [plan for plan in reported.plans + reported.misled if plan.statement in LOCK_BY_SEQ]
         assert {plan.statement for plan in waiting} == set(LOCK_BY_SEQ)
         assert [wrong for plan in waiting for wrong in plan.unordered_locks()] == []
 
     with subtests.test("whoever waits for nobody writes what it has locked, and nothing else"):
-        hot = [plan for plan in told.plans + told.misled if plan.statement in WAIT_FOR_NOBODY]
+        hot = [plan for plan in reported.plans + reported.misled if plan.statement in WAIT_FOR_NOBODY]
         assert {plan.statement for plan in hot} == set(WAIT_FOR_NOBODY)
         assert [wrong for plan in hot for wrong in plan.unlocked_writes()] == []
 
@@ -123,7 +123,7 @@ def _wrong(plan: Plan) -> list[str]:
     return plan.whole_tables() + plan.other_indexes() + plan.too_many_rows()
 
 
-def _tell(url: str, schema: str, background: str) -> Told:
+def _notify(url: str, schema: str, background: str) -> Record:
     """Everything at once: statistics are stale only until they are fresh."""
     few = _scene(url, f"{schema}_few", background, FEW)
     idle_few = [few.explain(call, mode) for call in (look(), claim_idle()) for mode in MODES]
@@ -142,7 +142,7 @@ def _tell(url: str, schema: str, background: str) -> Told:
         scene.mislead(rows)
         misled += [scene.explain(call, mode) for call, mode in calls]
     scene.close()
-    return Told(plans, misled, looks, idle_few, idle_many)
+    return Record(plans, misled, looks, idle_few, idle_many)
 
 
 def _scene(url: str, schema: str, background: str, rows: int) -> Scene:
@@ -188,7 +188,7 @@ def test_an_idle_claim_that_takes_a_batch_keeps_to_its_indexes(
     """Beside lanes it takes nothing, and the backgrounds have lanes."""
     scene = Scene(postgres_url, postgres_schema)
     scene.load("finished", FEW)
-    scene.store.enqueue([new_job(kind=KIND, queue=QUEUE) for _ in range(2 * BATCH)])
+    scene.store.enqueue([new_job(task=KIND, queue=QUEUE) for _ in range(2 * BATCH)])
     scene.run("DELETE FROM leasehold.ticket")
     plan = scene.explain(claim_idle(), mode)
     scene.close()
@@ -212,7 +212,7 @@ def test_a_claim_does_not_walk_past_what_was_claimed_since_the_last_vacuum(
         return scene.query("SELECT available_at, seq FROM leasehold.ready ORDER BY seq LIMIT 1")[0]
 
     for _ in range(10):
-        scene.store.enqueue([new_job(kind=KIND, queue=QUEUE) for _ in range(500)])
+        scene.store.enqueue([new_job(task=KIND, queue=QUEUE) for _ in range(500)])
     fresh = pages(*head())
     for _ in range(9):
         grants = scene.store.claim(OWNER, [QUEUE], 500)

@@ -10,11 +10,11 @@ import pytest
 
 from leasehold.domain.outcome import Failure
 from leasehold.domain.policy import Policy
+from leasehold.domain.records import Filter
 from leasehold.domain.search import Search
 from leasehold.domain.states import State
-from leasehold.domain.views import Filter
 from leasehold.operations.operations import Operations
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.inspect import WINDOW
 from leasehold.stores.verbs.search import ROUND_WINDOW
@@ -72,18 +72,18 @@ def calls(store: JobStore, jobs: list[str]) -> list[Call]:
             Search(text="needle"),
             Search(text="broken"),
             Search(Filter((State.FAILED,)), text="broken"),
-            Search(Filter((State.FAILED,), kind="none"), text="broken 17"),
+            Search(Filter((State.FAILED,), task="none"), text="broken 17"),
             Search(Filter(queue="nowhere"), text="x"),
             Search(text="needle", id_prefix=jobs[0][:18]),
             Search(id_prefix=jobs[0][:18]),
             Search(id_prefix=jobs[0][:6], since=now - hour),
             Search(until=now - hour),
             Search(since=now - hour, until=now, text="needle"),
-            Search(Filter(kind="none"), since=now - hour),
+            Search(Filter(task="none"), since=now - hour),
         ):
             operations.search_jobs(search)
         operations.list_failures()
-        operations.list_failures(filter=Filter(kind="none"))
+        operations.list_failures(filter=Filter(task="none"))
         operations.read_flow(jobs[0])
         operations.read_flow(jobs[-1])
     return calls

@@ -32,7 +32,7 @@ WITH_FEW_ROWS = {
 
 
 @dataclass(frozen=True)
-class Told:
+class Record:
     plain: list[Plan]
     analysed: list[Plan]
     idle_few: int
@@ -47,27 +47,27 @@ class Told:
 def test_no_background_leads_a_hot_statement_astray(
     background: str, tmp_path: Path, subtests: pytest.Subtests
 ):
-    told = _tell(tmp_path, background)
+    reported = _notify(tmp_path, background)
 
     with subtests.test("every hot statement was looked at"):
-        assert set(SQLITE_INDEXES) - {plan.statement for plan in told.plans} == set()
+        assert set(SQLITE_INDEXES) - {plan.statement for plan in reported.plans} == set()
 
     with subtests.test("no statement scans a table"):
-        known = [plan for plan in told.analysed if plan.statement not in WITH_FEW_ROWS]
-        assert [wrong for plan in told.plain + known for wrong in plan.whole_tables()] == []
+        known = [plan for plan in reported.analysed if plan.statement not in WITH_FEW_ROWS]
+        assert [wrong for plan in reported.plain + known for wrong in plan.whole_tables()] == []
 
     with subtests.test("every statement uses the indexes it was written for"):
-        assert [wrong for plan in told.plans for wrong in plan.other_indexes()] == []
+        assert [wrong for plan in reported.plans for wrong in plan.other_indexes()] == []
 
     with subtests.test("a batch takes a bounded number of steps"):
-        assert [wrong for plan in told.plans for wrong in plan.too_many_steps()] == []
+        assert [wrong for plan in reported.plans for wrong in plan.too_many_steps()] == []
 
     with subtests.test("a look takes no more steps when the rows that are not due grow a hundredfold"):
-        assert told.idle_many <= told.idle_few + 20
-        assert told.idle_many < LOOK_STEPS
+        assert reported.idle_many <= reported.idle_few + 20
+        assert reported.idle_many < LOOK_STEPS
 
 
-def _tell(folder: Path, background: str) -> Told:
+def _notify(folder: Path, background: str) -> Record:
     few = _scene(folder / "few.db", background, FEW)
     idle_few = few.idle_steps()
     few.close()
@@ -80,7 +80,7 @@ def _tell(folder: Path, background: str) -> Told:
     scene.analyse()
     analysed = [scene.explain(call) for call in calls]
     scene.close()
-    return Told(plain, analysed, idle_few, idle_many)
+    return Record(plain, analysed, idle_few, idle_many)
 
 
 def _scene(path: Path, background: str, rows: int) -> Scene:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
-from leasehold.domain.views import Filter
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.inspect import WINDOW
 from tests.backends import new_job
@@ -64,7 +64,7 @@ def walk(store: JobStore) -> list[Call]:
             store.list_jobs(filter)
         store.list_jobs(Filter(group="g", states=(State.QUEUED,)))
         store.list_jobs(Filter(group="group-10"))
-        for scope in (StopScope(group="g", kinds=("work",)), StopScope(lane="l"), StopScope(tags=("x",))):
+        for scope in (StopScope(group="g", tasks=("work",)), StopScope(lane="l"), StopScope(tags=("x",))):
             store.find_stoppable(scope)
             store.find_stoppable(scope, running=True)
         store.group_status("g")
@@ -79,7 +79,7 @@ def walk(store: JobStore) -> list[Call]:
 def search(store: JobStore) -> list[Call]:
     """Pages that no index serves: they end after so many rows, and say where to go on."""
     with Traced(store) as calls:
-        for filter in (Filter(queue="nowhere"), Filter(kind="none"), Filter(lane="l")):
+        for filter in (Filter(queue="nowhere"), Filter(task="none"), Filter(lane="l")):
             page = store.list_jobs(filter)
             assert page.next is not None
             store.list_jobs(filter, before=page.next)

@@ -97,7 +97,7 @@ class DockerSteps:
             case "ask":
                 engine = state.outside
                 if engine.status == "running":
-                    state = with_outside(state, engine._replace(is_asked=True))
+                    state = with_outside(state, engine._replace(is_requested=True))
                 yield ("ask it to end", who), with_task(state, task, at="look", why="follow"), None
 
     def _stop(self, state: State, task: Task) -> Iterator[Move]:
@@ -357,7 +357,7 @@ class DockerSteps:
 
     def moves(self, state: State) -> Iterator[Move]:
         engine = state.outside
-        if engine.status == "running" and (engine.is_asked or not self.endless):
+        if engine.status == "running" and (engine.is_requested or not self.endless):
             yield ("container exits",), with_outside(state, engine._replace(status="exited")), None
         if engine.entry and state.budget.kills:
             removed = with_outside(state, Engine(on_its_way=engine.on_its_way))
@@ -369,6 +369,6 @@ class DockerSteps:
             if verb == "start":
                 after, broken = self._begun(arrived, entry) or (arrived, None)
             elif not engine.entry and f"open.{self._folder(entry)}" in state.files:
-                made = arrived.outside._replace(entry=entry, status="created", is_asked=False)
+                made = arrived.outside._replace(entry=entry, status="created", is_requested=False)
                 after = with_outside(arrived, made)
             yield (f"{verb} arrives late", entry), after, broken

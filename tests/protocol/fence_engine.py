@@ -10,7 +10,7 @@ class Engine(NamedTuple):
         ""  # "token.number" of the try that has made the container under the run's name; "": there is none
     )
     status: str = ""  # created, running or exited
-    is_asked: bool = False  # to end
+    is_requested: bool = False  # to end
     on_its_way: frozenset[str] = frozenset()  # requests whose senders no longer wait for the answer
 
 

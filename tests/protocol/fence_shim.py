@@ -213,7 +213,11 @@ class ShimSteps:
             case "fork":
                 begun, broken = self.model.begun(state, shim.token)
                 then = "running" if "started" in files else "late write"
-                yield ("shim runs the command", who), self._tell(self._turn(begun, shim, then), shim), broken
+                yield (
+                    ("shim runs the command", who),
+                    self._notify(self._turn(begun, shim, then), shim),
+                    broken,
+                )
             case "late write":
                 written = with_files(state, files | {"started"})
                 yield ("shim writes `started`", who), self._turn(written, shim, "running"), None
@@ -253,9 +257,9 @@ class ShimSteps:
     def _leave(self, state: State, shim: Shim) -> State:
         shims = list(state.outside)
         shims.remove(shim)
-        return self._tell(with_outside(state, tuple(shims)), shim, "")
+        return self._notify(with_outside(state, tuple(shims)), shim, "")
 
-    def _tell(self, state: State, shim: Shim, start: str = STARTED) -> State:
+    def _notify(self, state: State, shim: Shim, start: str = STARTED) -> State:
         """Its starter, if it still waits."""
         for task in state.tasks:
             if task.token == shim.token and task.at == "wait" and not shim.is_alone:

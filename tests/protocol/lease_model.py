@@ -264,7 +264,7 @@ class LeaseModel:
         if row.state is PAUSED and row.question == ASKED:
             yield "answer a paused job", row._replace(question=ANSWERED), ""
         if row.state in HALTED and row.halts and "resolve lets the lane go on" not in self.without:
-            yield "resolve", row._replace(halts=False, keeps_lane=False), ""
+            yield "skip", row._replace(halts=False, keeps_lane=False), ""
         yield from self._resumes(row, state)
 
     def _resumes(self, row: Row, state: State) -> Iterator[tuple[str, Row, str]]:

@@ -43,7 +43,7 @@ from tests.protocol.place_state import (
     State,
     Transaction,
     change,
-    pay,
+    flush,
     put,
     with_transaction,
 )
@@ -114,13 +114,13 @@ class PlaceModel:
         if transactions[OPERATOR] is None:
             for verb in ("cancel", "pause", "resume"):
                 if getattr(budget, verb):
-                    yield from self.begin(pay(state, verb), OPERATOR, verb)
+                    yield from self.begin(flush(state, verb), OPERATOR, verb)
         if budget.child and transactions[PRODUCER] is None:
-            yield from self.begin(pay(state, "child"), PRODUCER, "child")
+            yield from self.begin(flush(state, "child"), PRODUCER, "child")
         if budget.step and transactions[THREAD] is None:
             for worker in state.workers:
                 if worker.phase in (RUN, END):
-                    yield from self.begin(pay(state, "step"), THREAD, "step", worker.token)
+                    yield from self.begin(flush(state, "step"), THREAD, "step", worker.token)
 
     def _reaper(self, state: State) -> Iterator[Move]:
         lease, sight = state.places[LEASE], state.sights[0]
@@ -141,7 +141,7 @@ class PlaceModel:
                 yield ("pruner looks",), state._replace(sights=put(state.sights, 2, True)), None
         else:
             forgotten = state._replace(sights=put(state.sights, 2, None))
-            yield from self.begin(pay(forgotten, "prune"), PRUNER, "prune")
+            yield from self.begin(flush(forgotten, "prune"), PRUNER, "prune")
 
     def _rival(self, state: State) -> Iterator[Move]:
         """A second enqueue of the key: the key's row first, ON CONFLICT DO NOTHING, then the job."""
@@ -157,7 +157,7 @@ class PlaceModel:
         elif state.rival == LIVE:
             yield ("end", "rival"), state._replace(key=FREE, rival=ENDED), None
         elif state.rival == NOT_ENQUEUED and state.budget.rival:
-            paid = pay(state, "rival")
+            paid = flush(state, "rival")
             if state.key == FREE:
                 begun = with_transaction(paid, RIVAL, Transaction("enqueue"))
                 key = FREE if looks_only else BEING_INSERTED
@@ -173,7 +173,7 @@ class PlaceModel:
             return
         expired = change(state, LEASE, lease._replace(expired=True))
         if state.budget.expire:
-            yield ("lease runs out",), pay(expired, "expire"), None
+            yield ("lease runs out",), flush(expired, "expire"), None
         # Nobody renews the lease of a dead holder: it runs out without another fault. While a reply may still be
         # lost, an owner without a run is one that finds its lease again.
         at_work = any(worker.phase != IDLE and worker.token == lease.token for worker in state.workers)
@@ -193,7 +193,7 @@ class PlaceModel:
         if state.child == WAITS and (state.pruned or state.places[OUTCOME] is not None):
             return "a child waits for a parent that has ended"
         lease = state.places[LEASE]
-        if lease is not None and lease.stop < state.asked:
+        if lease is not None and lease.stop < state.requested:
             return "a flag was lost"
         return self._broken_key(state) if self.setup.keyed else None
 

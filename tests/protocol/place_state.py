@@ -136,7 +136,7 @@ class State(NamedTuple):
     budget: Budget
     # History that only the promises look at.
     granted: int = 0
-    asked: int = NO_FLAG
+    requested: int = NO_FLAG
     cancelled: bool = False
     stepped: bool = False
     settled: frozenset[tuple[int, int]] = frozenset()
@@ -220,7 +220,7 @@ def put(items: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
     return (*items[:index], value, *items[index + 1 :])
 
 
-def pay(state: State, what: str) -> State:
+def flush(state: State, what: str) -> State:
     return state._replace(budget=state.budget._replace(**{what: getattr(state.budget, what) - 1}))
 
 

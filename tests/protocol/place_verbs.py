@@ -46,8 +46,8 @@ from tests.protocol.place_state import (
     change,
     closed,
     delete,
+    flush,
     move,
-    pay,
     put,
     with_worker,
 )
@@ -188,12 +188,12 @@ class Verbs:
         orphan = place == PARKED and row.state == ORPHAN
         broken = None
         if orphan:
-            broken = LOST_FLAG if row.stop < state.asked else None
-        elif (state.asked and place == READY) or (state.asked == CANCEL and place == PARKED):
+            broken = LOST_FLAG if row.stop < state.requested else None
+        elif (state.requested and place == READY) or (state.requested == CANCEL and place == PARKED):
             broken = LOST_FLAG
         after = move(closed(state, actor), LEASE, place, row)
         if not orphan:
-            after = after._replace(asked=NO_FLAG)
+            after = after._replace(requested=NO_FLAG)
         if place == OUTCOME:
             after = self._ended(after, "decided")
         elif "a requeue files its attempt" not in self.without:
@@ -217,14 +217,14 @@ class Verbs:
         yield label, with_worker(after, worker, AT_REST), broken
         if before.budget.lost:
             unsure = with_worker(after, worker, me._replace(phase=ASK, unsure=True))
-            yield (f"{label[0]}, reply lost", *label[1:]), pay(unsure, "lost"), broken
+            yield (f"{label[0]}, reply lost", *label[1:]), flush(unsure, "lost"), broken
 
     def _ended(self, state: State, way: str) -> State:
         """The job has come to its outcome. What hangs on it goes in the same transaction, if the way there looks:
         a plain settle looks at nothing, a tied one at the key, and only a decided one at the children."""
         deletes_key = way != "plain" and f"a {way} end deletes the key" not in self.without
         return state._replace(
-            asked=NO_FLAG,
+            requested=NO_FLAG,
             key=FREE if deletes_key and state.key == OURS else state.key,
             child=JUDGED if way == "decided" and state.child == WAITS else state.child,
         )
@@ -331,14 +331,16 @@ class Verbs:
     def _raise_flag(self, state: State, place: int, flag: int) -> Move:
         row = state.places[place]
         flagged = change(state, place, row._replace(stop=max(row.stop, flag)))
-        after = flagged._replace(asked=max(state.asked, flag), cancelled=state.cancelled or flag == CANCEL)
+        after = flagged._replace(
+            requested=max(state.requested, flag), cancelled=state.cancelled or flag == CANCEL
+        )
         return ("flag", "cancel" if flag == CANCEL else "pause", PLACES[place]), after, None
 
     def _resume(self, state: State, actor: int, tx: Transaction) -> Iterator[Move]:
         row, after, where = state.places[tx.found], closed(state, actor), PLACES[tx.found]
         if tx.found == LEASE and row.stop == PAUSE:
             withdrawn = change(after, LEASE, row._replace(stop=NO_FLAG))
-            yield ("resume a running job",), withdrawn._replace(asked=NO_FLAG), None
+            yield ("resume a running job",), withdrawn._replace(requested=NO_FLAG), None
         elif tx.found == PARKED and row.state == PAUSED:
             yield ("resume", where), move(after, PARKED, READY, Ready(row.token, row.special)), None
         elif tx.found == OUTCOME and row.state == FAILED:

@@ -37,9 +37,9 @@ from tests.protocol.place_state import (
     Transaction,
     Worker,
     change,
+    flush,
     insert,
     move,
-    pay,
     put,
     with_transaction,
     with_worker,
@@ -73,7 +73,7 @@ class Workers:
             yield from self._take_work(state, worker)
             return
         if state.budget.crash:
-            yield ("crash", WHO[worker]), pay(self._crashed(state, worker), "crash"), None
+            yield ("crash", WHO[worker]), flush(self._crashed(state, worker), "crash"), None
         if me.phase in (RUN, END):
             yield from self._renew(state, worker)
         if me.phase == RUN:
@@ -104,7 +104,7 @@ class Workers:
         if parked is not None and parked.state == ORPHAN:
             yield from self.begin(state, worker, "adopt")
         if worker == W1 and state.budget.steal:
-            yield from self.begin(pay(state, "steal"), worker, "steal", state.sights[1])
+            yield from self.begin(flush(state, "steal"), worker, "steal", state.sights[1])
         if lease is not None and lease.owner == worker:  # the reply to a claim was lost
             yield ("find held", WHO[worker]), with_worker(state, worker, Worker(RUN, lease.token)), None
 
@@ -123,7 +123,7 @@ class Workers:
         after, broken = self.verbs.granted(moved, worker, lease)
         yield ("claim", who), after, broken
         if state.budget.lost:
-            yield ("claim, reply lost", who), pay(with_worker(after, worker, AT_REST), "lost"), broken
+            yield ("claim, reply lost", who), flush(with_worker(after, worker, AT_REST), "lost"), broken
 
     # -- running --
 
@@ -136,9 +136,9 @@ class Workers:
             return  # it would change nothing but the number of states
         if mine or "renew asks for the token" in self.without:
             renewed = change(state, LEASE, lease._replace(expired=False, renewals=lease.renewals + 1))
-            yield ("renew", who), pay(renewed, "renew"), None if mine else FENCED_WRITE
+            yield ("renew", who), flush(renewed, "renew"), None if mine else FENCED_WRITE
         elif not me.unsure:
-            yield ("renew: lost", who), pay(with_worker(state, worker, AT_REST), "renew"), None
+            yield ("renew: lost", who), flush(with_worker(state, worker, AT_REST), "renew"), None
 
     def _end(self, state: State, worker: int) -> Iterator[Move]:
         me, lease = state.workers[worker], state.places[LEASE]
@@ -148,7 +148,7 @@ class Workers:
         for how in ("fail", "handback", "detach"):
             if getattr(state.budget, how):
                 after = with_worker(state, worker, ended._replace(how=how))
-                yield ("run ends", how, WHO[worker]), pay(after, how), None
+                yield ("run ends", how, WHO[worker]), flush(after, how), None
 
     # -- settling a success --
 
@@ -162,7 +162,7 @@ class Workers:
             yield ("settle: none", who), with_worker(state, worker, me._replace(phase=CAREFUL)), None
         if state.budget.lost and state.late is None:
             unsure = with_worker(state, worker, me._replace(phase=ASK, unsure=True))
-            late = pay(unsure, "lost")._replace(late=(worker, me.token))
+            late = flush(unsure, "lost")._replace(late=(worker, me.token))
             yield ("settle, on its way", who), late, None
 
     def _is_mine(self, lease: Lease, me: Worker) -> bool:
@@ -207,7 +207,7 @@ class Workers:
             return ("settle lands late: none", WHO[worker]), after, None
         broken = None if lease.owner in (worker, A_DEAD_PROCESS) else FENCED_WRITE
         outcome = Outcome(SUCCEEDED, token, worker, lease.special)
-        after = move(after, LEASE, OUTCOME, outcome)._replace(asked=NO_FLAG)
+        after = move(after, LEASE, OUTCOME, outcome)._replace(requested=NO_FLAG)
         after = after._replace(settled=after.settled | {(token, worker)})
         return ("settle lands late", WHO[worker]), after, broken
 

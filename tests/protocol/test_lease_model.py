@@ -43,7 +43,7 @@ VERBS = {
     # operators
     *("release", "release of a paused job", "cancel", "cancel a running job", "finish a running job"),
     *("pause", "pause a running job", "resume", "resume a running job", "resume after failure"),
-    *("resolve", "answer", "answer a paused job"),
+    *("skip", "answer", "answer a paused job"),
     # time and faults
     *("becomes due", "lease runs out", "holder stalls", "clock leaps", "crash", "drain", "restart"),
 }

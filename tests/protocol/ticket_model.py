@@ -266,7 +266,7 @@ class TicketModel:
                 yield ("resume after failure", who), spend(revived, "revivals"), None
             if job.state == HALTED:
                 passed = job._replace(state=PASSED, holds_lane=False)
-                yield ("resolve", who), self._written(state, n, passed, "resolve"), None
+                yield ("skip", who), self._written(state, n, passed, "skip"), None
             if job.state in (QUEUED, PAUSED, HALTED) and budget.cancels and state.verb is None:
                 yield ("begin cancel", who), spend(state._replace(verb=("cancel", n, True)), "cancels"), None
 

@@ -13,7 +13,7 @@ from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Outcome
 from leasehold.http import create_app
 from leasehold.remote import Remote
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.backends import Backend
 from tests.surfaces.serving import Server, listening
 

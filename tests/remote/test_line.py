@@ -19,7 +19,7 @@ from leasehold.domain.outcome import Success
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.errors import InvalidInput, PartlyStored, RemoteError, RemoteUnreachable, StoreError
 from leasehold.remote import Remote, group, job, stop
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.remote.conftest import claim, settle
 from tests.remote.cutter import Cutter
 from tests.surfaces.serving import Server, listening
@@ -46,7 +46,7 @@ def test_an_enqueue_whose_answer_was_lost_is_repeated_and_makes_one_job(
     cutter.lose_answers(1)
     job = through.enqueue("add", {"a": 1})
     cutter.lose_answers(1)
-    jobs = through.enqueue_many([{"kind": "add", "args": {"a": n}} for n in range(3)])
+    jobs = through.enqueue_many([{"task": "add", "args": {"a": n}} for n in range(3)])
     cutter.lose_answers(1)
     other = asyncio.run(through.aenqueue("add", {"a": 1}))
     made = [job, *jobs, other]
@@ -76,12 +76,12 @@ def test_a_verb_whose_answer_was_lost_is_not_repeated(app: Leasehold, cutter: Cu
 
 def test_only_the_dry_run_of_a_bulk_verb_is_repeated(app: Leasehold, cutter: Cutter, through: Remote):
     through.enqueue("add", {"a": 1}).cancel()
-    asked = {"kind": "add", "state": "cancelled"}
+    requested = {"task": "add", "state": "cancelled"}
     cutter.lose_answers(1)
-    assert through.bulk.retry(**asked, dry_run=True).matched == 1
+    assert through.bulk.retry(**requested, dry_run=True).matched == 1
     cutter.lose_answers(1)
     with pytest.raises(RemoteUnreachable):
-        through.bulk.retry(**asked)
+        through.bulk.retry(**requested)
     assert len(app.jobs().jobs) == 2, "it was done, and once"
 
 
@@ -140,7 +140,7 @@ def test_what_is_no_leasehold_says_so():
     other.add_api_route("/{name}/v1/jobs", lambda name: answers[name], response_model=None)
     app = Leasehold("sqlite:///nothing.db")
     with listening(app, other) as server:
-        for name, told in {
+        for name, reported in {
             "html": (200, "unexpected-answer"),
             "list": (200, "unexpected-answer"),
             "elsewhere": (307, "unexpected-answer"),
@@ -149,11 +149,11 @@ def test_what_is_no_leasehold_says_so():
         }.items():
             with Remote(f"{server.url}/{name}") as api, pytest.raises(RemoteError) as caught:
                 api.jobs()
-            assert (caught.value.status, caught.value.code) == told, name
+            assert (caught.value.status, caught.value.code) == reported, name
 
 
 # -- streams -------------------------------------------------------------------------------------------------------
-def tell(app: Leasehold, grant, place: int) -> None:
+def notify(app: Leasehold, grant, place: int) -> None:
     note = Note(place, "word", str(place))
     app.__internals__.store.write_events([RunNotes(grant.id, grant.token, grant.attempt, (note,))])
 
@@ -173,19 +173,19 @@ STRANGE = {
 
 @pytest.mark.parametrize("case", STRANGE)
 def test_a_stream_that_is_none_of_ours_is_not_asked_for_again_and_again(case: str):
-    kind, content = STRANGE[case]
-    api, asked = FastAPI(), []
+    task, content = STRANGE[case]
+    api, requested = FastAPI(), []
 
     @api.get("/v1/jobs/{id}/watch")
     def watch(id: str) -> Response:
-        asked.append(id)
-        return Response(content, media_type=kind)
+        requested.append(id)
+        return Response(content, media_type=task)
 
     with listening(None, api) as server, Remote(server.url, token=SECRET) as remote:
         found = job.Job("019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10", remote._line)
         with pytest.raises(RemoteError, match="not one of Leasehold's"):
             list(found.watch(timeout=30))
-        assert len(asked) == 1
+        assert len(requested) == 1
 
         async def follow() -> None:
             async for _ in found.awatch(timeout=30):
@@ -193,7 +193,7 @@ def test_a_stream_that_is_none_of_ours_is_not_asked_for_again_and_again(case: st
 
         with pytest.raises(RemoteError, match="not one of Leasehold's"):
             asyncio.run(follow())
-        assert len(asked) == 2
+        assert len(requested) == 2
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"no gzip"], ids=["too deep", "no gzip"])
@@ -213,13 +213,13 @@ def test_a_watcher_whose_connection_is_lost_goes_on_and_misses_nothing(
 ):
     job = through.enqueue("add", {"a": 1})
     grant = claim(app)
-    tell(app, grant, 1)
+    notify(app, grant, 1)
     watch = job.watch(timeout=60)
     seen = [next(watch).data, next(watch).data]
     for place in (2, 3):
         before = cutter.connections
         cutter.cut()
-        tell(app, grant, place)
+        notify(app, grant, place)
         seen.append(next(watch).data)
         assert cutter.connections > before
     app.__internals__.store.settle([Ending(grant.id, grant.token, Success("2"))])
@@ -231,7 +231,7 @@ def test_a_watcher_whose_connection_is_lost_goes_on_and_misses_nothing(
 def test_an_async_watcher_goes_on_as_well(app: Leasehold, cutter: Cutter, through: Remote):
     job = through.enqueue("add", {"a": 1})
     grant = claim(app)
-    tell(app, grant, 1)
+    notify(app, grant, 1)
 
     async def watch() -> list[object]:
         seen = []
@@ -240,7 +240,7 @@ def test_an_async_watcher_goes_on_as_well(app: Leasehold, cutter: Cutter, throug
                 seen.append(event.data)
                 if event.data == 1:
                     cutter.cut()
-                    tell(app, grant, 2)
+                    notify(app, grant, 2)
                 if event.data == 2:
                     app.__internals__.store.settle([Ending(grant.id, grant.token, Success("2"))])
         return [one for one in seen if isinstance(one, int)]
@@ -297,16 +297,16 @@ def test_a_stop_may_wait_longer_than_one_request(app: Leasehold, remote: Remote)
 
 # -- many ----------------------------------------------------------------------------------------------------------
 def test_many_go_in_pieces_and_it_is_told_how_far_it_went(app: Leasehold, remote: Remote):
-    good = [{"kind": "add", "args": {"a": n}, "group": "g"} for n in range(1000)]
+    good = [{"task": "add", "args": {"a": n}, "group": "g"} for n in range(1000)]
     with pytest.raises(PartlyStored) as caught:
-        remote.enqueue_many([*good, {"kind": "add", "args": {}}], idempotency_key="k")
+        remote.enqueue_many([*good, {"task": "add", "args": {}}], idempotency_key="k")
     assert (caught.value.stored, len(caught.value.ids)) == (1000, 1000)
     assert "InvalidArguments" in caught.value.cause
-    made = remote.enqueue_many([*good, {"kind": "work", "args": {"target": "t"}}], idempotency_key="k")
+    made = remote.enqueue_many([*good, {"task": "work", "args": {"target": "t"}}], idempotency_key="k")
     assert [one.id for one in made[:1000]] == caught.value.ids, "the first piece came again under its key"
-    assert (len(made), made[-1].kind, app.group("g").status().total) == (1001, "work", 1000)
+    assert (len(made), made[-1].task, app.group("g").status().total) == (1001, "work", 1000)
     with pytest.raises(InvalidInput, match="cannot be said over HTTP"):
-        remote.enqueue_many([{"kind": "add", "args": {"a": 1}, "retry": 1}])  # type: ignore[typeddict-unknown-key]
+        remote.enqueue_many([{"task": "add", "args": {"a": 1}, "retry": 1}])  # type: ignore[typeddict-unknown-key]
     with pytest.raises(InvalidInput):
         remote.enqueue("add", {"a": 1}, idempotency_key="é")
     assert remote.enqueue_many([]) == []

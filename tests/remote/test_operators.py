@@ -14,7 +14,7 @@ import pytest
 
 from leasehold import Leasehold, State
 from leasehold.domain.budgets import Spend
-from leasehold.domain.outcome import Asked, Detached, Failure, Success
+from leasehold.domain.outcome import Detached, Failure, QuestionAsked, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.errors import (
@@ -23,15 +23,15 @@ from leasehold.errors import (
     InvalidAnswer,
     InvalidArguments,
     InvalidInput,
+    InvalidState,
     JobNotFound,
     JobNotSucceeded,
-    Refused,
+    NotSerializable,
     ScheduleNotFound,
     UnknownTask,
-    Unstorable,
     WaitTimedOut,
 )
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.types import AuditPage, BudgetPage, BulkReport
 from tests.backends import new_id
 from tests.contract.lives import end, run, run_external
@@ -43,10 +43,10 @@ from tests.workers import burst
 def test_a_job_is_made_as_the_call_says(app: Leasehold, api: Handle):
     at = (datetime.now(UTC) + timedelta(hours=1)).replace(microsecond=0)
     job = api.enqueue("add", {"a": 1}, at=at, priority=7, group="g", tags=("x", "y"), unique="k")
-    assert (job.created, job.state, job.kind, job.args) == (True, State.QUEUED, "add", {"a": 1})
+    assert (job.created, job.state, job.task, job.args) == (True, State.QUEUED, "add", {"a": 1})
     assert job.available_at == at
     row = app.get(job.id).__row__
-    assert (row.priority, row.group_name, row.tags, row.unique_key) == (7, "g", ("x", "y"), "k")
+    assert (row.priority, row.group, row.tags, row.unique_key) == (7, "g", ("x", "y"), "k")
     again = api.enqueue("add", {"a": 5}, unique="k")
     assert (again, again.created) == (job, False)
     assert api.enqueue("add", {"a": 1}, delay="10m").available_at > datetime.now(UTC) + timedelta(minutes=9)
@@ -62,7 +62,7 @@ def test_a_wrong_call_is_refused_with_the_field(api: Handle):
     with pytest.raises(InvalidInput) as soon:
         api.enqueue("add", {"a": 1}, delay="soon")
     assert soon.value.field == "delay"
-    with pytest.raises(Unstorable):
+    with pytest.raises(NotSerializable):
         api.enqueue("work", {"target": "a\0b"})
     assert api.jobs().jobs == []
 
@@ -90,7 +90,7 @@ def test_an_interrupt_pauses_what_runs_and_cancels_what_does_not(app: Leasehold,
 
 def test_a_verb_that_does_not_apply_is_refused_with_the_state(api: Handle):
     job = api.enqueue("add", {"a": 1}).cancel()
-    with pytest.raises(Refused, match="it was cancelled") as caught:
+    with pytest.raises(InvalidState, match="it was cancelled") as caught:
         job.pause()
     assert (caught.value.job_id, caught.value.verb, caught.value.state) == (job.id, "pause", "cancelled")
 
@@ -123,7 +123,7 @@ def test_a_failed_job_halts_its_lane_until_it_is_resolved(app: Leasehold, api: H
     settle(app, Failure("boom", final=True))
     (lane,) = api.lanes.list()
     assert (lane.lane, lane.id, lane.state, lane.error) == ("a/b", first.id, State.FAILED, "boom")
-    first.refresh().resolve("known")
+    first.refresh().skip("known")
     assert claim(app).id == second.id
 
 
@@ -136,10 +136,10 @@ def test_a_lane_is_resumed_by_its_name(app: Leasehold, api: Handle):
 
 def test_a_job_explains_why_it_is_not_running(api: Handle):
     api.queues.pause("q", reason="deploy")
-    told = api.enqueue("work", {"target": "t"}, delay="1h").explain()
-    assert [hold.cause for hold in told][:2] == ["not_due", "queue_paused"]
-    assert str(told).startswith("1. ")
-    assert "deploy" in str(told)
+    reported = api.enqueue("work", {"target": "t"}, delay="1h").explain()
+    assert [hold.cause for hold in reported][:2] == ["not_due", "queue_paused"]
+    assert str(reported).startswith("1. ")
+    assert "deploy" in str(reported)
 
 
 def test_a_job_tells_its_attempts_and_its_log(app: Leasehold, api: Handle):
@@ -160,7 +160,7 @@ def test_a_job_tells_its_steps_and_those_it_is_tied_to(app: Leasehold, api: Hand
     job = api.get(first.id)
     assert [(one.name, one.attempt, one.result) for one in job.steps()] == [("look", 1, {"n": 1})]
     (tied,) = job.relatives()
-    assert (tied.relation, tied.id, tied.kind, tied.queue) == ("awaited_by", second.id, "add", "default")
+    assert (tied.relation, tied.id, tied.task, tied.queue) == ("awaited_by", second.id, "add", "default")
     assert (tied.state, tied.on_failure, tied.met) == (State.PENDING, "cancel", False)
     assert asyncio.run(api.get(second.id).arelatives())[0].relation == "waits_for"
     assert asyncio.run(job.asteps()) == job.steps()
@@ -224,10 +224,10 @@ def test_a_watcher_sees_everything_in_order(app: Leasehold, api: Handle):
 # -- questions -----------------------------------------------------------------------------------------------------
 def test_a_question_is_listed_and_answered(app: Leasehold, api: Handle):
     job = api.enqueue("greet", {"name": "x"}, group="g")
-    settle(app, Asked("go", "May I?", schema='{"type":"boolean"}'))
-    (asked,) = api.questions.list(kind="greet", group="g")
-    assert (asked.job_id, asked.key, asked.group_name) == (job.id, "go", "g")
-    assert json.loads(asked.schema or "") == {"type": "boolean"}
+    settle(app, QuestionAsked("go", "May I?", schema='{"type":"boolean"}'))
+    (requested,) = api.questions.list(task="greet", group="g")
+    assert (requested.job_id, requested.key, requested.group) == (job.id, "go", "g")
+    assert json.loads(requested.schema or "") == {"type": "boolean"}
     with pytest.raises(InvalidAnswer) as caught:
         job.answer("go", "yes")
     assert (caught.value.key, caught.value.path) == ("go", "$")
@@ -255,7 +255,7 @@ def test_a_group_is_followed(app: Leasehold, api: Handle):
     waiting = group.status(wait=0.1, since=before.version)
     assert (waiting.changed, waiting.version) == (False, before.version)
     settle(app, Success("7"))
-    after = group.status(wait=30, since=before.version, kinds="add", partial=True)
+    after = group.status(wait=30, since=before.version, tasks="add", partial=True)
     assert (after.changed, after.succeeded, after.counts) == (
         True, 1, {"add": {State.QUEUED: 2, State.SUCCEEDED: 1}},
     )  # fmt: skip
@@ -294,7 +294,7 @@ def test_a_stop_needs_a_scope(api: Handle):
     with pytest.raises(InvalidInput, match="has no scope"):
         api.stop()
     with pytest.raises(InvalidInput, match="no task is named"):
-        api.stop(kinds="nothing")
+        api.stop(tasks="nothing")
     assert api.stop(tags=["x"], mode="immediate").cancelled == 1
     assert job.refresh().state is State.CANCELLED
 
@@ -303,7 +303,7 @@ def test_a_stop_needs_a_scope(api: Handle):
 def test_many_jobs_are_counted_first_and_then_changed(app: Leasehold, api: Handle):
     jobs = [api.enqueue("add", {"a": n}, group="g", tags=("x",)) for n in range(3)]
     other = api.enqueue("work", {"target": "t"}, tags=("x",))
-    dry = api.bulk.cancel(kind="add", tag="x", state="queued", dry_run=True)
+    dry = api.bulk.cancel(task="add", tag="x", state="queued", dry_run=True)
     assert (dry.verb, dry.dry_run, dry.matched, dry.changed, dry.next) == ("cancel", True, 3, 0, None)
     assert dry.sample == tuple(job.id for job in reversed(jobs))
     assert {job.refresh().state for job in jobs} == {State.QUEUED}
@@ -328,16 +328,16 @@ def test_each_bulk_verb_does_what_it_does_to_one_job(app: Leasehold, api: Handle
     assert api.get(running.id).state is State.RUNNING
     assert api.jobs(state="running").jobs[0].stop_requested == "pause"
     end(app.__internals__.store, grant, Failure("boom", final=True))
-    assert api.bulk.resolve(lane="t", reason="known").changed == 1
+    assert api.bulk.skip(lane="t", reason="known").changed == 1
     assert api.lanes.list() == []
-    assert api.bulk.retry(kind="work").changed == 1
-    (again,) = api.jobs(kind="work", state="queued").jobs
+    assert api.bulk.retry(task="work").changed == 1
+    (again,) = api.jobs(task="work", state="queued").jobs
     assert app.get(again.id).__row__.retry_of == running.id
-    assert api.bulk.resume(kind="work", fresh=True).changed == 1
+    assert api.bulk.resume(task="work", fresh=True).changed == 1
     resumed, _, resolved = api.audit(target=running.id, limit=3).entries
     assert (resumed.detail, resolved.detail) == ({"fresh": True}, {"reason": "known"})
     held = app.__internals__.named_task("add", {"hold": True}).enqueue(a=1)
-    assert api.bulk.release(kind="add").sample == (held.id,)
+    assert api.bulk.release(task="add").sample == (held.id,)
     assert held.refresh().state is State.QUEUED
 
 
@@ -346,29 +346,29 @@ def test_jobs_that_refuse_hold_up_none_of_the_others(app: Leasehold, api: Handle
         api.enqueue("add", {"a": n}, group="g").pause()
     free = api.enqueue("add", {"a": 2}).pause()
     app.__internals__.store.stop_group("g", True)
-    report = api.bulk.resume(kind="add")
+    report = api.bulk.resume(task="add")
     assert (report.matched, report.changed) == (3, 1)
     (refusal,) = report.refused
     assert (refusal.error, refusal.state, refusal.jobs, len(refusal.sample)) == ("GroupOnHold", None, 2, 2)
     assert free.refresh().state is State.QUEUED
     (refusal,) = api.bulk.pause(state=[State.PAUSED, "cancelled"]).refused
-    assert (refusal.error, refusal.state, refusal.jobs) == ("Refused", "paused", 2)
+    assert (refusal.error, refusal.state, refusal.jobs) == ("InvalidState", "paused", 2)
 
 
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
         ({}, "filter"),
-        ({"kind": "add", "limit": 0}, "limit"),
-        ({"kind": "add", "cursor": "nothing"}, "cursor"),
+        ({"task": "add", "limit": 0}, "limit"),
+        ({"task": "add", "cursor": "nothing"}, "cursor"),
         ({"state": "lost"}, "state"),
-        ({"kind": "add", "reason": "a\0b"}, "reason"),
+        ({"task": "add", "reason": "a\0b"}, "reason"),
     ],
 )
-def test_a_bulk_verb_that_is_not_meant_is_refused(api: Handle, asked: dict[str, Any], field: str):
+def test_a_bulk_verb_that_is_not_meant_is_refused(api: Handle, requested: dict[str, Any], field: str):
     job = api.enqueue("add", {"a": 1})
     with pytest.raises(InvalidInput) as caught:
-        api.bulk.cancel(**asked)
+        api.bulk.cancel(**requested)
     assert caught.value.field == field
     assert job.refresh().state is State.QUEUED
 
@@ -394,7 +394,7 @@ def test_groups_are_listed_a_page_at_a_time_by_state(api: Handle):
 
 def test_a_job_that_is_over_its_budget_is_topped_up_and_resumed(app: Leasehold, api: Handle):
     store = app.__internals__.store
-    grant = run(store, kind="add", policy=Policy(budget={"tokens": 10}, on_breach="pause"), group="g")
+    grant = run(store, task="add", policy=Policy(budget={"tokens": 10}, on_breach="pause"), group="g")
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 15)])
     job, group = api.get(grant.id), api.group("g")
     assert [(one.unit, one.limit, one.left) for one in group.budget(tokens=100, pages=7)] == [
@@ -414,19 +414,19 @@ def test_a_job_that_is_over_its_budget_is_topped_up_and_resumed(app: Leasehold, 
         group.budget(tokens=0.5)
     assert caught.value.field == "tokens"
     end(store, grant, Success("1"))
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidState):
         job.top_up(tokens=1)
 
 
 def test_budgets_are_listed_a_page_at_a_time_by_whose_they_are(app: Leasehold, api: Handle):
     store = app.__internals__.store
-    grant = run(store, kind="add", policy=Policy(budget={"tokens": 10}, on_breach="pause"))
+    grant = run(store, task="add", policy=Policy(budget={"tokens": 10}, on_breach="pause"))
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 15)])
     api.group("g").budget(tokens=100)
     first = api.budgets(limit=1)
     assert [(one.scope, one.name, one.left) for one in first.budgets] == [("group", "g", 100)]
     (of_job,) = api.budgets(cursor=first.next).budgets
-    assert (of_job.name, of_job.exhausted, of_job.on_breach, of_job.kind) == (grant.id, True, "pause", "add")
+    assert (of_job.name, of_job.exhausted, of_job.on_breach, of_job.task) == (grant.id, True, "pause", "add")
     assert api.budgets(scope="job") == BudgetPage([of_job], None)
     with pytest.raises(InvalidInput) as caught:
         api.budgets(scope="queue")
@@ -435,10 +435,10 @@ def test_budgets_are_listed_a_page_at_a_time_by_whose_they_are(app: Leasehold, a
 
 def test_leases_tell_who_holds_what(app: Leasehold, api: Handle):
     store = app.__internals__.store
-    one, two = run(store, "host:1", kind="add", group="g"), run(store, "host:2", kind="add")
+    one, two = run(store, "host:1", task="add", group="g"), run(store, "host:2", task="add")
     first = api.leases(limit=1)
     (lease,) = first.leases
-    assert (lease.job_id, lease.owner, lease.group_name, lease.attempt) == (one.id, "host:1", "g", 1)
+    assert (lease.job_id, lease.owner, lease.group, lease.attempt) == (one.id, "host:1", "g", 1)
     assert 0 < lease.expires_in <= 30
     rest = api.leases(cursor=first.next)
     assert ([row.job_id for row in rest.leases], rest.next) == ([two.id], None)
@@ -448,12 +448,12 @@ def test_leases_tell_who_holds_what(app: Leasehold, api: Handle):
 def test_an_orphan_is_listed_and_given_up(app: Leasehold, api: Handle):
     store = app.__internals__.store
     adopt = Policy(on_lost="adopt")
-    grant, other = (run_external(store, "host:1", kind="add", policy=adopt) for _ in range(2))
+    grant, other = (run_external(store, "host:1", task="add", policy=adopt) for _ in range(2))
     job = api.get(grant.id)
     assert [(one.job_id, one.owner, one.site) for one in api.executions(limit=1)] == [
         (grant.id, "host:1", "machine-1")
     ]
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidState):
         job.abandon()
     end(store, grant, Detached("drained"))
     assert {one.job_id: one.owner for one in api.executions()} == {grant.id: None, other.id: "host:1"}
@@ -465,12 +465,12 @@ def test_an_orphan_is_listed_and_given_up(app: Leasehold, api: Handle):
 
 def test_the_audit_tells_what_was_done_and_refused(api: Handle):
     job = api.enqueue("add", {"a": 1}).cancel("enough")
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidState):
         job.cancel()
     for limit in range(3):
         api.slots.set("gpu", limit)
     refused, done = api.audit(target=job.id).entries
-    assert (refused.verb, refused.outcome, refused.error) == ("job.cancel", "refused", "Refused")
+    assert (refused.verb, refused.outcome, refused.error) == ("job.cancel", "refused", "InvalidState")
     assert (done.outcome, done.error, done.detail) == ("done", None, {"reason": "enough"})
     first = api.audit(verb="slot.set", limit=2)
     assert [entry.detail for entry in first.entries] == [{"limit": 2}, {"limit": 1}]
@@ -491,10 +491,10 @@ def test_queues_and_kinds_are_paused_with_a_reason(app: Leasehold, api: Handle):
     assert [(one.name, one.reason) for one in api.queues.paused()] == [("q", "deploy")]
     assert store.claim("worker", QUEUES, 1) == []
     assert api.queues.resume("q") is True
-    api.kinds.pause("work")
-    assert [one.name for one in api.kinds.paused()] == ["work"]
+    api.tasks.pause("work")
+    assert [one.name for one in api.tasks.paused()] == ["work"]
     assert store.claim("worker", QUEUES, 1) == []
-    assert (api.kinds.resume("work"), api.kinds.resume("work")) == (True, False)
+    assert (api.tasks.resume("work"), api.tasks.resume("work")) == (True, False)
     assert len(store.claim("worker", QUEUES, 1)) == 1
     with pytest.raises(InvalidInput) as caught:
         api.queues.pause("q", for_="1h", until=datetime.now(UTC))
@@ -511,7 +511,7 @@ def test_pages_follow_each_other_without_gap_or_repeat(api: Handle):
             break
         page = api.jobs(tag="x", limit=3, before=page.next)
     assert seen == made[::-1]
-    assert api.jobs(kind="greet").jobs == api.jobs(state="failed").jobs == []
+    assert api.jobs(task="greet").jobs == api.jobs(state="failed").jobs == []
     with pytest.raises(InvalidInput):
         api.jobs(state="lost")
 
@@ -535,11 +535,11 @@ def test_slots_and_rates_are_set_and_closed(api: Handle):
 def test_a_schedule_is_seen_paused_resumed_and_run(app: Leasehold, api: Handle):
     app.schedules.set("nightly/1", "add", {"a": 1}, every="24h")
     (row,) = api.schedules.list()
-    assert (row.name, row.kind, json.loads(row.args), row.every) == ("nightly/1", "add", {"a": 1}, 86_400)
+    assert (row.name, row.task, json.loads(row.args), row.every) == ("nightly/1", "add", {"a": 1}, 86_400)
     assert api.schedules.pause("nightly/1", "deploy").reason == "deploy"
     assert api.schedules.get("nightly/1").paused is True
     assert (api.schedules.resume("nightly/1"), api.schedules.resume("nightly/1")) == (True, False)
-    assert api.schedules.run("nightly/1").kind == "add"
+    assert api.schedules.run("nightly/1").task == "add"
     with pytest.raises(ScheduleNotFound) as caught:
         api.schedules.get("nothing")
     assert caught.value.name == "nothing"
@@ -558,7 +558,7 @@ def test_the_async_verbs_do_the_same(app: Leasehold, api: Handle):
         await api.queues.apause("q")
         seen.append([one.name for one in await api.queues.apaused()])
         seen.append([event.data["state"] async for event in job.awatch(timeout=30)])
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidState):
             await job.apause()
         return [*seen, (await job.arefresh()).state]
 
@@ -570,7 +570,7 @@ def test_the_async_verbs_do_the_same(app: Leasehold, api: Handle):
 def test_the_async_lists_tell_the_same(app: Leasehold, api: Handle):
     store = app.__internals__.store
     for n in range(2):
-        grant = run_external(store, f"host:{n}", kind="add", group=f"g{n}")
+        grant = run_external(store, f"host:{n}", task="add", group=f"g{n}")
         store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 15)])
     api.group("g0").budget(tokens=100)
     store.stop_group("g1", True)
@@ -586,11 +586,11 @@ def test_the_async_lists_tell_the_same(app: Leasehold, api: Handle):
         for near, far, rows, key, criteria in lists:
             whole = near()
             page = near(limit=1)
-            for asked in ({"limit": 1}, {"cursor": page.next}, *criteria):
-                one, two = near(**asked), await far(**asked)
-                told = [[getattr(row, key) for row in getattr(one, rows)] for one in (one, two, whole)]
-                assert (told[0], one.next) == (told[1], two.next), (rows, asked)
-                assert 0 < len(told[1]) < len(told[2]), "what is asked makes a difference"
+            for requested in ({"limit": 1}, {"cursor": page.next}, *criteria):
+                one, two = near(**requested), await far(**requested)
+                reported = [[getattr(row, key) for row in getattr(one, rows)] for one in (one, two, whole)]
+                assert (reported[0], one.next) == (reported[1], two.next), (rows, requested)
+                assert 0 < len(reported[1]) < len(reported[2]), "what is asked makes a difference"
         assert await api.aexecutions(1) == api.executions(1) == api.executions()[:1]
         assert await api.aexecutions() == api.executions() != api.executions(1)
 
@@ -599,7 +599,7 @@ def test_the_async_lists_tell_the_same(app: Leasehold, api: Handle):
 
 def test_the_async_verbs_of_budgets_and_orphans_do_the_same(app: Leasehold, api: Handle):
     store = app.__internals__.store
-    grant = run_external(store, kind="add", policy=Policy(budget={"tokens": 10}, on_lost="adopt"), group="g")
+    grant = run_external(store, task="add", policy=Policy(budget={"tokens": 10}, on_lost="adopt"), group="g")
     job, group = api.get(grant.id), api.group("g")
 
     async def steer() -> None:
@@ -625,20 +625,20 @@ def test_the_async_bulk_verbs_do_the_same(app: Leasehold, api: Handle):
             await api.bulk.ainterrupt(group="g", reason="look"),
             await api.bulk.aretry(group="g", state="cancelled"),
             await api.bulk.acancel(group="g", reason="enough"),
-            await api.bulk.aresolve(group="g", state="cancelled", reason="known", limit=1),
-            await api.bulk.arelease(kind="add"),
+            await api.bulk.askip(group="g", state="cancelled", reason="known", limit=1),
+            await api.bulk.arelease(task="add"),
         ]
 
     reports = asyncio.run(steer())
     assert [(one.verb, one.matched, one.changed) for one in reports] == [
         ("pause", 1, 1), ("resume", 1, 1), ("interrupt", 1, 1), ("retry", 1, 1), ("cancel", 1, 1),
-        ("resolve", 1, 0), ("release", 1, 1),
+        ("skip", 1, 0), ("release", 1, 1),
     ]  # fmt: skip
     assert (reports[0].sample, reports[-1].sample) == ((job.id,), (held.id,))
     done = [entry for entry in reversed(api.audit(limit=7).entries) if entry.verb != "job.retry"]
     assert [(entry.verb, entry.detail) for entry in done] == [
         ("job.pause", {"reason": "lunch"}), ("job.resume", {"fresh": True}), ("job.interrupt", {"reason": "look"}),
-        ("job.cancel", {"reason": "enough"}), ("job.resolve", {"reason": "known"}), ("job.release", {}),
+        ("job.cancel", {"reason": "enough"}), ("job.skip", {"reason": "known"}), ("job.release", {}),
     ]  # fmt: skip
 
 
@@ -648,4 +648,4 @@ def test_a_unique_key_that_another_job_holds_names_it(app: Leasehold, api: Handl
     holder = api.enqueue("add", {"a": 2}, unique="k")
     with pytest.raises(DuplicateJob) as caught:
         job.resume()
-    assert (caught.value.job_id, caught.value.kind, caught.value.unique_key) == (holder.id, "add", "k")
+    assert (caught.value.job_id, caught.value.task, caught.value.unique_key) == (holder.id, "add", "k")

@@ -13,9 +13,9 @@ import pytest
 
 import leasehold
 from leasehold import Leasehold, remote, types
-from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.outcome import Failure, QuestionAsked, Success
 from leasehold.domain.policy import Policy
-from leasehold.domain.views import HistoryEntry, ScheduleRow, Summary, WorkerCard
+from leasehold.domain.records import HistoryEntry, ScheduleRow, Summary, WorkerCard
 from leasehold.errors import (
     AtCapacity,
     GroupOnHold,
@@ -27,9 +27,9 @@ from leasehold.errors import (
     StoreError,
     TenantNotFound,
 )
-from leasehold.remote import Remote, bulk_requests, read
+from leasehold.remote import Remote, bulk_requests, decode
+from leasehold.remote.exchange import Answer
 from leasehold.remote.problems import KINDS, error_of
-from leasehold.remote.talk import Answer
 from leasehold.remote.view import View as RemoteView
 from leasehold.surfaces.http.bulk import _refusal
 from leasehold.surfaces.http.problems import _ERRORS, answer_to
@@ -47,7 +47,7 @@ TWO_HANDS = [
     (leasehold.Job, remote.Job),
     (leasehold.Group, remote.Group),
     (types.Queues, remote.Queues),
-    (types.Kinds, remote.Kinds),
+    (types.Tasks, remote.Tasks),
     (types.Lanes, remote.Lanes),
     (types.Slots, remote.Slots),
     (types.Rates, remote.Rates),
@@ -142,7 +142,7 @@ def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
     lane = app.enqueue("add", {"a": 1}, group="g")
     settle(app, Failure("boom", final=True))
     app.enqueue("greet", {"name": "x"}, group="g")
-    settle(app, Asked("go", "May I?", schema='{"type":"boolean"}'))
+    settle(app, QuestionAsked("go", "May I?", schema='{"type":"boolean"}'))
     job = app.enqueue("add", {"a": 2}, group="g", tags=("x",))
     settle(app, Success("3"))
     running = run_external(
@@ -157,7 +157,7 @@ def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
         assert getattr(far, verb)() == getattr(job, verb)(), verb
     assert remote.get(lane.id).attempts() == lane.attempts()
     app.get(running.id).pause("later")
-    for fact in ("lease_owner", "lease_expires_at", "stop_requested"):
+    for fact in ("worker", "lease_expires_at", "stop_requested"):
         assert getattr(remote.get(running.id), fact) == getattr(app.get(running.id), fact) is not None, fact
     assert remote.group("g").status() == app.group("g").status()
     assert remote.groups() == app.groups()
@@ -187,7 +187,7 @@ def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
             assert {name: getattr(one, name) for name in same} == {name: getattr(two, name) for name in same}
     (question,), (other,) = app.questions.list(), remote.questions.list()
     assert replace(other, schema=question.schema) == question
-    kind = next(one for one in remote.kinds.list() if one.name == "add")
+    kind = next(one for one in remote.tasks.list() if one.name == "add")
     assert (kind.description, kind.queue, kind.arguments["required"]) == (
         "Adds two numbers.",
         "default",
@@ -203,8 +203,8 @@ def test_a_refusal_of_many_has_the_name_of_its_error():
         report = BulkReport(
             verb="pause", dry_run=False, matched=2, changed=0, moved_on=0, refused=(one,), sample=("a",), next=None
         )  # fmt: skip
-        told = {**asdict(report), "refused": [_refusal(one).model_dump()]}
-        assert read.bulk_report(Answer(200, told)) == report
+        reported = {**asdict(report), "refused": [_refusal(one).model_dump()]}
+        assert decode.bulk_report(Answer(200, reported)) == report
 
 
 def every_kind_of(error: type[LeaseholdError]) -> Iterator[type[LeaseholdError]]:
@@ -223,16 +223,16 @@ def test_a_bulk_verb_in_pieces_reports_as_one(
         if n != 4:
             job.pause()
     app.__internals__.store.stop_group("g", True)
-    asked: dict[str, Any] = {"kind": "add", "state": ["paused", "queued"], "limit": 5}
+    requested: dict[str, Any] = {"kind": "add", "state": ["paused", "queued"], "limit": 5}
     for dry in ({"dry_run": True}, {"dry_run": True, "limit": 6}):
-        assert remote.bulk.resume(**asked | dry) == app.bulk.resume(**asked | dry)
-    report = remote.bulk.resume(**asked)
+        assert remote.bulk.resume(**requested | dry) == app.bulk.resume(**requested | dry)
+    report = remote.bulk.resume(**requested)
     assert (report.matched, report.changed, len(report.sample)) == (5, 1, 5)
     assert [(one.error, one.state, one.jobs, len(one.sample)) for one in report.refused] == [
         ("GroupOnHold", None, 3, 3),
-        ("Refused", "queued", 1, 1),
+        ("InvalidState", "queued", 1, 1),
     ]
-    rest = remote.bulk.resume(**asked, cursor=report.next)
+    rest = remote.bulk.resume(**requested, cursor=report.next)
     assert (rest.matched, rest.changed, rest.next) == (1, 1, None)
 
 
@@ -240,7 +240,7 @@ def test_an_empty_text_is_not_taken_for_none(app: Leasehold, remote: Remote):
     """Over HTTP it would be, and tell of everything. In Python it finds nothing, or is no cursor."""
     job = app.enqueue("add", {"a": 1})
     for ask, field in (
-        (lambda: remote.jobs(kind=""), "kind"),
+        (lambda: remote.jobs(task=""), "task"),
         (lambda: remote.jobs(before=""), "before"),
         (lambda: remote.groups(cursor=""), "cursor"),
         (lambda: remote.budgets(cursor=""), "cursor"),
@@ -272,10 +272,10 @@ CAUSES: dict[str, Callable[[Any], object]] = {
     "JobNotFound": lambda api: api.get("019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10"),
     "UnknownTask": lambda api: api.enqueue("nothing"),
     "InvalidArguments": lambda api: api.enqueue("add", {"b": "x"}),
-    "Unstorable": lambda api: api.enqueue("work", {"target": "a\0b"}),
+    "NotSerializable": lambda api: api.enqueue("work", {"target": "a\0b"}),
     "InvalidInput": lambda api: api.enqueue("add", {"a": 1}, at=datetime(1960, 1, 1, tzinfo=UTC)),
     "ScheduleNotFound": lambda api: api.schedules.run("no such"),
-    "Refused": lambda api: api.enqueue("add", {"a": 1}, unique="same").release(),
+    "InvalidState": lambda api: api.enqueue("add", {"a": 1}, unique="same").release(),
     "InvalidInput of a rate": lambda api: api.rates.set("r", "often"),
     "InvalidInput of a bulk verb": lambda api: api.bulk.retry(),
     "InvalidInput of its reason": lambda api: api.bulk.cancel(kind="add", reason="x" * 20_000),
@@ -347,8 +347,8 @@ def test_a_token_may_do_what_its_scopes_say(app: Leasehold, server: Server, conn
         confined.get(job.id)
     app.queues.pause("default")
     app.queues.pause("q")
-    app.kinds.pause("add")
-    assert ([one.name for one in confined.queues.paused()], confined.kinds.paused()) == (["q"], [])
+    app.tasks.pause("add")
+    assert ([one.name for one in confined.queues.paused()], confined.tasks.paused()) == (["q"], [])
     with pytest.raises(RemoteError, match="queue-limited"):
         confined.stop(group="g", queue="q")
 
@@ -369,7 +369,7 @@ def test_a_client_is_about_the_jobs_of_the_tenant_that_it_names(
     token = server.token("admin", tenants=["*"])
     acme = connect(token, tenant="acme")
     job = acme.enqueue("add", {"a": 1}, group="g")
-    assert app.tenant("acme").get(job.id).kind == "add"
+    assert app.tenant("acme").get(job.id).task == "add"
     assert acme.group("g").status().total == 1
     assert [event.kind for event in acme.get(job.id).cancel().watch()] == ["state"]
     beta = connect(token).tenant("beta")
@@ -385,6 +385,6 @@ def test_the_history_names_the_token(server: Server, remote: Remote):
     job = remote.enqueue("add", {"a": 1}).cancel("enough")
     assert job.history()[-1].actor == "http:token 0"
     remote.group("g").budget(tokens=5)
-    remote.bulk.cancel(kind="add", state="cancelled")
+    remote.bulk.cancel(task="add", state="cancelled")
     done = [(one.verb, one.outcome) for one in remote.audit(actor="http:token 0").entries]
     assert done == [("job.cancel", "refused"), ("budget.set", "done"), ("job.cancel", "done")]

@@ -10,7 +10,7 @@ import pytest
 
 from leasehold import Context, Fail, Leasehold, Pause, Retry, State, StopRequested, SyncContext
 from leasehold.domain.errors import DatabaseUnreachable
-from leasehold.errors import InvalidInput, InvalidTask, OverBudget, Refused
+from leasehold.errors import InvalidInput, InvalidState, InvalidTask, OverBudget
 from leasehold.types import BudgetLine
 from tests.workers import burst, until
 
@@ -133,19 +133,19 @@ def test_a_breached_job_is_resumed_only_after_a_top_up_and_its_ledger_goes_on(ap
     job = work.enqueue()
     burst(app)
     assert job.refresh().state is State.PAUSED
-    with pytest.raises(Refused, match="150 of its 100 tokens are spent; raise it first: top_up"):
+    with pytest.raises(InvalidState, match="150 of its 100 tokens are spent; raise it first: top_up"):
         job.resume()
     assert job.refresh().state is State.PAUSED
     job.top_up(tokens=49, actor="ann")
-    with pytest.raises(Refused, match="more than 1"):
+    with pytest.raises(InvalidState, match="more than 1"):
         job.resume(fresh=True)
     job.top_up(tokens=1, actor="ann")
     job.resume(fresh=True)
     burst(app)
     assert job.result(timeout=0) == 0
     assert ledger(job) == {(f"call-{n}", "tokens"): 50 for n in range(3)}
-    told = [(e.event, e.actor, e.detail) for e in job.history() if e.event == "topped_up"]
-    assert told == [("topped_up", "ann", "tokens +49 to 149"), ("topped_up", "ann", "tokens +1 to 150")]
+    reported = [(e.event, e.actor, e.detail) for e in job.history() if e.event == "topped_up"]
+    assert reported == [("topped_up", "ann", "tokens +49 to 149"), ("topped_up", "ann", "tokens +1 to 150")]
 
 
 def test_a_top_up_names_a_unit_that_has_a_limit_and_a_job_that_still_spends(app):
@@ -157,7 +157,7 @@ def test_a_top_up_names_a_unit_that_has_a_limit_and_a_job_that_still_spends(app)
         job.top_up(pages=1)
     assert [line.limit for line in job.top_up(tokens=5)] == [15]
     burst(app)
-    with pytest.raises(Refused, match="spends nothing any more"):
+    with pytest.raises(InvalidState, match="spends nothing any more"):
         job.top_up(tokens=1)
 
 
@@ -253,7 +253,7 @@ def test_a_group_has_a_budget_of_its_own_and_the_smaller_rest_counts(app):
     assert second.refresh().state is State.FAILED
     assert "the budget of group 'g' is 100" in second.error
     assert app.__internals__.operations.group_budget("g") == [BudgetLine("group", "g", "tokens", 100, 120)]
-    with pytest.raises(Refused, match="raise the limit of group 'g' first"):
+    with pytest.raises(InvalidState, match="raise the limit of group 'g' first"):
         second.resume()
     app.__internals__.operations.set_group_budget("g", {"tokens": None})
     assert second.resume().state is State.QUEUED

@@ -12,7 +12,7 @@ import pytest
 from leasehold import Context, Retry, State, SyncContext
 from leasehold.errors import DatabaseUnreachable, InvalidInput, TransactionTooLong
 from leasehold.run import steps
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.worker.lease_keeper import LeaseKeeper
 from tests.backends import Backend
 from tests.workers import burst, until

@@ -98,7 +98,7 @@ def test_writes_are_refused_inside_a_plain_block_and_reads_and_follow_ups_are_no
             tried.call("read", lambda: app.get(waiting.id))
             tried.call("saved", lambda: ctx.saved)
             tried.call("progress", lambda: ctx.progress(1, 2))
-            tried.call("emit", lambda: ctx.emit("kind", 1))
+            tried.call("emit", lambda: ctx.emit("task", 1))
             tried.call("log", lambda: ctx.log("line"))
             tried.call("spend", lambda: ctx.spend(tokens=5))
         return ""
@@ -218,7 +218,7 @@ def test_other_jobs_and_what_outlives_the_block_may_write(app, other):
             inside.set()
             await asyncio.sleep(0.05)
         (made,) = await asyncio.gather(*children)
-        assert app.get(made).kind == "other"
+        assert app.get(made).task == "other"
         app.get(made).cancel()
         return ""
 

@@ -43,7 +43,7 @@ def test_middleware_is_around_every_run_and_sees_what_it_runs(app):
     assert (first.result(timeout=0), second.result(timeout=0)) == (16, 20)
     assert [name for name, _ in seen[:4]] == ["outer", "inner", "handler", "outer ends"]
     run = seen[0][1]
-    assert (run.job_id, run.kind, run.queue, run.attempt) == (first.id, "before_it", "q", 1)
+    assert (run.job_id, run.task, run.queue, run.attempt) == (first.id, "before_it", "q", 1)
     assert (run.args, run.lane, run.group, run.trace) == ({"to": "t", "n": 3}, "t", "g", "00-abc")
 
 
@@ -52,12 +52,12 @@ def test_plain_middleware_is_around_plain_tasks_and_async_around_async_ones(app)
 
     @app.middleware
     def plain(run, call_next):
-        seen.append(("plain", run.kind))
+        seen.append(("plain", run.task))
         return call_next()
 
     @app.middleware
     async def on_loop(run, call_next):
-        seen.append(("async", run.kind))
+        seen.append(("async", run.task))
         return await call_next()
 
     @app.task
@@ -122,7 +122,7 @@ def test_what_middleware_sets_is_seen_in_the_handler_and_in_its_tasks(app):
 
     @app.middleware
     async def trace(run, call_next):
-        token = span.set(f"span of {run.kind}")
+        token = span.set(f"span of {run.task}")
         try:
             return await call_next()
         finally:
@@ -161,7 +161,7 @@ def test_middleware_is_around_runs_of_run_now_too(app):
 
     @app.middleware
     def plain(run, call_next):
-        seen.append(run.kind)
+        seen.append(run.task)
         return call_next()
 
     @app.task(max_running=1)

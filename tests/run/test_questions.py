@@ -13,9 +13,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from leasehold import Context, Leasehold, Retry, State, SyncContext
-from leasehold.errors import InvalidAnswer, InvalidInput, QuestionExpired, Refused
+from leasehold.errors import InvalidAnswer, InvalidInput, InvalidState, QuestionExpired
 from leasehold.testing import ManualClock
-from leasehold.types import Ask, HookEvent
+from leasehold.types import Ask, Notification
 from tests.workers import burst, until
 
 
@@ -68,9 +68,14 @@ def test_a_job_parks_until_it_is_answered_and_its_finished_steps_are_not_repeate
     worker = burst(app)
     assert worker.attempts.held == {}, "it holds no place in the worker"
     assert job.refresh().state is State.WAITING
-    assert job.__row__.lease_owner is None
-    (asked,) = app.questions.list()
-    assert (asked.job_id, asked.kind, asked.key, asked.text) == (job.id, "work", "go", "Shall I go on?")
+    assert job.__row__.worker is None
+    (requested,) = app.questions.list()
+    assert (requested.job_id, requested.task, requested.key, requested.text) == (
+        job.id,
+        "work",
+        "go",
+        "Shall I go on?",
+    )
     assert job.answer("go", {"yes": True}, actor="ann").state is State.QUEUED
     assert app.questions.list() == []
     burst(app)
@@ -106,8 +111,8 @@ def test_tasks_of_a_handler_may_ask_side_by_side(app):
     @app.task
     async def work(ctx: Context) -> list[str]:
         async with asyncio.TaskGroup() as tasks:
-            asking = [tasks.create_task(ctx.ask(key, f"{key}?")) for key in "ab"]
-        return [task.result() for task in asking]
+            questions_box = [tasks.create_task(ctx.ask(key, f"{key}?")) for key in "ab"]
+        return [task.result() for task in questions_box]
 
     job = work.enqueue()
     burst(app)
@@ -120,8 +125,8 @@ def test_tasks_of_a_handler_may_ask_side_by_side(app):
 
 @pytest.mark.parametrize("colour", ["async", "plain"])
 def test_several_questions_are_asked_at_once_and_the_job_goes_on_with_the_last_answer(app, colour):
-    heard: queue.SimpleQueue[HookEvent] = queue.SimpleQueue()
-    app.on("question")(heard.put)
+    received: queue.SimpleQueue[Notification] = queue.SimpleQueue()
+    app.on("question")(received.put)
     questions = {
         "name": "Who are you?",
         "age": ("How old are you?", int),
@@ -142,7 +147,7 @@ def test_several_questions_are_asked_at_once_and_the_job_goes_on_with_the_last_a
 
     job = work.enqueue()
     burst(app)
-    assert sorted(heard.get(timeout=10).data["key"] for _ in range(3)) == ["age", "code", "name"]
+    assert sorted(received.get(timeout=10).data["key"] for _ in range(3)) == ["age", "code", "name"]
     listed = {q.key: (q.text, q.secret, q.expires_at is not None) for q in app.questions.list()}
     assert listed == {
         "name": ("Who are you?", False, False),
@@ -186,7 +191,7 @@ def test_an_answer_that_does_not_fit_its_type_is_asked_for_again_alone(app):
     @app.task
     async def work(ctx: Context) -> str:
         answers = await ctx.ask_all({"day": ("When?", date), "who": "Who?"})
-        return f"{answers['who']} on {answers['day']}"
+        return f"{answers['caller']} on {answers['day']}"
 
     job = work.enqueue()
     burst(app)
@@ -238,8 +243,8 @@ def test_an_answer_comes_back_through_the_type_that_was_asked_for(app):
 
     job = work.enqueue()
     burst(app)
-    (asked,) = app.questions.list(kind="work")
-    assert "$defs" in json.loads(asked.schema)
+    (requested,) = app.questions.list(task="work")
+    assert "$defs" in json.loads(requested.schema)
     for wrong, path in [
         ("Ann", "$ is not of type object"),
         ({}, "$.user is missing"),
@@ -268,8 +273,8 @@ def test_an_answer_that_fits_the_schema_and_not_the_type_is_asked_for_again(app)
     job.answer("day", "tomorrow")
     burst(app)
     assert job.refresh().state is State.WAITING
-    (asked,) = app.questions.list()
-    assert asked.text.startswith("Which day?\n(The last answer did not fit: Input should be a valid date")
+    (requested,) = app.questions.list()
+    assert requested.text.startswith("Which day?\n(The last answer did not fit: Input should be a valid date")
     job.answer("day", "2026-01-05")
     burst(app)
     assert job.result(timeout=0) == "Monday"
@@ -349,11 +354,11 @@ def test_a_question_that_nobody_answers_in_time_raises_in_the_handler(app, clock
     clock.advance(599)
     assert app.__internals__.store.expire() == []
     clock.advance(1)
-    with pytest.raises(Refused, match="'q' has expired"):
+    with pytest.raises(InvalidState, match="'q' has expired"):
         job.answer("q", "too late")
     (moved,) = app.__internals__.store.expire()
     assert (moved.id, moved.state) == (job.id, State.QUEUED)
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidState):
         job.answer("q", "too late")
     burst(app)
     assert job.result(timeout=0) == "nobody answered q"
@@ -449,7 +454,7 @@ def test_a_cancelled_job_asks_nothing_any_more(app):
     job.cancel()
     assert app.questions.list() == []
     assert [q.status for q in job.questions()] == ["closed"]
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidState):
         job.answer("q", 1)
 
 
@@ -475,23 +480,23 @@ def test_the_inbox_is_filtered_and_in_the_order_of_asking(app, clock):
     assert listed() == [a, b, c, d]
     assert listed(group="g") == [a, d]
     assert listed(queue="other") == [b, d]
-    assert listed(kind="one") == [a, c]
-    assert listed(kind="one", group="g") == [a]
+    assert listed(task="one") == [a, c]
+    assert listed(task="one", group="g") == [a]
     assert listed(limit=2) == [a, b]
     with pytest.raises(InvalidInput, match="limit"):
         app.questions.list(limit=0)
-    assert [q.job_id for q in asyncio.run(app.questions.alist(kind="two"))] == [b, d]
+    assert [q.job_id for q in asyncio.run(app.questions.alist(task="two"))] == [b, d]
     app.questions.answer(b, "q", None, actor="bob")
     asyncio.run(app.questions.aanswer(d, "q", None))
     assert listed() == [a, c]
 
 
 def test_a_hook_hears_of_a_question_once_the_job_has_parked(app):
-    heard: queue.SimpleQueue[tuple[HookEvent, State]] = queue.SimpleQueue()
+    received: queue.SimpleQueue[tuple[Notification, State]] = queue.SimpleQueue()
 
     @app.on("question")
-    def tell(event: HookEvent) -> None:
-        heard.put((event, app.__internals__.store.get(event.job_id).state))
+    def notify(event: Notification) -> None:
+        received.put((event, app.__internals__.store.get(event.job_id).state))
 
     @app.task
     async def work(ctx: Context) -> None:
@@ -499,8 +504,8 @@ def test_a_hook_hears_of_a_question_once_the_job_has_parked(app):
 
     job = work.using(group="g").enqueue()
     burst(app)
-    event, state = heard.get(timeout=10)
-    assert (event.name, event.job_id, event.kind, event.detail) == ("question", job.id, "work", "Which one?")
+    event, state = received.get(timeout=10)
+    assert (event.name, event.job_id, event.task, event.detail) == ("question", job.id, "work", "Which one?")
     assert event.data == {
         "key": "q",
         "text": "Which one?",
@@ -509,12 +514,12 @@ def test_a_hook_hears_of_a_question_once_the_job_has_parked(app):
         "group": "g",
     }
     assert state is State.WAITING
-    assert heard.empty()
+    assert received.empty()
 
 
 def test_a_hook_hears_nothing_of_a_job_that_was_cancelled_while_it_asked(app):
-    heard = []
-    app.on("question")(heard.append)
+    received = []
+    app.on("question")(received.append)
 
     @app.task
     async def work(ctx: Context) -> None:
@@ -530,7 +535,7 @@ def test_a_hook_hears_nothing_of_a_job_that_was_cancelled_while_it_asked(app):
     assert job.refresh().state is State.CANCELLED
     later.enqueue()
     burst(app)  # hooks are called one after the other: what is heard of this one comes after
-    assert [event.kind for event in heard] == ["later"]
+    assert [event.kind for event in received] == ["later"]
 
 
 def test_a_waiting_job_keeps_its_lane_and_no_worker(app):

@@ -10,7 +10,7 @@ from leasehold import Context, Fail, Pause, Retry, Snooze, State
 from leasehold.domain.outcome import Breached, Failure, Snoozed, Stopped
 from leasehold.errors import InvalidInput, OverBudget
 from leasehold.run.error_text import describe
-from leasehold.run.raised import outcome_of as judge
+from leasehold.run.exceptions import outcome_of as judge
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import TaskSettings
 from tests.workers import burst

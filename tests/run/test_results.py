@@ -12,7 +12,7 @@ import pytest
 from leasehold import Context, Leasehold, State, SyncContext
 from leasehold.domain.checks.payload import LARGEST
 from leasehold.errors import InvalidInput, ResultMissing
-from leasehold.stores.base import result_files
+from leasehold.stores.database import result_files
 from tests.workers import burst
 
 LARGE = "x" * (LARGEST + 1)
@@ -180,12 +180,12 @@ def test_without_a_folder_nothing_begins_that_could_not_be_kept(backend, monkeyp
             began.append(size)
             return "x" * size
 
-        asked, large = work.using(result="file").enqueue(), work.enqueue(LARGEST)
+        requested, large = work.using(result="file").enqueue(), work.enqueue(LARGEST)
         burst(app)
         assert began == [LARGEST]
-        assert asked.refresh().state is State.FAILED
+        assert requested.refresh().state is State.FAILED
         assert large.refresh().state is State.FAILED
-        assert "LEASEHOLD_RESULTS" in (asked.error or "")
+        assert "LEASEHOLD_RESULTS" in (requested.error or "")
         assert "LEASEHOLD_RESULTS" in (large.error or "")
 
         @app.task(result="file")

@@ -186,7 +186,7 @@ def test_results_come_back_through_the_annotation_on_the_first_run_and_later(app
 @pytest.mark.parametrize(
     ("result", "told"), [(float("nan"), "is nan"), ("a\x00b", "NUL"), (object(), "JSON cannot express")]
 )
-def test_a_result_that_cannot_be_stored_ends_the_job_with_the_step_named(app, result, told):
+def test_a_result_that_cannot_be_stored_ends_the_job_with_the_step_named(app, result, reported):
     @app.task(retry=Retry(backoff=0))
     async def work(ctx: Context) -> None:
         await ctx.step("odd", lambda: result)
@@ -196,7 +196,7 @@ def test_a_result_that_cannot_be_stored_ends_the_job_with_the_step_named(app, re
     assert job.refresh().state is State.FAILED
     assert job.__row__.attempt == 1
     assert "step 'odd'" in job.error
-    assert told in job.error
+    assert reported in job.error
 
 
 def test_a_result_that_does_not_fit_its_annotation_is_refused_before_it_is_stored(app, backend):
@@ -473,7 +473,7 @@ def test_a_run_that_has_lost_its_lease_stores_nothing_and_settles_nothing(app, b
     assert after == []
     assert (worker.attempts.lost, worker.attempts.ended, worker.attempts.fenced) == (1, 0, 0)
     assert job.refresh().state is State.RUNNING
-    assert (job.__row__.lease_owner, job.__row__.lease_token) == ("thief", 2)
+    assert (job.__row__.worker, job.__row__.lease_token) == ("thief", 2)
     assert stored(backend, job) == {}
     assert backend.query("SELECT * FROM leasehold.checkpoint") == []
     assert backend.query("SELECT * FROM leasehold.effect") == []

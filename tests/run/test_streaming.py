@@ -18,16 +18,16 @@ from types import SimpleNamespace
 import pytest
 
 from leasehold import Context, Retry, State, SyncContext
-from leasehold.errors import InvalidInput, StreamFull, Unstorable, WaitTimedOut
+from leasehold.errors import InvalidInput, NotSerializable, StreamFull, WaitTimedOut
 from leasehold.run import stream_buffer
 from leasehold.run.handler_state import HandlerState
-from leasehold.types import HookEvent
-from leasehold.worker.watch import WATCH_EVERY
+from leasehold.types import Notification
+from leasehold.worker.watchdog import WATCH_EVERY
 from tests.backends import Backend
 from tests.workers import burst, until
 
 
-class Door:
+class Access:
     """Shut, nobody can write events: somebody else holds the lock that it takes."""
 
     def __init__(self, backend: Backend) -> None:
@@ -50,8 +50,8 @@ class Door:
 
 
 @pytest.fixture
-def door(backend: Backend) -> Door:
-    return Door(backend)
+def door(backend: Backend) -> Access:
+    return Access(backend)
 
 
 def stored(job) -> list[tuple[int, str, object]]:
@@ -95,21 +95,21 @@ def test_what_a_failing_attempt_told_is_there_and_keys_are_told_once(app):
 
 
 def test_telling_never_waits_for_the_database(app, door):
-    told = []
+    reported = []
 
     @app.task
-    async def tell(ctx: Context) -> None:
+    async def notify(ctx: Context) -> None:
         door.shut()
         for n in range(2000):
             ctx.emit("item", n)
             ctx.progress(n, 2000)
             ctx.log(f"line {n}")
-        told.append(len(app.__internals__.store.read_stream(ctx.job_id).events))
+        reported.append(len(app.__internals__.store.read_stream(ctx.job_id).events))
         door.open()
 
-    job = tell.enqueue()
+    job = notify.enqueue()
     worker = burst(app)
-    assert told == [0], "it told everything while nothing could be written"
+    assert reported == [0], "it told everything while nothing could be written"
     found = stored(job)
     assert [data for _, kind, data in found if kind == "item"] == list(range(2000))
     assert [kind for _, kind, _ in found].count("progress") == 1
@@ -138,46 +138,46 @@ def test_values_of_all_kinds_can_be_told(app):
         at: datetime
 
     @app.task
-    async def tell(ctx: Context) -> None:
+    async def notify(ctx: Context) -> None:
         ctx.emit("nothing")
         ctx.emit("plain", [1, "ü", None, {"a": 0.5}])
         ctx.emit("page", Page("x", datetime(2026, 1, 2, tzinfo=UTC)))
 
-    job = tell.enqueue()
+    job = notify.enqueue()
     burst(app)
     page = {"url": "x", "at": "2026-01-02T00:00:00Z"}
     assert [data for _, _, data in stored(job)] == [None, [1, "ü", None, {"a": 0.5}], page]
 
 
 @pytest.mark.parametrize(
-    ("tell", "error"),
+    ("emit", "error"),
     [
         (lambda ctx: ctx.emit("progress", 1), InvalidInput),
         (lambda ctx: ctx.emit("state", 1), InvalidInput),
         (lambda ctx: ctx.emit("", 1), InvalidInput),
         (lambda ctx: ctx.emit("x" * 201, 1), InvalidInput),
         (lambda ctx: ctx.emit("x", 1, key=""), InvalidInput),
-        (lambda ctx: ctx.emit("x", float("nan")), Unstorable),
-        (lambda ctx: ctx.emit("x", {"a": "\x00"}), Unstorable),
-        (lambda ctx: ctx.emit("x", object()), Unstorable),
-        (lambda ctx: ctx.emit("x", "y" * 2_000_000), Unstorable),
-        (lambda ctx: ctx.emit("x", 1, key="\ud800"), Unstorable),
+        (lambda ctx: ctx.emit("x", float("nan")), NotSerializable),
+        (lambda ctx: ctx.emit("x", {"a": "\x00"}), NotSerializable),
+        (lambda ctx: ctx.emit("x", object()), NotSerializable),
+        (lambda ctx: ctx.emit("x", "y" * 2_000_000), NotSerializable),
+        (lambda ctx: ctx.emit("x", 1, key="\ud800"), NotSerializable),
         (lambda ctx: ctx.progress(float("inf")), InvalidInput),
         (lambda ctx: ctx.progress("1"), InvalidInput),
-        (lambda ctx: ctx.progress(1, note="\x00"), Unstorable),
+        (lambda ctx: ctx.progress(1, note="\x00"), NotSerializable),
     ],
 )
-def test_what_cannot_be_stored_is_refused_at_the_call(tell, error):
+def test_what_cannot_be_stored_is_refused_at_the_call(notify, error):
     with pytest.raises(error):
-        tell(Context(HandlerState()))
+        notify(Context(HandlerState()))
 
 
 def test_a_log_takes_everything(app):
     @app.task
-    def tell(ctx: SyncContext) -> None:
+    def notify(ctx: SyncContext) -> None:
         ctx.log("a\x00b\ud800c")
 
-    job = tell.enqueue()
+    job = notify.enqueue()
     burst(app)
     assert job.log().text.endswith(" a\N{REPLACEMENT CHARACTER}b?c\n")
 
@@ -185,22 +185,22 @@ def test_a_log_takes_everything(app):
 # -- too much --------------------------------------------------------------------------------------------------------
 def test_a_plain_handler_waits_when_too_much_is_told(app, door, monkeypatch):
     monkeypatch.setattr(stream_buffer, "MOST_EVENTS", 20)
-    told, waited, done = [], [], threading.Event()
+    reported, waited, done = [], [], threading.Event()
 
     @app.task
-    def tell(ctx: SyncContext) -> None:
+    def notify(ctx: SyncContext) -> None:
         door.shut()
         for n in range(60):
             ctx.emit("item", n)
-            told.append(n)
+            reported.append(n)
         done.set()
 
-    job = tell.enqueue()
+    job = notify.enqueue()
 
     async def work() -> None:
         async with app.worker(retention=None):
-            await until(lambda: len(told) >= 20)
-            waited.append((not await asyncio.to_thread(done.wait, 0.3), len(told)))
+            await until(lambda: len(reported) >= 20)
+            waited.append((not await asyncio.to_thread(done.wait, 0.3), len(reported)))
             await asyncio.to_thread(door.open)
             await until(lambda: job.refresh().state is State.SUCCEEDED)
 
@@ -211,23 +211,23 @@ def test_a_plain_handler_waits_when_too_much_is_told(app, door, monkeypatch):
 
 def test_a_plain_handler_that_waits_to_tell_can_be_stopped(app, door, monkeypatch):
     monkeypatch.setattr(stream_buffer, "MOST_EVENTS", 20)
-    told = []
+    reported = []
 
     @app.task(timeout=1.0, retry=Retry(max_attempts=1))
-    def tell(ctx: SyncContext) -> None:
+    def notify(ctx: SyncContext) -> None:
         door.shut()
         try:
             for n in range(60):
                 ctx.emit("item", n)
-                told.append(n)
+                reported.append(n)
         finally:
             door.open()
 
-    job = tell.enqueue()
+    job = notify.enqueue()
     burst(app)
     assert job.state is State.TIMED_OUT
-    assert len(told) == 20
-    assert [data for _, _, data in stored(job)] == told
+    assert len(reported) == 20
+    assert [data for _, _, data in stored(job)] == reported
 
 
 def test_an_async_handler_that_tells_too_much_is_told_so_and_flush_helps(app, monkeypatch):
@@ -235,7 +235,7 @@ def test_an_async_handler_that_tells_too_much_is_told_so_and_flush_helps(app, mo
     raised = []
 
     @app.task
-    async def tell(ctx: Context) -> None:
+    async def notify(ctx: Context) -> None:
         for n in range(100):
             try:
                 ctx.emit("item", n)
@@ -245,7 +245,7 @@ def test_an_async_handler_that_tells_too_much_is_told_so_and_flush_helps(app, mo
                 assert len(app.__internals__.store.read_stream(ctx.job_id).events) == n
                 ctx.emit("item", n)
 
-    job = tell.enqueue()
+    job = notify.enqueue()
     burst(app)
     assert [data for _, _, data in stored(job)] == list(range(100))
     assert raised
@@ -256,13 +256,13 @@ def test_flush_in_a_plain_handler_returns_when_all_is_stored(app):
     seen = []
 
     @app.task
-    def tell(ctx: SyncContext) -> None:
+    def notify(ctx: SyncContext) -> None:
         ctx.flush()
         ctx.emit("item", 1)
         ctx.flush()
         seen.append(len(app.__internals__.store.read_stream(ctx.job_id).events))
 
-    tell.enqueue()
+    notify.enqueue()
     burst(app)
     assert seen == [1]
 
@@ -400,8 +400,8 @@ asyncio.run(both())
 
 def test_warnings_of_a_program_that_sets_up_no_logging_still_reach_stderr_once(tmp_path):
     command = [sys.executable, "-c", QUIET, f"sqlite:///{tmp_path}/jobs.db"]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert told.stderr == "careful\n"
+    reported = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert reported.stderr == "careful\n"
 
 
 def test_a_worker_may_be_told_not_to_keep_logs(app, info):
@@ -509,17 +509,17 @@ def test_a_watch_ends_when_its_time_is_over(app):
 
 # -- stall -----------------------------------------------------------------------------------------------------------
 def test_a_silent_run_is_told_once_per_silence(app, caplog):
-    told: list[HookEvent] = []
+    reported: list[Notification] = []
     speak, end, too_often = threading.Event(), threading.Event(), threading.Event()
 
     @app.on("stalled")
-    def fail(event: HookEvent) -> None:
+    def fail(event: Notification) -> None:
         raise RuntimeError("a hook's own trouble")
 
     @app.on("stalled")
-    def tell(event: HookEvent) -> None:
-        told.append(event)
-        if len(told) > 2:
+    def notify(event: Notification) -> None:
+        reported.append(event)
+        if len(reported) > 2:
             too_often.set()
 
     @app.task(stall_after=0.5)
@@ -533,15 +533,15 @@ def test_a_silent_run_is_told_once_per_silence(app, caplog):
 
     async def watch() -> None:
         async with app.worker(retention=None):
-            await until(lambda: len(told) == 1)
+            await until(lambda: len(reported) == 1)
             speak.set()
-            await until(lambda: len(told) >= 2)
+            await until(lambda: len(reported) >= 2)
             assert not await asyncio.to_thread(too_often.wait, 4 * WATCH_EVERY), "the same silence again"
             end.set()
 
     asyncio.run(watch())
     assert job.result(timeout=5) == "done"
-    assert [(event.name, event.job_id, event.kind) for event in told] == [("stalled", job.id, "work")] * 2
+    assert [(event.name, event.job_id, event.task) for event in reported] == [("stalled", job.id, "work")] * 2
     assert [data for _, kind, data in stored(job) if kind == "stalled"] == [
         {"seconds": 0.5, "then": "report"}
     ] * 2
@@ -600,7 +600,7 @@ def test_hooks_are_checked_when_they_are_registered(app):
     with pytest.raises(InvalidInput, match="plain function"):
 
         @app.on("stalled")
-        async def tell(event: HookEvent) -> None: ...
+        async def notify(event: Notification) -> None: ...
 
     with pytest.raises(InvalidInput, match="on_stall"):
 

@@ -290,10 +290,10 @@ class RunnerConformance:
     def test_a_run_that_ignores_its_stop_is_killed_after_the_grace(self, lab, runner, name):
         runner.ensure_started(name, 1, lab.spec(f"trap '' TERM; {mark(name)}; {wait_for('never')}"))
         until((lab.marks / name).exists)
-        asked = time.monotonic()
+        requested = time.monotonic()
         runner.stop(name, 0.7)
         assert ended(runner, name) == State(Phase.EXITED, -9)
-        assert 0.6 < time.monotonic() - asked < 30
+        assert 0.6 < time.monotonic() - requested < 30
 
     def test_a_later_stop_shortens_the_grace(self, lab, runner, name):
         script = f"trap 'echo asked > $MARKS/asked' TERM; {mark(name)}; {wait_for('never')}"

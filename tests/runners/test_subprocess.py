@@ -110,10 +110,10 @@ def test_a_command_works_in_a_folder_of_its_own_or_the_one_it_names(runner, tmp_
         (Command(["true"], cwd="/no/such/folder"), 127, "No such file"),
     ],
 )
-def test_a_command_that_cannot_be_run_exits_as_in_a_shell(runner, command, code, told):
+def test_a_command_that_cannot_be_run_exits_as_in_a_shell(runner, command, code, reported):
     runner.ensure_started("a.1", 1, command)
     assert ended(runner, "a.1") == State(Phase.EXITED, code)
-    assert told in runner.collect("a.1").stderr.tail
+    assert reported in runner.collect("a.1").stderr.tail
 
 
 def test_output_takes_no_more_of_the_disk_than_its_limit(lab, runner):
@@ -219,14 +219,14 @@ def test_a_worker_that_just_probes_is_not_killed_with_what_a_shim_has_left(runne
 
 def start_shim(lab: SubprocessLab, folder: Path) -> subprocess.Popen[bytes]:
     """A shim with token 1 that leaves the mark `a`."""
-    told = {
+    reported = {
         "argv": ["sh", "-c", mark("a")],
         "env": {"MARKS": str(lab.marks)},
         "cwd": None,
         "output_limit": 100,
     }
     shim = subprocess.Popen([sys.executable, "-I", "-S", str(SHIM), str(folder), "1"], stdin=subprocess.PIPE)
-    shim.stdin.write(json.dumps(told).encode())
+    shim.stdin.write(json.dumps(reported).encode())
     shim.stdin.close()
     return shim
 

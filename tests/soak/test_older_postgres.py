@@ -30,7 +30,7 @@ RESULT = re.compile(r"(\d+) passed.* in ([\d.]+)s")
 def test_the_contract_holds_on_postgres(version):
     if (reason := why_unavailable(version)) is not None:
         pytest.skip(reason)
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-m", "pytest", "tests/contract", "-q", "-k", "postgres", "-p", "no:cacheprovider"],
         cwd=ROOT,
         env={**os.environ, "LEASEHOLD_TEST_PG": str(version)},
@@ -38,8 +38,8 @@ def test_the_contract_holds_on_postgres(version):
         text=True,
         check=False,
     )
-    assert told.returncode == 0, told.stdout[-5000:]
-    passed, seconds = RESULT.search(told.stdout).groups()
+    assert reported.returncode == 0, reported.stdout[-5000:]
+    passed, seconds = RESULT.search(reported.stdout).groups()
     with PostgresServer(version) as server, psycopg.connect(server.url()) as connection:
         full = connection.execute("SHOW server_version").fetchone()[0].split()[0]
     PAGE.put(full, int(passed), round(float(seconds)))

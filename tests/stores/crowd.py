@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from leasehold.domain.errors import JobNotFound, Refused
+from leasehold.domain.errors import InvalidState, JobNotFound
 from leasehold.domain.job import Grant, NewJob, Sighting
 from leasehold.domain.outcome import Failure, HandedBack, Outcome, Snoozed, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
-from leasehold.domain.views import Filter
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from tests.backends import new_id
 
@@ -50,7 +50,7 @@ class Ledger:
     runs: list[Run] = field(default_factory=list)
     held: dict[str, Run] = field(default_factory=dict)
     reaped: Counter[str] = field(default_factory=Counter)
-    told: Counter[str] = field(default_factory=Counter)
+    reported: Counter[str] = field(default_factory=Counter)
     """How often each group's version must have moved, at the least."""
     settles: Counter[str] = field(default_factory=Counter)
     """Batches of successes that had a job of the group. What somebody has locked is passed over and settled with care,
@@ -60,9 +60,9 @@ class Ledger:
     calls: Counter[str] = field(default_factory=Counter)
     errors: list[BaseException] = field(default_factory=list)
 
-    def tell(self, groups: set[str | None]) -> None:
+    def notify(self, groups: set[str | None]) -> None:
         with self.lock:
-            self.told.update(name for name in groups if name is not None)
+            self.reported.update(name for name in groups if name is not None)
 
 
 class Crowd:
@@ -132,14 +132,14 @@ class Crowd:
         answers = store.enqueue(batch)
         assert all(answer.created for answer in answers)
         self.ledger.calls["enqueue"] += 1
-        self.ledger.tell({job.group for job in batch})
+        self.ledger.notify({job.group for job in batch})
         self.ledger.made += batch
 
     def _new_job(self, random: Random, name: str) -> NewJob:
         """A lane has one producer: only then is the order in it what the producer saw."""
         return NewJob(
             id=new_id(),
-            kind="work",
+            task="work",
             args="{}",
             priority=random.choice([0, 0, 0, 7]),
             lane=f"{name}-{random.randrange(LANES)}" if random.random() < 0.5 else None,
@@ -171,7 +171,7 @@ class Crowd:
         time.sleep(SHORT_LEASE / 3 + 0.01)
         reaped = store.reap(seen)
         self.ledger.calls["reap"] += 1
-        self.ledger.tell({self._group_of[job.id] for job in reaped})
+        self.ledger.notify({self._group_of[job.id] for job in reaped})
         with self.ledger.lock:
             self.ledger.reaped.update(job.id for job in reaped)
 
@@ -190,9 +190,9 @@ class Crowd:
         self.ledger.calls[verb] += 1
         try:
             getattr(store, verb)(job_id)
-        except (Refused, JobNotFound) as refusal:
+        except (InvalidState, JobNotFound) as refusal:
             self.ledger.refusals[
-                f"{verb}: {refusal.state if isinstance(refusal, Refused) else 'missing'}"
+                f"{verb}: {refusal.state if isinstance(refusal, InvalidState) else 'missing'}"
             ] += 1
         else:
             if verb == "resume":
@@ -235,10 +235,10 @@ class Crowd:
             assert run.accepted != (run.grant.id in answer.fenced)
         for successes in (True, False):
             done = [r for r in batch if r.accepted and isinstance(r.outcome, Success) is successes]
-            self.ledger.tell({run.grant.group_name for run in done})
+            self.ledger.notify({run.grant.group for run in done})
             if successes:
                 with self.ledger.lock:
-                    self.ledger.settles.update({r.grant.group_name for r in done if r.grant.group_name})
+                    self.ledger.settles.update({r.grant.group for r in done if r.grant.group})
 
 
 def _name(grant: Grant) -> str:

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from leasehold.domain import outcome as o
 from leasehold.domain.checks.ids import make_id
 from leasehold.domain.job import NewJob, Sighting
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.stores import strategies as of
 from tests.stores.draws import Draw, booleans, builds, integers, just, lists, one_of, sampled_from
 from tests.stores.trio import AMPLE, Trace, Trio
@@ -63,7 +63,7 @@ VERBS = (
         "pause",
         "finish",
         "resume",
-        "resolve",
+        "skip",
         "release",
     ),
     *(
@@ -128,9 +128,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.tokens += [(grant[0], grant[1]) for grant in grants]
 
     def held(self) -> list[tuple[str, int]]:
-        return [
-            (job.id, job.lease_token) for job in self.trio.model.jobs.values() if job.lease_owner is not None
-        ]
+        return [(job.id, job.lease_token) for job in self.trio.model.jobs.values() if job.worker is not None]
 
     def new_job(self, fields: dict[str, Any]) -> NewJob:
         """Ids of one moment are in no order: first come, first served must not lean on them."""
@@ -194,7 +192,7 @@ class StoreMachine(RuleBasedStateMachine):
         """And somebody behind it, who may have to wait for the holder of its key."""
         after = tuple(_pick(self.ids, pick) for pick in picks)
         first = self.new_job({**fields, "after": after, "on_parent_failure": how})
-        second = self.new_job({"kind": "work", "hold": False, "after": (first.id,)})
+        second = self.new_job({"task": "work", "hold": False, "after": (first.id,)})
         self.do("enqueue", [first, second])
 
     @step(1, has_jobs, pick=of.PICK, fields=one_of(of.KEYED, of.PLAIN))
@@ -204,11 +202,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- claim -----------------------------------------------------------------------------------------------------
     @step(
-        6, owner=of.OWNER, queues=of.SOME_QUEUES, limit=integers(1, 5), kinds=of.SOME_KINDS, idle=booleans()
+        6, owner=of.OWNER, queues=of.SOME_QUEUES, limit=integers(1, 5), tasks=of.SOME_KINDS, idle=booleans()
     )
-    def claim(self, owner: str, queues: list[str], limit: int, kinds: list[str] | None, idle: bool) -> None:
+    def claim(self, owner: str, queues: list[str], limit: int, tasks: list[str] | None, idle: bool) -> None:
         """What is told of having been idle changes no answer."""
-        self.remember(self.do("claim", owner, queues, limit, kinds, idle=idle))
+        self.remember(self.do("claim", owner, queues, limit, tasks, idle=idle))
 
     @step(5, owner=of.OWNER)
     def claim_everything(self, owner: str) -> None:
@@ -295,9 +293,9 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             self.do("reap", list(seen))
 
-    @step(4, has_orphans, owner=of.OWNER, sites=of.SOME_SITES, kinds=of.SOME_KINDS, limit=integers(1, 3))
-    def adopt(self, owner: str, sites: list[str], kinds: list[str] | None, limit: int) -> None:
-        self.remember(self.do("adopt", owner, sites, kinds, limit))
+    @step(4, has_orphans, owner=of.OWNER, sites=of.SOME_SITES, tasks=of.SOME_KINDS, limit=integers(1, 3))
+    def adopt(self, owner: str, sites: list[str], tasks: list[str] | None, limit: int) -> None:
+        self.remember(self.do("adopt", owner, sites, tasks, limit))
 
     # -- operate ---------------------------------------------------------------------------------------------------
     @step(4, has_jobs, pick=of.PICK, verb=sampled_from(["cancel", "pause", "interrupt", "finish"]))
@@ -308,11 +306,11 @@ class StoreMachine(RuleBasedStateMachine):
     def stop_a_started_one(self, pick: int, verb: str) -> None:
         self.do(verb, _pick(self.held(), pick)[0])
 
-    @step(3, has_jobs, pick=of.PICK, verb=sampled_from(["resume", "resolve", "release"]))
+    @step(3, has_jobs, pick=of.PICK, verb=sampled_from(["resume", "skip", "release"]))
     def go_on(self, pick: int, verb: str) -> None:
         self.do(verb, _pick(self.ids, pick))
 
-    @step(8, pick=of.PICK, verb=sampled_from(["resume", "resume", "resolve", "release", "cancel", "retry"]))
+    @step(8, pick=of.PICK, verb=sampled_from(["resume", "resume", "skip", "release", "cancel", "retry"]))
     def go_on_with_what_halts(self, pick: int, verb: str) -> None:
         states = ("pending",) if verb == "release" else ("paused", "failed", "timed_out")
         halted = [job.id for job in self.trio.model.jobs.values() if job.state in states]
@@ -339,7 +337,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._retry(_pick(self.ids, pick))
 
     def _retry(self, job_id: str) -> None:
-        self.do("retry", job_id, self.new_job({"kind": "none", "hold": False}).id)
+        self.do("retry", job_id, self.new_job({"task": "none", "hold": False}).id)
 
     @step(1, scope=of.SCOPE, seconds=sampled_from([None, 1.0, 10.0]))
     def pause_scope(self, scope: tuple[str, str], seconds: float | None) -> None:
@@ -357,8 +355,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @step(1, lane=sampled_from([None, *of.LANES]), group=sampled_from([None, *of.GROUPS]), owner=of.OWNER)
     def look_around(self, lane: str | None, group: str | None, owner: str) -> None:
-        asked = {"lane": lane, "group_name": group}
-        self.do("list_jobs", **{name: value for name, value in asked.items() if value is not None})
+        requested = {"lane": lane, "group_name": group}
+        self.do("list_jobs", **{name: value for name, value in requested.items() if value is not None})
         self.do("count")
         self.do("find_held", owner)
 

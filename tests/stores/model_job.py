@@ -29,14 +29,14 @@ STATES = (
 
 PROTOCOL = (
     "state",
-    "kind",
+    "task",
     "queue",
     "priority",
     "available_at",
     "lane",
     "lane_at",
     "halts_lane",
-    "lease_owner",
+    "worker",
     "lease_expires_at",
     "lease_seconds",
     "lease_token",
@@ -56,7 +56,7 @@ PROTOCOL = (
     "error",
     "unique_key",
     "unique_for",
-    "group_name",
+    "group",
     "held",
     "unmet",
     "awaited",
@@ -70,7 +70,7 @@ PROTOCOL = (
 class ModelJob:
     id: str
     seq: int
-    kind: str
+    task: str
     queue: str
     priority: int
     args: str
@@ -85,7 +85,7 @@ class ModelJob:
     first_in_lane: bool = False
     """It has started and the lane has not gone on without it."""
     halts_lane: bool = False
-    lease_owner: str | None = None
+    worker: str | None = None
     lease_expires_at: datetime | None = None
     lease_token: int = 0
     attempt: int = 0
@@ -107,7 +107,7 @@ class ModelJob:
     error: str | None = None
     unique_key: str | None = None
     unique_for: str = "live"
-    group_name: str | None = None
+    group: str | None = None
     held: bool = False
     waits_for: dict[str, str] = field(default_factory=dict)
     """Parents that have not been judged yet, and what it does if they end without success."""
@@ -124,7 +124,7 @@ class ModelJob:
 
     @property
     def orphan(self) -> bool:
-        return self.state == "running" and self.lease_owner is None
+        return self.state == "running" and self.worker is None
 
     @property
     def blocks(self) -> bool:

@@ -43,7 +43,7 @@ class Model(ModelStore):
                 raise ModelRefusal("refused", "running")
             job.stop_requested = None
             return self._changed(job)
-        holder = self.key_holder(job.kind, job.unique_key)
+        holder = self.key_holder(job.task, job.unique_key)
         if holder is not None and holder is not job:
             raise ModelRefusal("duplicate", holder.id)
         passed_by = job.state != "paused" and not job.halts_lane
@@ -70,7 +70,7 @@ class Model(ModelStore):
         job = self._in_state(job_id, "failed timed_out")
         if job.halts_lane:
             job.halts_lane = False
-            self.tell([job])
+            self.notify([job])
         return job.row()
 
     def release(self, job_id: str) -> Answer:
@@ -101,7 +101,7 @@ class Model(ModelStore):
         job = self._in_state(job_id, "paused failed timed_out succeeded cancelled")
         new = NewJob(
             id=new_id,
-            kind=job.kind,
+            task=job.task,
             args=job.args,
             queue=job.queue,
             priority=job.priority,
@@ -111,7 +111,7 @@ class Model(ModelStore):
             on_duplicate="raise",
             lease_seconds=job.lease_seconds,
             policy=job.policy,
-            group=job.group_name,
+            group=job.group,
             retry_of=job.id,
             after=tuple(job.parents),
             on_parent_failure=next(iter(job.parents.values()), "cancel"),
@@ -143,10 +143,10 @@ class Model(ModelStore):
         """The stronger wins; the token stays, because the owner has to stop the work."""
         if STRENGTH.index(flag) > STRENGTH.index(job.stop_requested):
             job.stop_requested = flag
-            self.tell([job])
+            self.notify([job])
         return job.row()
 
     def _changed(self, job: ModelJob) -> dict[str, Any]:
         assert job.state not in FINAL or job.finished_at is not None
-        self.tell([job])
+        self.notify([job])
         return job.row()

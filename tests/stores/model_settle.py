@@ -55,7 +55,7 @@ def end(job: ModelJob, outcome: o.Outcome, now: datetime) -> None:
             how = "given back" if job.execution_site is None else "orphan"
         case o.Lost() | o.Crashed():
             how, delay = _loss(job, outcome)
-        case o.Asked():
+        case o.QuestionAsked():
             how = "question"
         case o.Breached():
             how = "breach, pause" if job.policy.on_breach == "pause" else "breach, fail"
@@ -104,13 +104,13 @@ def _backoff(job: ModelJob, tries: int) -> float:
 
 
 def _release_lease(job: ModelJob) -> None:
-    assert job.lease_owner is not None
-    job.settlements[job.lease_token] = job.lease_owner
-    job.settled_by, job.settled_token = job.lease_owner, job.lease_token
-    job.lease_owner = job.lease_expires_at = job.stop_requested = None
+    assert job.worker is not None
+    job.settlements[job.lease_token] = job.worker
+    job.settled_by, job.settled_token = job.worker, job.lease_token
+    job.worker = job.lease_expires_at = job.stop_requested = None
     job.execution_site = job.execution_name = job.execution_started_at = None
 
 
 def _make_orphan(job: ModelJob) -> None:
-    job.lease_owner = job.lease_expires_at = None
+    job.worker = job.lease_expires_at = None
     job.settled_by = job.settled_token = None

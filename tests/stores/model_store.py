@@ -13,7 +13,7 @@ from typing import Any
 
 from leasehold.domain import outcome as o
 from leasehold.domain.job import NewJob, Sighting
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.testing import ManualClock
 from tests.stores.model_job import ENDED, FINAL, LIVE, STATES, ModelJob, ModelQuestion, ripe
 from tests.stores.model_settle import end
@@ -46,19 +46,19 @@ class ModelBase:
 
     def mine(self, job_id: str, token: int) -> ModelJob | None:
         job = self.jobs.get(job_id)
-        held = job is not None and job.lease_owner is not None and job.lease_token == token
+        held = job is not None and job.worker is not None and job.lease_token == token
         return job if held else None
 
-    def key_holder(self, kind: str, key: str | None) -> ModelJob | None:
+    def key_holder(self, task: str, key: str | None) -> ModelJob | None:
         for job in self.jobs.values():
-            if key is not None and job.holds_key and (job.kind, job.unique_key) == (kind, key):
+            if key is not None and job.holds_key and (job.task, job.unique_key) == (task, key):
                 return job
         return None
 
-    def tell(self, jobs: Iterable[ModelJob]) -> None:
+    def notify(self, jobs: Iterable[ModelJob]) -> None:
         """At the end of a transaction, once per group; those who wait for an ended job are judged before."""
         concerned = [*jobs, *self._judge_children()]
-        for name in {job.group_name for job in concerned if job.group_name is not None}:
+        for name in {job.group for job in concerned if job.group is not None}:
             self.groups[name] = self.groups.get(name, 0) + 1
 
     def _judge_children(self) -> list[ModelJob]:
@@ -132,7 +132,7 @@ class ModelStore(ModelBase):
     def _enqueue(self, jobs: Sequence[NewJob]) -> Answer:
         answers, made = [], []
         for new in jobs:
-            holder = self.key_holder(new.kind, new.unique_key)
+            holder = self.key_holder(new.task, new.unique_key)
             if new.id in self.jobs:
                 answers.append((new.id, new.id in {job.id for job in made}))
                 continue
@@ -146,7 +146,7 @@ class ModelStore(ModelBase):
                 made += [holder, *self._judge_children()]
             answers.append((new.id, True))
         self._tie(jobs, answers)
-        self.tell(made)
+        self.notify(made)
         return tuple(answers)
 
     def _tie(self, jobs: Sequence[NewJob], answers: Sequence[tuple[str, bool]]) -> None:
@@ -178,7 +178,7 @@ class ModelStore(ModelBase):
         job = ModelJob(
             id=new.id,
             seq=self._last_seq,
-            kind=new.kind,
+            task=new.task,
             queue=new.queue,
             priority=new.priority,
             args=new.args,
@@ -191,7 +191,7 @@ class ModelStore(ModelBase):
             place=None if new.lane is None else due,
             unique_key=new.unique_key,
             unique_for=new.unique_for,
-            group_name=new.group,
+            group=new.group,
             held=new.hold,
             retry_of=new.retry_of,
         )
@@ -200,13 +200,13 @@ class ModelStore(ModelBase):
 
     # -- claim -----------------------------------------------------------------------------------------------------
     def claimable(
-        self, queues: Sequence[str], kinds: Sequence[str] | None
+        self, queues: Sequence[str], tasks: Sequence[str] | None
     ) -> tuple[list[ModelJob], list[ModelJob]]:
         """Plain jobs and lane heads, each in the queue's order: priority, due time, seq."""
 
         def is_open(job: ModelJob) -> bool:
-            asked = job.queue in queues and (kinds is None or job.kind in kinds)
-            return asked and not self.paused("queue", job.queue) and not self.paused("kind", job.kind)
+            requested = job.queue in queues and (tasks is None or job.task in tasks)
+            return requested and not self.paused("queue", job.queue) and not self.paused("task", job.task)
 
         now = self.clock.now()
         due = [
@@ -223,20 +223,20 @@ class ModelStore(ModelBase):
         owner: str,
         queues: Sequence[str],
         limit: int,
-        kinds: Sequence[str] | None = None,
+        tasks: Sequence[str] | None = None,
         *,
         idle: bool = False,
     ) -> Answer:
         """The limit must leave no choice between plain jobs and lane heads (see `is_determined`)."""
-        plain, heads = self.claimable(queues, kinds)
+        plain, heads = self.claimable(queues, tasks)
         taken = [*plain, *heads][:limit]
         for job in taken:
             self._grant(job, owner)
         return tuple(job.grant() for job in taken)
 
-    def is_determined(self, queues: Sequence[str], limit: int, kinds: Sequence[str] | None) -> bool:
+    def is_determined(self, queues: Sequence[str], limit: int, tasks: Sequence[str] | None) -> bool:
         """Between lane heads and plain jobs the order is exact to a batch only: is the answer the same either way?"""
-        plain, heads = self.claimable(queues, kinds)
+        plain, heads = self.claimable(queues, tasks)
         return limit >= len(plain) + len(heads) or not plain or not heads
 
     def _grant(self, job: ModelJob, owner: str) -> None:
@@ -247,7 +247,7 @@ class ModelStore(ModelBase):
         self._lease(job, owner)
 
     def _lease(self, job: ModelJob, owner: str) -> None:
-        job.lease_owner, job.lease_token = owner, job.lease_token + 1
+        job.worker, job.lease_token = owner, job.lease_token + 1
         job.lease_expires_at = self.clock.now() + timedelta(seconds=job.lease_seconds)
 
     def claim_by_id(
@@ -256,14 +256,14 @@ class ModelStore(ModelBase):
         job, now = self.jobs.get(job_id), self.clock.now()
         if job is None:
             return ("denied", None, None)
-        if job.state == "running" and job.lease_owner is not None:
+        if job.state == "running" and job.worker is not None:
             assert job.lease_expires_at is not None
             if job.lease_expires_at > now:
                 return ("denied", "running", None)
             if sighting is None or not self._second_look(job, sighting):
                 return ("denied", "running", self._sighting(job))
             self._reap(job, sighting)
-            self.tell([] if job.orphan else [job])
+            self.notify([] if job.orphan else [job])
         if job.orphan and job.execution_site in sites:
             self._lease(job, owner)
         elif self._may_start(job):
@@ -273,7 +273,7 @@ class ModelStore(ModelBase):
         return ("granted", *job.grant())
 
     def _may_start(self, job: ModelJob) -> bool:
-        if job.state != "queued" or job.available_at > self.clock.now() or self.paused("kind", job.kind):
+        if job.state != "queued" or job.available_at > self.clock.now() or self.paused("task", job.task):
             return False
         if job.lane is None:
             return True
@@ -305,7 +305,7 @@ class ModelStore(ModelBase):
         endings = {ending.id: ending for ending in sorted(endings, key=lambda ending: ending.token)}.values()
         accepted, fenced = [], []
         for turn in ("plain", "awaited", "other"):
-            told = []
+            reported = []
             for ending in [e for e in endings if self._turn(e) == turn]:
                 job = self.mine(ending.id, ending.token)
                 if job is None:
@@ -313,8 +313,8 @@ class ModelStore(ModelBase):
                     continue
                 self._end(job, ending.outcome)
                 accepted.append(job.id)
-                told += [] if job.orphan else [job]
-            self.tell(told)
+                reported += [] if job.orphan else [job]
+            self.notify(reported)
         return tuple(sorted(accepted)), tuple(sorted(fenced))
 
     def _turn(self, ending: Ending) -> str:
@@ -325,11 +325,11 @@ class ModelStore(ModelBase):
 
     def _end(self, job: ModelJob, outcome: o.Outcome) -> None:
         end(job, outcome, self.clock.now())
-        if isinstance(outcome, o.Asked) and job.state in {"waiting", "paused"}:
+        if isinstance(outcome, o.QuestionAsked) and job.state in {"waiting", "paused"}:
             for (job_id, _), question in self.questions.items():
                 question.open &= job_id != job.id
-            for asked in outcome.questions:
-                self.questions[job.id, asked.key] = ModelQuestion(asked.text)
+            for requested in outcome.questions:
+                self.questions[job.id, requested.key] = ModelQuestion(requested.text)
         self.close_questions(job)
 
     # -- recover ---------------------------------------------------------------------------------------------------
@@ -345,10 +345,10 @@ class ModelStore(ModelBase):
         return tuple(self._sighting(job) for job in overdue)
 
     def _sighting(self, job: ModelJob) -> Sighting:
-        owner, expires_at = job.lease_owner, job.lease_expires_at
+        owner, expires_at = job.worker, job.lease_expires_at
         assert owner is not None
         assert expires_at is not None
-        alone = sum(other.lease_owner == owner for other in self.jobs.values()) == 1
+        alone = sum(other.worker == owner for other in self.jobs.values()) == 1
         seen_at = self.clock.monotonic()
         left = (expires_at - self.clock.now()).total_seconds()
         return Sighting(job.id, job.lease_token, expires_at, job.lease_seconds, owner, alone, seen_at, left)
@@ -362,32 +362,32 @@ class ModelStore(ModelBase):
         self._end(job, o.Lost(alone=sighting.alone))
 
     def reap(self, sightings: Sequence[Sighting]) -> Answer:
-        reaped, told = [], []
+        reaped, reported = [], []
         for sighting in sorted(sightings, key=lambda s: s.id):
             job = self.jobs.get(sighting.id)
             if job is None or not self._second_look(job, sighting):
                 continue
-            owner = job.lease_owner
+            owner = job.worker
             self._reap(job, sighting)
-            told += [] if job.orphan else [job]
+            reported += [] if job.orphan else [job]
             reaped.append((job.id, owner, job.state, job.orphan))
-        self.tell(told)
+        self.notify(reported)
         return tuple(reaped)
 
     def adopt(
-        self, owner: str, sites: Sequence[str], kinds: Sequence[str] | None = None, limit: int = 100
+        self, owner: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
     ) -> Answer:
         orphans = [
             job
             for job in self._by_seq()
-            if job.orphan and job.execution_site in sites and (kinds is None or job.kind in kinds)
+            if job.orphan and job.execution_site in sites and (tasks is None or job.task in tasks)
         ][:limit]
         for job in orphans:
             self._lease(job, owner)
         return tuple(job.grant() for job in orphans)
 
     def find_held(self, owner: str) -> Answer:
-        return tuple(job.grant() for job in self._by_seq() if job.lease_owner == owner)
+        return tuple(job.grant() for job in self._by_seq() if job.worker == owner)
 
     def _by_seq(self) -> list[ModelJob]:
         return sorted(self.jobs.values(), key=lambda job: job.seq)
@@ -396,7 +396,7 @@ class ModelStore(ModelBase):
         verdicts = dict.fromkeys(leases, "fenced")
         for job_id, token in leases.items():
             job = self.jobs.get(job_id)
-            if job is not None and job.lease_owner is not None and job.lease_token == token:
+            if job is not None and job.worker is not None and job.lease_token == token:
                 verdicts[job_id] = "mine"
             elif job is not None and job.settlements.get(token) == owner:
                 verdicts[job_id] = "done"
@@ -417,7 +417,7 @@ class ModelStore(ModelBase):
 
     def prune(self, age: float, limit: int) -> Answer:
         before = self.clock.now() - timedelta(seconds=age)
-        lively = {job.group_name for job in self.jobs.values() if job.state in LIVE | {"paused"}} - {None}
+        lively = {job.group for job in self.jobs.values() if job.state in LIVE | {"paused"}} - {None}
         ended = [(job.id, job) for job in self._by_seq() if job.state in ENDED]
         seen = ended[:limit]
         gone = [
@@ -427,13 +427,13 @@ class ModelStore(ModelBase):
             and job.finished_at < before
             and not job.halts_lane
             and not (job.unique_for == "ever" and job.unique_key is not None)
-            and job.group_name not in lively
+            and job.group not in lively
             and not any(job_id in j.parents for j in self.jobs.values() if j.state not in FINAL)
         ]
-        touched = {self.jobs[job_id].group_name for job_id in gone}
+        touched = {self.jobs[job_id].group for job_id in gone}
         for job_id in gone:
             del self.jobs[job_id]
-        for name in touched - {job.group_name for job in self.jobs.values()} - {None}:
+        for name in touched - {job.group for job in self.jobs.values()} - {None}:
             del self.groups[name]  # it goes with the last of its jobs
         for job in self.jobs.values():
             job.parents = {parent: how for parent, how in job.parents.items() if parent in self.jobs}

@@ -81,8 +81,8 @@ def report(progress: Progress, verbs: tuple[str, ...], postgres: str) -> str:
         how = Counter(
             {k.split(": ", 1)[1]: n for k, n in progress.tally.items() if k.startswith(f"{verb}: ")}
         )
-        told = " · ".join(f"{word} {count:,}" for word, count in how.most_common())
-        lines.append(f"| {verb} | {progress.tally[verb]:,} | {told} |")
+        reported = " · ".join(f"{word} {count:,}" for word, count in how.most_common())
+        lines.append(f"| {verb} | {progress.tally[verb]:,} | {reported} |")
     lines += ["", "| settled as | flag → state |", "|---|---|"]
     endings: dict[str, list[str]] = {}
     for key, count in sorted(progress.tally.items()):

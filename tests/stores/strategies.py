@@ -24,7 +24,7 @@ PICKS = lists(PICK, 1, 4)
 OWNER = sampled_from(OWNERS)
 HOW = sampled_from(["cancel", "cancel", "run"])
 """What a job does when one that it waits for ends without success."""
-SCOPE = sampled_from([("queue", name) for name in QUEUES] + [("kind", name) for name in KINDS])
+SCOPE = sampled_from([("queue", name) for name in QUEUES] + [("task", name) for name in KINDS])
 SOME_QUEUES = sampled_from([QUEUES, QUEUES, *([name] for name in QUEUES)])
 SOME_KINDS = sampled_from([None, None, ["work"], ["mail"], KINDS])
 SOME_SITES = sampled_from([["east"], ["west"], SITES])
@@ -44,7 +44,7 @@ POLICY = builds(
 def job_fields(**more: Draw[Any]) -> Draw[dict[str, Any]]:
     """A NewJob's fields but for its id."""
     common: dict[str, Draw[Any]] = {
-        "kind": sampled_from(KINDS),
+        "task": sampled_from(KINDS),
         "queue": sampled_from(QUEUES),
         "priority": sampled_from([0, 0, 5, -3]),
         "delay": sampled_from([0.0] * 6 + [4.0, 20.0]),
@@ -76,7 +76,7 @@ OUTCOME: Draw[o.Outcome] = one_of(
     builds(o.Lost, booleans()),
     builds(o.Crashed, just("signal 9"), booleans()),
     builds(o.Snoozed, sampled_from([0.0, 4.0]), sampled_from([None, "not yet"])),
-    builds(o.Asked, sampled_from(QUESTIONS), just("which?")),
-    just(o.Asked("q1", "this?", beside=(o.Asked("q2", "that?"),))),
+    builds(o.QuestionAsked, sampled_from(QUESTIONS), just("which?")),
+    just(o.QuestionAsked("q1", "this?", beside=(o.QuestionAsked("q2", "that?"),))),
     just(o.Breached("over budget")),
 )

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from leasehold.stores.base import wakeups
-from leasehold.stores.base.wakeups import Bell
+from leasehold.stores.database import wakeups
+from leasehold.stores.database.wakeups import NotifyThrottle
 
 PATIENCE = 30.0
 
@@ -19,7 +19,7 @@ class Rings:
     def __call__(self) -> None:
         self.count.release()
 
-    def hear(self) -> bool:
+    def receive(self) -> bool:
         return self.count.acquire(timeout=PATIENCE)
 
 
@@ -50,13 +50,13 @@ def wait_for_payers() -> None:
 
 def test_the_first_caller_is_heard_at_once_and_later_ones_together(clock: StandingClock):
     rings, others = Rings(), payers()
-    bell = Bell(rings)
+    throttle = NotifyThrottle(rings)
     for _ in range(100):
-        bell()
+        throttle()
     assert len([thread for thread in payers() if thread not in others]) == 1
-    assert rings.hear()
+    assert rings.receive()
     clock.now += wakeups.GAP
-    assert rings.hear()
+    assert rings.receive()
     wait_for_payers()
     assert not rings.count.acquire(blocking=False)
 
@@ -66,36 +66,36 @@ def test_whoever_takes_the_turn_rings_for_those_who_are_owed(
 ):
     monkeypatch.setattr(wakeups, "SILENCE", 0.0)
     rings = Rings()
-    bell = Bell(rings)
-    assert bell.due()
-    bell.owe()
-    assert bell.due()  # by another, in a commit of his own
+    throttle = NotifyThrottle(rings)
+    assert throttle.due()
+    throttle.defer()
+    assert throttle.due()  # by another, in a commit of his own
     wait_for_payers()
     assert not rings.count.acquire(blocking=False)
 
 
 def test_a_turn_that_was_taken_and_not_used_is_given_back():
     rings = Rings()
-    bell = Bell(rings)
-    assert bell.due()
-    bell.owe()
-    assert rings.hear()
+    throttle = NotifyThrottle(rings)
+    assert throttle.due()
+    throttle.defer()
+    assert rings.receive()
 
 
 def test_a_ring_that_fails_does_not_end_the_bell():
-    heard = threading.Event()
+    received = threading.Event()
     failed: list[int] = []
 
-    def ring() -> None:
+    def notify() -> None:
         if not failed:
             failed.append(1)
             raise OSError("the server is away")
-        heard.set()
+        received.set()
 
-    bell = Bell(ring)
-    bell()
-    bell()
-    assert heard.wait(PATIENCE)
+    throttle = NotifyThrottle(notify)
+    throttle()
+    throttle()
+    assert received.wait(PATIENCE)
 
 
 def test_what_is_owed_is_paid_at_the_end(monkeypatch: pytest.MonkeyPatch):
@@ -103,11 +103,11 @@ def test_what_is_owed_is_paid_at_the_end(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wakeups, "GAP", 2.0)
     monkeypatch.setattr(wakeups, "SILENCE", 2.0)
     rings = Rings()
-    bell = Bell(rings)
-    bell()
-    assert rings.hear()
-    bell.pay()
+    throttle = NotifyThrottle(rings)
+    throttle()
+    assert rings.receive()
+    throttle.flush()
     assert not rings.count.acquire(blocking=False), "nothing was owed"
-    bell()
-    bell.pay()
-    assert rings.hear()
+    throttle()
+    throttle.flush()
+    assert rings.receive()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.domain.errors import DatabaseUnreachable
-from leasehold.stores.base.wakeups import listen_here, wake_here
+from leasehold.stores.database.wakeups import listen_here, notify_workers_here
 from leasehold.stores.open import open_store
 from leasehold.stores.sqlite.database import SqliteSession
 from leasehold.stores.sqlite.store import SqliteStore
@@ -36,7 +36,7 @@ def close_beside(backend: Backend, work: Callable[[JobStore], None]) -> None:
     for _ in range(30):
         put(store)
     began = threading.Barrier(3, timeout=30)
-    told: list[Exception] = []
+    reported: list[Exception] = []
 
     def go_on() -> None:
         work(store)
@@ -45,7 +45,7 @@ def close_beside(backend: Backend, work: Callable[[JobStore], None]) -> None:
             while True:
                 work(store)
         except Exception as error:
-            told.append(error)
+            reported.append(error)
 
     threads = [threading.Thread(target=go_on) for _ in range(2)]
     for thread in threads:
@@ -54,7 +54,7 @@ def close_beside(backend: Backend, work: Callable[[JobStore], None]) -> None:
     store.close()
     for thread in threads:
         thread.join()
-    assert [type(error) for error in told] == [DatabaseUnreachable] * 2, told
+    assert [type(error) for error in reported] == [DatabaseUnreachable] * 2, reported
 
 
 @pytest.mark.parametrize("work", [read, write])
@@ -100,13 +100,13 @@ def test_closing_inside_a_transaction_waits_for_nobody(tmp_path: Path) -> None:
 
 def test_a_forked_child_does_not_call_into_its_parents_loop() -> None:
     called: list[int] = []
-    ear = listen_here("a store of this test")
-    ear.call(lambda hint: called.append(os.getpid()))
+    listener = listen_here("a store of this test")
+    listener.call(lambda hint: called.append(os.getpid()))
 
-    def wake() -> None:
-        wake_here("a store of this test")
+    def notify_workers() -> None:
+        notify_workers_here("a store of this test")
         assert called == []
 
-    assert in_child(wake) == 0
-    wake_here("a store of this test")
+    assert in_child(notify_workers) == 0
+    notify_workers_here("a store of this test")
     assert called == [os.getpid()]

@@ -196,6 +196,8 @@ def check_lanes_kept_their_order(backend: Backend) -> None:
 def check_groups(ledger: Ledger, backend: Backend) -> None:
     """Once per transaction, none lost; and all of their jobs have ended."""
     for name, version in backend.query("SELECT name, version FROM leasehold.job_group"):
-        most = ledger.told[name] + ledger.settles[name]
-        assert ledger.told[name] <= version <= (ledger.told[name] if backend.name == "sqlite" else most), name
+        most = ledger.reported[name] + ledger.settles[name]
+        assert (
+            ledger.reported[name] <= version <= (ledger.reported[name] if backend.name == "sqlite" else most)
+        ), name
     assert backend.query("SELECT name FROM leasehold.job_group WHERE live <> 0") == []

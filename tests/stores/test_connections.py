@@ -17,7 +17,7 @@ from tests.servers import PostgresServer
 pytestmark = pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 
 
-def who(session: PostgresSession) -> int:
+def caller(session: PostgresSession) -> int:
     return session.connection.info.backend_pid
 
 
@@ -35,7 +35,7 @@ def test_those_who_wait_for_the_pool_get_what_is_given_back(backend: Backend) ->
 
     def call() -> None:
         for _ in range(20):
-            served.append(database.single(who))
+            served.append(database.single(caller))
             time.sleep(0)
 
     threads = [threading.Thread(target=call) for _ in range(5)]
@@ -50,10 +50,10 @@ def test_those_who_wait_for_the_pool_get_what_is_given_back(backend: Backend) ->
 
 def test_a_closed_database_serves_nobody_and_leaves_no_connection(backend: Backend) -> None:
     database = PostgresDatabase(backend.url, backend.schema)
-    pid = database.single(who)
+    pid = database.single(caller)
     database.close()
     with pytest.raises(DatabaseUnreachable):
-        database.single(who)
+        database.single(caller)
     left = "SELECT count(*) FROM pg_stat_activity WHERE pid = ?"
     deadline = time.monotonic() + 60
     while backend.query(left, pid) != [(0,)]:
@@ -109,10 +109,10 @@ def test_a_connection_keeps_a_bounded_number_of_statements_prepared(backend: Bac
     database = PostgresDatabase(backend.url, backend.schema, pool_size=1)
     count = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'leasehold%%'"
 
-    def asked(session: PostgresSession) -> int:
+    def requested(session: PostgresSession) -> int:
         for number in range(3 * MOST_PREPARED):
             session.connection.run_quickly(f"SELECT {number}", {})
         return int(session.connection.execute(count).fetchone()[0])
 
-    assert database.single(asked) == MOST_PREPARED
+    assert database.single(requested) == MOST_PREPARED
     database.close()

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from leasehold.domain.errors import DuplicateJob
-from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.outcome import Failure, QuestionAsked, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
@@ -74,7 +74,7 @@ def test_a_late_ending_in_the_same_batch_does_not_fence_its_successor(
 
 def test_an_answer_to_a_paused_job_moves_its_groups_version(store: JobStore) -> None:
     job = put(store, group="g")
-    run(store, job.id, Asked("q", "?"))
+    run(store, job.id, QuestionAsked("q", "?"))
     store.pause(job.id)
     before = store.group("g")
     store.answer(job.id, "q", "1")
@@ -83,7 +83,7 @@ def test_an_answer_to_a_paused_job_moves_its_groups_version(store: JobStore) -> 
 
 def test_a_job_that_succeeded_has_no_open_question(store: JobStore) -> None:
     job = put(store)
-    run(store, job.id, Asked("q", "?"))
+    run(store, job.id, QuestionAsked("q", "?"))
     store.pause(job.id)
     store.resume(job.id)
     run(store, job.id, Success())
@@ -113,7 +113,7 @@ def test_another_jobs_sighting_is_no_first_look(store: JobStore, clock: ManualCl
     sightings = {sighting.id: sighting for sighting in store.sight_missed()}
     clock.advance(11)
     store.claim_by_id(one.id, "thief", sighting=sightings[other.id])
-    assert store.get(one.id).lease_owner == "w"
+    assert store.get(one.id).worker == "w"
 
 
 def test_two_sightings_of_one_lease_are_reaped_once(store: JobStore, clock: ManualClock) -> None:

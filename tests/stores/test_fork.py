@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from tests.backends import Backend, new_job, put
 

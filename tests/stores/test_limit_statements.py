@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
 from leasehold.stores.postgres.claim import LOOKS_LAST
 from leasehold.stores.postgres.database import PostgresSession
+from leasehold.stores.results import Ending
 from leasehold.stores.sqlite.database import SqliteSession
 from leasehold.stores.store import JobStore
 from tests.backends import new_job, put
@@ -94,19 +94,19 @@ def test_an_idle_worker_looks_and_takes_in_one_statement_until_it_meets_more_tha
 @pytest.mark.parametrize(
     ("need", "asked"), [({"slots": (("browser", 1),)}, "read_slots"), ({"rate": "api"}, "read_rates")]
 )
-def test_a_limit_that_is_closed_costs_others_one_small_read_a_look(store, backend, said, need, asked):
-    queue = f"beside-{asked}"
+def test_a_limit_that_is_closed_costs_others_one_small_read_a_look(store, backend, said, need, requested):
+    queue = f"beside-{requested}"
     store.set_slot("browser", 0)
     store.set_rate("api", "1/s", 1.0, 1)
     store.close_rate("api")
-    put(store, kind="limited", queue=queue, priority=10, **need)
+    put(store, task="limited", queue=queue, priority=10, **need)
     live(store, queue)
     said.clear()
     live(store, queue)
     more = list(said)
     for name in LIFE[backend.name]:
         more.remove(name)
-    assert more == [asked]
+    assert more == [requested]
 
 
 def test_an_enqueue_with_limits_that_are_known_asks_nothing_more(store, said):

@@ -14,12 +14,12 @@ import psycopg
 import pytest
 
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import Asked, Failure, Success
+from leasehold.domain.outcome import Failure, QuestionAsked, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
 from leasehold.domain.stream import Note, RunNotes
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job
@@ -158,8 +158,13 @@ def test_what_runs_tell_does_not_wait_for_a_locked_job(
     notes = [RunNotes(g.id, g.token, g.attempt, (Note(1, "item", "1"),)) for g in (locked, *others)]
     with psycopg.connect(postgres_url) as held:
         _lock(held, backend, table, key, locked.seq)
-        told = store.write_events([*notes, RunNotes(locked.id, locked.token - 1, 1, (Note(1, "item", "1"),))])
-        assert (told.locked, told.lost) == ([(locked.id, locked.token)], [(locked.id, locked.token - 1)])
+        reported = store.write_events(
+            [*notes, RunNotes(locked.id, locked.token - 1, 1, (Note(1, "item", "1"),))]
+        )
+        assert (reported.locked, reported.lost) == (
+            [(locked.id, locked.token)],
+            [(locked.id, locked.token - 1)],
+        )
     assert [len(store.read_stream(g.id).events) for g in (locked, *others)] == [0, 1, 1]
     assert store.write_events(notes).locked == []
     assert [len(store.read_stream(g.id).events) for g in (locked, *others)] == [1, 1, 1]
@@ -251,7 +256,7 @@ def test_a_question_that_runs_out_waits_for_nobody(postgres_url: str, postgres_s
     store.enqueue([new_job(), new_job()])
     locked, other = store.claim("w", ["default"], 2)
     for grant in (locked, other):
-        store.settle([Ending(grant.id, grant.token, Asked("q", "May I?", timeout=0.001))])
+        store.settle([Ending(grant.id, grant.token, QuestionAsked("q", "May I?", timeout=0.001))])
     expired: list[str] = []
     caller = threading.Thread(target=lambda: expired.extend(job.id for job in store.expire()))
     with psycopg.connect(postgres_url) as held:

@@ -12,12 +12,12 @@ import pytest
 from leasehold import Leasehold
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
-from leasehold.stores.base.wakeups import Hint
-from leasehold.stores.opened import MOST_FILES
+from leasehold.stores.database.wakeups import Hint
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
-from leasehold.stores.tenants.many import TO_CONTROL, ManyStores, takes_id
-from leasehold.stores.tenants.one import VERBS, TenantStore
+from leasehold.stores.store_registry import MOST_FILES
+from leasehold.stores.tenants.multi_store import TO_CONTROL, ManyStores, takes_id
+from leasehold.stores.tenants.tenant_store import VERBS, TenantStore
 from tests.backends import Backend, new_job
 
 OPERATORS = {
@@ -163,7 +163,7 @@ def test_a_lost_hint_is_made_up_for_by_the_sweep(app: Leasehold, monkeypatch: py
     many = app.__internals__.shared.stores.serving(["acme"])
     assert many.claim("w", ["default"], 10) == []
     directory = app.__internals__.shared.stores.directory
-    monkeypatch.setattr(directory, "tell", lambda name, hint: None)
+    monkeypatch.setattr(directory, "emit", lambda name, hint: None)
     directory.cabinet.drop("acme")
     part(app, "acme").enqueue([new_job()])
     assert many.claim("w", ["default"], 10) == []
@@ -180,16 +180,16 @@ def test_what_a_transaction_frees_is_told_after_its_commit_whoever_wakes_meanwhi
     (grant,) = many.claim("w", ["default"], 10)
     while many.claim("w", ["default"], 10) or many.opens_in(["default"]) == 0:
         pass
-    told: list[str] = []
+    reported: list[str] = []
     monkeypatch.setattr(
-        app.__internals__.shared.stores.directory, "tell", lambda name, hint: told.append(name)
+        app.__internals__.shared.stores.directory, "emit", lambda name, hint: reported.append(name)
     )
     with many.transaction(grant.id, grant.token, 20.0) as tx:
-        many.wake()  # as the settler does for another job
-        told.clear()
+        many.notify_workers()  # as the settler does for another job
+        reported.clear()
         tx.succeed(Success("1"))
-    many.wake()
-    assert told == ["acme"]
+    many.notify_workers()
+    assert reported == ["acme"]
     assert [grant.id for grant in many.claim("w", ["default"], 10)] == [second.id], "here it is known at once"
 
 
@@ -210,7 +210,7 @@ def test_idle_tenants_are_not_asked(app: Leasehold, monkeypatch: pytest.MonkeyPa
         assert many.claim("w", ["default"], 10, idle=True) == []
     assert used == []
     part(app, "beta").enqueue([new_job()])
-    app.__internals__.store.tell_tenants(["beta"], Hint.WORK)
+    app.__internals__.store.notify_tenants(["beta"], Hint.WORK)
     used.clear()
     assert len(many.claim("w", ["default"], 10, idle=True)) == 1, "idle: it reads afresh who was told of"
     assert set(used) == {"beta"}

@@ -29,12 +29,12 @@ _SEEN = f"SELECT run, state, {', '.join(_FACTS)} FROM leasehold.seen"
 _JOBS = """SELECT seq, id, args, token, attempt, state, created_at, first_started_at, finished_at, updated_at, result,
     result_ref, error FROM (SELECT *, lease_token AS token FROM leasehold.job_row) AS j WHERE task = 'work'"""
 
-Told = tuple[Any, ...]
+Record = tuple[Any, ...]
 
 
 def mirror_of(backend: Backend) -> Mirror:
     return Mirror(
-        kind=MIRRORED,
+        task=MIRRORED,
         table="leasehold_seen" if backend.name == "sqlite" else f"{backend.schema}.seen",
         key="run",
         argument="run",
@@ -51,7 +51,7 @@ class MirroredMachine(StoreMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.moved: list[dict[int, Told]] = [{}, {}]
+        self.moved: list[dict[int, Record]] = [{}, {}]
         for side in self.trio.sides:
             side.query("DELETE FROM leasehold.seen")
 
@@ -65,8 +65,8 @@ class MirroredMachine(StoreMachine):
         for number, side in enumerate(self.trio.sides):
             before, now = self.moved[number], {}
             by_key: dict[str, list[int]] = {}
-            for seq, _, args, *told in side.query(_JOBS):
-                now[seq] = tuple(told)
+            for seq, _, args, *reported in side.query(_JOBS):
+                now[seq] = tuple(reported)
                 key = json.loads(args)["run"]
                 by_key.setdefault(key, []).append(seq)
             seen = {row[0]: tuple(row[1:]) for row in side.query(_SEEN)}
@@ -81,20 +81,20 @@ class MirroredMachine(StoreMachine):
 
 def _mirrored(job: NewJob) -> NewJob:
     return replace(
-        job, args=json.dumps({"run": job.id}), policy=replace(job.policy, mirror=job.kind == MIRRORED)
+        job, args=json.dumps({"run": job.id}), policy=replace(job.policy, mirror=job.task == MIRRORED)
     )
 
 
-def _row(told: Told, side: Side) -> Told:
+def _row(reported: Record, side: Side) -> Record:
     """What a job's row of the mirror has to be."""
-    _, _, state, *rest = told
+    _, _, state, *rest = reported
     times, (result, ref, error) = rest[:4], rest[4:]
     if side.name == "sqlite":
         times = [None if at is None else EPOCH + timedelta(microseconds=at) for at in times]
     return (f"is {state}", *times, result, ref, error and error.partition("\n")[0])
 
 
-def _instants(row: Told, side: Side) -> Told:
+def _instants(row: Record, side: Side) -> Record:
     state, *rest = row
     times = rest[:4]
     if side.name == "sqlite":

@@ -16,7 +16,7 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.errors import DatabaseUnfit, DatabaseUnreachable, PermissionMissing, SchemaIncomplete
-from leasehold.stores.base.wakeups import ANYTHING, Hint
+from leasehold.stores.database.wakeups import ANYTHING, Hint
 from leasehold.stores.open import open_store
 from leasehold.stores.postgres.database import PostgresDatabase
 from leasehold.stores.postgres.prepared import QuickConnection
@@ -40,10 +40,10 @@ def scratch(postgres_server: PostgresServer) -> Iterator[tuple[str, str]]:
     with closing(open_store(url)) as store:
         store.upgrade()
     yield name, url
-    tell(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+    notify(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def tell(server: PostgresServer, statement: str) -> None:
+def notify(server: PostgresServer, statement: str) -> None:
     with psycopg.connect(server.url(), autocommit=True) as connection:
         connection.execute(statement.encode())
 
@@ -123,7 +123,7 @@ LOST = {
     "one with a key": (b"COMMIT", [new_job(unique_key="k", on_duplicate="raise")]),
     "several": (b"COMMIT", [new_job() for _ in range(3)]),
     "several in a group": (b"COMMIT", [new_job(group="g") for _ in range(3)]),
-    "many": (b"COMMIT", Batch({"kind": "work"}, new_ids(60), [{}] * 60, lambda _: "{}")),
+    "many": (b"COMMIT", Batch({"task": "work"}, new_ids(60), [{}] * 60, lambda _: "{}")),
 }
 
 
@@ -149,13 +149,13 @@ def test_connections_that_may_only_read_are_replaced_as_soon_as_they_need_not_be
     scratch: tuple[str, str], postgres_server: PostgresServer
 ) -> None:
     name, url = scratch
-    tell(postgres_server, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    notify(postgres_server, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     with closing(open_store(url)) as store:
         warm_up(store)
         with pytest.raises(DatabaseUnreachable, match="read-only"):
             store.enqueue([new_job()])
         warm_up(store)
-        tell(postgres_server, f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        notify(postgres_server, f"ALTER DATABASE {name} RESET default_transaction_read_only")
         assert store.enqueue([new_job()])[0].created
         assert store.claim("worker", ["default"], 1)
         with store._postgres.lend(5) as (session, _):  # type: ignore[attr-defined]
@@ -175,7 +175,7 @@ SETTINGS = {
 def test_settings_of_the_database_that_would_harm_are_overruled(
     name: str, scratch: tuple[str, str], postgres_server: PostgresServer
 ) -> None:
-    tell(postgres_server, f"ALTER DATABASE {scratch[0]} SET {name} = '{SETTINGS[name]}'")
+    notify(postgres_server, f"ALTER DATABASE {scratch[0]} SET {name} = '{SETTINGS[name]}'")
     with closing(open_store(scratch[1])) as store:
         job = put(store, args='{"text": "żółw"}', lane="a")
         assert job.created_at.utcoffset().total_seconds() == 0
@@ -191,12 +191,12 @@ def test_behind_a_pooler_such_a_setting_is_refused_by_name_with_the_remedy(
     name: str, scratch: tuple[str, str], postgres_server: PostgresServer
 ) -> None:
     """The pooler takes client_encoding along, and nothing else."""
-    tell(postgres_server, f"ALTER DATABASE {scratch[0]} SET {name} = '{SETTINGS[name]}'")
+    notify(postgres_server, f"ALTER DATABASE {scratch[0]} SET {name} = '{SETTINGS[name]}'")
     with pytest.raises(
         DatabaseUnfit, match=rf"{name} is '{SETTINGS[name]}.*ALTER ROLE postgres SET {name} ="
     ):
         open_store(scratch[1], pooler=True)
-    tell(postgres_server, f"ALTER DATABASE {scratch[0]} RESET {name}")
+    notify(postgres_server, f"ALTER DATABASE {scratch[0]} RESET {name}")
     open_store(scratch[1], pooler=True).close()
 
 
@@ -205,7 +205,7 @@ def test_a_database_in_another_encoding_is_refused_by_name(
     encoding: str, postgres_server: PostgresServer
 ) -> None:
     name = f"in_{encoding.lower()}"
-    tell(
+    notify(
         postgres_server,
         f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0",
     )
@@ -232,14 +232,14 @@ def reader(scratch: tuple[str, str], postgres_server: PostgresServer) -> Iterato
     """The URL of a role that may read and no more."""
     name, url = scratch
     role = f"reader_{name}"
-    tell(postgres_server, f"CREATE ROLE {role} LOGIN")
+    notify(postgres_server, f"CREATE ROLE {role} LOGIN")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"GRANT USAGE ON SCHEMA leasehold TO {role}".encode())
         connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA leasehold TO {role}".encode())
     yield url.replace("postgres@", f"{role}@")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"DROP OWNED BY {role}".encode())
-    tell(postgres_server, f"DROP ROLE {role}")
+    notify(postgres_server, f"DROP ROLE {role}")
 
 
 def test_a_right_that_is_missing_is_told_with_the_role_and_the_object(reader: str) -> None:
@@ -255,9 +255,9 @@ def test_commands_without_rights_end_with_one_sentence_and_their_code(
     reader: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["db", "upgrade", "--url", reader]) == 6
-    told = capsys.readouterr().err.strip()
-    assert told.startswith("error: role 'reader_")
-    assert "\n" not in told
+    reported = capsys.readouterr().err.strip()
+    assert reported.startswith("error: role 'reader_")
+    assert "\n" not in reported
     assert run(["queues", "pause", "default", "--url", reader]) == 6
     assert run(["doctor", "--url", reader]) in (0, 1)
 
@@ -285,8 +285,10 @@ def test_a_worker_without_rights_says_so_once_and_is_not_well(
 
     asyncio.run(live())
     app.close()
-    told = [record.getMessage() for record in caplog.records if "no claims for now" in record.getMessage()]
-    assert len(told) == 1
+    reported = [
+        record.getMessage() for record in caplog.records if "no claims for now" in record.getMessage()
+    ]
+    assert len(reported) == 1
     assert not [record for record in caplog.records if record.exc_info]
 
 
@@ -300,24 +302,24 @@ def test_a_table_that_is_gone_is_told_as_such(scratch: tuple[str, str]) -> None:
 
 def test_who_listens_goes_on_after_an_error_of_the_one_it_calls(scratch: tuple[str, str]) -> None:
     """Its thread would end without a word, and every wake-up would wait for the poll."""
-    heard: queue.Queue[Hint] = queue.Queue()
+    received: queue.Queue[Hint] = queue.Queue()
     fails = [True]
 
     def call(hint: Hint) -> None:
         if fails and hint != ANYTHING:
             fails.clear()
             raise RuntimeError("the loop is closed")
-        heard.put(hint)
+        received.put(hint)
 
     _, url = scratch
     wakeups = PostgresWakeups(url, {"trouble": "a store of this test"})
     with closing(wakeups), psycopg.connect(url, autocommit=True) as connection:
         wakeups.call(call)
-        assert heard.get(timeout=20) == ANYTHING
+        assert received.get(timeout=20) == ANYTHING
         connection.execute("NOTIFY trouble")
-        assert heard.get(timeout=20) == ANYTHING, (
+        assert received.get(timeout=20) == ANYTHING, (
             "it listens again, and looks once for what it may have missed"
         )
         connection.execute("NOTIFY trouble")
-        assert heard.get(timeout=20) == Hint.WORK
-        assert wakeups.hears
+        assert received.get(timeout=20) == Hint.WORK
+        assert wakeups.listens

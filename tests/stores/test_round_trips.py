@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from leasehold.domain.errors import JobNotFound, ReadTooSlow
 from leasehold.domain.states import State
-from leasehold.operations.patience import reads_within
+from leasehold.operations.read_timeout import reads_within
 from leasehold.stores.postgres import prepared
 from leasehold.stores.postgres.settings import STATEMENT_SECONDS
 from leasehold.stores.postgres.store import PostgresStore

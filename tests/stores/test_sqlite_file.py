@@ -206,12 +206,12 @@ LOOKS = 100
 
 def test_who_waits_for_the_lock_looks_often(store: JobStore, file: Path) -> None:
     """Writers that let go of it for a moment only must not keep it from others for ever."""
-    asked: list[str] = []
+    requested: list[str] = []
     with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as holder:
 
         def trace(statement: str) -> None:
-            asked.append(statement)
-            if len(asked) == LOOKS:
+            requested.append(statement)
+            if len(requested) == LOOKS:
                 holder.execute("ROLLBACK")
 
         job = new_job()
@@ -220,5 +220,5 @@ def test_who_waits_for_the_lock_looks_often(store: JobStore, file: Path) -> None
         writer.set_trace_callback(trace)
         store.enqueue([job])
         writer.set_trace_callback(None)
-    assert asked[:LOOKS] == ["BEGIN IMMEDIATE"] * LOOKS
+    assert requested[:LOOKS] == ["BEGIN IMMEDIATE"] * LOOKS
     assert store.get(job.id).id == job.id

@@ -13,7 +13,7 @@ from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopRequest
 from leasehold.operations.stop import Stop
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.backends import Backend, new_job
 
 PRODUCERS = WORKERS = 2

@@ -12,11 +12,11 @@ import psycopg
 import pytest
 from psycopg.types.string import TextLoader
 
-from leasehold.domain.errors import DuplicateJob, JobNotFound, Refused
+from leasehold.domain.errors import DuplicateJob, InvalidState, JobNotFound
 from leasehold.domain.job import Grant, Job, Renewal
-from leasehold.domain.views import Filter, Page, PauseRecord, Reaped
-from leasehold.stores.answers import Denied, Enqueued, Pruned, Settled
-from leasehold.stores.base.rows import COLUMNS
+from leasehold.domain.records import Filter, Page, PauseRecord, Reaped
+from leasehold.stores.database.rows import COLUMNS
+from leasehold.stores.results import Denied, Enqueued, Pruned, Settled
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import recover, settle
 from leasehold.stores.verbs.gates import gate_id
@@ -130,11 +130,11 @@ class Trio:
         return expected
 
     def _determined(
-        self, owner: str, queues: Sequence[str], limit: int, kinds: Sequence[str] | None = None
+        self, owner: str, queues: Sequence[str], limit: int, tasks: Sequence[str] | None = None
     ) -> tuple[Any, ...]:
         """A claim whose answer does not hang on the order between lane heads and plain jobs."""
-        determined = self.model.is_determined(queues, limit, kinds)
-        return (owner, queues, limit if determined else AMPLE, kinds)
+        determined = self.model.is_determined(queues, limit, tasks)
+        return (owner, queues, limit if determined else AMPLE, tasks)
 
     def replay(self, trace: Trace) -> str | None:
         """What goes wrong with this sequence, if anything does."""
@@ -149,12 +149,12 @@ class Trio:
 
     def shorten(self, trace: Trace) -> Trace:
         """Leave out what the failure does not need, by halves and then one by one."""
-        told = self.replay(trace)
+        reported = self.replay(trace)
         size = max(len(trace) // 2, 1)
         while size:
             for start in range(len(trace) - size, -1, -1):
                 shorter = trace[:start] + trace[start + size :]
-                if len(shorter) < len(trace) and _alike(self.replay(shorter), told):
+                if len(shorter) < len(trace) and _alike(self.replay(shorter), reported):
                     trace = shorter
             size //= 2
         return trace
@@ -177,7 +177,7 @@ class Trio:
         """A lane that is not blocked and whose head is due has a ticket that a claim of its gate would see."""
         tickets = side.tickets()
         for head in self.model.free_heads():
-            gates = {0, gate_id(head.queue, head.kind)}
+            gates = {0, gate_id(head.queue, head.task)}
             seen = [
                 gate for gate, due in tickets[head.lane or ""] if gate in gates and due <= self.clock.now()
             ]
@@ -208,10 +208,10 @@ def _same_jobs(side: Side, expected: Sequence[tuple[str, dict[str, Any]]]) -> No
 def _answer(store: JobStore, verb: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     try:
         if verb == "list_jobs":
-            asked = {name.removesuffix("_name"): value for name, value in named.items()}
-            return _normal(verb, store.list_jobs(Filter(**asked), limit=500))
+            requested = {name.removesuffix("_name"): value for name, value in named.items()}
+            return _normal(verb, store.list_jobs(Filter(**requested), limit=500))
         return _normal(verb, getattr(store, verb)(*args, **named))
-    except Refused as refusal:
+    except InvalidState as refusal:
         return ("refused", refusal.state)
     except JobNotFound as missing:
         return ("missing", missing.job_id)

@@ -7,24 +7,24 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from leasehold.domain.metrics import BOUNDS, Histogram, LeaseAge, Metrics, ReadyAge, Rollup, SlotUse
+from leasehold.domain.records import QueueCount
 from leasehold.domain.states import State
-from leasehold.domain.views import QueueCount
 from leasehold.surfaces.prometheus import text_of
 
 EVIL = 'a"} 1\nup{x="\\" 9\r\u2028\x1b[2J,{}=#é'
 NAMES = st.one_of(st.just(EVIL), st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 
 
-def metrics_of(queue: str, kind: str, slot: str) -> Metrics:
+def metrics_of(queue: str, task: str, slot: str) -> Metrics:
     times = Histogram((1, 0, 2, *[0] * (len(BOUNDS) - 3), 4), 20_001.25)
     return Metrics(
         totals=[
-            Rollup(queue, kind, "failed", 3, times, Histogram()),
-            Rollup(queue, kind, "succeeded", 7, times, times),
+            Rollup(queue, task, "failed", 3, times, Histogram()),
+            Rollup(queue, task, "succeeded", 7, times, times),
         ],
-        jobs=[QueueCount(queue, kind, State.QUEUED, 12)],
+        jobs=[QueueCount(queue, task, State.QUEUED, 12)],
         ready=[ReadyAge(queue, 61.5)],
-        leases=[LeaseAge(queue, kind, 3.0, -1e-9)],
+        leases=[LeaseAge(queue, task, 3.0, -1e-9)],
         slots=[SlotUse(slot, 1, 2)],
         open_questions=5,
         workers=2,
@@ -43,9 +43,9 @@ def read(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 @given(NAMES, NAMES, NAMES)
-def test_hostile_names_are_labels_and_nothing_else(queue: str, kind: str, slot: str):
-    found = read(text_of(metrics_of(queue, kind, slot)))
-    pair = {"queue": queue, "kind": kind}
+def test_hostile_names_are_labels_and_nothing_else(queue: str, task: str, slot: str):
+    found = read(text_of(metrics_of(queue, task, slot)))
+    pair = {"queue": queue, "task": task}
     assert found["leasehold_attempts_total"] == [
         ({**pair, "outcome": "failed"}, 3),
         ({**pair, "outcome": "succeeded"}, 7),

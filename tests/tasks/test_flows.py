@@ -11,8 +11,8 @@ from leasehold.errors import DependencyCycle, DuplicateJob, InvalidArguments, In
 from tests.workers import burst
 
 
-def jobs(app: Leasehold, kind: str) -> list[dict[str, object]]:
-    return sorted((app.get(job.id).args for job in app.jobs(kind=kind, limit=500).jobs), key=str)
+def jobs(app: Leasehold, task: str) -> list[dict[str, object]]:
+    return sorted((app.get(job.id).args for job in app.jobs(task=task, limit=500).jobs), key=str)
 
 
 # -- follow-ups --------------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_on_parent_failure_run_lets_the_child_see_who_failed(app: Leasehold):
 
     @app.task(lane="l", on_failure="skip")
     def after_all(ctx: SyncContext) -> tuple[list[str], list[int]]:
-        return [f"{one.kind} {one.state}" for one in ctx.parents()], list(ctx.results().values())
+        return [f"{one.task} {one.state}" for one in ctx.parents()], list(ctx.results().values())
 
     parents = [bad.enqueue(), good.enqueue()]
     child = after_all.using(after=parents, on_parent_failure="run").enqueue()

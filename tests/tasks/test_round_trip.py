@@ -25,7 +25,7 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from leasehold import Context, Leasehold, State, SyncContext, errors
-from leasehold.errors import InvalidInput, Unstorable
+from leasehold.errors import InvalidInput, NotSerializable
 from tests.workers import burst
 
 
@@ -171,7 +171,7 @@ def read(task, text: str) -> Any:
 @pytest.mark.parametrize("case", LOST)
 def test_an_argument_that_cannot_come_back_is_refused_naming_the_part(case):
     hint, value, field = LOST[case]
-    with pytest.raises(Unstorable) as caught:
+    with pytest.raises(NotSerializable) as caught:
         task_of(hint).bind(value).__plan__.new_job()
     assert caught.value.field == field
     assert caught.value.remedy
@@ -192,7 +192,7 @@ def test_a_lane_is_refused_what_cannot_come_back_too():
     @app.task(lane="{user}")
     def enter(user: str, password: SecretStr) -> None: ...
 
-    with pytest.raises(Unstorable, match=r"^enter\.password: "):
+    with pytest.raises(NotSerializable, match=r"^enter\.password: "):
         enter.bind("ann", SecretStr("hunter2")).__plan__.new_job()
 
 

@@ -47,7 +47,7 @@ IN_THE_ROW: dict[str, tuple[Any, Any, Any]] = {
     "delay": (60, after, 60),
     "at": (AT, lambda row: row.available_at, AT),
     "hold": (True, lambda row: row.state, State.PENDING),
-    "group": ("g", lambda row: row.group_name, "g"),
+    "group": ("g", lambda row: row.group, "g"),
     "trace": ("00-abc", lambda row: row.trace, "00-abc"),
     "result": ("file", lambda row: row.policy.result, "file"),
 }

@@ -98,7 +98,7 @@ def all_verbs(ctx: SyncContext, folder: str) -> dict[str, Any]:
     follower = ctx.enqueue(follow, 3)
     return {
         "seven": seven, "cheap": cheap, "saved": ctx.saved, "left": ctx.left("tokens"), "spent": ctx.spent("tokens"),
-        "follower": follower.id, "facts": [ctx.kind, ctx.queue, ctx.attempt, ctx.lease_token, ctx.group],
+        "follower": follower.id, "facts": [ctx.task, ctx.queue, ctx.attempt, ctx.lease_token, ctx.group],
     }  # fmt: skip
 
 
@@ -126,20 +126,20 @@ async def all_verbs_async(ctx: Context, folder: str) -> dict[str, Any]:
     follower = ctx.enqueue(follow, 3)
     return {
         "seven": seven, "cheap": cheap, "saved": ctx.saved, "left": ctx.left("tokens"), "spent": ctx.spent("tokens"),
-        "follower": follower.id, "facts": [ctx.kind, ctx.queue, ctx.attempt, ctx.lease_token, ctx.group],
+        "follower": follower.id, "facts": [ctx.task, ctx.queue, ctx.attempt, ctx.lease_token, ctx.group],
     }  # fmt: skip
 
 
 def asks(ctx: SyncContext) -> str:
-    return f"hello {ctx.ask('name', 'Who are you?', str)}"
+    return f"hello {ctx.ask('name', 'RequestCaller are you?', str)}"
 
 
 async def asks_async(ctx: Context) -> str:
-    return f"hello {await ctx.ask('name', 'Who are you?', str)}"
+    return f"hello {await ctx.ask('name', 'RequestCaller are you?', str)}"
 
 
 def reads_its_parents(ctx: SyncContext) -> list[Any]:
-    return [list(ctx.results().values()), [(one.kind, one.state) for one in ctx.parents()]]
+    return [list(ctx.results().values()), [(one.task, one.state) for one in ctx.parents()]]
 
 
 def waits_for_a_slot(ctx: SyncContext) -> None:

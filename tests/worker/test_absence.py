@@ -8,15 +8,15 @@ import threading
 import pytest
 
 from leasehold import Leasehold
-from leasehold.worker import intake
-from leasehold.worker.intake import ABSENT_FOR, Absence
+from leasehold.worker import claimer
+from leasehold.worker.claimer import ABSENT_FOR, Absence
 from tests.workers import until
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(intake.time, "monotonic", lambda: now[0])  # type: ignore[attr-defined]
+    monkeypatch.setattr(claimer.time, "monotonic", lambda: now[0])  # type: ignore[attr-defined]
     return now
 
 
@@ -42,7 +42,7 @@ def test_a_hint_of_work_that_is_passed_over_is_not_lost(
     app: Leasehold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The threads are full, and there was no async job a moment ago: one that comes now need not wait for the poll."""
-    monkeypatch.setattr(intake, "ABSENT_FOR", 2.0)
+    monkeypatch.setattr(claimer, "ABSENT_FOR", 2.0)
     began, goes_on, ran = threading.Event(), threading.Event(), threading.Event()
 
     @app.task

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from leasehold import Leasehold
-from leasehold.domain.retention import ages_of
-from leasehold.errors import InvalidInput, Refused
+from leasehold.domain.retention import retention_by_state
+from leasehold.errors import InvalidInput, InvalidState
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from leasehold.worker import pruner
@@ -17,7 +17,7 @@ from leasehold.worker.pruner import Pruner
 from tests.backends import Backend
 
 DAY = 86_400.0
-KEEP = ages_of("7d", "retention")
+KEEP = retention_by_state("7d", "retention")
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_what_is_done_to_a_tenant_stands_in_its_own_audit(app: Leasehold, tenant
     acme = app.tenant("acme")
     job = acme.enqueue("work")
     job.cancel("enough", actor="bob")
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidState):
         job.pause(actor="bob")
     acme.slots.set("gpu", 2, actor="bob")
     assert [(row.verb, row.target, row.outcome) for row in acme.audit(actor="bob").entries] == [

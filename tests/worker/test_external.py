@@ -304,7 +304,7 @@ def leave_running(app: Leasehold, jobs: Sequence[Job[Any]]) -> None:
         for job in jobs:
             wait_for(has_begun(job))
     assert {job.refresh().state for job in jobs} == {State.RUNNING}
-    assert all(job.__row__.lease_owner is None for job in jobs)
+    assert all(job.__row__.worker is None for job in jobs)
     assert all(alive(app, job) for job in jobs)
 
 
@@ -316,7 +316,7 @@ def test_a_drain_leaves_the_command_alone_and_the_next_worker_goes_on_with_it(ap
     leave_running(app, [job])
     before = set(alive(app, job))
     with working(app):
-        wait_for(lambda: job.refresh().__row__.lease_owner is not None)
+        wait_for(lambda: job.refresh().__row__.worker is not None)
         assert before & set(alive(app, job)), "its shell; what it waits with comes and goes"
         gate.touch()
         wait_for(lambda: job.refresh().state is State.SUCCEEDED)
@@ -510,7 +510,7 @@ def test_a_task_that_has_moved_to_another_runner_does_not_adopt_what_it_has_left
         with working(moved):
             own = [other.enqueue(), other.enqueue()]
             wait_for(lambda: all(one.refresh().state is State.SUCCEEDED for one in own))
-            assert (job.refresh().state, job.__row__.lease_owner) == (State.RUNNING, None)
+            assert (job.refresh().state, job.__row__.worker) == (State.RUNNING, None)
         assert isinstance(moved.run_by_id(job.id), NotRun), "not by its id either"
     job.cancel()
     burst(app)

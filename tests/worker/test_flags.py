@@ -12,7 +12,7 @@ import pytest
 
 from leasehold import Context, Leasehold, State, SyncContext
 from leasehold.domain.states import Flag
-from leasehold.stores.base.wakeups import Hint, listen_here
+from leasehold.stores.database.wakeups import Hint, listen_here
 from leasehold.stores.store import JobStore
 from tests.backends import put
 from tests.workers import until
@@ -37,7 +37,7 @@ class Handlers:
             try:
                 await asyncio.Event().wait()
             finally:
-                self.tell()
+                self.notify()
 
         @app.task(max_running=9, lease=LEASE)
         def in_thread(ctx: SyncContext) -> None:
@@ -45,11 +45,11 @@ class Handlers:
             try:
                 ctx.wait(PATIENCE)
             finally:
-                self.tell()
+                self.notify()
 
         self.tasks: dict[str, Any] = {"on_loop": on_loop, "in_thread": in_thread}
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         self.stopped_at = time.monotonic()
         self.ended.set()
 
@@ -64,7 +64,7 @@ def verbs(app: Leasehold) -> dict[str, Callable[[Any], object]]:
         "cancel": lambda job: job.cancel(),
         "pause": lambda job: job.pause(),
         "stop": lambda job: app.group("g").stop(mode="immediate"),
-        "stop_in_full": lambda job: app.stop(kinds=[job.kind], mode="full"),
+        "stop_in_full": lambda job: app.stop(tasks=[job.task], mode="full"),
     }
 
 
@@ -141,10 +141,10 @@ def test_flags_are_read_by_number_and_token(store: JobStore):
 
 
 def test_hints_come_with_what_they_are_about(app: Leasehold, handlers: Handlers):
-    ear = listen_here(app.__internals__.store.label)
-    app.__internals__.store.tell_holders()
-    assert ear.wait(PATIENCE) == Hint.STOP
-    app.__internals__.store.wake()
-    app.__internals__.store.tell_holders()
-    assert ear.wait(PATIENCE) == Hint.WORK | Hint.STOP
-    assert not ear.wait(0)
+    listener = listen_here(app.__internals__.store.label)
+    app.__internals__.store.notify_holders()
+    assert listener.wait(PATIENCE) == Hint.STOP
+    app.__internals__.store.notify_workers()
+    app.__internals__.store.notify_holders()
+    assert listener.wait(PATIENCE) == Hint.WORK | Hint.STOP
+    assert not listener.wait(0)

@@ -13,14 +13,14 @@ from leasehold import Leasehold
 from leasehold.domain.states import State
 from leasehold.errors import InvalidInput
 from leasehold.operations.doctor import examine
-from leasehold.types import Fail, HookEvent
+from leasehold.types import Fail, Notification
 from tests.backends import Backend
 from tests.workers import burst
 
 
 def test_successes_are_told_to_who_listens_for_that_kind(app: Leasehold, backend: Backend):
-    heard: list[HookEvent] = []
-    app.on("succeeded", kinds=["loud"])(heard.append)
+    received: list[Notification] = []
+    app.on("succeeded", tasks=["loud"])(received.append)
 
     @app.task
     async def loud() -> None: ...
@@ -31,22 +31,22 @@ def test_successes_are_told_to_who_listens_for_that_kind(app: Leasehold, backend
     job = loud.enqueue()
     quiet.enqueue()
     burst(app)
-    assert [(event.name, event.job_id, event.kind) for event in heard] == [("succeeded", job.id, "loud")]
+    assert [(event.name, event.job_id, event.task) for event in received] == [("succeeded", job.id, "loud")]
     assert backend.query("SELECT count(*) FROM leasehold.outbox") == [(0,)]
 
 
 def test_a_running_worker_hears_of_what_another_process_does(app: Leasehold, backend: Backend):
-    heard: queue.SimpleQueue[HookEvent] = queue.SimpleQueue()
-    app.on("cancelled")(heard.put)
+    received: queue.SimpleQueue[Notification] = queue.SimpleQueue()
+    app.on("cancelled")(received.put)
 
     @app.task
     def work() -> None: ...
 
-    async def serve() -> HookEvent:
+    async def serve() -> Notification:
         async with app.worker(queues="elsewhere", retention=None):
             with Leasehold(backend.url, schema=backend.schema) as other:
                 await asyncio.to_thread(other.get(job.id).cancel, "no need")
-            return await asyncio.to_thread(heard.get, True, 30)
+            return await asyncio.to_thread(received.get, True, 30)
 
     job = work.enqueue()
     event = asyncio.run(serve())
@@ -54,13 +54,13 @@ def test_a_running_worker_hears_of_what_another_process_does(app: Leasehold, bac
 
 
 def test_a_hook_that_fails_is_called_again_with_the_same_id(app: Leasehold, caplog: pytest.LogCaptureFixture):
-    heard: list[HookEvent] = []
+    received: list[Notification] = []
     twice = threading.Event()
 
     @app.on("failed")
-    def hear(event: HookEvent) -> None:
-        heard.append(event)
-        if len(heard) == 1:
+    def receive(event: Notification) -> None:
+        received.append(event)
+        if len(received) == 1:
             raise RuntimeError("not now")
         twice.set()
 
@@ -75,7 +75,7 @@ def test_a_hook_that_fails_is_called_again_with_the_same_id(app: Leasehold, capl
             assert await asyncio.to_thread(twice.wait, 20)
 
     asyncio.run(serve())
-    assert len({event.id for event in heard}) == 1
+    assert len({event.id for event in received}) == 1
     assert "again in 1 s" in caplog.text
 
 
@@ -89,12 +89,12 @@ def test_a_hook_may_fail_with_any_text_and_holds_up_no_other(
     app: Leasehold, backend: Backend, error: Exception, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("CRITICAL", "leasehold.hooks")  # xdist cannot carry half a pair in a captured log
-    heard: list[str] = []
+    received: list[str] = []
 
     @app.on("failed")
-    def hear(event: HookEvent) -> None:
-        heard.append(event.job_id)
-        if len(heard) == 1:
+    def receive(event: Notification) -> None:
+        received.append(event.job_id)
+        if len(received) == 1:
             raise error
 
     @app.task
@@ -103,14 +103,14 @@ def test_a_hook_may_fail_with_any_text_and_holds_up_no_other(
 
     jobs = [work.enqueue() for _ in range(3)]
     burst(app)
-    assert sorted(heard) == sorted(job.id for job in jobs)
+    assert sorted(received) == sorted(job.id for job in jobs)
     ((left,),) = backend.query("SELECT error FROM leasehold.outbox")
     assert type(error).__name__ in left
 
 
 def test_the_host_of_run_now_calls_hooks_too(app: Leasehold):
-    heard: queue.SimpleQueue[HookEvent] = queue.SimpleQueue()
-    app.on("succeeded")(heard.put)
+    received: queue.SimpleQueue[Notification] = queue.SimpleQueue()
+    app.on("succeeded")(received.put)
 
     @app.task(max_running=1)
     async def work() -> int:
@@ -118,7 +118,7 @@ def test_the_host_of_run_now_calls_hooks_too(app: Leasehold):
 
     job = app.run_now(work)
     assert job.result(timeout=30) == 1
-    assert heard.get(timeout=30).job_id == job.id
+    assert received.get(timeout=30).job_id == job.id
 
 
 def test_the_doctor_counts_what_was_given_up(app: Leasehold):
@@ -138,11 +138,11 @@ def test_the_doctor_counts_what_was_given_up(app: Leasehold):
 
 
 def test_two_functions_of_one_name_are_two_listeners(app: Leasehold):
-    heard: list[str] = []
+    received: list[str] = []
 
-    def make(text: str) -> Callable[[HookEvent], None]:
-        def hook(event: HookEvent) -> None:
-            heard.append(text)
+    def make(text: str) -> Callable[[Notification], None]:
+        def hook(event: Notification) -> None:
+            received.append(text)
 
         return hook
 
@@ -157,14 +157,14 @@ def test_two_functions_of_one_name_are_two_listeners(app: Leasehold):
     job.cancel()
     burst(app, queues="elsewhere")
     assert job.refresh().state is State.CANCELLED
-    assert sorted(heard) == ["a", "b"]
+    assert sorted(received) == ["a", "b"]
 
 
 def test_what_a_hook_may_wait_for_is_checked(app: Leasehold):
     with pytest.raises(InvalidInput, match="'lane_halted'"):
         app.on("halted")
-    with pytest.raises(InvalidInput, match="kinds"):
-        app.on("failed", kinds=[""])(print)
+    with pytest.raises(InvalidInput, match="tasks"):
+        app.on("failed", tasks=[""])(print)
 
 
 def test_a_worker_without_hooks_registers_nothing(app: Leasehold):

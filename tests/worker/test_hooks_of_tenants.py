@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from leasehold import Leasehold
-from leasehold.types import Fail, HookEvent
+from leasehold.types import Fail, Notification
 from tests.worker.test_webhooks import SECRET, Receiver
 from tests.workers import burst, until
 
@@ -32,8 +32,8 @@ def tenants(app: Leasehold) -> Iterator[Leasehold]:
 
 def test_a_hook_hears_of_every_tenant_and_of_whose_job_it_was(tenants: Leasehold):
     app = tenants
-    heard: list[HookEvent] = []
-    app.on("succeeded", "failed")(heard.append)
+    received: list[Notification] = []
+    app.on("succeeded", "failed")(received.append)
 
     @app.task
     async def work(good: bool) -> None:
@@ -45,25 +45,25 @@ def test_a_hook_hears_of_every_tenant_and_of_whose_job_it_was(tenants: Leasehold
             await work.aenqueue(True)
             await work.using(tenant="acme").aenqueue(True)
             await work.using(tenant="beta").aenqueue(False)
-            await until(lambda: len(heard) == 3)
+            await until(lambda: len(received) == 3)
             # One that is made later is told of its listeners within a few seconds.
             await app.tenants.acreate("late")
             late = app.tenant("late").__internals__.store
             await until(lambda: late.find_listeners())
             await work.using(tenant="late").aenqueue(False)
-            await until(lambda: len(heard) == 4)
+            await until(lambda: len(received) == 4)
 
     asyncio.run(serve())
-    told = {(event.name, event.tenant) for event in heard}
-    assert told == {("succeeded", None), ("succeeded", "acme"), ("failed", "beta"), ("failed", "late")}
+    reported = {(event.name, event.tenant) for event in received}
+    assert reported == {("succeeded", None), ("succeeded", "acme"), ("failed", "beta"), ("failed", "late")}
     for name in ("acme", "beta", "late"):
         assert app.tenant(name).__internals__.store.list_listeners()[0].waiting == 0
 
 
 def test_what_happens_to_a_tenants_job_while_nobody_works_is_heard_later(tenants: Leasehold):
     app = tenants
-    heard: list[HookEvent] = []
-    app.on("cancelled")(heard.append)
+    received: list[Notification] = []
+    app.on("cancelled")(received.append)
 
     @app.task
     async def work() -> None: ...
@@ -71,9 +71,9 @@ def test_what_happens_to_a_tenants_job_while_nobody_works_is_heard_later(tenants
     burst(app, tenants="all")
     job = work.using(tenant="acme").enqueue()
     app.tenant("acme").get(job.id).cancel("no need")
-    assert heard == []
+    assert received == []
     burst(app, tenants="all")
-    assert [(event.job_id, event.tenant, event.detail) for event in heard] == [(job.id, "acme", "no need")]
+    assert [(event.job_id, event.tenant, event.detail) for event in received] == [(job.id, "acme", "no need")]
 
 
 def test_where_nobody_listens_any_more_a_tenant_writes_nothing(tenants: Leasehold):

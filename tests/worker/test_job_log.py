@@ -47,7 +47,7 @@ def test_a_job_that_succeeds_has_a_line_for_its_start_and_one_for_its_end(app, l
     assert re.fullmatch(rf"job {job.id} \(work\): attempt 1 succeeded after \d+\.\d{{3}} s", ended[1])
     for record in caplog.records:
         if record.name == "leasehold.jobs":
-            assert (record.job, record.kind, record.attempt, record.queue) == (job.id, "work", 1, "q")
+            assert (record.job, record.task, record.attempt, record.queue) == (job.id, "work", 1, "q")
 
 
 def test_a_success_by_complete_and_one_with_follow_ups_have_their_lines_too(app, lines):
@@ -115,19 +115,19 @@ def test_what_is_no_failure_is_information(app, lines):
         (await app.aget(ctx.job_id)).cancel("enough")
         await asyncio.sleep(60)
 
-    paused, snoozed, asked, cancelled = (task.enqueue() for task in (pauses, snoozes, asks, is_cancelled))
+    paused, snoozed, requested, cancelled = (task.enqueue() for task in (pauses, snoozes, asks, is_cancelled))
     burst(app)
     assert [text.partition(": ")[2] for _, text in lines(paused, "INFO")] == [
         "attempt 1 is paused: look at this"
     ]
     assert "attempt 1 snoozed, next try at 2" in lines(snoozed, "INFO")[0][1]
-    assert "attempt 1 is waiting" in lines(asked, "INFO")[0][1]
+    assert "attempt 1 is waiting" in lines(requested, "INFO")[0][1]
     assert "attempt 1 was cancelled: enough" in lines(cancelled, "INFO")[-1][1]
     assert lines(level="WARNING") == lines(level="ERROR") == []
 
 
 def test_a_lost_lease_is_a_warning_that_names_its_worker(store, clock, lines):
-    job = put(store, kind="work", policy=Policy(backoff=0))
+    job = put(store, task="work", policy=Policy(backoff=0))
     claim_one(store)
     reaper = Reaper(store, 5.0)
     clock.advance(31)
@@ -153,12 +153,12 @@ def test_nothing_is_formatted_for_a_level_that_nobody_hears(app, caplog):
 
 
 @pytest.fixture
-def spoken(caplog):
+def as_async(caplog):
     caplog.set_level(logging.INFO)
     return lambda: [record for record in caplog.records if record.name == "shop"]
 
 
-def test_every_record_of_a_handler_says_whose_it_is(app, spoken):
+def test_every_record_of_a_handler_says_whose_it_is(app, as_async):
     log = logging.getLogger("shop")
 
     def in_step() -> None:
@@ -177,15 +177,15 @@ def test_every_record_of_a_handler_says_whose_it_is(app, spoken):
     first, second = on_loop.enqueue(), in_thread.enqueue()
     burst(app, queues="q")
     log.info("outside")
-    found = {record.getMessage(): record for record in spoken()}
+    found = {record.getMessage(): record for record in as_async()}
     for said, job in (("loop", first), ("child", first), ("step", first), ("thread", second)):
         record = found[said]
-        assert (record.job, record.kind, record.attempt, record.queue) == (job.id, job.kind, 1, "q"), said
+        assert (record.job, record.task, record.attempt, record.queue) == (job.id, job.task, 1, "q"), said
     assert not hasattr(found["outside"], "job")
     assert logging.getLogRecordFactory() is logging.LogRecord
 
 
-def test_a_handlers_own_fields_of_the_same_names_are_left_alone(app, spoken):
+def test_a_handlers_own_fields_of_the_same_names_are_left_alone(app, as_async):
     @app.task(queue="q")
     def work() -> None:
         logging.getLogger("shop").info("mine", extra={"job": "own", "attempt": 7})
@@ -193,11 +193,11 @@ def test_a_handlers_own_fields_of_the_same_names_are_left_alone(app, spoken):
     job = work.enqueue()
     burst(app, queues="q")
     assert job.refresh().state is State.SUCCEEDED, job.error
-    (record,) = spoken()
-    assert (record.job, record.attempt, record.kind) == ("own", 7, "work")
+    (record,) = as_async()
+    assert (record.job, record.attempt, record.task) == ("own", 7, "work")
 
 
-def test_a_record_factory_of_the_user_still_makes_the_records(app, spoken):
+def test_a_record_factory_of_the_user_still_makes_the_records(app, as_async):
     def own(*args, **kwargs):
         record = logging.LogRecord(*args, **kwargs)
         record.span = "s1"
@@ -214,8 +214,8 @@ def test_a_record_factory_of_the_user_still_makes_the_records(app, spoken):
         assert logging.getLogRecordFactory() is own
     finally:
         logging.setLogRecordFactory(logging.LogRecord)
-    (record,) = spoken()
-    assert (record.span, record.kind) == ("s1", "work")
+    (record,) = as_async()
+    assert (record.span, record.task) == ("s1", "work")
 
 
 def test_text_and_json_lines_show_them(app, caplog):
@@ -241,5 +241,5 @@ def test_text_and_json_lines_show_them(app, caplog):
     text, line = texts
     assert text.endswith(f" WARNING [work {job.id} #1] low on tea")
     assert json.loads(line).items() >= {
-        "message": "low on tea", "job": job.id, "kind": "work", "attempt": 1, "queue": "q", "level": "warning",
+        "message": "low on tea", "job": job.id, "task": "work", "attempt": 1, "queue": "q", "level": "warning",
     }.items()  # fmt: skip

@@ -27,12 +27,12 @@ class Answers:
     """A store that renews as the test says, and shows when it was asked."""
 
     def __init__(self) -> None:
-        self.asked: queue.Queue[float] = queue.Queue()
+        self.requested: queue.Queue[float] = queue.Queue()
         self.given: queue.Queue[Renewal] = queue.Queue()
 
     def renew(self, leases: dict[str, int]) -> list[Renewal]:
         assert leases == {"a": 7}
-        self.asked.put(time.monotonic())
+        self.requested.put(time.monotonic())
         return [self.given.get(timeout=PATIENCE)]
 
     def close(self) -> None: ...
@@ -53,10 +53,10 @@ def test_a_lease_that_was_held_but_not_extended_is_believed_no_longer_and_asked_
     attempts.held["a"] = run
     keeper.start()
     try:
-        first = store.asked.get(timeout=PATIENCE)
+        first = store.requested.get(timeout=PATIENCE)
         store.given.put(Renewal("a", Flag.PAUSE, extended=False))
         # The next question comes when the first answer has been dealt with.
-        second = store.asked.get(timeout=PATIENCE)
+        second = store.requested.get(timeout=PATIENCE)
         assert second - first >= AGAIN / 2, "it does not spin either"
         assert run.lease_until == believed
         assert (run.flag, run.cause, run.stop_requested) == (Flag.PAUSE, "flag", True)
@@ -72,12 +72,12 @@ class Flags:
     """A store that shows which looks at the flags it gets."""
 
     def __init__(self) -> None:
-        self.asked: queue.Queue[dict[int, int]] = queue.Queue()
+        self.requested: queue.Queue[dict[int, int]] = queue.Queue()
         self.given: dict[int, Flag] = {}
 
     def read_flags(self, leases: dict[str, tuple[int, int]]) -> dict[str, Flag]:
         given = self.given
-        self.asked.put(leases)
+        self.requested.put(leases)
         return given
 
     def close(self) -> None: ...
@@ -89,10 +89,10 @@ def held(
 ) -> Iterator[tuple[LeaseKeeper, Flags, Attempts]]:
     """A keeper that has just begun, and holds nothing; its heartbeat is far away."""
     monkeypatch.setattr(lease_keeper, "IDLE", 2 * PATIENCE)
-    hears = getattr(request, "param", True)
+    listens = getattr(request, "param", True)
     loop = asyncio.new_event_loop()
     attempts, store = Attempts(loop, lambda: None), Flags()
-    keeper = LeaseKeeper(store, attempts, lambda: hears)
+    keeper = LeaseKeeper(store, attempts, lambda: listens)
     keeper.start()
     while keeper._next_at == float("inf"):  # until it sleeps
         time.sleep(0.001)
@@ -117,7 +117,7 @@ def test_a_hint_is_looked_at_once_now_and_once_when_the_gap_is_over(held, monkey
     store.given = {"a": Flag.CANCEL}  # before the last of the two looks, however slow we are
     keeper.look()
     run = hold(attempts, keeper)
-    assert store.asked.get(timeout=PATIENCE) == {"a": (1, 7)}
+    assert store.requested.get(timeout=PATIENCE) == {"a": (1, 7)}
     while run.cause is None:  # the last of what the keeper's thread writes
         time.sleep(0.001)
     assert (run.flag, run.cause) == (Flag.CANCEL, "flag")
@@ -146,6 +146,6 @@ def test_without_hints_the_keeper_looks_by_itself_while_it_holds_a_run(held, mon
     keeper, store, attempts = held
     hold(attempts, keeper)
     for _ in range(3):
-        assert store.asked.get(timeout=PATIENCE) == {"a": (1, 7)}, "it slept on"
+        assert store.requested.get(timeout=PATIENCE) == {"a": (1, 7)}, "it slept on"
     attempts.held.clear()
     keeper.expect(float("-inf"))

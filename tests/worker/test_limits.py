@@ -305,14 +305,14 @@ def test_runs_take_a_rate_inside(app):
 
 def test_a_wait_that_takes_too_long_says_for_what(app):
     app.slots.set("browser", 0)
-    told: list[AcquireTimedOut] = []
+    reported: list[AcquireTimedOut] = []
 
     @app.task(retry=Retry(max_attempts=1))
     async def work(ctx: Context) -> None:
         try:
             await ctx.acquire("browser", timeout=0.05)
         except AcquireTimedOut as error:
-            told.append(error)
+            reported.append(error)
             raise
 
     @app.task(retry=Retry(max_attempts=1))
@@ -321,7 +321,7 @@ def test_a_wait_that_takes_too_long_says_for_what(app):
 
     jobs = [work.enqueue(), work_in_thread.enqueue()]
     burst(app)
-    assert (told[0].name, told[0].seconds) == ("browser", 0.05)
+    assert (reported[0].name, reported[0].seconds) == ("browser", 0.05)
     for job in jobs:
         assert job.refresh().state is State.FAILED
         assert "'browser' did not become free within 0.05 s" in job.error

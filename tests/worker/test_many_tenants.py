@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import Context, Leasehold
-from leasehold.stores.opened import MOST_FILES
+from leasehold.stores.store_registry import MOST_FILES
 from leasehold.types import State
 from tests.backends import Backend
 from tests.workers import until
@@ -80,8 +80,8 @@ def test_fifty_tenants_are_served_fairly_and_cost_what_one_does(app: Leasehold, 
 def connections(backend: Backend) -> int:
     if backend.name == "sqlite":
         return 0
-    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'leasehold%'"
-    return int(backend.query(asked)[0][0])
+    requested = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'leasehold%'"
+    return int(backend.query(requested)[0][0])
 
 
 def open_tenant_files() -> set[str]:

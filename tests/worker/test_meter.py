@@ -24,7 +24,7 @@ from tests.workers import burst, until
 
 def counted(view: Leasehold) -> Counter[tuple[str, str]]:
     """By kind and outcome."""
-    return Counter({(one.kind, one.outcome): one.runs for one in view.metrics().totals})
+    return Counter({(one.task, one.outcome): one.runs for one in view.metrics().totals})
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def test_a_burst_with_known_ends_gives_exact_counters(app: Leasehold):
     app.enqueue("good").cancel()  # it never runs
     for n in range(7):
         app.enqueue("good", {"n": n})
-    for kind in ("in_thread", "bad", "bad", "third_time", "completes"):
-        app.enqueue(kind)
+    for task in ("in_thread", "bad", "bad", "third_time", "completes"):
+        app.enqueue(task)
     for how in ("pause", "fail", "snooze", "ask"):
         app.enqueue("ends", {"how": how})
     app.enqueue("slow", timeout=0.05)
@@ -93,11 +93,11 @@ def test_a_burst_with_known_ends_gives_exact_counters(app: Leasehold):
     }
     for one in app.metrics().totals:
         assert one.wait.count == one.run.count == one.runs, one
-    slow = next(one for one in app.metrics().totals if one.kind == "slow")
+    slow = next(one for one in app.metrics().totals if one.task == "slow")
     assert slow.run.seconds >= 0.05
     rollups = app.__internals__.operations.rollups(60)
     assert sum(one.runs for one in rollups) == 20
-    assert {one.kind for one in app.__internals__.operations.rollups(60, kind="bad")} == {"bad"}
+    assert {one.task for one in app.__internals__.operations.rollups(60, task="bad")} == {"bad"}
 
 
 def test_two_workers_add_up(app: Leasehold):
@@ -181,7 +181,7 @@ def test_what_the_database_does_not_take_is_kept_and_written_once(app: Leasehold
     flaky = Flaky(app.__internals__.store)
     meter = Meter(cast(JobStore, flaky))
     for _ in range(2):
-        meter.count_losses([Reaped("x", "w", State.QUEUED, orphan=False, kind="good", queue="default")])
+        meter.count_losses([Reaped("x", "w", State.QUEUED, orphan=False, task="good", queue="default")])
         with pytest.raises(DatabaseUnreachable):
             meter.flush()
     assert app.metrics().totals == []
@@ -246,7 +246,7 @@ def clocked(backend) -> Iterator[tuple[Leasehold, ManualClock]]:
 def test_a_loss_is_counted_once_by_who_finds_it(clocked: tuple[Leasehold, ManualClock]):
     app, clock = clocked
     store = app.__internals__.store
-    store.enqueue([new_job(), new_job(kind="last", policy=Policy(max_attempts=1, count_lost=True))])
+    store.enqueue([new_job(), new_job(task="last", policy=Policy(max_attempts=1, count_lost=True))])
     assert len(store.claim("gone", ["default"], 2)) == 2
     clock.advance(31)
     app.sweep(wait=0)
@@ -281,7 +281,7 @@ def test_a_worker_keeps_a_bounded_number_of_labels_between_two_beats():
     for n in range(1000):
         tally.add(None, f"queue {n % 500}", f"kind {n}", "succeeded", Times(1))
     rollups = tally.taken()[None]
-    assert len({(one.queue, one.kind) for one in rollups}) <= MOST_PAIRS
+    assert len({(one.queue, one.task) for one in rollups}) <= MOST_PAIRS
     assert sum(one.runs for one in rollups) == 1000
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from leasehold import Retry, State
 from leasehold.domain.outcome import HandedBack
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.worker import process_tasks as tasks
 from tests.workers import burst
 from tests.workers import until as until_in

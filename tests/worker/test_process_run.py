@@ -31,11 +31,11 @@ def in_process(app, function, **settings):
 def test_a_job_runs_in_a_process_of_its_own(app, function):
     job = in_process(app, function).enqueue(4)
     burst(app)
-    told = job.result(timeout=0)
-    assert told["x"] == 4
-    assert len({told["pid"], told["parent"], os.getpid()}) == 3, "a guard stands between the two"
-    assert told["group"] == told["pid"]
-    for pid in (told["pid"], told["parent"]):
+    reported = job.result(timeout=0)
+    assert reported["x"] == 4
+    assert len({reported["pid"], reported["parent"], os.getpid()}) == 3, "a guard stands between the two"
+    assert reported["group"] == reported["pid"]
+    for pid in (reported["pid"], reported["parent"]):
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
@@ -82,13 +82,13 @@ def test_the_verbs_of_the_context_work_in_a_child(app, tmp_path, function):
     task = in_process(app, function, budget={"tokens": 100}, retry=Retry(max_attempts=2, backoff=0))
     job = task.using(group="g").enqueue(str(tmp_path))
     burst(app)
-    told = job.result(timeout=0)
-    assert (told["seven"], told["cheap"]) == (7, [0, 1, 4])
+    reported = job.result(timeout=0)
+    assert (reported["seven"], reported["cheap"]) == (7, [0, 1, 4])
     assert (tmp_path / "calls").read_text() == "x", "the step of the first run is not run again"
-    assert (told["saved"], told["left"], told["spent"]) == ({"at": "first"}, 85, 15)
-    assert told["facts"] == [function.__name__, "default", 2, 2, "g"]
-    follower = app.get(told["follower"])
-    assert (follower.kind, follower.__row__.group_name) == ("follow", "g")
+    assert (reported["saved"], reported["left"], reported["spent"]) == ({"at": "first"}, 85, 15)
+    assert reported["facts"] == [function.__name__, "default", 2, 2, "g"]
+    follower = app.get(reported["follower"])
+    assert (follower.task, follower.__row__.group) == ("follow", "g")
     progress = job.progress()
     assert (progress.done, progress.note) == (1, "half")
     assert [event.data for event in job.watch() if event.kind == "page"] == [{"n": 1}]
@@ -181,7 +181,7 @@ def test_middleware_is_around_the_function_in_its_process(app):
 def test_what_is_sensitive_stays_hidden_in_what_a_child_says(app):
     job = in_process(app, tasks.tells_its_secret, sensitive=("secret",)).enqueue("xyzzy-7")
     burst(app)
-    told = job.refresh().error + job.log().text
-    assert "RuntimeError: the secret is" in told
-    assert "logged" in told
-    assert "xyzzy-7" not in told
+    reported = job.refresh().error + job.log().text
+    assert "RuntimeError: the secret is" in reported
+    assert "logged" in reported
+    assert "xyzzy-7" not in reported

@@ -73,7 +73,7 @@ def test_a_lease_that_is_renewed_between_the_looks_is_not_waited_for_any_longer(
     store.renew({held.id: held.token})
     clock.advance(13)
     assert (reaper.sweep(), reaper.ripens_in) == ([], None)
-    assert store.get(held.id).lease_owner == "w"
+    assert store.get(held.id).worker == "w"
 
 
 def test_an_outage_is_recovered_a_few_leases_at_a_time_however_their_ends_are_spread(store, clock):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold import Leasehold, State
-from leasehold.domain.retention import ages_of
+from leasehold.domain.retention import retention_by_state
 from leasehold.errors import InvalidInput
 from leasehold.testing import ManualClock
 from leasehold.worker.pruner import Pruner
@@ -31,11 +31,11 @@ def test_a_pruner_without_the_tasks_goes_by_their_rules(backend: Backend, clock:
         burst(app)
         usual.using(hold=True).enqueue()
         clock.advance(2 * 3600)
-        Pruner(backend.open(clock), ages_of("7d", "retention")).beat()
+        Pruner(backend.open(clock), retention_by_state("7d", "retention")).beat()
         assert _kept(app) == {jobs[0].id, jobs[2].id}
         clock.advance(10 * DAY)
         report = app.prune("7d", dry_run=True)
-        assert [(one.kind, one.state, one.jobs) for one in report.counts] == [("usual", State.SUCCEEDED, 1)]
+        assert [(one.task, one.state, one.jobs) for one in report.counts] == [("usual", State.SUCCEEDED, 1)]
         assert app.prune("7d").jobs == 1
         assert _kept(app) == {jobs[0].id}
         assert app.prune("7d", override=True).jobs == 1

@@ -17,7 +17,7 @@ import pytest
 from leasehold import Context, Leasehold, Retry, State, SyncContext
 from leasehold.errors import DatabaseUnreachable, InvalidInput
 from leasehold.testing import ManualClock
-from leasehold.types import HookEvent, NotRun, Ran
+from leasehold.types import Notification, NotRun, RunResult
 from leasehold.worker import embedded
 from leasehold.worker.embedded import Looks
 from tests.backends import new_id, new_job
@@ -31,12 +31,12 @@ def app_settings() -> dict[str, Any]:
     return {"shutdown_grace": 0.2}
 
 
-def ran(answer: Ran | NotRun) -> Ran:
-    assert isinstance(answer, Ran), answer
+def ran(answer: RunResult | NotRun) -> RunResult:
+    assert isinstance(answer, RunResult), answer
     return answer
 
 
-def not_run(answer: Ran | NotRun) -> NotRun:
+def not_run(answer: RunResult | NotRun) -> NotRun:
     assert isinstance(answer, NotRun), answer
     return answer
 
@@ -93,7 +93,7 @@ def test_the_async_twin_holds_no_thread_while_jobs_run(app):
             await asyncio.sleep(0.01)
         return len(begun)
 
-    async def call() -> list[Ran | NotRun]:
+    async def call() -> list[RunResult | NotRun]:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(2))
         return await asyncio.gather(*(app.arun_by_id(job.id) for job in meet.enqueue_many([{}] * at_once)))
@@ -102,11 +102,11 @@ def test_the_async_twin_holds_no_thread_while_jobs_run(app):
 
 
 def test_the_hooks_of_a_run_have_been_called_when_it_returns(app):
-    told: list[HookEvent] = []
+    reported: list[Notification] = []
 
     @app.on("question")
-    def tell(event: HookEvent) -> None:
-        told.append(event)
+    def notify(event: Notification) -> None:
+        reported.append(event)
 
     @app.task
     async def asks(ctx: Context) -> None:
@@ -114,7 +114,7 @@ def test_the_hooks_of_a_run_have_been_called_when_it_returns(app):
 
     answer = ran(app.run_by_id(asks.enqueue().id))
     assert (answer.job.state, answer.retry_in) == (State.WAITING, None)
-    assert [event.job_id for event in told] == [answer.job_id]
+    assert [event.job_id for event in reported] == [answer.job_id]
 
 
 # -- not now -----------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_what_cannot_run_is_left_as_it_is_and_the_reason_told(app, backend):
     def work() -> None: ...
 
     store = app.__internals__.store
-    (foreign,) = store.enqueue([new_job(kind="unknown_here")])
+    (foreign,) = store.enqueue([new_job(task="unknown_here")])
     done, held = work.enqueue(), work.using(hold=True).enqueue()
     app.run_by_id(done.id)
     before = {job_id: store.get(job_id) for job_id in (foreign.id, done.id, held.id)}
@@ -189,14 +189,14 @@ def test_a_lease_whose_owner_died_is_taken_by_two_looks(app, backend, waits):
     if waits:
         answer = ran(app.run_by_id(job.id, wait=PATIENCE))
     else:
-        told, answer = [], app.run_by_id(job.id)
+        reported, answer = [], app.run_by_id(job.id)
         deadline = threading.Event()
         while isinstance(answer, NotRun):
             assert answer.retry_in is not None
-            told.append(answer.why)
+            reported.append(answer.why)
             deadline.wait(min(answer.retry_in, 1.0))
             answer = app.run_by_id(job.id)
-        assert told[0] == "its lease is held by dead"
+        assert reported[0] == "its lease is held by dead"
     assert (answer.job.state, answer.job.attempt) == (State.SUCCEEDED, 2)
     assert [entry.event for entry in answer.job.history()][:1] == ["lost"]
 
@@ -244,7 +244,7 @@ def test_whoever_cannot_wait_any_longer_leaves_nothing_behind(app):
         signal.signal(signal.SIGUSR1, before)
     asyncio.run(until(lambda: job.refresh().state is State.QUEUED))
     row = job.__row__
-    assert (row.state, row.lease_owner, row.failures, row.crashes) == (State.QUEUED, None, 0, 0)
+    assert (row.state, row.worker, row.failures, row.crashes) == (State.QUEUED, None, 0, 0)
 
 
 def test_whoever_is_interrupted_before_the_wait_leaves_nothing_behind_either(app, monkeypatch):
@@ -266,7 +266,7 @@ def test_whoever_is_interrupted_before_the_wait_leaves_nothing_behind_either(app
     with pytest.raises(KeyboardInterrupt):
         app.run_by_id(job.id)
     row = job.refresh().__row__
-    assert (row.state, row.lease_owner, row.failures, row.crashes) == (State.QUEUED, None, 0, 0)
+    assert (row.state, row.worker, row.failures, row.crashes) == (State.QUEUED, None, 0, 0)
 
 
 def test_a_cancelled_waiter_hands_the_job_back(app):
@@ -287,7 +287,7 @@ def test_a_cancelled_waiter_hands_the_job_back(app):
             await waiter
 
     asyncio.run(scene())
-    assert (job.refresh().state, job.__row__.lease_owner) == (State.QUEUED, None)
+    assert (job.refresh().state, job.__row__.worker) == (State.QUEUED, None)
 
 
 def test_a_grant_whose_answer_was_lost_is_run_all_the_same(app, monkeypatch):
@@ -361,7 +361,7 @@ def test_a_work_horse_that_leaves_at_once_has_left_nothing_behind(backend, tmp_p
         return 2 * n
 
     store = backend.open()
-    jobs = [new_job(kind="work", args=f'{{"n": {n}}}') for n in range(2)]
+    jobs = [new_job(task="work", args=f'{{"n": {n}}}') for n in range(2)]
     store.enqueue(jobs)
     if backend.name == "sqlite":
         backend.close_opened()
@@ -387,7 +387,7 @@ def test_what_a_killed_caller_left_is_recovered_by_the_next_with_no_worker(backe
         return "at last"
 
     job, bystander = (
-        new_job(kind="work", args=f'{{"die": "{tmp_path}/{n}"}}', lease_seconds=2) for n in range(2)
+        new_job(task="work", args=f'{{"die": "{tmp_path}/{n}"}}', lease_seconds=2) for n in range(2)
     )
     backend.open().enqueue([job, bystander])
     backend.close_opened()

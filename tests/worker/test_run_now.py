@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leasehold import AtCapacity, Context, Leasehold, Pause, Retry, Snooze, State, SyncContext
-from leasehold.errors import InvalidInput, InvalidTask, JobNotSucceeded, Refused
+from leasehold.errors import InvalidInput, InvalidState, InvalidTask, JobNotSucceeded
 from tests.workers import burst, until
 
 PATIENCE = 20.0
@@ -76,9 +76,9 @@ def test_over_the_cap_is_refused_with_the_holders_and_nothing_is_stored(app):
     with pytest.raises(AtCapacity, match="its max_running is 2") as refused:
         app.run_now(hold.using(max_running=2))
     error = refused.value
-    assert (error.kind, error.max_running) == ("hold", 2)
+    assert (error.task, error.max_running) == ("hold", 2)
     assert [holder.job_id for holder in error.holders] == [job.id for job in jobs]
-    assert {holder.owner for holder in error.holders} == {jobs[0].refresh().__row__.lease_owner}
+    assert {holder.owner for holder in error.holders} == {jobs[0].refresh().__row__.worker}
     assert 1 <= error.retry_after <= 30
     assert len(app.jobs().jobs) == 2
     gate.open.set()
@@ -121,9 +121,9 @@ def test_fifty_callers_in_threads_never_see_more_runs_than_max_running(app):
 
     gate = Gate()
     with ThreadPoolExecutor(50) as threads:
-        told = list(threads.map(call, range(50)))
-    started = [job_id for job_id in told if isinstance(job_id, str)]
-    assert [seen for seen in told if isinstance(seen, int)] == [most_at_once] * (50 - most_at_once)
+        reported = list(threads.map(call, range(50)))
+    started = [job_id for job_id in reported if isinstance(job_id, str)]
+    assert [seen for seen in reported if isinstance(seen, int)] == [most_at_once] * (50 - most_at_once)
     gate.wait_begun(most_at_once)
     gate.open.set()
     for job_id in started:
@@ -274,7 +274,7 @@ def test_close_gives_runs_their_grace_and_hands_back_what_does_not_end(backend):
     app.close()
     assert one.result(timeout=0) == "in time"
     row = other.refresh().__row__
-    assert (row.state, row.lease_owner, row.reason) == (State.QUEUED, None, "its worker was stopped")
+    assert (row.state, row.worker, row.reason) == (State.QUEUED, None, "its worker was stopped")
     endless.open.set()
     burst(app)
     assert other.refresh().state is State.SUCCEEDED
@@ -355,18 +355,18 @@ def test_a_task_without_a_queue_refuses_every_way_into_one(app):
 @pytest.mark.parametrize(
     ("signal", "told"), [(ValueError("no"), "no"), (Snooze(5), "snoozed"), (Pause("later"), "later")]
 )
-def test_a_run_without_a_queue_fails_where_another_would_go_on(app, signal, told):
+def test_a_run_without_a_queue_fails_where_another_would_go_on(app, signal, reported):
     @app.task(queueing=False, max_running=1)
     def run() -> None:
         raise signal
 
     job = app.run_now(run)
-    with pytest.raises(JobNotSucceeded, match=told):
+    with pytest.raises(JobNotSucceeded, match=reported):
         job.result(timeout=PATIENCE)
     assert (job.state, job.__row__.attempt) == (State.FAILED, 1)
-    with pytest.raises(Refused, match=r"app\.run_now"):
+    with pytest.raises(InvalidState, match=r"app\.run_now"):
         job.resume()
-    with pytest.raises(Refused, match=r"app\.run_now"):
+    with pytest.raises(InvalidState, match=r"app\.run_now"):
         job.retry()
     assert len(app.jobs().jobs) == 1
 

@@ -39,8 +39,8 @@ def scheduler_of(app: Leasehold, owner: str = "w") -> Scheduler:
     )
 
 
-def kinds(app: Leasehold) -> list[str]:
-    return [job.kind for job in reversed(app.jobs().jobs)]
+def tasks(app: Leasehold) -> list[str]:
+    return [job.task for job in reversed(app.jobs().jobs)]
 
 
 def test_a_function_becomes_a_task_that_is_due_by_itself(place):
@@ -51,11 +51,11 @@ def test_a_function_becomes_a_task_that_is_due_by_itself(place):
 
     scheduler = scheduler_of(app)
     assert scheduler.beat() == pytest.approx(5.0)
-    assert kinds(app) == []
+    assert tasks(app) == []
     clock.advance(HOUR)
     assert scheduler.beat() > 1
     (job,) = app.jobs().jobs
-    assert (job.kind, job.tags, job.available_at) == ("renew", ("renew",), clock.now())
+    assert (job.task, job.tags, job.available_at) == ("renew", ("renew",), clock.now())
     assert app.schedules.get("renew").last_job == job.id
 
 
@@ -89,8 +89,8 @@ def test_an_argument_called_tick_gets_the_time_of_the_tick(place):
     scheduler.beat()
     clock.advance(2 * 86_400)
     scheduler.beat()
-    told = [datetime.fromisoformat(app.get(job.id).args["tick"]) for job in reversed(app.jobs().jobs)]
-    assert told == [datetime(2026, 1, day, 2, tzinfo=UTC) for day in (1, 2)]
+    reported = [datetime.fromisoformat(app.get(job.id).args["tick"]) for job in reversed(app.jobs().jobs)]
+    assert reported == [datetime(2026, 1, day, 2, tzinfo=UTC) for day in (1, 2)]
 
 
 def test_two_workers_make_one_job_a_tick(place):
@@ -104,7 +104,7 @@ def test_two_workers_make_one_job_a_tick(place):
     for _ in range(3):
         clock.advance(HOUR)
         one.beat(), other.beat()
-    assert kinds(app) == ["renew"] * 3
+    assert tasks(app) == ["renew"] * 3
 
 
 def test_a_tick_that_fails_is_told_and_the_others_go_on(place, caplog):
@@ -127,7 +127,7 @@ def test_a_tick_that_fails_is_told_and_the_others_go_on(place, caplog):
     clock.advance(HOUR)
     with caplog.at_level(logging.ERROR):
         scheduler.beat()
-    assert kinds(app) == ["well"]
+    assert tasks(app) == ["well"]
     assert "schedule bad: its tick failed" in caplog.text
     assert app.schedules.get("bad").next_at > clock.now(), (
         "it does not fail again and again for the same tick"
@@ -148,7 +148,7 @@ def test_a_schedule_that_is_gone_from_the_code_is_orphaned_and_makes_nothing(pla
     clock.advance(HOUR)
     scheduler.beat()
     assert app.schedules.get("renew").orphaned
-    assert kinds(app) == []
+    assert tasks(app) == []
 
 
 def test_a_changed_interval_takes_effect_at_the_next_start_and_says_so(place, caplog):
@@ -216,9 +216,9 @@ def test_ticks_of_an_outage_are_dealt_with_by_policy(place, missed):
     clock.advance(3.5 * HOUR)
     after = scheduler_of(app, "after")
     after.beat()
-    told = [datetime.fromisoformat(app.get(job.id).args["tick"]) for job in reversed(app.jobs().jobs)]
+    reported = [datetime.fromisoformat(app.get(job.id).args["tick"]) for job in reversed(app.jobs().jobs)]
     hours = {"one": [2], "skip": [], "all": [0, 1, 2]}[missed]
-    assert told == [due + timedelta(hours=n) for n in hours]
+    assert reported == [due + timedelta(hours=n) for n in hours]
     found = app.schedules.get("renew")
     assert (found.next_at, found.passed) == (due + timedelta(hours=3), 3 - len(hours))
 
@@ -238,8 +238,8 @@ def test_a_daily_job_runs_once_on_both_change_nights(place, night, ran):
         for scheduler in schedulers:
             scheduler.beat()
         clock.advance(900)
-    told = [datetime.fromisoformat(app.get(job.id).args["tick"]) for job in app.jobs().jobs]
-    assert told == [datetime.fromisoformat(ran).replace(tzinfo=UTC)]
+    reported = [datetime.fromisoformat(app.get(job.id).args["tick"]) for job in app.jobs().jobs]
+    assert reported == [datetime.fromisoformat(ran).replace(tzinfo=UTC)]
 
 
 def test_a_worker_that_drains_makes_no_more_ticks(place):
@@ -253,7 +253,7 @@ def test_a_worker_that_drains_makes_no_more_ticks(place):
     clock.advance(HOUR)
     scheduler.retire()
     scheduler.beat()
-    assert kinds(app) == []
+    assert tasks(app) == []
 
 
 def test_a_drain_stops_the_scheduler_before_the_jobs_that_still_run(place):
@@ -272,12 +272,12 @@ def test_a_drain_stops_the_scheduler_before_the_jobs_that_still_run(place):
             worker.request_drain()
             clock.advance(HOUR)
             await asyncio.to_thread(worker._scheduler.beat)
-            made = len(await asyncio.to_thread(kinds, app))
+            made = len(await asyncio.to_thread(tasks, app))
             go.set()
             assert made == 1
 
     asyncio.run(asyncio.wait_for(live(), 60))
-    assert kinds(app) == ["renew"]
+    assert tasks(app) == ["renew"]
 
 
 def test_made_changed_run_paused_and_deleted_at_run_time(place):
@@ -287,7 +287,7 @@ def test_made_changed_run_paused_and_deleted_at_run_time(place):
     def report(day: int) -> None: ...
 
     made = app.schedules.set("r", "report", {"day": 1}, cron="0 3 * * 1", tz="Europe/Berlin")
-    assert (made.kind, made.args, made.source) == ("report", '{"day":1}', "set")
+    assert (made.task, made.args, made.source) == ("report", '{"day":1}', "set")
     changed = app.schedules.set("r", "report", {"day": 2}, every="1h")
     assert (changed.cron, changed.next_at) == (None, clock.now() + timedelta(hours=1))
     by_hand = app.schedules.run("r")
@@ -296,7 +296,7 @@ def test_made_changed_run_paused_and_deleted_at_run_time(place):
     scheduler = scheduler_of(app)
     clock.advance(HOUR)
     scheduler.beat()
-    assert len(kinds(app)) == 1
+    assert len(tasks(app)) == 1
     assert app.schedules.resume("r") is True
     app.schedules.delete("r")
     for verb in (app.schedules.get, app.schedules.run, app.schedules.delete, app.schedules.pause):

@@ -12,7 +12,7 @@ import pytest
 from leasehold import Leasehold, State
 from leasehold.domain.job import Grant
 from leasehold.errors import DatabaseUnreachable
-from leasehold.stores.answers import Ending, Settled
+from leasehold.stores.results import Ending, Settled
 from leasehold.worker.settler import AT_ONCE
 from tests.workers import burst
 
@@ -73,8 +73,8 @@ def test_claims_go_on_while_two_batches_are_stuck(app: Leasehold, monkeypatch: p
         answered.append(claimed.wait(PATIENCE))
         return settle(endings, **more)
 
-    def notice(*asked: Any, **more: Any) -> list[Grant]:
-        grants = claim(*asked, **more)
+    def notice(*requested: Any, **more: Any) -> list[Grant]:
+        grants = claim(*requested, **more)
         if stuck.acquire(blocking=False):
             if stuck.acquire(blocking=False):
                 claimed.set()

@@ -11,7 +11,7 @@ import pytest
 
 from leasehold import Context, Leasehold, SyncContext
 from leasehold.errors import InvalidInput, JobNotFound, TenantNotFound
-from leasehold.types import NotRun, Ran, State
+from leasehold.types import NotRun, RunResult, State
 from tests.workers import burst, until
 
 Make = Callable[..., None]
@@ -108,12 +108,12 @@ def test_names_are_checked(app: Leasehold, name):
 def test_a_worker_of_named_tenants_serves_them_alone(app: Leasehold, make: Make, seen):
     make("acme", "beta", "gamma")
     for whose in ("acme", "beta", "gamma"):
-        for kind in ("note", "note_in_thread"):
-            app.enqueue(kind, {"what": kind}, tenant=whose)
+        for task in ("note", "note_in_thread"):
+            app.enqueue(task, {"what": task}, tenant=whose)
     app.enqueue("note", {"what": "own"})
     burst(app, tenants=["acme", "gamma"])
     assert sorted(seen) == [
-        (whose, kind) for whose in ("acme", "gamma") for kind in ("note", "note_in_thread")
+        (whose, task) for whose in ("acme", "gamma") for task in ("note", "note_in_thread")
     ]
     assert app.count()[State.QUEUED] == 1
     assert app.tenant("beta").count()[State.QUEUED] == 2
@@ -132,7 +132,7 @@ def test_a_worker_of_the_app_serves_no_tenant(app: Leasehold, make: Make, seen):
 def test_a_burst_ends_when_all_tenants_have_been_asked(
     app: Leasehold, make: Make, seen, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("leasehold.stores.tenants.many.LOOKS", 1)
+    monkeypatch.setattr("leasehold.stores.tenants.multi_store.LOOKS", 1)
     names = ["acme", "beta", "gamma"]
     make(*names)
     for number, name in enumerate(names):
@@ -144,7 +144,7 @@ def test_a_burst_ends_when_all_tenants_have_been_asked(
 def test_a_worker_whose_threads_are_taken_does_not_ask_without_end(app: Leasehold, make: Make, seen):
     make("acme")
     began, goes_on = threading.Event(), threading.Event()
-    asked: list[float] = []
+    requested: list[float] = []
 
     @app.task
     def held() -> None:
@@ -158,12 +158,14 @@ def test_a_worker_whose_threads_are_taken_does_not_ask_without_end(app: Leasehol
             app.enqueue("note", tenant="acme")
             await until(lambda: seen)
             claim = worker._store.claim
-            worker._store.claim = lambda *args, **how: asked.append(time.monotonic()) or claim(*args, **how)
+            worker._store.claim = lambda *args, **how: (
+                requested.append(time.monotonic()) or claim(*args, **how)
+            )
             await asyncio.sleep(1)  # not for something to happen, but to see that it does not
             goes_on.set()
 
     asyncio.run(serve())
-    assert len(asked) < 20
+    assert len(requested) < 20
 
 
 def test_all_that_a_run_does_goes_to_its_own_tenant(app: Leasehold, make: Make, seen):
@@ -220,7 +222,7 @@ def test_run_now_and_run_by_id_work_in_a_tenant(app: Leasehold, make: Make, seen
     job = acme.enqueue("note", {"what": "by id"})
     assert isinstance(app.tenant("beta").run_by_id(job.id), NotRun)
     ran = acme.run_by_id(job.id)
-    assert isinstance(ran, Ran)
+    assert isinstance(ran, RunResult)
     assert ran.job.result(timeout=0) == "acme"
     assert ("acme", "by id") in seen
 
@@ -237,12 +239,12 @@ def test_schedules_of_a_tenant_tick_in_it_and_those_of_the_code_in_the_app(app: 
     async def serve() -> None:
         async with app.worker(tenants="all", retention=None):
             await until(lambda: {("acme", "acme"), ("beta", "beta")} <= set(seen))
-            await until(lambda: any(job.kind == "hourly" for job in app.jobs().jobs))
+            await until(lambda: any(job.task == "hourly" for job in app.jobs().jobs))
 
     asyncio.run(serve())
     assert all(whose == what for whose, what in seen)
     for whose in ("acme", "beta"):
-        assert {job.kind for job in app.tenant(whose).jobs().jobs} == {"note"}
+        assert {job.task for job in app.tenant(whose).jobs().jobs} == {"note"}
 
 
 def test_a_tenant_that_is_made_while_all_are_served_is_served(app: Leasehold, make: Make, seen):

@@ -15,9 +15,9 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.domain.checks.addresses import is_public
-from leasehold.domain.hooks import WEBHOOK_KIND
+from leasehold.domain.hooks import WEBHOOK_TASK
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
-from leasehold.domain.views import Filter
 from leasehold.domain.webhooks import key_of, new_secret, signed_headers, verified
 from leasehold.errors import InvalidInput, InvalidSignature
 from leasehold.webhooks import verify
@@ -75,7 +75,7 @@ def serve(app: Leasehold, condition: Callable[[], object]) -> None:
 
 def deliveries(app: Leasehold, *states: State) -> list[Any]:
     store = app.__internals__.store
-    return [store.get(one.id) for one in store.list_jobs(Filter(tuple(states), kind=WEBHOOK_KIND)).jobs]
+    return [store.get(one.id) for one in store.list_jobs(Filter(tuple(states), task=WEBHOOK_TASK)).jobs]
 
 
 def cancel_one(app: Leasehold) -> str:
@@ -160,11 +160,11 @@ def test_a_name_that_changes_its_address_is_asked_once_and_looked_at_each_time(
 ):
     public = "93.184.215.14"
     answers = [[public], ["127.0.0.1"], [public, "10.0.0.7"], ["::ffff:169.254.169.254"]]
-    asked: list[str] = []
+    requested: list[str] = []
     dialled: list[str] = []
 
     def resolve(host: str, port: int, **_: object) -> list[Any]:
-        asked.append(host)
+        requested.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in answers.pop(0)]
 
     def connect(address: tuple[str, int], **_: object) -> socket.socket:
@@ -175,7 +175,7 @@ def test_a_name_that_changes_its_address_is_asked_once_and_looked_at_each_time(
     monkeypatch.setattr(socket, "create_connection", connect)
     with pytest.raises(ConnectionRefusedError):
         post("https://flips.example/", b"{}", {}, allow_private=False)
-    assert (asked, dialled) == (["flips.example"], [public])
+    assert (requested, dialled) == (["flips.example"], [public])
     for _ in range(3):
         with pytest.raises(Refusal):
             post("https://flips.example/", b"{}", {}, allow_private=False)

@@ -13,8 +13,8 @@ import pytest
 from leasehold import Context, Fail, Leasehold, Pause, Retry, RetryIn, Snooze, State, SyncContext
 from leasehold.domain.outcome import HandedBack, Success
 from leasehold.errors import InvalidInput
-from leasehold.stores.answers import Ending
-from leasehold.worker.sigterm import hearing_sigterm
+from leasehold.stores.results import Ending
+from leasehold.worker.sigterm import catching_sigterm
 from tests.plans.traced import Traced
 from tests.workers import burst, until
 
@@ -112,7 +112,7 @@ def test_a_handler_may_say_what_shall_become_of_it(app, signal, state, reason):
     ("make", "state"), [(Fail, State.FAILED), (Pause, State.PAUSED), (partial(RetryIn, 3600), State.QUEUED)]
 )
 @pytest.mark.parametrize(("said", "told"), [(OSError("gone"), "OSError: gone"), (404, "404")])
-def test_a_reason_that_is_no_text_is_told_as_one(app, make, state, said, told):
+def test_a_reason_that_is_no_text_is_told_as_one(app, make, state, said, reported):
     """`raise Fail(error)` is written in a hurry; its job must end as if the text had been asked for."""
 
     @app.task
@@ -122,7 +122,7 @@ def test_a_reason_that_is_no_text_is_told_as_one(app, make, state, said, told):
     job = speak.enqueue()
     burst(app)
     assert job.refresh().state is state
-    assert told in (job.error, job.reason)
+    assert reported in (job.error, job.reason)
 
 
 def test_arguments_that_no_longer_fit_fail_without_a_retry_and_resume_with_new_ones(app):
@@ -339,9 +339,9 @@ def test_work_that_comes_later_wakes_an_idle_worker(app):
             await until(lambda: len(app.__internals__.store.list_workers()) == 1)
             waits = []
             for _ in range(3):
-                asked = time.time()
+                requested = time.time()
                 job = await quick.aenqueue()
-                waits.append(await job.aresult(timeout=60) - asked)
+                waits.append(await job.aresult(timeout=60) - requested)
             return waits
 
     assert min(asyncio.run(run())) < 15.0, "with a poll of 60 s only a wake-up can be that quick"
@@ -385,7 +385,7 @@ def test_a_worker_tells_of_itself_while_it_lives(app):
         async with app.worker(queues="a,b") as worker:
             await until(lambda: len(app.__internals__.store.list_workers()) == 1)
             (card,) = app.__internals__.store.list_workers()
-            assert (card.owner, card.queues, card.kinds) == (worker.settings.owner, ("a", "b"), ("work",))
+            assert (card.owner, card.queues, card.tasks) == (worker.settings.owner, ("a", "b"), ("work",))
             assert worker.health().ok
 
     asyncio.run(run())
@@ -506,7 +506,9 @@ def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app
 
             late = asyncio.Event()
             tasks = []
-            worker.settler._on_settled = lambda *heard: tasks.append(asyncio.create_task(hear_late(*heard)))
+            worker.settler._on_settled = lambda *received: tasks.append(
+                asyncio.create_task(hear_late(*received))
+            )
             await asyncio.wait_for(late.wait(), 20)
             worker.settler._on_settled = real
             held = {run.grant.attempt for run in worker.attempts.held.values()}
@@ -590,18 +592,18 @@ def test_the_grace_of_a_worker_comes_from_the_environment_unless_it_is_given(app
 
 def test_workers_that_end_in_any_order_leave_the_handler_of_sigterm_as_they_have_found_it():
     """Each put back what it had found: the second one the handler of the first, which was gone."""
-    heard: list[str] = []
+    received: list[str] = []
     before = signal.getsignal(signal.SIGTERM)
-    first = hearing_sigterm(lambda: heard.append("first"), lambda: heard.append("first taken"))
-    second = hearing_sigterm(lambda: heard.append("second"), lambda: heard.append("second taken"))
+    first = catching_sigterm(lambda: received.append("first"), lambda: received.append("first taken"))
+    second = catching_sigterm(lambda: received.append("second"), lambda: received.append("second taken"))
     first.__enter__()
     second.__enter__()
     during = signal.getsignal(signal.SIGTERM)
     during(signal.SIGTERM, None)
-    assert heard == ["first taken", "second taken"]
+    assert received == ["first taken", "second taken"]
     first.__exit__(None, None, None)
     during(signal.SIGTERM, None)
-    assert heard[2:] == ["second taken"]
+    assert received[2:] == ["second taken"]
     second.__exit__(None, None, None)
     assert signal.getsignal(signal.SIGTERM) is before is signal.SIG_DFL
 
@@ -627,12 +629,12 @@ def test_a_worker_leaves_the_handler_of_sigterm_as_it_has_found_it(app, monkeypa
 
     before, during = asyncio.run(serve())
     assert before is during is signal.SIG_DFL
-    heard: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    received: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
     try:
         before, during = asyncio.run(serve())
         assert before is not during
-        assert heard == [signal.SIGTERM]
+        assert received == [signal.SIGTERM]
         before, during = asyncio.run(serve(drain_on_sigterm=False))
         assert before is during
     finally:

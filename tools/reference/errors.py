@@ -30,7 +30,7 @@ def errors_page() -> str:
     lines = [HEAD, "## Codes", "", *_codes(), ""]
     for name in _by_family():
         error = getattr(leasehold.errors, name)
-        sentence, remedy = told(error)
+        sentence, remedy = reported(error)
         lines += [f"## {name}", "", sentence, ""]
         lines += [f"- Remedy: {remedy}", f"- Is a: {_bases(error)}"]
         facts = [one for one in inspect.signature(error.__init__).parameters if one in _facts(error)]
@@ -38,7 +38,7 @@ def errors_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def told(error: type[LeaseholdError]) -> tuple[str, str]:
+def reported(error: type[LeaseholdError]) -> tuple[str, str]:
     """Its sentence and its remedy, from its docstring."""
     sentence, _, remedy = (inspect.cleandoc(error.__doc__ or "")).partition("\n\nRemedy: ")
     return " ".join(sentence.split()), " ".join(remedy.split())

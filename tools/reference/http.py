@@ -8,8 +8,8 @@ from fastapi.routing import APIRoute
 
 from leasehold import Leasehold
 from leasehold.domain.metrics import BOUNDS, LeaseAge, Metrics, ReadyAge, Rollup, SlotUse
+from leasehold.domain.records import QueueCount
 from leasehold.domain.states import State
-from leasehold.domain.views import QueueCount
 from leasehold.http import create_app
 from leasehold.surfaces.http.route import scope_of
 from leasehold.surfaces.prometheus import text_of
@@ -66,12 +66,12 @@ def metrics_page() -> str:
     text = text_of(_example())
     rows = []
     for name, about in re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE):
-        kind = re.search(rf"^# TYPE {name} (\w+)$", text, re.MULTILINE)
+        task = re.search(rf"^# TYPE {name} (\w+)$", text, re.MULTILINE)
         sample = re.search(rf"^{name}(?:_count)?(?:{{(.*)}})? ", text, re.MULTILINE)
-        assert kind is not None, name
+        assert task is not None, name
         assert sample is not None, name
         labels = re.findall(r"(\w+)=", sample[1] or "")
-        rows.append([f"`{name}`", kind[1], ", ".join(f"`{one}`" for one in labels) or "–", about])
+        rows.append([f"`{name}`", task[1], ", ".join(f"`{one}`" for one in labels) or "–", about])
     bounds = ", ".join(f"{one:g}" for one in BOUNDS)
     after = (
         f"Every histogram has these upper bounds, in seconds: {bounds}, and one bucket for all above them."

@@ -50,7 +50,7 @@ ELSEWHERE = {
     "Retry": "settings.md#retry",
     "Rate": "settings.md#rate",
     "Slot": "settings.md#slot",
-    "When": "settings.md#schedules",
+    "ScheduleOptions": "settings.md#schedules",
     "Command": "settings.md#command",
     "ContainerSpec": "settings.md#containerspec",
     "Mount": "settings.md#mount",

@@ -12,14 +12,14 @@ import leasehold.app
 from leasehold.app import Leasehold
 from leasehold.domain.limits import Rate, Slot
 from leasehold.domain.schedules import Schedule
-from leasehold.internals import Internals, Place
 from leasehold.runners.docker.spec import ContainerSpec, Mount
 from leasehold.runners.subprocess import Command
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.external import External
 from leasehold.tasks.options import CallOptions, TaskOptions
-from leasehold.tasks.schedule import When
+from leasehold.tasks.schedule import ScheduleOptions
 from leasehold.tasks.settings import CallSettings, Retry, TaskSettings
+from leasehold.wiring import Internals, Place
 from leasehold.worker.settings import WorkerSettings
 from tools.reference.source import (
     annotations_of,
@@ -160,8 +160,8 @@ def _of_calls() -> list[Setting]:
 
 
 def _of_schedules() -> list[Setting]:
-    types, defaults = annotations_of(When), {one.name: one.default for one in fields_of(Schedule)}
-    docs = field_docs(When)
+    types, defaults = annotations_of(ScheduleOptions), {one.name: one.default for one in fields_of(Schedule)}
+    docs = field_docs(ScheduleOptions)
     when = [Setting(name, types[name], defaults[name], docs.get(name, "")) for name in types]
     return when + keywords_of(Leasehold.schedule, field_docs(Schedule))
 

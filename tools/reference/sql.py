@@ -7,8 +7,8 @@ import sqlite3
 import psycopg
 
 from leasehold.domain.job import Job
-from leasehold.stores.base.rows import COLUMNS
-from leasehold.stores.base.statements import read_migrations
+from leasehold.stores.database.rows import COLUMNS
+from leasehold.stores.database.statements import read_migrations
 from leasehold.tasks.settings import Retry
 from tools.reference.source import annotations_of, field_docs, table
 
@@ -71,7 +71,7 @@ def columns() -> list[str]:
 
 def postgres_columns(url: str, schema: str = "leasehold") -> dict[str, str]:
     """The view's columns in a PostgreSQL database that has the schema, with their types."""
-    asked = "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+    query = "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
     with psycopg.connect(url) as connection:
-        found = connection.execute(asked, [f'"{schema}".jobs']).fetchall()
+        found = connection.execute(query, [f'"{schema}".jobs']).fetchall()
     return {name: sql_type.replace("timestamp with time zone", "timestamptz") for name, sql_type in found}

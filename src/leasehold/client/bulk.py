@@ -7,12 +7,12 @@ from typing import Unpack
 from leasehold.client.aio import aio
 from leasehold.domain.bulk import BulkOptions, BulkReport, BulkRequest, BulkVerb
 from leasehold.domain.checks.states import checked_states
-from leasehold.domain.views import Filter
+from leasehold.domain.records import Filter
 from leasehold.operations.operations import Operations
 
 
 class Bulk:
-    """`app.bulk.cancel(kind="report", state="queued")`. All that is given must match; without a `state`, those that the
+    """`app.bulk.cancel(task="report", state="queued")`. All that is given must match; without a `state`, those that the
     verb is meant for. `dry_run=True` only counts; an empty filter needs `everything=True`. It stops after `limit` jobs
     (10,000), and the report's `next` is the `cursor` to go on with. Jobs that refuse are reported, and hold up none of
     the others."""
@@ -20,58 +20,58 @@ class Bulk:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
-    def cancel(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+    def cancel(self, *, reason: str | None = None, **requested: Unpack[BulkOptions]) -> BulkReport:
         """Cancel them; running ones are asked to stop."""
-        return self._act("cancel", asked, reason=reason)
+        return self._act("cancel", requested, reason=reason)
 
     acancel = aio(cancel)
 
-    def pause(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+    def pause(self, *, reason: str | None = None, **requested: Unpack[BulkOptions]) -> BulkReport:
         """Pause them; running ones are asked to stop, and all can be resumed."""
-        return self._act("pause", asked, reason=reason)
+        return self._act("pause", requested, reason=reason)
 
     apause = aio(pause)
 
-    def interrupt(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+    def interrupt(self, *, reason: str | None = None, **requested: Unpack[BulkOptions]) -> BulkReport:
         """Pause running ones; cancel the others."""
-        return self._act("interrupt", asked, reason=reason)
+        return self._act("interrupt", requested, reason=reason)
 
     ainterrupt = aio(interrupt)
 
-    def resume(self, *, fresh: bool = False, **asked: Unpack[BulkOptions]) -> BulkReport:
+    def resume(self, *, fresh: bool = False, **requested: Unpack[BulkOptions]) -> BulkReport:
         """Resume paused, failed and timed-out ones; with `fresh` from the beginning."""
-        return self._act("resume", asked, fresh=fresh)
+        return self._act("resume", requested, fresh=fresh)
 
     aresume = aio(resume)
 
-    def retry(self, **asked: Unpack[BulkOptions]) -> BulkReport:
+    def retry(self, **requested: Unpack[BulkOptions]) -> BulkReport:
         """Enqueue a new job like each of them; they stay as they are. Called again, it makes them again."""
-        return self._act("retry", asked)
+        return self._act("retry", requested)
 
     aretry = aio(retry)
 
-    def resolve(self, *, reason: str | None = None, **asked: Unpack[BulkOptions]) -> BulkReport:
+    def skip(self, *, reason: str | None = None, **requested: Unpack[BulkOptions]) -> BulkReport:
         """Leave failed ones as they are, and let their lanes go on."""
-        return self._act("resolve", asked, reason=reason)
+        return self._act("skip", requested, reason=reason)
 
-    aresolve = aio(resolve)
+    askip = aio(skip)
 
-    def release(self, **asked: Unpack[BulkOptions]) -> BulkReport:
+    def release(self, **requested: Unpack[BulkOptions]) -> BulkReport:
         """Lift the hold that they were enqueued with."""
-        return self._act("release", asked)
+        return self._act("release", requested)
 
     arelease = aio(release)
 
     def _act(
-        self, verb: BulkVerb, asked: BulkOptions, *, reason: str | None = None, fresh: bool = False
+        self, verb: BulkVerb, requested: BulkOptions, *, reason: str | None = None, fresh: bool = False
     ) -> BulkReport:
         filter = Filter(
-            checked_states(asked.pop("state", ())),
-            asked.pop("queue", None),
-            asked.pop("kind", None),
-            asked.pop("lane", None),
-            asked.pop("group", None),
-            asked.pop("tag", None),
+            checked_states(requested.pop("state", ())),
+            requested.pop("queue", None),
+            requested.pop("task", None),
+            requested.pop("lane", None),
+            requested.pop("group", None),
+            requested.pop("tag", None),
         )
-        request = BulkRequest(verb=verb, filter=filter, reason=reason, fresh=fresh, **asked)  # type: ignore[misc] # what is left are its own fields
+        request = BulkRequest(verb=verb, filter=filter, reason=reason, fresh=fresh, **requested)  # type: ignore[misc] # what is left are its own fields
         return self._operations.bulk(request)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from leasehold.client.enqueue_span import EnqueueSpan
 from leasehold.client.job import FindTask, Job
-from leasehold.client.sending import Sending
 from leasehold.client.stored_jobs import Made, StoredJobs
 from leasehold.domain.batch import check_size
 from leasehold.domain.errors import PartlyStored
@@ -42,7 +42,7 @@ class Enqueue:
         """All or none, in the order given."""
         check_size(len(jobs), "enqueue", "enqueue them in parts; give after= the jobs of an earlier part")
         operations, find = self._operations, self._find_task
-        with Sending(self._tracing(), jobs) as sending:
+        with EnqueueSpan(self._tracing(), jobs) as sending:
             made = operations.enqueue(sending.jobs)
             sending.stored(made)
         return [Job(one.id, operations, find, created=one.created) for one in made]
@@ -50,7 +50,7 @@ class Enqueue:
     def store_once(self, jobs: Sequence[NewJob], key: str, fingerprint: str) -> tuple[list[Job[Any]], bool]:
         """Once for a key; and whether it was a repeat."""
         check_size(len(jobs), "enqueue", "enqueue them in parts")
-        with Sending(self._tracing(), jobs) as sending:
+        with EnqueueSpan(self._tracing(), jobs) as sending:
             once = self._operations.enqueue_once(sending.jobs, key, fingerprint)
             sending.stored(once.jobs)
         operations, find = self._operations, self._find_task
@@ -62,7 +62,7 @@ class Enqueue:
         is, for nothing is stored until the commit."""
         made = StoredJobs(self._operations, self._find_task)
         for jobs in pieces:
-            with Sending(self._tracing(), jobs) as sending:
+            with EnqueueSpan(self._tracing(), jobs) as sending:
                 stored = self._operations.enqueue_within(tx, sending.jobs)
                 sending.stored(stored)
             made.add(stored)
@@ -71,7 +71,7 @@ class Enqueue:
     async def astore_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> StoredJobs:
         made = StoredJobs(self._operations, self._find_task)
         for jobs in pieces:
-            with Sending(self._tracing(), jobs) as sending:
+            with EnqueueSpan(self._tracing(), jobs) as sending:
                 stored = await self._operations.aenqueue_within(tx, sending.jobs)
                 sending.stored(stored)
             made.add(stored)
@@ -82,7 +82,7 @@ class Enqueue:
         made = StoredJobs(self._operations, self._find_task)
         try:
             for jobs in pieces:
-                with Sending(self._tracing(), jobs) as sending:
+                with EnqueueSpan(self._tracing(), jobs) as sending:
                     stored = self._operations.enqueue(sending.jobs)
                     sending.stored(stored)
                 made.add(stored)
@@ -94,12 +94,12 @@ class Enqueue:
         return made
 
     def run_now(self, job: NewJob, max_running: int) -> Job[Any]:
-        with Sending(self._tracing(), [job]) as sending:
+        with EnqueueSpan(self._tracing(), [job]) as sending:
             made = self._start(sending.jobs[0], max_running)
             sending.stored([made])
         return Job(made.id, self._operations, self._find_task, created=made.created)
 
     def traced(self, job: NewJob) -> NewJob:
         """One that another transaction will store, with the trace that it is asked for in, if there is one."""
-        with Sending(self._tracing(), [job], later=True) as sending:
+        with EnqueueSpan(self._tracing(), [job], later=True) as sending:
             return sending.jobs[0]

@@ -9,9 +9,9 @@ from leasehold.domain.budgets import BudgetLine
 from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.names import Names, checked_name
 from leasehold.domain.groups import GroupStatus
+from leasehold.domain.records import Page
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopManner, StopReport, StopRequest
-from leasehold.domain.views import Page
 from leasehold.operations import budgets, groups, jobs
 from leasehold.operations.operations import Operations
 
@@ -30,7 +30,7 @@ class Group:
         self,
         wait: Duration = 0,
         since: int | None = None,
-        kinds: Names = None,
+        tasks: Names = None,
         *,
         partial: bool = False,
         noted: int | None = None,
@@ -42,30 +42,30 @@ class Group:
         With `partial=True` it also tells of those that run how far they are and what they have emitted (`runs`), and
         what they tell ends the wait too, at most twice a second. Give `noted` of the earlier status back as well."""
         return self._operator.group_status(
-            self.name, wait=wait, since=since, kinds=kinds, partial=partial, noted=noted
+            self.name, wait=wait, since=since, tasks=tasks, partial=partial, noted=noted
         )
 
     async def astatus(
         self,
         wait: Duration = 0,
         since: int | None = None,
-        kinds: Names = None,
+        tasks: Names = None,
         *,
         partial: bool = False,
         noted: int | None = None,
     ) -> GroupStatus:
         return await self._operator.agroup_status(
-            self.name, wait=wait, since=since, kinds=kinds, partial=partial, noted=noted
+            self.name, wait=wait, since=since, tasks=tasks, partial=partial, noted=noted
         )
 
     def stop(self, scope: Names = None, **manner: Unpack[StopManner]) -> StopReport:
         """Stop all of its jobs, or those of the kinds in `scope`. `mode`, `reason`, `wait`, `dry_run` and `actor` are
         those of `Leasehold.stop`. With `hold=True` nothing comes into the group until `release()`; else the next job
         reopens it."""
-        return self._operator.stop(StopRequest(group=self.name, kinds=scope, **manner))
+        return self._operator.stop(StopRequest(group=self.name, tasks=scope, **manner))
 
     async def astop(self, scope: Names = None, **manner: Unpack[StopManner]) -> StopReport:
-        return await self._operator.astop(StopRequest(group=self.name, kinds=scope, **manner))
+        return await self._operator.astop(StopRequest(group=self.name, tasks=scope, **manner))
 
     def release(self, *, actor: str | None = None) -> bool:
         """Lift the hold. False: there was none."""

@@ -17,9 +17,9 @@ from leasehold.domain.errors import InvalidInput, JobNotSucceeded, UnreadableRes
 from leasehold.domain.explanation import Explanation
 from leasehold.domain.job import Question
 from leasehold.domain.poll import Poll
+from leasehold.domain.records import AttemptRecord, HistoryEntry, Relative, StepRecord
 from leasehold.domain.states import Flag, State
-from leasehold.domain.stream import Event, LogTail, Progress, Seen
-from leasehold.domain.views import AttemptRecord, HistoryEntry, Relative, StepRecord
+from leasehold.domain.stream import LogTail, Progress, Seen, Update
 from leasehold.operations import budgets, jobs, questions
 from leasehold.operations.operations import Operations
 from leasehold.operations.watch import Watch
@@ -54,7 +54,7 @@ class Job(Generic[R]):
         self._row = row
 
     def __repr__(self) -> str:
-        state = f" {self._row.kind} {self._row.state}" if self._row is not None else ""
+        state = f" {self._row.task} {self._row.state}" if self._row is not None else ""
         return f"<Job {self.id}{state}>"
 
     def __eq__(self, other: object) -> bool:
@@ -77,9 +77,9 @@ class Job(Generic[R]):
         return self.__row__.state
 
     @property
-    def kind(self) -> str:
+    def task(self) -> str:
         """The name of its task."""
-        return self.__row__.kind
+        return self.__row__.task
 
     @property
     def queue(self) -> str:
@@ -118,9 +118,9 @@ class Job(Generic[R]):
         return self.__row__.updated_at
 
     @property
-    def lease_owner(self) -> str | None:
+    def worker(self) -> str | None:
         """The worker that runs it. None: it does not run, or its execution has no worker at the moment."""
-        return self.__row__.lease_owner
+        return self.__row__.worker
 
     @property
     def lease_expires_at(self) -> datetime | None:
@@ -182,7 +182,7 @@ class Job(Generic[R]):
     alog = aio(log)
 
     # -- watch -----------------------------------------------------------------------------------------------------
-    def watch(self, since: int = 0, timeout: Duration | None = None) -> Iterator[Event]:
+    def watch(self, since: int = 0, timeout: Duration | None = None) -> Iterator[Update]:
         """What the job reports, in order, and its state as it changes, until it has succeeded, failed, timed out or
         been cancelled. Go on after an interruption with `watch(since=event.seq)`: nothing is missed and no stored
         event comes twice. Raises WaitTimedOut when the job has not come to rest within `timeout`."""
@@ -192,7 +192,7 @@ class Job(Generic[R]):
             if not watch.over:
                 time.sleep(watch.pause)
 
-    async def awatch(self, since: int = 0, timeout: Duration | None = None) -> AsyncIterator[Event]:
+    async def awatch(self, since: int = 0, timeout: Duration | None = None) -> AsyncIterator[Update]:
         watch = self._watch(since, timeout)
         while not watch.over:
             for event in await to_thread(watch.look):
@@ -244,12 +244,12 @@ class Job(Generic[R]):
         row = self.__row__
         if row.state is not State.SUCCEEDED:
             raise JobNotSucceeded(self.id, row.state.value, row.error or row.reason)
-        task = self._find_task(row.kind)
+        task = self._find_task(row.task)
         try:
             text = self._operator.result_text(row)
             found: R = json.loads(text or "null") if task is None else task.decode_result(text)
         except InvalidInput as error:
-            raise UnreadableResult(self.id, row.kind, error.problem) from error
+            raise UnreadableResult(self.id, row.task, error.problem) from error
         return found
 
     # -- verbs -----------------------------------------------------------------------------------------------------
@@ -289,11 +289,11 @@ class Job(Generic[R]):
 
     aresume = aio(resume)
 
-    def resolve(self, reason: str | None = None, *, actor: str | None = None) -> Self:
+    def skip(self, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Leave a failed job as it is, and let its lane go on."""
-        return self._now(self._operator.call(jobs.resolve, self.id, reason=reason, actor=actor))
+        return self._now(self._operator.call(jobs.skip, self.id, reason=reason, actor=actor))
 
-    aresolve = aio(resolve)
+    askip = aio(skip)
 
     def release(self, *, actor: str | None = None) -> Self:
         """Lift the hold that it was enqueued with."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Unpack
 
 from leasehold.client.aio import aio
-from leasehold.domain.closing import Closing, ClosingOptions
-from leasehold.domain.views import RateRow, SlotRow
+from leasehold.domain.pause_window import PauseOptions, PauseWindow
+from leasehold.domain.records import RateRow, SlotRow
 from leasehold.operations import limits
 from leasehold.operations.local import Operator
 
@@ -43,10 +43,10 @@ class Rates:
 
     aset = aio(set)
 
-    def close(self, key: str, **closing: Unpack[ClosingOptions]) -> None:
+    def close(self, key: str, **closing: Unpack[PauseOptions]) -> None:
         """Start no job of this key, on any worker, `for_` a duration, `until` an instant, or until it is opened.
         Running ones go on. `reason` and `actor` are shown to whoever asks why."""
-        self._operator.call(limits.close_rate, key, **Closing(**closing).arguments)
+        self._operator.call(limits.close_rate, key, **PauseWindow(**closing).arguments)
 
     aclose = aio(close)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
-from leasehold.domain.views import OpenQuestion
+from leasehold.domain.records import OpenQuestion
 from leasehold.operations import questions
 from leasehold.operations.operations import Operations
 
@@ -23,11 +23,11 @@ class Questions:
         *,
         group: str | None = None,
         queue: str | None = None,
-        kind: str | None = None,
+        task: str | None = None,
         limit: int = 100,
     ) -> list[OpenQuestion]:
         """Open questions, the oldest first."""
-        return self._operator.call(questions.open_questions, group=group, queue=queue, kind=kind, limit=limit)
+        return self._operator.call(questions.open_questions, group=group, queue=queue, task=task, limit=limit)
 
     alist = aio(list)
 

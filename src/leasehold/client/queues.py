@@ -6,32 +6,32 @@ from typing import Any, Unpack
 
 from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
-from leasehold.domain.closing import Closing, ClosingOptions
-from leasehold.domain.kinds import KindCard
-from leasehold.domain.views import LaneHolder, PauseRecord, QueueRow, Scope
+from leasehold.domain.pause_window import PauseOptions, PauseWindow
+from leasehold.domain.records import LaneHolder, PauseRecord, QueueRow, Scope
+from leasehold.domain.task_cards import TaskCard
 from leasehold.operations import queues
 from leasehold.operations.operations import Operations
 from leasehold.tasks.registry import Registry
 
 
 class Pausable:
-    """What `app.queues` and `app.kinds` have in common: no claims until it is resumed."""
+    """What `app.queues` and `app.tasks` have in common: no claims until it is resumed."""
 
     def __init__(self, operations: Operations, scope: Scope) -> None:
         self._operator = operations
         self._scope = scope
 
-    def pause(self, name: str, **closing: Unpack[ClosingOptions]) -> PauseRecord:
+    def pause(self, name: str, **closing: Unpack[PauseOptions]) -> PauseRecord:
         """Running jobs go on; no new ones start, `for_` a duration, `until` an instant, or until it is resumed.
         `reason` and `actor` are shown to whoever asks why."""
-        verb = queues.pause_queue if self._scope == "queue" else queues.pause_kind
-        return self._operator.call(verb, name, **Closing(**closing).arguments)
+        verb = queues.pause_queue if self._scope == "queue" else queues.pause_task
+        return self._operator.call(verb, name, **PauseWindow(**closing).arguments)
 
     apause = aio(pause)
 
     def resume(self, name: str, *, actor: str | None = None) -> bool:
         """False: it was not paused."""
-        verb = queues.resume_queue if self._scope == "queue" else queues.resume_kind
+        verb = queues.resume_queue if self._scope == "queue" else queues.resume_task
         return self._operator.call(verb, name, actor=actor)
 
     aresume = aio(resume)
@@ -56,14 +56,14 @@ class Queues(Pausable):
     alist = aio(list)
 
 
-class Kinds(Pausable):
-    """`app.kinds`."""
+class Tasks(Pausable):
+    """`app.tasks`."""
 
     def __init__(self, operations: Operations, tasks: Registry) -> None:
-        super().__init__(operations, "kind")
+        super().__init__(operations, "task")
         self._tasks = tasks
 
-    def list(self) -> list[KindCard]:
+    def list(self) -> list[TaskCard]:
         """The registered tasks by name, with the JSON Schema of what each takes and returns."""
         return [task.card for _, task in sorted(self._tasks.definitions.items())]
 

@@ -9,13 +9,13 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from leasehold.client.job import FindTask, Job
-from leasehold.domain.by_id import ELSEWHERE, NotRun
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.frozen import frozen
 from leasehold.domain.poll import Poll
+from leasehold.domain.run_by_id import ELSEWHERE, NotRun
 from leasehold.operations.operations import Operations
 from leasehold.threads import to_thread
 
@@ -23,7 +23,7 @@ SOONEST, LATEST = 0.02, 1.0
 
 
 @frozen
-class Ran:
+class RunResult:
     """`run_by_id` has run the job, and the database has its ending: see `job.state`. `retry_in`: seconds after which it
     is due again, as after a failure that is retried; None: it is at rest, or waits for somebody's word, so a message
     that brought its id is done with."""
@@ -63,7 +63,7 @@ class RunById:
         self._find_task = find_task
         self._start = start
 
-    def run(self, job_id: str, owner: str | None, wait: Duration) -> Ran | NotRun:
+    def run(self, job_id: str, owner: str | None, wait: Duration) -> RunResult | NotRun:
         call = _Call(self, job_id, owner, wait)
         try:
             while isinstance(begun := call.ask(), NotRun):
@@ -77,13 +77,13 @@ class RunById:
             raise
         return self.ended(call.id, begun)
 
-    async def run_async(self, job_id: str, owner: str | None, wait: Duration) -> Ran | NotRun:
+    async def run_async(self, job_id: str, owner: str | None, wait: Duration) -> RunResult | NotRun:
         """Holds no thread while it waits."""
         call = _Call(self, job_id, owner, wait)
         while True:
-            asked = asyncio.ensure_future(to_thread(call.ask))
+            requested = asyncio.ensure_future(to_thread(call.ask))
             try:
-                begun = await asyncio.shield(asked)
+                begun = await asyncio.shield(requested)
                 if not isinstance(begun, NotRun):
                     await asyncio.shield(asyncio.wrap_future(begun.end))
                     return await to_thread(self.ended, call.id, begun)
@@ -91,28 +91,28 @@ class RunById:
                     return begun
                 await asyncio.sleep(pause)
             except asyncio.CancelledError:
-                await _hand_back(asked)
+                await _hand_back(requested)
                 raise
 
-    def begin(self, job_id: str, owner: str | None, on_asked: OnAsked) -> Begun | NotRun:
+    def begin(self, job_id: str, owner: str | None, on_request: OnAsked) -> Begun | NotRun:
         try:
             job = self._operations.get(job_id)
         except JobNotFound as missing:
             return NotRun(job_id, None, str(missing), None)
-        if self._find_task(job.kind) is None:
-            return NotRun(job_id, job.state, f"no task is named {job.kind!r} here", ELSEWHERE)
-        return self._start(job_id, owner, on_asked)
+        if self._find_task(job.task) is None:
+            return NotRun(job_id, job.state, f"no task is named {job.task!r} here", ELSEWHERE)
+        return self._start(job_id, owner, on_request)
 
-    def ended(self, job_id: str, begun: Begun) -> Ran:
+    def ended(self, job_id: str, begun: Begun) -> RunResult:
         begun.flush()
         row = self._operations.get(job_id)
         job = Job[Any](row.id, self._operations, self._find_task, row)
-        return Ran(job, self._operations.ask_again_in(row))
+        return RunResult(job, self._operations.ask_again_in(row))
 
 
-async def _hand_back(asked: asyncio.Future[Begun | NotRun]) -> None:
+async def _hand_back(requested: asyncio.Future[Begun | NotRun]) -> None:
     """What was asked for may be under way though nobody has heard of it yet."""
-    begun = await asked
+    begun = await requested
     if not isinstance(begun, NotRun):
         begun.stop()
         await asyncio.wrap_future(begun.end)
@@ -126,22 +126,22 @@ class _Call:
         self._by_id = by_id
         self._owner = None if owner is None else checked_name(owner, "owner")
         self._poll = Poll(SOONEST, LATEST, time.monotonic, seconds(wait, "wait"))
-        self._asked: Future[Begun] | None = None
+        self._requested: Future[Begun] | None = None
         """What will be the run, once there is a lease for it: known before it begins."""
 
     def ask(self) -> Begun | NotRun:
         return self._by_id.begin(self.id, self._owner, self._note)
 
-    def _note(self, asked: Future[Begun]) -> None:
-        self._asked = asked
+    def _note(self, requested: Future[Begun]) -> None:
+        self._requested = requested
 
     def hand_back(self) -> None:
         """It may have begun though we have not heard of it."""
-        if self._asked is not None and self._asked.exception() is None:
-            begun = self._asked.result()
+        if self._requested is not None and self._requested.exception() is None:
+            begun = self._requested.result()
             begun.stop()
             begun.end.result()
 
-    def pause(self, told: NotRun) -> float | None:
+    def pause(self, answer: NotRun) -> float | None:
         """None: there is nothing to wait for, or no time."""
-        return None if told.retry_in is None else self._poll.pause(told.retry_in)
+        return None if answer.retry_in is None else self._poll.pause(answer.retry_in)

@@ -8,12 +8,12 @@ from typing import Any, Unpack
 from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.job import NewJob
+from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Schedule
-from leasehold.domain.views import ScheduleRow
 from leasehold.operations import schedules
 from leasehold.operations.operations import Operations
 from leasehold.tasks.registry import Registry
-from leasehold.tasks.schedule import When, schedule_for, tick_job
+from leasehold.tasks.schedule import ScheduleOptions, schedule_for, tick_job
 
 
 class Schedules:
@@ -38,7 +38,7 @@ class Schedules:
         args: Mapping[str, Any] | None = None,
         *,
         actor: str | None = None,
-        **when: Unpack[When],
+        **when: Unpack[ScheduleOptions],
     ) -> ScheduleRow:
         """Make a schedule, or change it: `app.schedules.set("nightly", "report", {"day": 1}, cron="0 3 * * *")`. Its
         jobs have the task's own settings. One that stands in the code of a live worker is refused: change it there."""
@@ -68,8 +68,8 @@ class Schedules:
     def run(self, name: str, *, actor: str | None = None) -> Job[Any]:
         """Make a job of it now, besides its ticks, whether or not the last one still lives."""
         row = self._operator.call(schedules.get_schedule, name)
-        schedule = Schedule(name=row.name, kind=row.kind, args=row.args)
-        job = self._traced(tick_job(self._tasks.find(row.kind), schedule, row.now))
+        schedule = Schedule(name=row.name, task=row.task, args=row.args)
+        job = self._traced(tick_job(self._tasks.find(row.task), schedule, row.now))
         made = self._operator.run_schedule(name, job, actor=actor)
         return Job(made.id, self._operator, self._find_task, created=made.created)
 

@@ -51,8 +51,8 @@ class _OpenTelemetry:
         }
         if enqueue.queue is not None:
             attributes["messaging.destination.name"] = enqueue.queue
-        if enqueue.kind is not None:
-            attributes["leasehold.kind"] = enqueue.kind
+        if enqueue.task is not None:
+            attributes["leasehold.task"] = enqueue.task
         if enqueue.count > 1:
             attributes["messaging.batch.message_count"] = enqueue.count
         name = "enqueue" if enqueue.queue is None else f"enqueue {enqueue.queue}"
@@ -75,12 +75,12 @@ class _OpenTelemetry:
                 "messaging.operation.type": "process",
                 "messaging.destination.name": run.queue,
                 "messaging.message.id": run.job_id,
-                "leasehold.kind": run.kind,
+                "leasehold.task": run.task,
                 "leasehold.attempt": run.attempt,
             },
         )
         with trace.use_span(span, end_on_exit=True):
-            yield partial(_tell, span)
+            yield partial(_record, span)
 
 
 def _traceparent(span: Span) -> str | None:
@@ -100,16 +100,16 @@ def _links(text: str | None) -> list[Link]:
     return [Link(made)] if made.is_valid else []
 
 
-def _tell(span: Span, ending: TracedEnding) -> None:
+def _record(span: Span, ending: TracedEnding) -> None:
     span.set_attribute("leasehold.outcome", ending.outcome)
     if not ending.is_error or not span.is_recording():
         return
-    told = (ending.error or "").partition("\n")[0] or ending.outcome
+    message = (ending.error or "").partition("\n")[0] or ending.outcome
     kind: str = ending.outcome
     if ending.exception is not None:
         kind = type(ending.exception).__qualname__
         span.record_exception(ending.exception)
     elif ending.error is not None:
-        span.add_event("exception", {"exception.message": told, "exception.stacktrace": ending.error})
+        span.add_event("exception", {"exception.message": message, "exception.stacktrace": ending.error})
     span.set_attribute("error.type", kind)
-    span.set_status(Status(StatusCode.ERROR, told))
+    span.set_status(Status(StatusCode.ERROR, message))

@@ -22,7 +22,7 @@ from typing import Any
 
 from leasehold import Job, Leasehold, State
 from leasehold.errors import DriverMissing, InvalidInput, LeaseholdError
-from leasehold.types import Duration, HookEvent, NotRun, Ran, Summary
+from leasehold.types import Duration, Notification, NotRun, RunResult, Summary
 
 try:
     import redis
@@ -110,14 +110,14 @@ class Delivery:
         else:
             self._queue.enqueue(self._function, **call)
 
-    def _requeued(self, event: HookEvent) -> None:
+    def _requeued(self, event: Notification) -> None:
         """The job was queued again by a retry, a lost lease, a resume or an answer: its first message is gone."""
         if event.tenant is None and event.queue in self._serves:
             due = datetime.fromisoformat(event.data["available_at"])
             self.publish(event.job_id, delay=(due - _now()).total_seconds())
 
     # -- receive -------------------------------------------------------------------------------------------------------
-    def execute(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> Ran | NotRun:
+    def execute(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> RunResult | NotRun:
         """Run this job here, by `app.run_by_id`; the database has its ending when this returns, so the work horse may
         leave. If it cannot run now but may later, its id is published again for that time.
 

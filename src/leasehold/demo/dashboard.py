@@ -161,7 +161,7 @@ def _tidy_up(app: Leasehold, crew: Crew) -> None:
 def _end_commands(app: Leasehold, crew: Crew) -> None:
     """They outlive their workers, so they are told while there is one to tell them."""
     app.queues.pause("media", reason="the demo ends", actor="demo")
-    app.bulk.cancel(kind="render_video", reason="the demo ends", actor="demo")
+    app.bulk.cancel(task="render_video", reason="the demo ends", actor="demo")
     deadline = time.monotonic() + LAST_WORDS
     while app.executions() and crew.fallen() is None and time.monotonic() < deadline:
         time.sleep(TICK)

@@ -99,10 +99,10 @@ class Producer:
 
     def _questions(self) -> None:
         """Two of them wait for whoever looks; an answered one is followed by the next."""
-        open_or_coming = app.jobs(state=("queued", "running", "waiting"), kind="refund", limit=5).jobs
+        open_or_coming = app.jobs(state=("queued", "running", "waiting"), task="refund", limit=5).jobs
         if not open_or_coming:
             tasks.refund.enqueue(random.choice(PEOPLE), random.randint(5, 500))
-        if not app.jobs(state=("queued", "running", "waiting"), kind="log_in", limit=5).jobs:
+        if not app.jobs(state=("queued", "running", "waiting"), task="log_in", limit=5).jobs:
             tasks.log_in.enqueue(random.choice(SITES))
 
     def _a_flow(self) -> None:
@@ -117,15 +117,15 @@ class Producer:
 
     def _an_account(self) -> None:
         for account in (1, 2, 3):
-            if len(app.jobs(state="queued", kind="sync_account", limit=20).jobs) < 12:
+            if len(app.jobs(state="queued", task="sync_account", limit=20).jobs) < 12:
                 for part in ("profile", "invoices", "messages"):
                     tasks.sync_account.enqueue(account, part)
 
     def _a_cancel(self) -> None:
         """Somebody changes their mind: about a delayed job, and about one that is paused over its budget."""
-        for job in app.jobs(state="queued", kind="remind", limit=1).jobs:
+        for job in app.jobs(state="queued", task="remind", limit=1).jobs:
             self._cancel(job.id, "called them instead", "bob")
-        for job in app.jobs(state="paused", kind="research", limit=50).jobs[3:]:
+        for job in app.jobs(state="paused", task="research", limit=50).jobs[3:]:
             self._cancel(job.id, "too dear", "ann")
 
     def _cancel(self, job_id: str, reason: str, actor: str) -> None:
@@ -138,5 +138,5 @@ class Producer:
             job = app.get(lane.id)
             if job.state == "failed":
                 with contextlib.suppress(LeaseholdError):
-                    job.resolve("entered by hand", actor="bob")
+                    job.skip("entered by hand", actor="bob")
                 return

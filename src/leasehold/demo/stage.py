@@ -86,8 +86,8 @@ class Stage:
         """What the store remembers of the job's life; the events, oldest first."""
         entries = job.history()
         for entry in entries:
-            told = render.cut(entry.detail, 60)
-            self.tell(f"  history: attempt {entry.attempt}, {entry.event}, now {entry.to_state} ({told})")
+            reported = render.cut(entry.detail, 60)
+            self.tell(f"  history: attempt {entry.attempt}, {entry.event}, now {entry.to_state} ({reported})")
         return [entry.event for entry in entries]
 
     def why(self, job: Job[Any]) -> None:
@@ -167,19 +167,19 @@ class Stage:
 
 
 def _change(row: Row) -> str:
-    told = f"{row.kind}({', '.join(map(str, json.loads(row.args).values()))}): {row.state.value}"
+    reported = f"{row.task}({', '.join(map(str, json.loads(row.args).values()))}): {row.state.value}"
     if row.state == "running":
-        told += f" on worker {pid_of(row)}, attempt {row.attempt}"
+        reported += f" on worker {pid_of(row)}, attempt {row.attempt}"
     if row.error and row.state in ("queued", "failed"):
-        told += f" ({render.cut(row.error, 70)})"
+        reported += f" ({render.cut(row.error, 70)})"
     if row.state == "succeeded":
-        told += f" with {row.result}"
-    return told
+        reported += f" with {row.result}"
+    return reported
 
 
 def pid_of(row: Row) -> int | None:
     """An owner's name is host:pid:chance."""
-    return None if row.lease_owner is None else int(row.lease_owner.rsplit(":", 2)[1])
+    return None if row.worker is None else int(row.worker.rsplit(":", 2)[1])
 
 
 @contextlib.contextmanager

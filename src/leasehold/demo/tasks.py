@@ -55,7 +55,7 @@ def fetch_prices(shop: str) -> int:
 
 
 @app.task(lane="target-{target}")
-async def visit(target: int, page: str) -> str:
+async def page_request(target: int, page: str) -> str:
     """One at a time and in order for each target; a failure halts the lane."""
     await asyncio.sleep(0.3)
     if page == "account" and not _folder().joinpath("logged-in").exists():

@@ -65,7 +65,7 @@ class BudgetLine:
         """Whether more than the limit was spent; spending exactly the limit is allowed."""
         return self.limit is not None and self.spent > self.limit
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Format the line as a sentence for people."""
         whose = {"job": "its", "run": "its run's"}.get(self.scope, f"group {self.name!r}'s")
         return f"{self.spent:,} of {whose} {self.limit or 0:,} {self.unit} are spent"
@@ -87,17 +87,17 @@ class BudgetRow:
     """More than the limit was spent; spending exactly the limit is allowed."""
     on_breach: OnBreach | None
     """What happens to the job when it is over its budget. None for a group: each of its jobs has its own setting."""
-    kind: str | None
+    task: str | None
     queue: str | None
 
     @classmethod
     def of(
-        cls, line: BudgetLine, on_breach: OnBreach | None, kind: str | None, queue: str | None
+        cls, line: BudgetLine, on_breach: OnBreach | None, task: str | None, queue: str | None
     ) -> BudgetRow:
         """Build a row from one line of a job or group."""
         return cls(
             *(line.scope, line.name, line.unit, line.limit, line.spent, line.left, line.over),
-            *(on_breach, kind, queue),
+            *(on_breach, task, queue),
         )
 
 

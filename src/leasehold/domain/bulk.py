@@ -9,13 +9,13 @@ from typing import Literal
 
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.checks.texts import checked_actor, checked_reason
-from leasehold.domain.errors import InvalidInput, JobNotFound, LeaseholdError, Refused
+from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound, LeaseholdError
 from leasehold.domain.frozen import frozen
+from leasehold.domain.records import ALL, Criteria, Filter
 from leasehold.domain.search import Search
 from leasehold.domain.states import State
-from leasehold.domain.views import ALL, Criteria, Filter
 
-BulkVerb = Literal["cancel", "pause", "interrupt", "resume", "retry", "resolve", "release"]
+BulkVerb = Literal["cancel", "pause", "interrupt", "resume", "retry", "skip", "release"]
 
 SAMPLE = 20
 """Most ids that a report names."""
@@ -127,7 +127,7 @@ class BulkRequest:
         return None if search == Search(self.found_by) else search
 
     @property
-    def told(self) -> dict[str, object]:
+    def arguments(self) -> dict[str, object]:
         """The keywords passed to the verb for each job."""
         given: dict[str, object] = {"actor": self.actor}
         if self.reason is not None:
@@ -157,7 +157,7 @@ class BulkTally:
         if has_moved_on(error, self.request.found_by):
             self.moved_on += 1
             return
-        state = error.state if isinstance(error, Refused) else None
+        state = error.state if isinstance(error, InvalidState) else None
         key = (type(error).__name__, state)
         so_far = self.refused.get(key) or BulkRefusal(*key, str(error), 0, ())
         sample = so_far.sample if len(so_far.sample) == SAMPLE else (*so_far.sample, job_id)
@@ -178,6 +178,6 @@ class BulkTally:
 
 def has_moved_on(error: LeaseholdError, found_by: Filter) -> bool:
     """Return whether the job has changed state, or was pruned, since the filter found it."""
-    if isinstance(error, Refused):
+    if isinstance(error, InvalidState):
         return error.state not in found_by.states
     return isinstance(error, JobNotFound)

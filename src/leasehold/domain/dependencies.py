@@ -15,8 +15,8 @@ from datetime import datetime
 from leasehold.domain import operate
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job, OnParentFailure
-from leasehold.domain.moves import Move
 from leasehold.domain.states import FINAL, State
+from leasehold.domain.transitions import Move
 
 ENDED = FINAL | {State.FAILED, State.TIMED_OUT}
 
@@ -28,7 +28,7 @@ class EndedParent:
     """A parent that has ended: what its children need to know about it."""
 
     id: str
-    kind: str
+    task: str
     state: State
     reason: str | None
 
@@ -57,4 +57,4 @@ def explained(parent: EndedParent) -> str:
     descendant names the job that failed and not its direct parent."""
     if parent.state is State.CANCELLED and parent.reason and _ROOT_CAUSE.fullmatch(parent.reason):
         return parent.reason
-    return f"job {parent.id} ({parent.kind}) ended {parent.state.value}"
+    return f"job {parent.id} ({parent.task}) ended {parent.state.value}"

@@ -53,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leasehold.domain.portable import Portable
+from leasehold.domain.pickling import Portable
 
 if TYPE_CHECKING:
     from leasehold.domain.capacity import Holder
@@ -86,11 +86,11 @@ class InvalidArguments(InvalidInput):
         self.task = task
         self.problems = dict(problems)
         first = next(iter(self.problems), "arguments")
-        told = "; ".join(f"{field}: {problem}" for field, problem in self.problems.items())
-        super().__init__(first, f"task {task!r} refused its arguments ({told})", "see the task's signature")
+        listed = "; ".join(f"{field}: {problem}" for field, problem in self.problems.items())
+        super().__init__(first, f"task {task!r} refused its arguments ({listed})", "see the task's signature")
 
 
-class Unstorable(InvalidInput):
+class NotSerializable(InvalidInput):
     """The value cannot be kept as JSON with the same meaning on every store: NaN, NUL, a lone surrogate, or too
     large.
 
@@ -156,8 +156,8 @@ class DependencyCycle(InvalidInput):
 
     def __init__(self, cycle: Sequence[str]) -> None:
         self.cycle = list(cycle)
-        told = " → ".join(self.cycle)
-        super().__init__("after", f"{told} would wait for each other", "remove one of these dependencies")
+        listed = " → ".join(self.cycle)
+        super().__init__("after", f"{listed} would wait for each other", "remove one of these dependencies")
 
 
 class InvalidAnswer(InvalidInput):
@@ -176,7 +176,7 @@ class InvalidAnswer(InvalidInput):
         )
 
 
-def state_told(state: str) -> str:
+def state_reported(state: str) -> str:
     """Return the state as the end of a sentence about a job."""
     ended = {
         "succeeded": "has succeeded",
@@ -206,7 +206,7 @@ class JobNotFound(JobError, LookupError):
         super().__init__(job_id, f"no job has the id {job_id[:100]}; {why}")
 
 
-class Refused(JobError):
+class InvalidState(JobError):
     """The verb does not apply in the job's present state; nothing was changed.
 
     Remedy: Look at `state` and `why`; another verb may apply."""
@@ -216,7 +216,7 @@ class Refused(JobError):
         self.state = state
         self.why = why
         super().__init__(
-            job_id, f"cannot {verb} job {job_id}: it {state_told(state)}" + (f"; {why}" if why else "")
+            job_id, f"cannot {verb} job {job_id}: it {state_reported(state)}" + (f"; {why}" if why else "")
         )
 
 
@@ -225,10 +225,10 @@ class DuplicateJob(JobError):
 
     Remedy: Use that job, wait for its end, or enqueue with `on_duplicate="return"`."""
 
-    def __init__(self, job_id: str, kind: str, unique_key: str) -> None:
-        self.kind = kind
+    def __init__(self, job_id: str, task: str, unique_key: str) -> None:
+        self.task = task
         self.unique_key = unique_key
-        super().__init__(job_id, f"the unique key {unique_key!r} of task {kind!r} is held by job {job_id}")
+        super().__init__(job_id, f"the unique key {unique_key!r} of task {task!r} is held by job {job_id}")
 
 
 class LeaseLost(JobError):
@@ -266,7 +266,7 @@ class JobNotSucceeded(JobError):
     def __init__(self, job_id: str, state: str, error: str | None) -> None:
         self.state = state
         self.error = error
-        super().__init__(job_id, f"job {job_id} {state_told(state)}" + (f": {error}" if error else ""))
+        super().__init__(job_id, f"job {job_id} {state_reported(state)}" + (f": {error}" if error else ""))
 
 
 class UnreadableResult(JobError):
@@ -274,12 +274,12 @@ class UnreadableResult(JobError):
 
     Remedy: Let the annotation accept both, or read the result with `leasehold jobs show ID --json`."""
 
-    def __init__(self, job_id: str, kind: str, problem: str) -> None:
-        self.kind = kind
+    def __init__(self, job_id: str, task: str, problem: str) -> None:
+        self.task = task
         self.problem = problem
         super().__init__(
             job_id,
-            f"the result of job {job_id} {problem}: task {kind!r} has changed since it was stored; let the annotation "
+            f"the result of job {job_id} {problem}: task {task!r} has changed since it was stored; let the annotation "
             f"accept both, or read it as it is with `leasehold jobs show {job_id} --json`",
         )
 
@@ -298,8 +298,8 @@ class ResultMissing(JobError):
         self.path = path
         self.problem = problem
         self.remedy = remedy
-        told = f"the result of job {job_id} is missing: {path} {problem}"
-        super().__init__(job_id, f"{told}; {remedy}" if remedy else told)
+        listed = f"the result of job {job_id} is missing: {path} {problem}"
+        super().__init__(job_id, f"{listed}; {remedy}" if remedy else listed)
 
 
 class StreamFull(JobError):
@@ -337,15 +337,15 @@ class AtCapacity(LeaseholdError):
 
     Remedy: Try again after `retry_after` seconds, raise `max_running`, or enqueue the job."""
 
-    def __init__(self, kind: str, max_running: int, holders: Sequence[Holder], retry_after: float) -> None:
-        self.kind = kind
+    def __init__(self, task: str, max_running: int, holders: Sequence[Holder], retry_after: float) -> None:
+        self.task = task
         self.max_running = max_running
         self.holders = tuple(holders)
         self.retry_after = retry_after
         named = ", ".join(holder.job_id for holder in self.holders[:3])
         more = f" and {len(self.holders) - 3} more" if len(self.holders) > 3 else ""
         super().__init__(
-            f"task {kind!r} already runs {len(self.holders)} times, and its max_running is {max_running} "
+            f"task {task!r} already runs {len(self.holders)} times, and its max_running is {max_running} "
             f"(jobs {named}{more}); try again in about {retry_after:g} s, raise max_running, or enqueue the job"
         )
 

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from leasehold.domain.job import Job
 from leasehold.domain.lanes import STARTED
-from leasehold.domain.moves import Move
 from leasehold.domain.states import State
+from leasehold.domain.transitions import Move
 
 
 def time_is_over(job: Job, now: datetime) -> bool:

@@ -18,7 +18,7 @@ Cause = Literal[
     "waiting",
     "not_due",
     "queue_paused",
-    "kind_paused",
+    "task_paused",
     "lane_blocked",
     "lane_order",
     "slot_full",

@@ -38,7 +38,7 @@ class FailedJob:
     """The fields read of a job that failed or timed out."""
 
     id: str
-    kind: str
+    task: str
     finished_at: datetime
     error: str | None
     """The beginning of the error text."""
@@ -48,7 +48,7 @@ class FailedJob:
 class FailureGroup:
     """Failures of one task with the same fingerprint."""
 
-    kind: str
+    task: str
     fingerprint: str
     """The first line of the error, with marks such as `<number>` and `<id>` for what differs. Empty: no error text."""
     count: int
@@ -93,7 +93,7 @@ def grouped(jobs: Iterable[FailedJob]) -> list[FailureGroup]:
     """Group the jobs; the largest groups first, then the newest."""
     groups: dict[tuple[str, str], FailureGroup] = {}
     for job in jobs:
-        key = (job.kind, fingerprint(job.error))
+        key = (job.task, fingerprint(job.error))
         known = groups.get(key)
         if known is None:
             at = job.finished_at
@@ -103,4 +103,4 @@ def grouped(jobs: Iterable[FailedJob]) -> list[FailureGroup]:
         if job.finished_at > known.newest:
             known = replace(known, newest=job.finished_at, sample_id=job.id, sample=first_line(job.error))
         groups[key] = known
-    return sorted(groups.values(), key=lambda group: (-group.count, -group.newest.timestamp(), group.kind))
+    return sorted(groups.values(), key=lambda group: (-group.count, -group.newest.timestamp(), group.task))

@@ -15,7 +15,7 @@ class FlowNode:
     """A job in the flow."""
 
     id: str
-    kind: str
+    task: str
     state: State
     error: str | None = None
     """The first line of its error."""

@@ -12,7 +12,7 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.domain.states import LIVE, State
 from leasehold.domain.stop import StopMode
-from leasehold.domain.stream import Event, Progress
+from leasehold.domain.stream import Progress, Update
 
 GroupState = Literal["active", "stopped", "held"]
 """`stopped`: someone has stopped the group; the next job reopens it. `held`: it refuses new jobs until released."""
@@ -23,7 +23,7 @@ class GroupStop:
     """A stop of a group, or of a part of it: who, when and why."""
 
     scope: Mapping[str, object]
-    """The scope as the caller gave it: `{"group": …, "kinds": …}`."""
+    """The scope as the caller gave it: `{"group": …, "tasks": …}`."""
     mode: StopMode
     reason: str | None
     actor: str | None
@@ -94,10 +94,10 @@ class GroupRun:
     """A running job of the group, with its progress and partial results."""
 
     id: str
-    kind: str
+    task: str
     attempt: int
     progress: Progress | None
-    emitted: tuple[Event, ...]
+    emitted: tuple[Update, ...]
     """Its latest partial results, in order; all running jobs together have at most `cap`."""
 
 
@@ -106,7 +106,7 @@ class GroupResult:
     """What a job of the group returned, as plain JSON."""
 
     id: str
-    kind: str
+    task: str
     result: Any
     result_ref: str | None = None
 
@@ -117,8 +117,8 @@ class FiledResult(GroupResult):
 
     _read: Callable[[], Any]
 
-    def __init__(self, id: str, kind: str, result_ref: str, read: Callable[[], Any]) -> None:
-        for name, value in (("id", id), ("kind", kind), ("result_ref", result_ref), ("_read", read)):
+    def __init__(self, id: str, task: str, result_ref: str, read: Callable[[], Any]) -> None:
+        for name, value in (("id", id), ("task", task), ("result_ref", result_ref), ("_read", read)):
             object.__setattr__(self, name, value)
 
     @cached_property
@@ -126,7 +126,7 @@ class FiledResult(GroupResult):
         return self._read()
 
     def __repr__(self) -> str:
-        return f"FiledResult(id={self.id!r}, kind={self.kind!r}, result_ref={self.result_ref!r})"
+        return f"FiledResult(id={self.id!r}, kind={self.task!r}, result_ref={self.result_ref!r})"
 
 
 @frozen
@@ -134,7 +134,7 @@ class GroupError:
     """A job of the group that has failed or timed out."""
 
     id: str
-    kind: str
+    task: str
     state: State
     error: str | None
 

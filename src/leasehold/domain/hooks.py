@@ -12,10 +12,10 @@ from leasehold.domain.budgets import BudgetLine
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job
-from leasehold.domain.moves import Move
-from leasehold.domain.outcome import Asked
+from leasehold.domain.outcome import QuestionAsked
 from leasehold.domain.states import State
 from leasehold.domain.stream import STALLED
+from leasehold.domain.transitions import Move
 
 SUCCEEDED, LOST, ADOPTED, REQUEUED = "succeeded", "lost", "adopted", "requeued"
 LANE_HALTED, BUDGET_EXHAUSTED, GROUP_DONE = "lane_halted", "budget_exhausted", "group_done"
@@ -37,7 +37,7 @@ EVENTS = (
 )
 """The notifications that a hook can be registered for."""
 
-WEBHOOK_KIND = "leasehold.webhook"
+WEBHOOK_TASK = "leasehold.webhook"
 """The task that posts to webhooks (also in settle.sql). Its jobs cause no notifications: a failure would cause one."""
 
 LONGEST_ERROR = 2000
@@ -47,12 +47,12 @@ LONGEST_DELAY = 300.0
 
 
 @frozen
-class HookEvent:
+class Notification:
     """The argument of a hook. `job_id` is empty for a notification about a group alone."""
 
     name: str
     job_id: str
-    kind: str
+    task: str
     queue: str
     attempt: int
     detail: str
@@ -71,7 +71,7 @@ class Happened:
 
     event: str
     job_id: str | None
-    kind: str
+    task: str
     queue: str
     attempt: int
     group: str | None
@@ -85,11 +85,11 @@ class Listener:
 
     name: str
     event: str
-    kind: str = ""
+    task: str = ""
     webhook: bool = False
 
     def wants(self, happened: Happened) -> bool:
-        return self.event == happened.event and self.kind in ("", happened.kind)
+        return self.event == happened.event and self.task in ("", happened.task)
 
 
 @frozen
@@ -98,7 +98,7 @@ class ListenerRow:
 
     name: str
     event: str
-    kind: str
+    task: str
     webhook: bool
     since: datetime
     seen_at: datetime | None
@@ -115,7 +115,7 @@ class Delivery:
     """A notification taken from the outbox, for one listener."""
 
     listener: str
-    event: HookEvent
+    event: Notification
     tries: int
 
 
@@ -129,7 +129,7 @@ def checked_events(names: Sequence[str], field: str = "on") -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def told_again_in(tries: int) -> float | None:
+def retry_in(tries: int) -> float | None:
     """Seconds until a notification is delivered again after this many failures of its hook; None: never."""
     return None if tries >= MOST_TRIES else min(LONGEST_DELAY, 2.0 ** (tries - 1))
 
@@ -145,7 +145,7 @@ _BY_STATE = {
 
 def happened_in(moves: Iterable[Move]) -> list[Happened]:
     """Return the notifications that these transitions cause."""
-    return [one for move in moves if move.job.kind != WEBHOOK_KIND for one in _happened(move)]
+    return [one for move in moves if move.job.task != WEBHOOK_TASK for one in _happened(move)]
 
 
 def _happened(move: Move) -> Iterator[Happened]:
@@ -161,14 +161,14 @@ def _happened(move: Move) -> Iterator[Happened]:
         yield _of(move, LANE_HALTED)
     if move.asks is not None:
         for question in move.asks.questions:
-            yield _asked(job, question)
+            yield _requested(job, question)
 
 
 def _of(move: Move, event: str) -> Happened:
     job = move.job
     detail = move.detail or job.reason or (job.error if event != SUCCEEDED else None) or ""
     data: dict[str, Any] = {} if event == SUCCEEDED else _facts(move)
-    return Happened(event, job.id, job.kind, job.queue, job.attempt, job.group_name, detail, data)
+    return Happened(event, job.id, job.task, job.queue, job.attempt, job.group, detail, data)
 
 
 def _facts(move: Move) -> dict[str, Any]:
@@ -186,15 +186,15 @@ def _facts(move: Move) -> dict[str, Any]:
     return facts
 
 
-def _asked(job: Job, question: Asked) -> Happened:
+def _requested(job: Job, question: QuestionAsked) -> Happened:
     data = {
         "key": question.key,
         "text": question.text,
         "schema": None if question.schema is None else json.loads(question.schema),
         "secret": question.secret,
-        "group": job.group_name,
+        "group": job.group,
     }
-    return Happened(QUESTION, job.id, job.kind, job.queue, job.attempt, job.group_name, question.text, data)
+    return Happened(QUESTION, job.id, job.task, job.queue, job.attempt, job.group, question.text, data)
 
 
 def group_is_done(name: str, version: int) -> Happened:
@@ -202,7 +202,7 @@ def group_is_done(name: str, version: int) -> Happened:
     return Happened(GROUP_DONE, None, "", "", 0, name, detail, {"version": version})
 
 
-def budget_is_exhausted(line: BudgetLine, job_id: str | None, kind: str, group: str | None) -> Happened:
+def budget_is_exhausted(line: BudgetLine, job_id: str | None, task: str, group: str | None) -> Happened:
     """Build the notification. `version` only grows: a repeat has the same value, the next breach a higher one."""
     data = {
         "scope": line.scope,
@@ -212,4 +212,4 @@ def budget_is_exhausted(line: BudgetLine, job_id: str | None, kind: str, group: 
         "spent": line.spent,
         "version": line.spent,
     }
-    return Happened(BUDGET_EXHAUSTED, job_id, kind, "", 0, group, line.told(), data)
+    return Happened(BUDGET_EXHAUSTED, job_id, task, "", 0, group, line.describe(), data)

@@ -30,7 +30,7 @@ class NewJob:
     Never change one; it is not frozen only because that triples the time to make it, and many are made at once."""
 
     id: str
-    kind: str
+    task: str
     args: str = field(repr=False)
     """The arguments as an encoded JSON object."""
     queue: str = "default"
@@ -74,7 +74,7 @@ class Job:
     id: str
     """The job's id, a UUID."""
     seq: int
-    kind: str
+    task: str
     """The name of its task."""
     queue: str
     """The queue it waits in."""
@@ -98,7 +98,7 @@ class Job:
     """Its lane."""
     lane_at: datetime | None = None
     halts_lane: bool = False
-    lease_owner: str | None = None
+    worker: str | None = None
     """The worker that runs the job."""
     lease_expires_at: datetime | None = None
     """When the lease of that worker runs out, unless it is renewed."""
@@ -134,7 +134,7 @@ class Job:
     unique_key: str | None = None
     """Its unique key."""
     unique_for: UniqueFor = "live"
-    group_name: str | None = None
+    group: str | None = None
     """Its group."""
     tags: tuple[str, ...] = field(default=())
     """Its tags."""
@@ -162,7 +162,7 @@ class Job:
     @property
     def orphan(self) -> bool:
         """Whether the job runs without a worker: its execution may still run, and the job still holds its lane."""
-        return self.state is State.RUNNING and self.lease_owner is None
+        return self.state is State.RUNNING and self.worker is None
 
 
 class Grant(NamedTuple):
@@ -172,13 +172,13 @@ class Grant(NamedTuple):
     id: str
     token: int
     attempt: int
-    kind: str
+    task: str
     queue: str
     args: str
     lease_seconds: float
     policy: str | None
     lane: str | None
-    group_name: str | None
+    group: str | None
     seconds_left: float | None
     """Seconds until the job's deadline, by the database's clock at the grant. 0 or less: its time is over."""
     trace: str | None

@@ -12,9 +12,9 @@ class LeaseRow:
     """A running job and the worker that holds its lease."""
 
     job_id: str
-    kind: str
+    task: str
     queue: str
-    group_name: str | None
+    group: str | None
     attempt: int
     owner: str | None
     started_at: datetime

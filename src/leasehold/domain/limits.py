@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from leasehold.domain.checks.durations import seconds
-from leasehold.domain.checks.names import kept_name
+from leasehold.domain.checks.names import storable_name
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 
@@ -186,7 +186,7 @@ def parse_rate(limit: object, field: str = "limit") -> tuple[str, float]:
 
 
 def checked_limit_name(name: object, field: str) -> str:
-    return kept_name(name, field)
+    return storable_name(name, field)
 
 
 def checked_number(number: object, field: str, least: int) -> int:

@@ -10,7 +10,6 @@ from typing import Literal
 
 from leasehold.domain.frozen import frozen
 from leasehold.domain.outcome import (
-    Asked,
     AttemptTimedOut,
     Breached,
     Crashed,
@@ -21,12 +20,13 @@ from leasehold.domain.outcome import (
     HandedBack,
     Lost,
     Outcome,
+    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
+from leasehold.domain.records import QueueCount
 from leasehold.domain.states import State
-from leasehold.domain.views import QueueCount
 
 BOUNDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 """Upper bounds of the buckets of every histogram, in seconds. One more bucket holds everything beyond the last. Rows
@@ -74,7 +74,7 @@ _GOES_ON: dict[type[Outcome], RunOutcome] = {
     Detached: "detached",
     # These lead to a state that is unknown after a lost reply; usually it is the one given here.
     Success: "succeeded",
-    Asked: "waiting",
+    QuestionAsked: "waiting",
     DeadlinePassed: "timed_out",
     Expired: "timed_out",
     Breached: "failed",
@@ -93,8 +93,8 @@ class Labels:
     def __init__(self, known: Iterable[tuple[str, str]] = ()) -> None:
         self.known = set(known)
 
-    def of(self, queue: str, kind: str) -> tuple[str, str]:
-        for pair, room in (((queue, kind), MOST_PAIRS - SPARE), ((queue, OTHER), MOST_PAIRS - 1)):
+    def of(self, queue: str, task: str) -> tuple[str, str]:
+        for pair, room in (((queue, task), MOST_PAIRS - SPARE), ((queue, OTHER), MOST_PAIRS - 1)):
             if pair in self.known:
                 return pair
             if len(self.known) < room:
@@ -128,7 +128,7 @@ class Rollup:
     """Attempts of one task in one queue with the same outcome."""
 
     queue: str
-    kind: str
+    task: str
     outcome: str
     runs: int
     wait: Histogram = Histogram()
@@ -148,9 +148,9 @@ def bounded(rollups: Iterable[Rollup], labels: Labels) -> list[Rollup]:
     """Replace labels beyond the bound, and merge the rollups that became equal."""
     found: dict[tuple[str, str, str], Rollup] = {}
     for one in rollups:
-        queue, kind = labels.of(one.queue, one.kind)
-        key = queue, kind, one.outcome
-        one = replace(one, queue=queue, kind=kind)
+        queue, task = labels.of(one.queue, one.task)
+        key = queue, task, one.outcome
+        one = replace(one, queue=queue, task=task)
         found[key] = found[key] + one if key in found else one
     return list(found.values())
 
@@ -193,8 +193,8 @@ class Tally:
         """Times that are not in a rollup yet: a batch may be small, and making a rollup of it takes longer."""
         self._labels: dict[Whose, Labels] = {}
 
-    def add(self, tenant: Whose, queue: str, kind: str, outcome: str, times: Times) -> None:
-        key = self._key(tenant, queue, kind, outcome)
+    def add(self, tenant: Whose, queue: str, task: str, outcome: str, times: Times) -> None:
+        key = self._key(tenant, queue, task, outcome)
         before = self._times.get(key)
         if before is None:
             self._times[key] = times
@@ -217,24 +217,24 @@ class Tally:
     def put_back(self, tenant: Whose, rollups: Iterable[Rollup]) -> None:
         """Add back rollups that could not be written."""
         for one in rollups:
-            self._merge(self._key(tenant, one.queue, one.kind, one.outcome), one)
+            self._merge(self._key(tenant, one.queue, one.task, one.outcome), one)
 
-    def _key(self, tenant: Whose, queue: str, kind: str, outcome: str) -> _Key:
+    def _key(self, tenant: Whose, queue: str, task: str, outcome: str) -> _Key:
         labels = self._labels.get(tenant)
         if labels is None:
             labels = self._labels[tenant] = Labels()
-        return tenant, *labels.of(queue, kind), outcome
+        return tenant, *labels.of(queue, task), outcome
 
     def _roll_up(self, key: _Key, times: Times) -> None:
-        _, queue, kind, outcome = key
+        _, queue, task, outcome = key
         runs = len(times.runs) + times.unseen
         wait, run = histogram_of(times.waits), histogram_of(times.runs)
-        self._merge(key, Rollup(queue, kind, outcome, runs, wait, run))
+        self._merge(key, Rollup(queue, task, outcome, runs, wait, run))
 
     def _merge(self, key: _Key, one: Rollup) -> None:
         before = self._rollups.get(key)
-        _, queue, kind, _ = key
-        self._rollups[key] = replace(one, queue=queue, kind=kind) if before is None else before + one
+        _, queue, task, _ = key
+        self._rollups[key] = replace(one, queue=queue, task=task) if before is None else before + one
 
 
 # --- read models ----------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class LeaseAge:
     """Leases of one task in one queue."""
 
     queue: str
-    kind: str
+    task: str
     oldest: float
     """Seconds since the oldest attempt began."""
     expires_in: float

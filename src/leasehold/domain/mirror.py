@@ -27,7 +27,7 @@ _LONGEST_WORD = 200
 class Mirror:
     """The definition of a mirror. All of it becomes part of SQL statements: it is checked here, and quoted there."""
 
-    kind: str
+    task: str
     table: str
     """`table`, or on PostgreSQL `schema.table`; without a schema it is `public`."""
     key: str
@@ -68,8 +68,8 @@ class Mirror:
     @property
     def name(self) -> str:
         """The name of its triggers. A task's name may be long, and contain any character."""
-        plain = re.sub(r"[^a-z0-9]+", "_", self.kind.lower()).strip("_")[:24]
-        both = json.dumps([self.kind, self.table]).encode()
+        plain = re.sub(r"[^a-z0-9]+", "_", self.task.lower()).strip("_")[:24]
+        both = json.dumps([self.task, self.table]).encode()
         return f"mirror_{plain}_{hashlib.blake2b(both, digest_size=4).hexdigest()}"
 
     def dump(self) -> str:

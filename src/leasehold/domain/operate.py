@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from leasehold.domain.errors import Refused
+from leasehold.domain.errors import InvalidState
 from leasehold.domain.expiry import expired
 from leasehold.domain.job import Job
 from leasehold.domain.lanes import STARTED
-from leasehold.domain.moves import Move, clean_error, finish_time
 from leasehold.domain.outcome import Failure
 from leasehold.domain.settle import settle
-from leasehold.domain.states import Event, Flag, State, allowed, stronger
+from leasehold.domain.states import Flag, State, Trigger, allowed, stronger
+from leasehold.domain.transitions import Move, clean_error, finish_time
 
 
-def _check(job: Job, event: Event) -> None:
+def _check(job: Job, event: Trigger) -> None:
     if not allowed(job.state, event):
-        raise Refused(job.id, event.value, job.state.value)
+        raise InvalidState(job.id, event.value, job.state.value)
 
 
 def _check_goes_on(job: Job, verb: str, remedy: str) -> None:
     """Refuse if the task takes no queue: its job runs once, and no worker would claim it a second time."""
     if not job.policy.queueing:
-        raise Refused(
+        raise InvalidState(
             job.id,
             verb,
             job.state.value,
@@ -31,13 +31,13 @@ def _check_goes_on(job: Job, verb: str, remedy: str) -> None:
         )
 
 
-def _told(reason: str | None) -> str | None:
+def _reason(reason: str | None) -> str | None:
     return None if reason is None else clean_error(reason)
 
 
 def cancel(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
     """Cancel at once, or flag a running job: it keeps its token, because its worker has to stop the work."""
-    _check(job, Event.CANCEL)
+    _check(job, Trigger.CANCEL)
     if job.state is State.RUNNING:
         return _flagged(job, Flag.CANCEL, "cancel_requested", actor, reason)
     after = replace(
@@ -45,24 +45,24 @@ def cancel(job: Job, *, now: datetime, actor: str | None = None, reason: str | N
         state=State.CANCELLED,
         finished_at=finish_time(State.CANCELLED, now),
         halts_lane=False,
-        reason=_told(reason),
+        reason=_reason(reason),
         held=False,
     )
-    return Move(job, after, "cancelled", actor, _told(reason))
+    return Move(job, after, "cancelled", actor, _reason(reason))
 
 
 def pause(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
-    _check(job, Event.PAUSE)
+    _check(job, Trigger.PAUSE)
     _check_goes_on(job, "pause", "cancel it")
     if job.state is State.RUNNING:
         return _flagged(job, Flag.PAUSE, "pause_requested", actor, reason)
-    after = replace(job, state=State.PAUSED, reason=_told(reason), held=False)
-    return Move(job, after, "paused", actor, _told(reason))
+    after = replace(job, state=State.PAUSED, reason=_reason(reason), held=False)
+    return Move(job, after, "paused", actor, _reason(reason))
 
 
 def interrupt(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
     """Pause a running job, so that its progress is kept; cancel any other."""
-    _check(job, Event.INTERRUPT)
+    _check(job, Trigger.INTERRUPT)
     if job.state is not State.RUNNING:
         return cancel(job, now=now, actor=actor, reason=reason)
     _check_goes_on(job, "interrupt", "cancel it")
@@ -72,7 +72,7 @@ def interrupt(job: Job, *, now: datetime, actor: str | None = None, reason: str 
 def finish(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
     """Let a running job end without another try."""
     if job.state is not State.RUNNING:
-        raise Refused(job.id, "finish", job.state.value)
+        raise InvalidState(job.id, "finish", job.state.value)
     return _flagged(job, Flag.FINISH, "finish_requested", actor, reason)
 
 
@@ -85,11 +85,11 @@ def resume(
     fresh: bool = False,
 ) -> Move:
     """Let the same job go on: failures and crashes back to 0, attempt and token continue, due now, place kept."""
-    _check(job, Event.RESUME)
+    _check(job, Trigger.RESUME)
     _check_goes_on(job, "resume", "call app.run_now again")
     if job.state is State.RUNNING:
         if job.stop_requested is not Flag.PAUSE:
-            raise Refused(job.id, "resume", job.state.value, "no pause was asked for")
+            raise InvalidState(job.id, "resume", job.state.value, "no pause was asked for")
         return Move(job, replace(job, stop_requested=None, reason=None), "pause_withdrawn", actor)
     due = min(job.available_at, now)
     # A lane that has gone on without this job does not give it the first place; a lane that it blocked does.
@@ -112,17 +112,17 @@ def resume(
     return Move(job, after, "resumed", actor, "from the start" if fresh else None)
 
 
-def resolve(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
+def skip(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
     """Keep the failure on record, and let the lane go on."""
-    _check(job, Event.RESOLVE)
-    return Move(job, replace(job, halts_lane=False), "resolved", actor, _told(reason))
+    _check(job, Trigger.SKIP)
+    return Move(job, replace(job, halts_lane=False), "resolved", actor, _reason(reason))
 
 
 def release(job: Job, *, now: datetime, actor: str | None = None) -> Move:
     """Lift the hold. A job that still waits for others stays pending until they are done."""
-    _check(job, Event.RELEASE)
+    _check(job, Trigger.RELEASE)
     if not job.held:
-        raise Refused(job.id, "release", job.state.value, f"it waits for {job.unmet} unfinished job(s)")
+        raise InvalidState(job.id, "release", job.state.value, f"it waits for {job.unmet} unfinished job(s)")
     after = replace(job, held=False)
     if not job.unmet:
         due = max(job.available_at, now)
@@ -134,17 +134,17 @@ def release(job: Job, *, now: datetime, actor: str | None = None) -> Move:
 
 def expire(job: Job, *, now: datetime) -> Move:
     """End a job that is not running and whose time is over: not started in time, or past its deadline."""
-    _check(job, Event.EXPIRE)
+    _check(job, Trigger.EXPIRE)
     move = expired(job, now)
     if move is None:
-        raise Refused(job.id, "expire", job.state.value, "its time is not over")
+        raise InvalidState(job.id, "expire", job.state.value, "its time is not over")
     return move
 
 
 def answer(job: Job, key: str, *, now: datetime, actor: str | None = None, still_asks: bool = False) -> Move:
     """Make a waiting job due at once, in its old place, unless it waits for other answers too; a paused job keeps the
     answer for its resume."""
-    _check(job, Event.ANSWER)
+    _check(job, Trigger.ANSWER)
     if job.state is State.PAUSED or still_asks:
         return Move(job, job, "answered", actor, key)
     after = replace(job, state=State.QUEUED, reason=None, available_at=min(job.available_at, now))
@@ -167,16 +167,16 @@ def abandon(job: Job, *, now: datetime, actor: str | None = None, reason: str | 
         remedy = "only an orphan, whose execution no worker watches, can be abandoned"
         if job.state is State.RUNNING:
             remedy += "; cancel the job"
-        raise Refused(job.id, "abandon", job.state.value, remedy)
-    told = f"its execution at {job.execution_site} was given up" + ("" if reason is None else f": {reason}")
-    move = settle(job, Failure(told), job.policy, now=now)
+        raise InvalidState(job.id, "abandon", job.state.value, remedy)
+    text = f"its execution at {job.execution_site} was given up" + ("" if reason is None else f": {reason}")
+    move = settle(job, Failure(text), job.policy, now=now)
     return replace(move, event="abandoned", actor=actor)
 
 
 def check_retry(job: Job) -> None:
     """Check whether a new job like this one may be enqueued."""
-    if not allowed(job.state, Event.RETRY):
-        raise Refused(
+    if not allowed(job.state, Trigger.RETRY):
+        raise InvalidState(
             job.id, "retry", job.state.value, "only a job that has ended or is paused can be retried"
         )
     _check_goes_on(job, "retry", "call app.run_now again")
@@ -188,7 +188,7 @@ def claim(job: Job, *, owner: str, now: datetime) -> Move:
         job,
         state=State.RUNNING,
         reason=None,
-        lease_owner=owner,
+        worker=owner,
         lease_token=job.lease_token + 1,
         lease_expires_at=now + timedelta(seconds=job.lease_seconds),
         attempt=job.attempt + 1,
@@ -203,7 +203,7 @@ def adopt(job: Job, *, owner: str, now: datetime) -> Move:
     """The attempt stays: it names the execution that may still live."""
     after = replace(
         job,
-        lease_owner=owner,
+        worker=owner,
         lease_token=job.lease_token + 1,
         lease_expires_at=now + timedelta(seconds=job.lease_seconds),
     )
@@ -214,5 +214,5 @@ def _flagged(job: Job, flag: Flag, event: str, actor: str | None, reason: str | 
     wanted = stronger(job.stop_requested, flag)
     if wanted is not flag:
         # A weaker request changes nothing, not even the reason that the stronger one gave.
-        return Move(job, job, event, actor, _told(reason))
-    return Move(job, replace(job, stop_requested=flag, reason=_told(reason)), event, actor, _told(reason))
+        return Move(job, job, event, actor, _reason(reason))
+    return Move(job, replace(job, stop_requested=flag, reason=_reason(reason)), event, actor, _reason(reason))

@@ -89,7 +89,7 @@ class Snoozed:
 
 
 @frozen
-class Asked:
+class QuestionAsked:
     """The job is parked until one or several answers come."""
 
     key: str
@@ -98,11 +98,11 @@ class Asked:
     secret: bool = False
     timeout: float | None = None
     """Seconds until the question expires, counted from when it was first asked."""
-    beside: tuple[Asked, ...] = ()
+    beside: tuple[QuestionAsked, ...] = ()
     """Questions asked together with this one: the job waits until none of them is open."""
 
     @property
-    def questions(self) -> tuple[Asked, ...]:
+    def questions(self) -> tuple[QuestionAsked, ...]:
         return self, *self.beside
 
 
@@ -125,6 +125,6 @@ Outcome = (
     | Lost
     | Crashed
     | Snoozed
-    | Asked
+    | QuestionAsked
     | Breached
 )

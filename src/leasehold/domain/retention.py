@@ -17,7 +17,7 @@ Keep = Duration | None | Mapping[str, Duration | None]
 """The form users write: one age for all states, None for ever, or ages by state."""
 
 
-def ages_of(keep: Keep, field: str, otherwise: Ages | None = None) -> dict[State, float | None]:
+def retention_by_state(keep: Keep, field: str, otherwise: Ages | None = None) -> dict[State, float | None]:
     """Return ages by state. States that are not named get the age of `otherwise`; without it they are left out."""
     if not isinstance(keep, Mapping):
         age = None if keep is None else seconds(keep, field)
@@ -37,23 +37,23 @@ class Retention:
 
     ages: Ages
     """Ages for tasks without their own rule."""
-    by_kind: Mapping[str, Ages] = field(default_factory=dict)
+    by_task: Mapping[str, Ages] = field(default_factory=dict)
     """Ages for tasks with their own rule; states that the rule leaves out use `ages`."""
 
     @staticmethod
     def after(age: float) -> Retention:
         return Retention(dict.fromkeys(ENDED, age))
 
-    def is_over(self, kind: str, state: State, age: float) -> bool:
+    def is_over(self, task: str, state: State, age: float) -> bool:
         """Return whether a job that ended this many seconds ago may be pruned."""
-        own = self.by_kind.get(kind)
+        own = self.by_task.get(task)
         limit = own[state] if own is not None and state in own else self.ages.get(state)
         return limit is not None and age > limit
 
     @property
     def youngest(self) -> float | None:
         """The lowest age of all rules in seconds: no younger job can be pruned. None: nothing is ever pruned."""
-        every = [self.ages, *self.by_kind.values()]
+        every = [self.ages, *self.by_task.values()]
         return min((age for ages in every for age in ages.values() if age is not None), default=None)
 
 
@@ -74,7 +74,7 @@ class PruneChoice:
 class PruneCount:
     """How many jobs of one task and state were pruned."""
 
-    kind: str
+    task: str
     state: State
     jobs: int
 

@@ -36,7 +36,7 @@ class Schedule:
 
     name: str
     """The name of the schedule in lists and verbs; by default, the task's name."""
-    kind: str
+    task: str
     args: str = "{}"
     """The arguments of its jobs. A task's argument called `tick` gets the time of the tick."""
     every: float | None = None
@@ -135,7 +135,7 @@ def _last_due(schedule: Schedule, next_at: datetime, now: datetime) -> tuple[dat
 
 def checked_schedule(
     name: str,
-    kind: str,
+    task: str,
     args: str,
     *,
     every: Duration | None,
@@ -160,7 +160,7 @@ def checked_schedule(
         _check_cron(cron)
     return Schedule(
         name=checked_name(name, "schedule"),
-        kind=kind,
+        task=task,
         args=args,
         every=step,
         cron=cron,

@@ -14,8 +14,8 @@ from leasehold.domain.checks.instants import checked_instant
 from leasehold.domain.checks.texts import checked_text
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
+from leasehold.domain.records import ALL, Filter, Summary
 from leasehold.domain.sensitive import hidden_arguments
-from leasehold.domain.views import ALL, Filter, Summary
 
 LONGEST_TEXT = 1000
 MOST_LOOKED = 10_000
@@ -42,7 +42,7 @@ class Search:
 
 
 @frozen
-class Found:
+class SearchPage:
     """One page of a search, newest first. It may have fewer jobs than requested, or none, and still a `next`."""
 
     jobs: list[Summary]

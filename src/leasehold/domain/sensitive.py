@@ -46,8 +46,8 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 def hidden_outcome(outcome: Outcome, secrets: Sequence[str]) -> Outcome:
     """Hide the secrets in the outcome's error and reason."""
-    told = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name in ("error", "reason")}
-    changes = {name: hide(text, secrets) for name, text in told.items() if isinstance(text, str)}
+    texts = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name in ("error", "reason")}
+    changes = {name: hide(text, secrets) for name, text in texts.items() if isinstance(text, str)}
     return replace(outcome, **changes) if changes else outcome  # type: ignore[arg-type]  # its own fields
 
 

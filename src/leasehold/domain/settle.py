@@ -29,9 +29,7 @@ from typing import assert_never
 
 from leasehold.domain.expiry import before_grant, expired, granted_too_late
 from leasehold.domain.job import Job
-from leasehold.domain.moves import Move, clean_error, finish_time
 from leasehold.domain.outcome import (
-    Asked,
     AttemptTimedOut,
     Breached,
     Crashed,
@@ -42,12 +40,14 @@ from leasehold.domain.outcome import (
     HandedBack,
     Lost,
     Outcome,
+    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
 from leasehold.domain.policy import Policy, backoff_delay
 from leasehold.domain.states import Flag, State, stronger
+from leasehold.domain.transitions import Move, clean_error, finish_time
 
 
 def settle(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float = 0.0) -> Move:
@@ -91,7 +91,7 @@ def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, 
             return _lost(job, outcome, policy, flag, now, jitter)
         case Snoozed():
             return _requeue(job, flag, "snoozed", policy, now, delay=outcome.delay, error=outcome.error)
-        case Asked():
+        case QuestionAsked():
             if flag is None:
                 return replace(_end(job, State.WAITING, "asked", policy, now), asks=outcome)
             move = _requeue(job, flag, "asked", policy, now)
@@ -106,7 +106,7 @@ def _succeeded(job: Job, outcome: Success, now: datetime) -> Move:
     done = replace(_released(job), state=State.SUCCEEDED, finished_at=now, reason=None, halts_lane=False)
     # The records of earlier attempts keep their errors.
     done = replace(done, result=outcome.result, result_ref=outcome.result_ref, error=None)
-    return Move(job, done, None, actor=job.lease_owner)
+    return Move(job, done, None, actor=job.worker)
 
 
 def _failed(
@@ -227,23 +227,23 @@ def _end(
 ) -> Move:
     bad = state in (State.FAILED, State.TIMED_OUT)
     # The reason of a stop (on the row since its request) stays after the settle that obeys it.
-    told = reason if reason is not None else (job.reason if job.stop_requested is not None else None)
+    stated = reason if reason is not None else (job.reason if job.stop_requested is not None else None)
     after = replace(
         _released(job),
         state=state,
         finished_at=finish_time(state, now),
         halts_lane=bad and job.lane is not None and policy.on_failure == "halt",
-        reason=clean_error(told) if told is not None else None,
+        reason=clean_error(stated) if stated is not None else None,
         error=clean_error(error) if error is not None else job.error,
     )
     detail = error if error is not None else reason
-    return Move(before or job, after, event, job.lease_owner, None if detail is None else clean_error(detail))
+    return Move(before or job, after, event, job.worker, None if detail is None else clean_error(detail))
 
 
 def _orphan(job: Job, event: str, detail: str | None) -> Move:
     """End the lease, not the attempt: flag, lane and slots are kept for the adopting worker."""
-    after = replace(job, lease_owner=None, lease_expires_at=None, settled_by=None, settled_token=None)
-    return Move(job, after, event, job.lease_owner, None if detail is None else clean_error(detail))
+    after = replace(job, worker=None, lease_expires_at=None, settled_by=None, settled_token=None)
+    return Move(job, after, event, job.worker, None if detail is None else clean_error(detail))
 
 
 def _released(job: Job) -> Job:
@@ -251,10 +251,10 @@ def _released(job: Job) -> Job:
     gone. The site of the execution belongs to the attempt that has ended."""
     return replace(
         job,
-        lease_owner=None,
+        worker=None,
         lease_expires_at=None,
         stop_requested=None,
-        settled_by=job.lease_owner,
+        settled_by=job.worker,
         settled_token=job.lease_token,
         execution_site=None,
         execution_name=None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.portable import Portable
+from leasehold.domain.pickling import Portable
 
 
 class Signal(Portable, Exception):

@@ -41,7 +41,7 @@ RESTING = HALTED | FINAL
 HOLDS_UNIQUE_KEY = LIVE | {State.PAUSED}
 
 
-class Event(StrEnum):
+class Trigger(StrEnum):
     """What can happen to a job. Every layer uses the same word."""
 
     RELEASE = "release"
@@ -54,7 +54,7 @@ class Event(StrEnum):
     PAUSE = "pause"
     INTERRUPT = "interrupt"
     RESUME = "resume"
-    RESOLVE = "resolve"
+    SKIP = "skip"
     ANSWER = "answer"
     RETRY = "retry"
     EXPIRE = "expire"
@@ -89,49 +89,49 @@ _ENDINGS = frozenset(
     }
 )
 
-TRANSITIONS: dict[tuple[State, Event], frozenset[State]] = {
-    (State.PENDING, Event.RELEASE): frozenset({State.QUEUED, State.PENDING}),
-    (State.PENDING, Event.CANCEL): frozenset({State.CANCELLED}),
-    (State.PENDING, Event.PAUSE): frozenset({State.PAUSED}),
-    (State.PENDING, Event.INTERRUPT): frozenset({State.CANCELLED}),
-    (State.PENDING, Event.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
-    (State.QUEUED, Event.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
-    (State.WAITING, Event.EXPIRE): frozenset({State.TIMED_OUT, State.QUEUED, State.WAITING}),
-    (State.QUEUED, Event.CLAIM): frozenset({State.RUNNING}),
-    (State.QUEUED, Event.CANCEL): frozenset({State.CANCELLED}),
-    (State.QUEUED, Event.PAUSE): frozenset({State.PAUSED}),
-    (State.QUEUED, Event.INTERRUPT): frozenset({State.CANCELLED}),
-    (State.RUNNING, Event.RENEW): frozenset({State.RUNNING}),
-    (State.RUNNING, Event.ADOPT): frozenset({State.RUNNING}),
-    (State.RUNNING, Event.SETTLE): _ENDINGS,
-    (State.RUNNING, Event.REAP): frozenset(
+TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
+    (State.PENDING, Trigger.RELEASE): frozenset({State.QUEUED, State.PENDING}),
+    (State.PENDING, Trigger.CANCEL): frozenset({State.CANCELLED}),
+    (State.PENDING, Trigger.PAUSE): frozenset({State.PAUSED}),
+    (State.PENDING, Trigger.INTERRUPT): frozenset({State.CANCELLED}),
+    (State.PENDING, Trigger.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
+    (State.QUEUED, Trigger.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
+    (State.WAITING, Trigger.EXPIRE): frozenset({State.TIMED_OUT, State.QUEUED, State.WAITING}),
+    (State.QUEUED, Trigger.CLAIM): frozenset({State.RUNNING}),
+    (State.QUEUED, Trigger.CANCEL): frozenset({State.CANCELLED}),
+    (State.QUEUED, Trigger.PAUSE): frozenset({State.PAUSED}),
+    (State.QUEUED, Trigger.INTERRUPT): frozenset({State.CANCELLED}),
+    (State.RUNNING, Trigger.RENEW): frozenset({State.RUNNING}),
+    (State.RUNNING, Trigger.ADOPT): frozenset({State.RUNNING}),
+    (State.RUNNING, Trigger.SETTLE): _ENDINGS,
+    (State.RUNNING, Trigger.REAP): frozenset(
         {State.QUEUED, State.FAILED, State.PAUSED, State.CANCELLED, State.TIMED_OUT, State.RUNNING}
     ),
-    (State.RUNNING, Event.CANCEL): frozenset({State.RUNNING}),
-    (State.RUNNING, Event.PAUSE): frozenset({State.RUNNING}),
-    (State.RUNNING, Event.INTERRUPT): frozenset({State.RUNNING}),
-    (State.RUNNING, Event.RESUME): frozenset({State.RUNNING}),
-    (State.WAITING, Event.ANSWER): frozenset({State.QUEUED, State.WAITING}),
-    (State.WAITING, Event.CANCEL): frozenset({State.CANCELLED}),
-    (State.WAITING, Event.PAUSE): frozenset({State.PAUSED}),
-    (State.WAITING, Event.INTERRUPT): frozenset({State.CANCELLED}),
-    (State.PAUSED, Event.ANSWER): frozenset({State.PAUSED}),
-    (State.PAUSED, Event.RESUME): frozenset({State.QUEUED, State.PENDING}),
-    (State.PAUSED, Event.CANCEL): frozenset({State.CANCELLED}),
-    (State.PAUSED, Event.INTERRUPT): frozenset({State.CANCELLED}),
-    (State.PAUSED, Event.RETRY): frozenset({State.PAUSED}),
-    (State.FAILED, Event.RESUME): frozenset({State.QUEUED}),
-    (State.FAILED, Event.RESOLVE): frozenset({State.FAILED}),
-    (State.FAILED, Event.CANCEL): frozenset({State.CANCELLED}),
-    (State.FAILED, Event.RETRY): frozenset({State.FAILED}),
-    (State.TIMED_OUT, Event.RESUME): frozenset({State.QUEUED, State.PENDING}),
-    (State.TIMED_OUT, Event.RESOLVE): frozenset({State.TIMED_OUT}),
-    (State.TIMED_OUT, Event.CANCEL): frozenset({State.CANCELLED}),
-    (State.TIMED_OUT, Event.RETRY): frozenset({State.TIMED_OUT}),
-    (State.SUCCEEDED, Event.RETRY): frozenset({State.SUCCEEDED}),
-    (State.CANCELLED, Event.RETRY): frozenset({State.CANCELLED}),
+    (State.RUNNING, Trigger.CANCEL): frozenset({State.RUNNING}),
+    (State.RUNNING, Trigger.PAUSE): frozenset({State.RUNNING}),
+    (State.RUNNING, Trigger.INTERRUPT): frozenset({State.RUNNING}),
+    (State.RUNNING, Trigger.RESUME): frozenset({State.RUNNING}),
+    (State.WAITING, Trigger.ANSWER): frozenset({State.QUEUED, State.WAITING}),
+    (State.WAITING, Trigger.CANCEL): frozenset({State.CANCELLED}),
+    (State.WAITING, Trigger.PAUSE): frozenset({State.PAUSED}),
+    (State.WAITING, Trigger.INTERRUPT): frozenset({State.CANCELLED}),
+    (State.PAUSED, Trigger.ANSWER): frozenset({State.PAUSED}),
+    (State.PAUSED, Trigger.RESUME): frozenset({State.QUEUED, State.PENDING}),
+    (State.PAUSED, Trigger.CANCEL): frozenset({State.CANCELLED}),
+    (State.PAUSED, Trigger.INTERRUPT): frozenset({State.CANCELLED}),
+    (State.PAUSED, Trigger.RETRY): frozenset({State.PAUSED}),
+    (State.FAILED, Trigger.RESUME): frozenset({State.QUEUED}),
+    (State.FAILED, Trigger.SKIP): frozenset({State.FAILED}),
+    (State.FAILED, Trigger.CANCEL): frozenset({State.CANCELLED}),
+    (State.FAILED, Trigger.RETRY): frozenset({State.FAILED}),
+    (State.TIMED_OUT, Trigger.RESUME): frozenset({State.QUEUED, State.PENDING}),
+    (State.TIMED_OUT, Trigger.SKIP): frozenset({State.TIMED_OUT}),
+    (State.TIMED_OUT, Trigger.CANCEL): frozenset({State.CANCELLED}),
+    (State.TIMED_OUT, Trigger.RETRY): frozenset({State.TIMED_OUT}),
+    (State.SUCCEEDED, Trigger.RETRY): frozenset({State.SUCCEEDED}),
+    (State.CANCELLED, Trigger.RETRY): frozenset({State.CANCELLED}),
 }
 
 
-def allowed(state: State, event: Event) -> bool:
+def allowed(state: State, event: Trigger) -> bool:
     return (state, event) in TRANSITIONS

@@ -18,13 +18,13 @@ from typing import Literal, NamedTuple, TypedDict, get_args
 
 from leasehold.domain import operate
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.names import Names, checked_name, checked_names, kept_name
+from leasehold.domain.checks.names import Names, checked_name, checked_names, storable_name
 from leasehold.domain.checks.texts import checked_actor, checked_reason
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job, NewJob
-from leasehold.domain.moves import Move
 from leasehold.domain.states import State
+from leasehold.domain.transitions import Move
 
 StopMode = Literal["graceful", "immediate", "full"]
 STOPPABLE = (State.PENDING, State.QUEUED, State.RUNNING, State.WAITING, State.PAUSED)
@@ -36,7 +36,7 @@ class StopScope:
 
     group: str | None = None
     queue: str | None = None
-    kinds: tuple[str, ...] | None = None
+    tasks: tuple[str, ...] | None = None
     lane: str | None = None
     tags: tuple[str, ...] = ()
     everything: bool = False
@@ -49,23 +49,23 @@ class StopScope:
         return (
             (self.group is None or job.group == self.group)
             and (self.queue is None or job.queue == self.queue)
-            and (self.kinds is None or job.kind in self.kinds)
+            and (self.tasks is None or job.task in self.tasks)
             and (self.lane is None or job.lane == self.lane)
             and set(self.tags) <= set(job.tags)
         )
 
-    def told(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, object]:
         """Return only the criteria that were given."""
         return {name: value for name, value in asdict(self).items() if value not in (None, (), False)}
 
     def dump(self) -> str:
-        return json.dumps(self.told(), sort_keys=True)
+        return json.dumps(self.as_dict(), sort_keys=True)
 
     @classmethod
     def load(cls, text: str) -> StopScope:
-        told = json.loads(text)
-        lists = {name: tuple(told[name]) for name in ("kinds", "tags") if name in told}
-        return cls(**(told | lists))
+        values = json.loads(text)
+        lists = {name: tuple(values[name]) for name in ("tasks", "tags") if name in values}
+        return cls(**(values | lists))
 
 
 class StopManner(TypedDict, total=False):
@@ -84,7 +84,7 @@ class StopOptions(StopManner, total=False):
 
     group: str | None
     queue: str | None
-    kinds: Names
+    tasks: Names
     lane: str | None
     tags: Names
     everything: bool
@@ -96,7 +96,7 @@ class StopRequest:
 
     group: str | None = None
     queue: str | None = None
-    kinds: Names = None
+    tasks: Names = None
     lane: str | None = None
     tags: Names = None
     everything: bool = False
@@ -118,8 +118,8 @@ class StopRequest:
         scope = StopScope(
             group=None if self.group is None else checked_name(self.group, "group"),
             queue=None if self.queue is None else checked_name(self.queue, "queue"),
-            kinds=checked_names(self.kinds, "kinds"),
-            lane=None if self.lane is None else kept_name(self.lane, "lane"),
+            tasks=checked_names(self.tasks, "tasks"),
+            lane=None if self.lane is None else storable_name(self.lane, "lane"),
             tags=checked_names(self.tags, "tags") or (),
             everything=self.everything,
         )
@@ -142,7 +142,7 @@ class StoppedJob(NamedTuple):
     """A job that a stop concerns, and the state it was in."""
 
     id: str
-    kind: str
+    task: str
     state: State
 
 
@@ -160,7 +160,7 @@ class StopReport:
     """Running jobs by task that were flagged to stop, or with graceful to finish without another try."""
     still_running: Sequence[str]
     """The flagged jobs that had not ended when the call returned."""
-    unaffected_kinds: Sequence[str]
+    unaffected_tasks: Sequence[str]
     """Known tasks that the stop does not concern."""
     held: bool
     """The group takes no new jobs until it is released."""
@@ -179,9 +179,9 @@ class StopReport:
 
 def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
     """Check that a stop of everything is confirmed, and that only a group is held."""
-    if scope.kinds is not None and not scope.kinds:
-        raise InvalidInput("kinds", "is empty", "name at least one kind, or leave it out")
-    criteria = scope.told()
+    if scope.tasks is not None and not scope.tasks:
+        raise InvalidInput("tasks", "is empty", "name at least one kind, or leave it out")
+    criteria = scope.as_dict()
     if not criteria:
         raise InvalidInput(
             "stop", "has no scope", "give group, queue, kinds, lane or tags, or everything=True"
@@ -197,13 +197,13 @@ def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
     return scope
 
 
-def check_kinds(scope: StopScope, registered: Collection[str], stored: Collection[str]) -> None:
+def check_tasks(scope: StopScope, registered: Collection[str], stored: Collection[str]) -> None:
     """Refuse an unknown task: it is likely a typing error, and a stop of nothing would hide it. The store knows the
     tasks that other programs have enqueued."""
-    for kind in scope.kinds or ():
-        if kind not in registered and kind not in stored:
+    for task in scope.tasks or ():
+        if task not in registered and task not in stored:
             listed = ", ".join(sorted(registered or stored)[:20]) or "none"
-            raise InvalidInput("kinds", f"no task is named {kind!r}", f"known: {listed}")
+            raise InvalidInput("tasks", f"no task is named {task!r}", f"known: {listed}")
 
 
 def checked_mode(mode: object) -> StopMode:

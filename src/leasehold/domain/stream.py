@@ -24,7 +24,7 @@ LOG_CAP = 65_536
 
 
 @frozen
-class Event:
+class Update:
     """One update of a job, as a watcher sees it. `watch(since=event.seq)` continues after it.
 
     A change of state (`kind` "state", `data` {"state": …, "attempt": …}) is observed, not stored: it has the `seq` of
@@ -98,4 +98,4 @@ class Seen:
 
     state: State
     attempt: int
-    events: list[Event]
+    events: list[Update]

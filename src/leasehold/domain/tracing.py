@@ -9,7 +9,6 @@ from typing import Literal, Protocol
 
 from leasehold.domain.frozen import frozen
 from leasehold.domain.outcome import (
-    Asked,
     AttemptTimedOut,
     Breached,
     Crashed,
@@ -20,6 +19,7 @@ from leasehold.domain.outcome import (
     HandedBack,
     Lost,
     Outcome,
+    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
@@ -48,7 +48,7 @@ class TracedEnqueue:
 
     queue: str | None
     """None: the jobs go to different queues."""
-    kind: str | None
+    task: str | None
     """None: the jobs are of different tasks."""
     count: int
     job_id: str | None
@@ -62,7 +62,7 @@ class TracedRun:
     """An attempt that starts."""
 
     job_id: str
-    kind: str
+    task: str
     queue: str
     attempt: int
     trace: str | None
@@ -109,7 +109,7 @@ _ENDINGS: dict[type[Outcome], AttemptOutcome] = {
     Expired: "timed_out",
     Crashed: "crashed",
     Lost: "lost",
-    Asked: "waiting",
+    QuestionAsked: "waiting",
     Snoozed: "snoozed",
     HandedBack: "handed_back",
     Detached: "detached",

@@ -17,7 +17,7 @@ from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.texts import checked_text
 from leasehold.domain.errors import InvalidInput, InvalidSignature
 from leasehold.domain.frozen import frozen
-from leasehold.domain.hooks import WEBHOOK_KIND, HookEvent, Listener, checked_events
+from leasehold.domain.hooks import WEBHOOK_TASK, Listener, Notification, checked_events
 from leasehold.domain.job import NewJob
 from leasehold.domain.policy import Policy
 
@@ -64,10 +64,10 @@ def checked_webhook(
     return Webhook(name, url, secret, allow_private, source)
 
 
-def listeners_for(webhook: Webhook, events: Sequence[str], kinds: Sequence[str] = ()) -> list[Listener]:
-    wanted = [checked_name(kind, "kinds") for kind in kinds] or [""]
+def listeners_for(webhook: Webhook, events: Sequence[str], tasks: Sequence[str] = ()) -> list[Listener]:
+    wanted = [checked_name(task, "tasks") for task in tasks] or [""]
     names = checked_events(events, "events")
-    return [Listener(webhook.listener, event, kind, webhook=True) for event in names for kind in wanted]
+    return [Listener(webhook.listener, event, task, webhook=True) for event in names for task in wanted]
 
 
 def check_url(url: str, allow_private: bool) -> None:
@@ -106,10 +106,10 @@ def key_of(secret: str) -> bytes:
     return key
 
 
-def body_of(event: HookEvent) -> str:
+def body_of(event: Notification) -> str:
     facts = {
         "job_id": event.job_id or None,
-        "kind": event.kind or None,
+        "task": event.task or None,
         "queue": event.queue or None,
         "attempt": event.attempt,
         "group": event.group,
@@ -121,10 +121,10 @@ def body_of(event: HookEvent) -> str:
     return json.dumps({"type": event.name, "timestamp": at, "data": facts}, ensure_ascii=False)
 
 
-def delivery_job(job_id: str, webhook: str, event: HookEvent) -> NewJob:
+def delivery_job(job_id: str, webhook: str, event: Notification) -> NewJob:
     """Build the job that posts this notification. The secret and the address are looked up when it runs."""
     args = json.dumps({"webhook": webhook, "event_id": event.id, "body": body_of(event)})
-    return NewJob(id=job_id, kind=WEBHOOK_KIND, args=args, queue=QUEUE, policy=POLICY)
+    return NewJob(id=job_id, task=WEBHOOK_TASK, args=args, queue=QUEUE, policy=POLICY)
 
 
 def signed_headers(event_id: str, body: bytes, secret: str, now: float) -> dict[str, str]:

@@ -19,7 +19,7 @@ from leasehold.domain.budgets import (
 from leasehold.domain.bulk import MEANT_FOR
 from leasehold.domain.checks.cursors import LONGEST_CURSOR
 from leasehold.domain.checks.ids import checked_id, make_id
-from leasehold.domain.checks.names import LONGEST_NAME, checked_name, checked_tenant, kept_name
+from leasehold.domain.checks.names import LONGEST_NAME, checked_name, checked_tenant, storable_name
 from leasehold.domain.checks.texts import checked_actor, checked_criterion, checked_reason
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.groups import GroupState, checked_group_state
@@ -31,7 +31,7 @@ ID = r"^[0-9A-Fa-f-]{32,36}$"
 EXAMPLE_ID = "019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10"
 
 
-def known_id(job_id: object) -> str:
+def checked_job_id(job_id: object) -> str:
     """The id in its one spelling. A text that is no id is the id of no job: a person may have cut it off."""
     try:
         return checked_id(job_id)
@@ -70,7 +70,7 @@ def _name_verbs(schema: dict[str, Any]) -> None:
 
 
 # -- who and why -------------------------------------------------------------------------------------------------------
-JobId = Annotated[str, Check(lambda value, _: known_id(value))]
+JobId = Annotated[str, Check(lambda value, _: checked_job_id(value))]
 NewId = Annotated[str, Internal, Check(lambda value, _: value or new_id())]
 """The id of a job that the verb makes; empty: a new one."""
 Actor = Annotated[str | None, Internal, Check(lambda value, _: checked_actor(value))]
@@ -83,9 +83,9 @@ Reason = Annotated[
 # -- names -------------------------------------------------------------------------------------------------------------
 Name = Annotated[str, Check(checked_name)]
 GroupName = Annotated[str, Check(lambda value, _: checked_name(value, "group"))]
-KindName = Annotated[str, Check(lambda value, _: checked_name(value, "kind"))]
-LaneName = Annotated[str, Check(lambda value, _: kept_name(value, "lane"))]
-LimitName = Annotated[str, Check(kept_name)]
+KindName = Annotated[str, Check(lambda value, _: checked_name(value, "task"))]
+LaneName = Annotated[str, Check(lambda value, _: storable_name(value, "lane"))]
+LimitName = Annotated[str, Check(storable_name)]
 QueueName = Annotated[str, Check(lambda value, _: checked_name(value, "queue"))]
 ScheduleName = Annotated[str, Check(lambda value, _: checked_name(value, "schedule"))]
 TenantName = Annotated[str, Check(lambda value, _: checked_tenant(value))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.audit import AuditPage
-from leasehold.domain.checks.names import kept_name
+from leasehold.domain.checks.names import storable_name
 from leasehold.operations.arguments import Limit, Named, SeqCursor
 from leasehold.operations.verb import Backend, read
 
@@ -19,4 +19,4 @@ def list_audit(
     cursor: SeqCursor = None,
 ) -> AuditPage:
     """One page of what was done by hand, and refused, newest first."""
-    return backend.store.list_audit(actor, verb, target and kept_name(target, "target"), limit, cursor)
+    return backend.store.list_audit(actor, verb, target and storable_name(target, "target"), limit, cursor)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from leasehold.domain.bulk import BulkReport, BulkRequest, BulkTally
 from leasehold.domain.errors import GroupOnHold, JobError, LeaseholdError
 from leasehold.domain.job import Job
-from leasehold.domain.views import Summary
+from leasehold.domain.records import Summary
 from leasehold.operations.search import SearchOperations
 from leasehold.operations.verb import VERBS, Verb
 
@@ -20,7 +20,7 @@ Watch = Callable[[str, Job | LeaseholdError], None]
 """Is told of each job by its id what has become of it: the job, or why it refused."""
 
 
-def nobody(job_id: str, outcome: Job | LeaseholdError) -> None:
+def ignore(job_id: str, outcome: Job | LeaseholdError) -> None:
     """Who watches."""
 
 
@@ -30,7 +30,7 @@ def bulk_verb(word: str) -> Verb[..., Job]:
 
 
 class BulkOperations(SearchOperations):
-    def bulk(self, request: BulkRequest, watch: Watch = nobody) -> BulkReport:
+    def bulk(self, request: BulkRequest, watch: Watch = ignore) -> BulkReport:
         """Newest first, each job by itself: what comes in meanwhile is not met, a job that refuses holds up none of the
         others, and when the database goes away the rest is left as it was. A dry run changes nothing."""
         verb = bulk_verb(request.verb)
@@ -44,7 +44,7 @@ class BulkOperations(SearchOperations):
                 if request.dry_run:
                     continue
                 try:
-                    changed = self.call(verb, job.id, **request.told)
+                    changed = self.call(verb, job.id, **request.arguments)
                 except (JobError, GroupOnHold) as error:
                     tally.refuse(job.id, error)
                     watch(job.id, error)

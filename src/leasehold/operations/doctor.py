@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from leasehold.domain.records import Finding
 from leasehold.domain.states import State
-from leasehold.domain.views import Finding
 from leasehold.operations.mirrors import mirror_problems
 from leasehold.operations.queues import queue_rows
 
@@ -148,6 +148,6 @@ def _unserved(store: JobStore) -> Iterator[Finding]:
             yield Finding(
                 "workers",
                 "warn",
-                f"{waiting} job(s) of task {row.kind!r} wait in queue {row.queue!r}; no live worker serves both",
+                f"{waiting} job(s) of task {row.task!r} wait in queue {row.queue!r}; no live worker serves both",
                 f"start one: leasehold worker MODULE:APP --queues {row.queue}",
             )

@@ -13,8 +13,8 @@ from leasehold.domain.failures import (
     Failures,
     grouped,
 )
-from leasehold.domain.views import ALL, Filter
-from leasehold.operations.jobs import kept_filter
+from leasehold.domain.records import ALL, Filter
+from leasehold.operations.jobs import storable_filter
 from leasehold.operations.local import LocalOperator
 
 LOOKS = 10
@@ -29,7 +29,7 @@ class FailureOperations(LocalOperator):
         states = tuple(state for state in FAILED_STATES if not filter.states or state in filter.states)
         if not states:
             return Failures([], 0, False)
-        kept = replace(kept_filter(filter), states=states)
+        kept = replace(storable_filter(filter), states=states)
         jobs: list[FailedJob] = []
         before: str | None = None
         for _ in range(LOOKS):

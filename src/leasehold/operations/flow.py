@@ -7,7 +7,7 @@ from collections import Counter
 from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.failures import first_line
 from leasehold.domain.flow import Flow, FlowEdge, FlowNode
-from leasehold.operations.arguments import known_id
+from leasehold.operations.arguments import checked_job_id
 from leasehold.operations.local import LocalOperator
 
 TIES = 10
@@ -20,10 +20,10 @@ class FlowOperations(LocalOperator):
         to `limit` of them, the nearest. Those that were pruned are left out, and what was tied through them alone.
         Raises JobNotFound."""
         check_page(limit)
-        store, job_id = self._store, known_id(job_id)
+        store, job_id = self._store, checked_job_id(job_id)
         job = store.get(job_id)
         error = first_line(job.error) if job.error else None
-        nodes = {job_id: FlowNode(job_id, job.kind, job.state, error)}
+        nodes = {job_id: FlowNode(job_id, job.task, job.state, error)}
         edges: dict[tuple[str, str, str], FlowEdge] = {}
         level, most, cut = [job_id], TIES * limit, False
         while level:
@@ -40,5 +40,5 @@ class FlowOperations(LocalOperator):
                         continue
                     nodes[tie.other.id] = tie.other
                     level.append(tie.other.id)
-        told = [edge for edge in edges.values() if edge.from_id in nodes and edge.to_id in nodes]
-        return Flow(job_id, list(nodes.values()), told, cut)
+        shown = [edge for edge in edges.values() if edge.from_id in nodes and edge.to_id in nodes]
+        return Flow(job_id, list(nodes.values()), shown, cut)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.domain.groups import GroupStatus
-from leasehold.stores.base.wakeups import Wakeups
+from leasehold.stores.database.wakeups import Wakeups
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -47,7 +47,7 @@ class Watched(NamedTuple):
     """A group, or some kinds of it; and whether what its runs tell is wanted too."""
 
     name: str
-    kinds: tuple[str, ...] | None = None
+    tasks: tuple[str, ...] | None = None
     partial: bool = False
 
 
@@ -67,7 +67,7 @@ class _Waiting:
     """None: not read yet, or known to be old."""
     read_at: float = 0.0
     not_before: float = 0.0
-    owed: bool = False
+    deferred: bool = False
     """It has moved, and is read as soon as `not_before` allows it."""
     left_at: float = 0.0
     """When the last waiter left."""
@@ -114,7 +114,7 @@ class GroupWatch:
         with watched.reading:
             if watched.status is None:
                 self._read(watched)
-        self._tell(watched)
+        self._notify(watched)
 
     def leave(self, what: Watched, future: Answer) -> GroupStatus:
         """The wait is over and nothing has changed: how it stands now."""
@@ -153,10 +153,10 @@ class GroupWatch:
     def _patience(self, wakeups: Wakeups) -> float:
         now = time.monotonic()
         with self._lock:
-            owed = [watched.not_before - now for watched in self._watched.values() if watched.owed]
+            deferred = [watched.not_before - now for watched in self._watched.values() if watched.deferred]
             if any(what.partial for what in self._watched):
-                owed.append(self._noted_at + NOTES - now)
-        return max(0.0, min([LISTENING if wakeups.hears else LOOKING, *owed]))
+                deferred.append(self._noted_at + NOTES - now)
+        return max(0.0, min([LISTENING if wakeups.listens else LOOKING, *deferred]))
 
     def _look(self, wakeups: Wakeups) -> bool:
         """Read the versions, and what has moved. False: nobody is left, the thread ends."""
@@ -178,7 +178,7 @@ class GroupWatch:
                 wakeups.stir()
                 with watched.reading:
                     self._read(watched)
-                self._tell(watched)
+                self._notify(watched)
         return True
 
     def _notes(self, wanted: list[_Waiting], now: float) -> dict[str, int] | None:
@@ -194,15 +194,15 @@ class GroupWatch:
         with self._lock:
             known = watched.status
             # What was owed before is still owed, though the notes are not looked at each time.
-            owed, watched.owed = watched.owed, False
+            deferred, watched.deferred = watched.deferred, False
             same = known is not None and known.version == version
-            if known is None or (same and (noted is None or noted == known.noted) and not owed):
+            if known is None or (same and (noted is None or noted == known.noted) and not deferred):
                 return False  # nobody has looked yet, and who comes will; or nothing is new
             if not watched.waiters:
                 watched.status = None
                 return False
-            watched.owed = time.monotonic() < watched.not_before
-            return not watched.owed
+            watched.deferred = time.monotonic() < watched.not_before
+            return not watched.deferred
 
     def _read(self, watched: _Waiting) -> GroupStatus:
         began = time.monotonic()
@@ -211,7 +211,7 @@ class GroupWatch:
         watched.not_before = watched.read_at + EASE * (watched.read_at - began)
         return status
 
-    def _tell(self, watched: _Waiting) -> None:
+    def _notify(self, watched: _Waiting) -> None:
         with self._lock:
             status = watched.status
             if status is not None:

@@ -12,12 +12,12 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import Names, checked_name, checked_names
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.groups import GroupPage, GroupStatus
-from leasehold.domain.stop import StopReport, StopRequest, check_kinds
+from leasehold.domain.stop import StopReport, StopRequest, check_tasks
 from leasehold.operations.arguments import Actor, GroupName, Limit, OfGroupState, PageCursor
 from leasehold.operations.group_watch import GroupWatch, Known, Watched
 from leasehold.operations.local import LocalOperator
 from leasehold.operations.notify import notify_watchers
-from leasehold.operations.stop import Stop, Watch, nobody
+from leasehold.operations.stop import Stop, Watch, ignore
 from leasehold.operations.verb import Backend, KnownTask, read, verb
 from leasehold.threads import to_thread
 
@@ -51,12 +51,12 @@ class GroupOperations(LocalOperator):
     def __init__(
         self,
         find_store: Callable[[], JobStore],
-        find_kinds: Callable[[], Mapping[str, str]],
+        find_tasks: Callable[[], Mapping[str, str]],
         listen_url: str | None,
         find_task: Callable[[str], KnownTask | None],
     ) -> None:
         super().__init__(find_store, find_task)
-        self._find_kinds = find_kinds
+        self._find_tasks = find_tasks
         """The registered kinds, each with its own queue."""
         self._listen_url = listen_url
         self._group_watch: GroupWatch | None = None
@@ -67,11 +67,11 @@ class GroupOperations(LocalOperator):
         *,
         wait: Duration = 0,
         since: int | None = None,
-        kinds: Names = None,
+        tasks: Names = None,
         partial: bool = False,
         noted: int | None = None,
     ) -> GroupStatus:
-        return self._poll(name, wait, since, kinds, partial, noted).run()
+        return self._poll(name, wait, since, tasks, partial, noted).run()
 
     async def agroup_status(
         self,
@@ -79,13 +79,13 @@ class GroupOperations(LocalOperator):
         *,
         wait: Duration = 0,
         since: int | None = None,
-        kinds: Names = None,
+        tasks: Names = None,
         partial: bool = False,
         noted: int | None = None,
     ) -> GroupStatus:
-        return await self._poll(name, wait, since, kinds, partial, noted).run_async()
+        return await self._poll(name, wait, since, tasks, partial, noted).run_async()
 
-    def stop(self, request: StopRequest, watch: Watch = nobody) -> StopReport:
+    def stop(self, request: StopRequest, watch: Watch = ignore) -> StopReport:
         """Stop all jobs that match; `watch` is called now and then with the report so far."""
         return self._begun(request).wait(watch)
 
@@ -99,25 +99,30 @@ class GroupOperations(LocalOperator):
 
     def _begun(self, request: StopRequest) -> Stop:
         """What does not run is cancelled, what runs is flagged."""
-        known = self._find_kinds()
-        if not known or not known.keys() >= set(request.scope.kinds or ()):
-            stored = {kind: queue for queue, kind in self._store.list_gates()}
-            check_kinds(request.scope, known, stored)
+        known = self._find_tasks()
+        if not known or not known.keys() >= set(request.scope.tasks or ()):
+            stored = {task: queue for queue, task in self._store.list_gates()}
+            check_tasks(request.scope, known, stored)
             known = known or stored
         one = Stop(self._store, request, known)
         if request.dry_run:
             return one.begin()
         scope = request.scope
         target = scope.group or scope.queue or scope.lane
-        asked = {"scope": scope.told(), "mode": request.mode, "reason": request.reason, "hold": request.hold}
+        requested = {
+            "scope": scope.as_dict(),
+            "mode": request.mode,
+            "reason": request.reason,
+            "hold": request.hold,
+        }
         # Not around the wait too: if that changes anything, the beginning has already.
-        with self._recorded("stop", target, request.actor, **asked):
+        with self._recorded("stop", target, request.actor, **requested):
             return one.begin()
 
     def _poll(
-        self, name: str, wait: Duration, since: int | None, kinds: Names, partial: bool, noted: int | None
+        self, name: str, wait: Duration, since: int | None, tasks: Names, partial: bool, noted: int | None
     ) -> GroupPoll:
-        what = Watched(checked_name(name, "group"), checked_names(kinds, "kinds"), bool(partial))
+        what = Watched(checked_name(name, "group"), checked_names(tasks, "tasks"), bool(partial))
         return GroupPoll(self._watch_of(self._store), what, wait, since, noted)
 
     def _watch_of(self, store: JobStore) -> GroupWatch:

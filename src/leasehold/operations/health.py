@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import SchemaOutdated, SchemaTooNew, StoreError
-from leasehold.domain.views import Finding
+from leasehold.domain.records import Finding
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore

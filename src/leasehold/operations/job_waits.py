@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import JobNotFound
-from leasehold.operations.arguments import known_id
+from leasehold.operations.arguments import checked_job_id
 from leasehold.operations.job_watch import JobWatch
 from leasehold.operations.local import LocalOperator
 from leasehold.threads import to_thread
@@ -21,7 +21,7 @@ class JobWaits(LocalOperator):
 
     def job_mark(self, job_id: str) -> str:
         """For `await_job`. Raises JobNotFound."""
-        job_id = known_id(job_id)
+        job_id = checked_job_id(job_id)
         mark = self._store.mark_jobs([job_id]).get(job_id)
         if mark is None:
             raise JobNotFound(job_id)
@@ -30,7 +30,7 @@ class JobWaits(LocalOperator):
     async def await_job(self, job_id: str, mark: str, seconds: float) -> bool:
         """Until the job has another mark, or so long; False: the time is over. Holds no thread."""
         watch = self._watch_of_jobs(await to_thread(lambda: self._store))
-        future = watch.expect(known_id(job_id), mark)
+        future = watch.expect(checked_job_id(job_id), mark)
         try:
             await asyncio.wait_for(asyncio.wrap_future(future), seconds)
         except TimeoutError:

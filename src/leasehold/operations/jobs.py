@@ -7,14 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from leasehold.domain.bulk import RESUMABLE
-from leasehold.domain.checks.names import kept_name
+from leasehold.domain.checks.names import storable_name
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.checks.texts import checked_criterion
 from leasehold.domain.explanation import Hold
 from leasehold.domain.job import Job
-from leasehold.domain.states import LIVE, State
-from leasehold.domain.stream import LogTail, Progress, Seen
-from leasehold.domain.views import (
+from leasehold.domain.records import (
     AttemptRecord,
     Filter,
     HistoryEntry,
@@ -23,6 +21,8 @@ from leasehold.domain.views import (
     Relative,
     StepRecord,
 )
+from leasehold.domain.states import LIVE, State
+from leasehold.domain.stream import LogTail, Progress, Seen
 from leasehold.operations.arguments import (
     Actor,
     Args,
@@ -95,7 +95,7 @@ def _encoded(backend: Backend, given: Mapping[str, Any]) -> str | None:
     args = given["args"]
     if args is None:
         return None
-    name = backend.store.get(given["job_id"]).kind
+    name = backend.store.get(given["job_id"]).task
     known = backend.find_task(name)
     return encode(args, name) if known is None else known.encode_arguments(args)
 
@@ -133,17 +133,17 @@ def retry(backend: Backend, job_id: JobId, *, new_id: NewId = "", actor: Actor =
 
 
 @verb(
-    "job.resolve",
+    "job.skip",
     scope="operate",
     guard="job",
-    http="POST /v1/jobs/{id}/resolve",
+    http="POST /v1/jobs/{id}/skip",
     after=notify_workers,
     bulk=_UNSUCCESSFUL,
     examples=_NOT_NEEDED,
 )
-def resolve(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Actor = None) -> Job:
+def skip(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Actor = None) -> Job:
     """Leave a failed job as it is, and let its lane go on."""
-    return backend.store.resolve(job_id, actor, reason)
+    return backend.store.skip(job_id, actor, reason)
 
 
 @verb(
@@ -253,7 +253,7 @@ def list_jobs(
     *,
     state: States = [],  # noqa: B006 - never changed
     queue: Named = None,
-    kind: Named = None,
+    task: Named = None,
     lane: Named = None,
     group: Named = None,
     tag: Named = None,
@@ -261,7 +261,7 @@ def list_jobs(
     cursor: Cursor = None,
 ) -> Page:
     """One page of jobs, newest first, of those that match all that is given."""
-    filter = kept_filter(Filter(tuple(state), queue, kind, lane, group, tag))
+    filter = storable_filter(Filter(tuple(state), queue, task, lane, group, tag))
     return backend.store.list_jobs(filter, limit, cursor)
 
 
@@ -271,10 +271,10 @@ def count(backend: Backend) -> dict[State, int]:
     return backend.store.count()
 
 
-def kept_filter(filter: Filter) -> Filter:
+def storable_filter(filter: Filter) -> Filter:
     """Checked, and with its names as they are kept."""
-    for name in ("queue", "kind", "lane", "group", "tag"):
+    for name in ("queue", "task", "lane", "group", "tag"):
         checked_criterion(getattr(filter, name), name)
-    lane = filter.lane and kept_name(filter.lane, "lane")
-    tag = filter.tag and kept_name(filter.tag, "tag")
+    lane = filter.lane and storable_name(filter.lane, "lane")
+    tag = filter.tag and storable_name(filter.tag, "tag")
     return replace(filter, lane=lane, tag=tag)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from leasehold.domain.closing import Closing
 from leasehold.domain.limits import checked_burst, parse_rate
-from leasehold.domain.views import RateRow, SlotRow
+from leasehold.domain.pause_window import PauseWindow
+from leasehold.domain.records import RateRow, SlotRow
 from leasehold.operations.arguments import Actor, Burst, Duration, Instant, LimitName, RateText, Reason, Units
 from leasehold.operations.notify import notify_workers
 from leasehold.operations.queues import FOR_A_WHILE, closing_detail
@@ -67,7 +67,7 @@ def close_rate(
     actor: Actor = None,
 ) -> None:
     """Start no job of this key, on any worker."""
-    backend.store.close_rate(key, actor, reason, Closing(for_=for_, until=until).length, until)
+    backend.store.close_rate(key, actor, reason, PauseWindow(for_=for_, until=until).length, until)
 
 
 @verb(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 from leasehold.domain.audit import audit_entry
 from leasehold.domain.job import Job
 from leasehold.domain.sensitive import hidden_job
-from leasehold.operations.long_names import shortened_in, with_whole
+from leasehold.operations.long_names import shortened_in, with_full_names
 from leasehold.operations.verb import Backend, KnownTask, Verb
 from leasehold.threads import to_thread
 
@@ -86,5 +86,5 @@ class LocalOperator:
         found = {name for value in values for name in shortened_in(value)}
         if not found:
             return list(values)
-        whole = self._store.whole_names(sorted(found))
-        return [with_whole(value, whole) for value in values]
+        whole = self._store.full_names(sorted(found))
+        return [with_full_names(value, whole) for value in values]

@@ -21,7 +21,7 @@ def shortened_in(value: object) -> Iterator[str]:
                 yield from SHORTENED.findall(text)
 
 
-def with_whole(value: T, whole: Mapping[str, str]) -> T:
+def with_full_names(value: T, whole: Mapping[str, str]) -> T:
     changes: dict[str, Any] = {}
     for field in _FIELDS:
         found = getattr(value, field, None)

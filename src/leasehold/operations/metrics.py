@@ -16,7 +16,7 @@ from leasehold.domain.metrics import (
     Rollup,
     SlotUse,
 )
-from leasehold.domain.views import COUNT_CAP, QueueCount
+from leasehold.domain.records import COUNT_CAP, QueueCount
 from leasehold.operations.local import LocalOperator
 
 
@@ -25,7 +25,7 @@ class MetricOperations(LocalOperator):
         """A few reads, whatever the number of jobs. As many labels at most as the totals may have."""
         store = self._store
         totals, gauges = store.totals(), store.gauges(COUNT_CAP)
-        labels = Labels((one.queue, one.kind) for one in totals)
+        labels = Labels((one.queue, one.task) for one in totals)
         # Those without queues run what programs hand them.
         cards = [card for card in store.list_workers() if card.queues]
         alive = [card for card in cards if not card.draining]
@@ -42,11 +42,11 @@ class MetricOperations(LocalOperator):
         )
 
     def rollups(
-        self, minutes: int = 60, *, queue: str | None = None, kind: str | None = None
+        self, minutes: int = 60, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
         """What has ended in the last so many minutes, by the minute; the oldest first."""
         _check_minutes(minutes)
-        return self._store.list_rollups(minutes * 60.0, queue, kind)
+        return self._store.list_rollups(minutes * 60.0, queue, task)
 
 
 def _check_minutes(minutes: object) -> None:
@@ -57,20 +57,20 @@ def _check_minutes(minutes: object) -> None:
 def _jobs(counts: Iterable[QueueCount], labels: Labels) -> list[QueueCount]:
     found: dict[tuple[str, str, str], QueueCount] = {}
     for one in counts:
-        queue, kind = labels.of(one.queue, one.kind)
-        key = queue, kind, one.state.value
+        queue, task = labels.of(one.queue, one.task)
+        key = queue, task, one.state.value
         jobs = one.jobs + (found[key].jobs if key in found else 0)
-        found[key] = QueueCount(queue, kind, one.state, jobs)
+        found[key] = QueueCount(queue, task, one.state, jobs)
     return list(found.values())
 
 
 def _leases(ages: Iterable[LeaseAge], labels: Labels) -> list[LeaseAge]:
     found: dict[tuple[str, str], LeaseAge] = {}
     for one in ages:
-        key = queue, kind = labels.of(one.queue, one.kind)
+        key = queue, task = labels.of(one.queue, one.task)
         other = found.get(key, one)
         found[key] = LeaseAge(
-            queue, kind, max(one.oldest, other.oldest), min(one.expires_in, other.expires_in)
+            queue, task, max(one.oldest, other.oldest), min(one.expires_in, other.expires_in)
         )
     return list(found.values())
 

@@ -38,7 +38,7 @@ def list_mirrors(backend: Backend) -> list[MirrorRow]:
 def find_mirror(backend: Backend, task: str, table: str) -> Mirror:
     """Raises InvalidInput."""
     for row in backend.store.list_mirrors():
-        if (row.mirror.kind, row.mirror.table) == (task, table):
+        if (row.mirror.task, row.mirror.table) == (task, table):
             return row.mirror
     raise InvalidInput("task", f"{task!r} has no mirror in {table!r}", "see leasehold db mirrors")
 
@@ -47,23 +47,23 @@ def find_mirror(backend: Backend, task: str, table: str) -> Mirror:
 def verify_mirrors(backend: Backend, tasks: Mapping[str, bool]) -> list[str]:
     """What is wrong with them. `tasks` are those that the app knows, and whether each says `mirror=True`."""
     problems = mirror_problems(backend.store)
-    mirrored = {row.mirror.kind for row in backend.store.list_mirrors()}
+    mirrored = {row.mirror.task for row in backend.store.list_mirrors()}
     problems += [
-        f"task {kind!r} has a mirror, but does not say mirror=True: its jobs pass unseen"
-        for kind in sorted(mirrored)
-        if tasks.get(kind) is False
+        f"task {task!r} has a mirror, but does not say mirror=True: its jobs pass unseen"
+        for task in sorted(mirrored)
+        if tasks.get(task) is False
     ]
     problems += [
-        f"task {kind!r} says mirror=True, but has no mirror"
-        for kind in sorted(tasks)
-        if tasks[kind] and kind not in mirrored
+        f"task {task!r} says mirror=True, but has no mirror"
+        for task in sorted(tasks)
+        if tasks[task] and task not in mirrored
     ]
     return problems
 
 
 def mirror_problems(store: JobStore) -> list[str]:
     found = [
-        f"mirror of {row.mirror.kind!r} in {row.mirror.table!r}: {problem}"
+        f"mirror of {row.mirror.task!r} in {row.mirror.table!r}: {problem}"
         for row in store.list_mirrors()
         for problem in row.problems
     ]

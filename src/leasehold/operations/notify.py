@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 def notify_workers(store: JobStore, answer: object) -> None:
     """The verb may have freed a job, or a lane."""
-    store.wake()
+    store.notify_workers()
     _notify_watchers_of(store, answer)
 
 
 def notify_stop(store: JobStore, job: Job) -> None:
     """The worker that runs the job looks at once. If none runs it, its lane may be free."""
     if job.stop_requested is None:
-        store.wake()
+        store.notify_workers()
     else:
-        store.tell_holders()
+        store.notify_holders()
     _notify_watchers_of(store, job)
 
 
 def notify_watchers(store: JobStore, answer: object) -> None:
-    store.tell_watchers()
+    store.notify_watchers()
 
 
 def notify_hooks(store: JobStore, answer: object) -> None:
-    store.tell_hooks()
+    store.notify_hooks()
 
 
 def _notify_watchers_of(store: JobStore, answer: object) -> None:
     """Of the group of this job, if it has one."""
     if getattr(answer, "group_name", None) is not None:
-        store.tell_watchers()
+        store.notify_watchers()

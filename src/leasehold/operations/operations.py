@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from leasehold.domain.by_id import ask_again_in
 from leasehold.domain.checks.names import checked_name
-from leasehold.domain.closing import Closing
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.mirror import Mirror
-from leasehold.domain.schedules import Schedule
-from leasehold.domain.views import (
+from leasehold.domain.pause_window import PauseWindow
+from leasehold.domain.records import (
     Finding,
     PauseRecord,
     QueueCount,
@@ -23,6 +21,8 @@ from leasehold.domain.views import (
     ScheduleRow,
     Scope,
 )
+from leasehold.domain.run_by_id import ask_again_in
+from leasehold.domain.schedules import Schedule
 from leasehold.operations import (
     audit,
     budgets,
@@ -50,7 +50,7 @@ from leasehold.operations.local import LocalOperator
 from leasehold.operations.metrics import MetricOperations
 from leasehold.operations.prune import PruneOperations
 from leasehold.operations.verb import KnownTask, Verb
-from leasehold.stores.answers import Enqueued
+from leasehold.stores.results import Enqueued
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -85,11 +85,11 @@ class Operations(
     def __init__(
         self,
         find_store: Callable[[], JobStore],
-        find_kinds: Callable[[], Mapping[str, str]] = dict,
+        find_tasks: Callable[[], Mapping[str, str]] = dict,
         listen_url: str | None = None,
         find_task: Callable[[str], KnownTask | None] = lambda name: None,
     ) -> None:
-        super().__init__(find_store, find_kinds, listen_url, find_task)
+        super().__init__(find_store, find_tasks, listen_url, find_task)
 
     # -- what is no verb of the table ------------------------------------------------------------------------------
     def run_schedule(self, name: str, job: NewJob, *, actor: str | None = None) -> Enqueued:
@@ -160,7 +160,7 @@ class Operations(
     cancel = method(jobs.cancel)
     pause = method(jobs.pause)
     interrupt = method(jobs.interrupt)
-    resolve = method(jobs.resolve)
+    skip = method(jobs.skip)
     release = method(jobs.release)
     retry = method(jobs.retry)
     abandon = method(jobs.abandon)
@@ -226,26 +226,26 @@ class Operations(
         given: dict[str, Any] | None = None if args is None else json.loads(args)
         return self.call(jobs.resume, job_id, args=given, fresh=fresh, actor=actor)
 
-    def pause_scope(self, scope: Scope, name: str, closing: Closing) -> PauseRecord:
-        verb = queues.pause_queue if scope == "queue" else queues.pause_kind
+    def pause_scope(self, scope: Scope, name: str, closing: PauseWindow) -> PauseRecord:
+        verb = queues.pause_queue if scope == "queue" else queues.pause_task
         return self.call(verb, name, **closing.arguments)
 
     def resume_scope(self, scope: Scope, name: str, *, actor: str | None = None) -> bool:
-        verb = queues.resume_queue if scope == "queue" else queues.resume_kind
+        verb = queues.resume_queue if scope == "queue" else queues.resume_task
         return self.call(verb, name, actor=actor)
 
     def list_queues(self, jobs: Iterable[QueueCount] | None = None) -> list[QueueRow]:
         """By `jobs`, if those were counted already (`metrics().jobs`)."""
         return queues.queue_rows(self._store, jobs)
 
-    def close_rate(self, key: str, closing: Closing) -> None:
+    def close_rate(self, key: str, closing: PauseWindow) -> None:
         self.call(limits.close_rate, key, **closing.arguments)
 
     def set_schedule(self, schedule: Schedule, *, actor: str | None = None) -> ScheduleRow:
         return self.call(schedules.set_schedule, schedule.name, schedule, actor=actor)
 
     def add_mirror(self, mirror: Mirror, *, actor: str | None = None) -> None:
-        self.call(mirrors.add_mirror, mirror.kind, mirror, actor=actor)
+        self.call(mirrors.add_mirror, mirror.task, mirror, actor=actor)
 
     def remove_mirror(self, mirror: Mirror, *, actor: str | None = None) -> None:
-        self.call(mirrors.remove_mirror, mirror.kind, mirror, actor=actor)
+        self.call(mirrors.remove_mirror, mirror.task, mirror, actor=actor)

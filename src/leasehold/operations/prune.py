@@ -8,7 +8,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from leasehold.domain.retention import ENDED, Keep, PruneChoice, PruneCount, PruneReport, Retention, ages_of
+from leasehold.domain.retention import (
+    ENDED,
+    Keep,
+    PruneChoice,
+    PruneCount,
+    PruneReport,
+    Retention,
+    retention_by_state,
+)
 from leasehold.domain.states import State
 from leasehold.operations.local import LocalOperator
 
@@ -34,12 +42,12 @@ class PruneOperations(LocalOperator):
         self, older_than: Keep, choice: PruneChoice, *, actor: str | None = None
     ) -> Iterator[PruneReport]:
         """As `prune`, telling after each batch what has gone so far. The audit tells of it with the first."""
-        ages = ages_of(older_than, "older_than", dict.fromkeys(ENDED))
+        ages = retention_by_state(older_than, "older_than", dict.fromkeys(ENDED))
         store, after = self._store, None
-        asked = {"older_than": ages, **asdict(choice)}
+        requested = {"older_than": ages, **asdict(choice)}
         record: AbstractContextManager[JobStore] = nullcontext(store)
         if not choice.dry_run:
-            record = self._recorded("prune", None, actor, **asked)
+            record = self._recorded("prune", None, actor, **requested)
         retention = Retention(ages, {} if choice.override else store.retention())
         counts: Counter[tuple[str, State]] = Counter()
         groups = 0
@@ -71,5 +79,5 @@ class PruneOperations(LocalOperator):
 
 
 def _report(counts: Counter[tuple[str, State]], groups: int, choice: PruneChoice) -> PruneReport:
-    listed = tuple(PruneCount(kind, state, jobs) for (kind, state), jobs in sorted(counts.items()))
+    listed = tuple(PruneCount(task, state, jobs) for (task, state), jobs in sorted(counts.items()))
     return PruneReport(counts.total(), groups, listed, choice.dry_run)

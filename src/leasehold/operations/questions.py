@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.job import Job, Question
-from leasehold.domain.views import OpenQuestion
+from leasehold.domain.records import OpenQuestion
 from leasehold.operations.arguments import Actor, Answer, JobId, Limit, Name, Named
 from leasehold.operations.notify import notify_workers
 from leasehold.operations.verb import Backend, read, verb
@@ -27,10 +27,10 @@ def answer(backend: Backend, job_id: JobId, key: Name, value: Answer, *, actor: 
 
 @read("questions.list", guard="rows", http="GET /v1/questions")
 def open_questions(
-    backend: Backend, *, group: Named = None, queue: Named = None, kind: Named = None, limit: Limit = 100
+    backend: Backend, *, group: Named = None, queue: Named = None, task: Named = None, limit: Limit = 100
 ) -> list[OpenQuestion]:
     """Open questions, the oldest first."""
-    return backend.store.open_questions(group, queue, kind, limit)
+    return backend.store.open_questions(group, queue, task, limit)
 
 
 @read("questions_of_job.list", guard="job", http="GET /v1/jobs/{id}/questions")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from leasehold.domain.closing import Closing
 from leasehold.domain.job import Job
+from leasehold.domain.pause_window import PauseWindow
+from leasehold.domain.records import COUNT_CAP, LaneHolder, PauseRecord, QueueCount, QueueRow
 from leasehold.domain.states import State
-from leasehold.domain.views import COUNT_CAP, LaneHolder, PauseRecord, QueueCount, QueueRow
 from leasehold.operations.arguments import Actor, Duration, Instant, KindName, LaneName, QueueName, Reason
 from leasehold.operations.notify import notify_workers
 from leasehold.operations.verb import Backend, read, verb
@@ -21,7 +21,7 @@ FOR_A_WHILE = {"for": "1h", "reason": "deploy"}
 
 def closing_detail(given: Mapping[str, Any]) -> dict[str, Any]:
     """What the audit keeps of a pause. It is made before the audit, so it refuses what is wrong between arguments."""
-    closing = Closing(for_=given["for_"], until=given["until"], reason=given["reason"])
+    closing = PauseWindow(for_=given["for_"], until=given["until"], reason=given["reason"])
     return {"reason": closing.reason, "seconds": closing.length, "until": closing.until}
 
 
@@ -43,7 +43,7 @@ def pause_queue(
     actor: Actor = None,
 ) -> PauseRecord:
     """No job of it starts until it is resumed; running ones go on."""
-    length = Closing(for_=for_, until=until).length
+    length = PauseWindow(for_=for_, until=until).length
     return backend.store.pause_scope("queue", name, actor, reason, length, until)
 
 
@@ -67,7 +67,7 @@ def resume_queue(backend: Backend, name: QueueName, *, actor: Actor = None) -> b
     audit=closing_detail,
     examples=FOR_A_WHILE,
 )
-def pause_kind(
+def pause_task(
     backend: Backend,
     name: KindName,
     *,
@@ -77,8 +77,8 @@ def pause_kind(
     actor: Actor = None,
 ) -> PauseRecord:
     """No job of this task starts until it is resumed; running ones go on."""
-    length = Closing(for_=for_, until=until).length
-    return backend.store.pause_scope("kind", name, actor, reason, length, until)
+    length = PauseWindow(for_=for_, until=until).length
+    return backend.store.pause_scope("task", name, actor, reason, length, until)
 
 
 @verb(
@@ -88,9 +88,9 @@ def pause_kind(
     http="POST /v1/kinds/{name}/resume",
     after=notify_workers,
 )
-def resume_kind(backend: Backend, name: KindName, *, actor: Actor = None) -> bool:
+def resume_task(backend: Backend, name: KindName, *, actor: Actor = None) -> bool:
     """Start jobs of this task again."""
-    return backend.store.resume_scope("kind", name)
+    return backend.store.resume_scope("task", name)
 
 
 @read("pauses.list", guard="rows", http="GET /v1/pauses")
@@ -127,17 +127,17 @@ def queue_rows(store: JobStore, jobs: Iterable[QueueCount] | None = None) -> lis
     """Four reads, whatever the number of queues; three if `jobs` were counted already, which takes the longest."""
     counts: dict[tuple[str, str], dict[State, int]] = {gate: {} for gate in store.list_gates()}
     for one in store.count_by_queue(COUNT_CAP) if jobs is None else jobs:
-        counts.setdefault((one.queue, one.kind), {})[one.state] = one.jobs
+        counts.setdefault((one.queue, one.task), {})[one.state] = one.jobs
     workers = [card for card in store.list_workers() if not card.draining]
     pauses = {(pause.scope, pause.name): pause for pause in store.list_pauses()}
     return [
         QueueRow(
             queue,
-            kind,
-            sum(1 for card in workers if queue in card.queues and kind in card.kinds),
+            task,
+            sum(1 for card in workers if queue in card.queues and task in card.tasks),
             pauses.get(("queue", queue)),
-            pauses.get(("kind", kind)),
+            pauses.get(("task", task)),
             found,
         )
-        for (queue, kind), found in sorted(counts.items())
+        for (queue, task), found in sorted(counts.items())
     ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from leasehold.domain.errors import ScheduleNotFound
+from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Schedule
-from leasehold.domain.views import ScheduleRow
 from leasehold.operations.arguments import Actor, Reason, ScheduleName
 from leasehold.operations.verb import Backend, read, verb
 
@@ -28,7 +28,7 @@ def get_schedule(backend: Backend, name: str) -> ScheduleRow:
     "schedule.set",
     scope="admin",
     guard="all queues",
-    audit=lambda given: {"task": given["schedule"].kind, "when": given["schedule"].when},
+    audit=lambda given: {"task": given["schedule"].task, "when": given["schedule"].when},
 )
 def set_schedule(
     backend: Backend, name: ScheduleName, schedule: Schedule, *, actor: Actor = None

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from leasehold.domain.checks.ids import LOWEST_ID, id_prefix
 from leasehold.domain.errors import InvalidInput, JobNotFound
-from leasehold.domain.search import Found, Search, checked_search
-from leasehold.domain.views import Filter, Page
+from leasehold.domain.records import Filter, Page
+from leasehold.domain.search import Search, SearchPage, checked_search
 from leasehold.operations import jobs
-from leasehold.operations.jobs import kept_filter
+from leasehold.operations.jobs import storable_filter
 from leasehold.operations.local import LocalOperator
 
 MOST_NAMED = 5
@@ -23,7 +23,7 @@ class SearchOperations(LocalOperator):
             jobs.list_jobs,
             state=list(filter.states),
             queue=filter.queue,
-            kind=filter.kind,
+            task=filter.task,
             lane=filter.lane,
             group=filter.group,
             tag=filter.tag,
@@ -31,12 +31,12 @@ class SearchOperations(LocalOperator):
             cursor=before,
         )
 
-    def search_jobs(self, search: Search, limit: int = 50, cursor: str | None = None) -> Found:
+    def search_jobs(self, search: Search, limit: int = 50, cursor: str | None = None) -> SearchPage:
         """One page, newest first. With a text it looks into at most 10,000 jobs and says how many: an empty page with a
         `next` means "not among these". Ask for the next with `cursor=found.next`."""
-        checked = checked_search(replace(search, filter=kept_filter(search.filter)))
+        checked = checked_search(replace(search, filter=storable_filter(search.filter)))
         if checked is None:
-            return Found([], None, 0)
+            return SearchPage([], None, 0)
         found = self._store.search_jobs(checked, limit, cursor)
         return replace(found, jobs=self._all_shown(found.jobs))
 

@@ -27,7 +27,7 @@ SOONEST, LATEST = 0.02, 0.25
 Watch = Callable[[StopReport], None]
 
 
-def nobody(report: StopReport) -> None:
+def ignore(report: StopReport) -> None:
     """Who watches the wait."""
 
 
@@ -63,18 +63,20 @@ class Stop:
         self.left = list(self.running)
 
     def _act(self) -> None:
-        asked = self.request
-        scope = asked.scope
+        requested = self.request
+        scope = requested.scope
         if scope.group is not None:
             # The hold first: what comes in before it is found by the passes, what comes after is refused.
-            self.store.stop_group(scope.group, asked.hold, asked.actor, asked.reason, scope, asked.mode)
+            self.store.stop_group(
+                scope.group, requested.hold, requested.actor, requested.reason, scope, requested.mode
+            )
         for _ in range(PASSES):
             if not self._pass():
                 break
         self.left = list(self.running)
-        self._tell()
+        self._notify()
 
-    def pauses(self, watch: Watch = nobody) -> Iterator[float]:
+    def pauses(self, watch: Watch = ignore) -> Iterator[float]:
         """Until those that were flagged have ended, or the time is over: how long to sleep before the next look. Who
         goes through them sleeps in its own way, with a thread or without."""
         if self.request.dry_run or self.request.mode == "immediate":
@@ -90,25 +92,25 @@ class Stop:
         ended = self.running.keys() - set(self.left)
         for batch in _batches(sorted(ended)):
             self._count(self._stop(batch))
-        self._tell()
+        self._notify()
 
-    def wait(self, watch: Watch = nobody) -> StopReport:
+    def wait(self, watch: Watch = ignore) -> StopReport:
         for pause in self.pauses(watch):
             time.sleep(pause)
         return self.report()
 
     def report(self) -> StopReport:
         flagged: dict[str, int] = {}
-        for kind in self.running.values():
-            flagged[kind] = flagged.get(kind, 0) + 1
+        for task in self.running.values():
+            flagged[task] = flagged.get(task, 0) + 1
         return StopReport(
-            scope=self.request.scope.told(),
+            scope=self.request.scope.as_dict(),
             mode=self.request.mode,
             reason=self.request.reason,
-            cancelled_counts={kind: dict(self.counts[kind]) for kind in sorted(self.counts)},
+            cancelled_counts={task: dict(self.counts[task]) for task in sorted(self.counts)},
             flagged=dict(sorted(flagged.items())),
             still_running=list(self.left),
-            unaffected_kinds=self._unaffected(),
+            unaffected_tasks=self._unaffected(),
             held=self.request.hold,
             dry_run=self.request.dry_run,
         )
@@ -117,12 +119,12 @@ class Stop:
         """By the scope where it names kinds; a stop of a group or of everything is about all of them; else those that
         are not at home in the queue and of which no job was met."""
         scope, known = self.request.scope, self.known
-        if scope.kinds is not None:
-            return sorted(known.keys() - set(scope.kinds))
+        if scope.tasks is not None:
+            return sorted(known.keys() - set(scope.tasks))
         if scope.everything or scope.whole_group:
             return []
         met = {*self.counts, *self.running.values()}
-        return sorted(kind for kind, queue in known.items() if kind not in met and queue != scope.queue)
+        return sorted(task for task, queue in known.items() if task not in met and queue != scope.queue)
 
     def _pass(self) -> int:
         moved = 0
@@ -137,10 +139,12 @@ class Stop:
 
     def _stop(self, ids: Sequence[str]) -> Sequence[StoppedJob]:
         """Those that run are told at once, not when the last of the others is done."""
-        asked = self.request
-        stopped = self.store.stop_jobs(ids, asked.scope, asked.mode, asked.actor, asked.reason)
+        requested = self.request
+        stopped = self.store.stop_jobs(
+            ids, requested.scope, requested.mode, requested.actor, requested.reason
+        )
         if any(job.state is State.RUNNING for job in stopped):
-            self.store.tell_holders()
+            self.store.notify_holders()
         return stopped
 
     def _pages(self, running: bool) -> Iterator[Sequence[StoppedJob]]:
@@ -155,9 +159,9 @@ class Stop:
     def _count(self, jobs: Sequence[StoppedJob]) -> None:
         for job in jobs:
             if job.state is State.RUNNING:
-                self.running[job.id] = job.kind
+                self.running[job.id] = job.task
             if cancels(self.request.mode, job.state):
-                states = self.counts.setdefault(job.kind, {})
+                states = self.counts.setdefault(job.task, {})
                 states[job.state] = states.get(job.state, 0) + 1
 
     def _look_at_running(self) -> None:
@@ -166,10 +170,10 @@ class Stop:
         if first:
             self.left = [*self.store.still_running(first), *rest]
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Whoever watches a group hears of it; workers look for lanes that were freed."""
-        self.store.tell_watchers()
-        self.store.wake()
+        self.store.notify_watchers()
+        self.store.notify_workers()
 
 
 def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.domain.views import TenantRow
+from leasehold.domain.records import TenantRow
 from leasehold.operations.arguments import Actor, TenantName
 from leasehold.operations.verb import Backend, read, verb
 

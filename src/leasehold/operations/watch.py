@@ -12,7 +12,7 @@ from collections.abc import Callable
 from leasehold.domain.errors import WaitTimedOut
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
-from leasehold.domain.stream import STATE, Event, Seen
+from leasehold.domain.stream import STATE, Seen, Update
 
 PAGE = 500
 SOONEST, LATEST = 0.1, 1.0
@@ -30,12 +30,12 @@ class Watch:
         self._since = since
         self._timeout = timeout
         self._poll = Poll(SOONEST, LATEST, time.monotonic, timeout)
-        self._told: tuple[State, int] | None = None
+        self._reported: tuple[State, int] | None = None
         self.pause = 0.0
         self.over = False
         """The job has come to rest, and everything was shown."""
 
-    def look(self) -> list[Event]:
+    def look(self) -> list[Update]:
         seen = self._read(self._job_id, self._since, PAGE)
         events = list(seen.events)
         if events:
@@ -45,10 +45,10 @@ class Watch:
             self.pause = 0.0
             return events
         now = (seen.state, seen.attempt)
-        if now != self._told:
-            self._told = now
+        if now != self._reported:
+            self._reported = now
             data = {"state": seen.state.value, "attempt": seen.attempt}
-            events.append(Event(self._since, STATE, data, attempt=seen.attempt))
+            events.append(Update(self._since, STATE, data, attempt=seen.attempt))
         self.over = seen.state in AT_REST
         if events:
             self._poll.again()

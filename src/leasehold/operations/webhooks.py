@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.hooks import HookEvent, Listener, ListenerRow
+from leasehold.domain.hooks import Listener, ListenerRow, Notification
 from leasehold.domain.job import Job
 from leasehold.domain.webhooks import Webhook, checked_webhook, delivery_job, listeners_for, new_secret
 from leasehold.operations.arguments import Actor, Name, NewId
@@ -39,7 +39,7 @@ def _made(given: Mapping[str, Any]) -> tuple[Webhook, list[Listener]]:
     """Without a secret one is made."""
     secret = given["secret"] or new_secret(secrets.token_bytes(32))
     webhook = checked_webhook(given["name"], given["url"], secret, allow_private=given["allow_private"])
-    return webhook, listeners_for(webhook, given["events"], given["kinds"])
+    return webhook, listeners_for(webhook, given["events"], given["tasks"])
 
 
 def _detail(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _detail(given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "host": urlsplit(given["url"]).hostname,
         "events": list(given["events"]),
-        "kinds": list(given["kinds"]),
+        "tasks": list(given["tasks"]),
         "allow_private": given["allow_private"],
     }
 
@@ -66,7 +66,7 @@ def set_webhook(
     url: str,
     events: Sequence[str],
     *,
-    kinds: Sequence[str] = (),
+    tasks: Sequence[str] = (),
     secret: str | None = None,
     allow_private: bool = False,
     actor: Actor = None,
@@ -76,7 +76,7 @@ def set_webhook(
         "name": name,
         "url": url,
         "events": events,
-        "kinds": kinds,
+        "tasks": tasks,
         "secret": secret,
         "allow_private": allow_private,
     }
@@ -98,7 +98,7 @@ def try_webhook(backend: Backend, name: Name, *, new_id: NewId = "", actor: Acto
     store = backend.store
     if store.find_webhook(name) is None:
         raise _no_webhook(name)
-    event = HookEvent("test", "", "", "", 0, "a test", id=secrets.token_hex(16), at=store.now())
+    event = Notification("test", "", "", "", 0, "a test", id=secrets.token_hex(16), at=store.now())
     store.enqueue([delivery_job(new_id, name, event)])
     return store.get(new_id)
 

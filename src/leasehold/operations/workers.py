@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.leases import LeasePage
-from leasehold.domain.views import ExecutionRow, WorkerCard
+from leasehold.domain.records import ExecutionRow, WorkerCard
 from leasehold.operations.arguments import Limit, Named, PageCursor
 from leasehold.operations.verb import Backend, read
 

@@ -21,12 +21,12 @@ from leasehold.remote.bulk import Bulk
 from leasehold.remote.bulk_requests import BulkOptions
 from leasehold.remote.calls import CallOptions, NewJob
 from leasehold.remote.client import Remote
-from leasehold.remote.closing import ClosingOptions
 from leasehold.remote.group import Group
 from leasehold.remote.job import Job
 from leasehold.remote.limits import Rates, Slots
+from leasehold.remote.pause_window import PauseOptions
 from leasehold.remote.questions import Questions
-from leasehold.remote.queues import Kinds, Lanes, Pausable, Queues
+from leasehold.remote.queues import Lanes, Pausable, Queues, Tasks
 from leasehold.remote.schedules import Schedules
 from leasehold.remote.stop import StopManner, StopOptions
 from leasehold.remote.values import HistoryEntry, Kind, Page, Question, ScheduleRow, Summary
@@ -36,16 +36,15 @@ __all__ = [
     "Bulk",
     "BulkOptions",
     "CallOptions",
-    "ClosingOptions",
     "Group",
     "HistoryEntry",
     "Job",
     "Kind",
-    "Kinds",
     "Lanes",
     "NewJob",
     "Page",
     "Pausable",
+    "PauseOptions",
     "Question",
     "Questions",
     "Queues",
@@ -57,5 +56,6 @@ __all__ = [
     "StopManner",
     "StopOptions",
     "Summary",
+    "Tasks",
     "Tenant",
 ]

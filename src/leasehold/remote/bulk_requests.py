@@ -9,9 +9,9 @@ from typing_extensions import Unpack
 
 from leasehold.domain.bulk import SAMPLE, USUAL_LIMIT, BulkRequest
 from leasehold.domain.checks.states import checked_states
-from leasehold.domain.views import Filter
-from leasehold.remote import read
-from leasehold.remote.talk import LONGEST_WAIT, Ask, Talk, given
+from leasehold.domain.records import Filter
+from leasehold.remote import decode
+from leasehold.remote.exchange import LONGEST_WAIT, Ask, Talk, given
 from leasehold.types import BulkRefusal, BulkReport, BulkVerb, Criteria, State
 
 AT_ONCE = 1000
@@ -55,10 +55,10 @@ def steering(
 
 
 def _in_pieces(request: BulkRequest) -> Talk[BulkReport]:
-    report = read.bulk_report((yield _piece(request, request.limit, request.cursor)))
+    report = decode.bulk_report((yield _piece(request, request.limit, request.cursor)))
     while report.next is not None and report.matched < request.limit:
         left = request.limit - report.matched
-        report = _together(report, read.bulk_report((yield _piece(request, left, report.next))))
+        report = _together(report, decode.bulk_report((yield _piece(request, left, report.next))))
     return report
 
 
@@ -69,7 +69,7 @@ def _piece(request: BulkRequest, left: int, cursor: str | None) -> Ask:
         verb=request.verb,
         states=[state.value for state in filter.states],
         queue=filter.queue,
-        kind=filter.kind,
+        task=filter.task,
         lane=filter.lane,
         group=filter.group,
         tag=filter.tag,

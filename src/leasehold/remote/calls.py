@@ -15,8 +15,8 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.instants import checked_instant
 from leasehold.domain.checks.payload import encode
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyStored
-from leasehold.remote import read
-from leasehold.remote.talk import Ask, Talk
+from leasehold.remote import decode
+from leasehold.remote.exchange import Ask, Talk
 from leasehold.remote.values import Made
 
 MOST_AT_ONCE = 1000
@@ -39,14 +39,14 @@ class CallOptions(TypedDict, total=False):
 class NewJob(CallOptions, total=False):
     """One call of many."""
 
-    kind: Required[str]
+    task: Required[str]
     args: Mapping[str, Any]
 
 
-def enqueue(kind: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions) -> Talk[Made]:
+def enqueue(task: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions) -> Talk[Made]:
     """Stored once, however often it has to be sent: the key tells the server that it is the same request."""
-    body = _body({**options, "kind": kind, "args": args or {}})
-    return read.made((yield _once("/v1/jobs", body, _checked_key(key))))
+    body = _body({**options, "task": task, "args": args or {}})
+    return decode.made((yield _once("/v1/jobs", body, _checked_key(key))))
 
 
 def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Talk[list[Made]]:
@@ -54,7 +54,7 @@ def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Talk[list[Made]]:
     for number, jobs in enumerate(_pieces(calls)):
         ask = _once("/v1/jobs/batch", {"jobs": [_body(job) for job in jobs]}, f"{key}/{number}")
         try:
-            made += read.many_made((yield ask))
+            made += decode.many_made((yield ask))
         except LeaseholdError as error:
             if not made:
                 raise
@@ -63,13 +63,13 @@ def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Talk[list[Made]]:
     return made
 
 
-def plain_args(args: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def plain_args(args: Mapping[str, Any], task: str) -> dict[str, Any]:
     """As JSON: also models, times and what else pydantic knows how to write. Raises Unstorable."""
     try:
         plain: dict[str, Any] = to_jsonable_python(dict(args))
     except ValueError:
         plain = dict(args)
-    encode(plain, kind)
+    encode(plain, task)
     return plain
 
 
@@ -82,7 +82,7 @@ def _body(job: NewJob) -> dict[str, Any]:
     if unknown := body.keys() - NewJob.__annotations__.keys() - CallOptions.__annotations__.keys():
         known = ", ".join(CallOptions.__annotations__)
         raise InvalidInput(min(unknown), "cannot be said over HTTP", f"a call takes {known}")
-    body["args"] = plain_args(job.get("args") or {}, job["kind"])
+    body["args"] = plain_args(job.get("args") or {}, job["task"])
     if body.get("delay") is not None:
         body["delay"] = seconds(body["delay"], "delay")
     if body.get("at") is not None:

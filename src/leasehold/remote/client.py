@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.checks.names import checked_tenant
-from leasehold.remote.line import Connections, Line
+from leasehold.remote.transport import Connections, Line
 from leasehold.remote.view import Tenant, View
 from leasehold.types import Duration
 

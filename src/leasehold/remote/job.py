@@ -12,22 +12,22 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.checks.payload import encode
 from leasehold.errors import InvalidInput, JobNotFound, JobNotSucceeded, WaitTimedOut
-from leasehold.remote import read
+from leasehold.remote import decode
 from leasehold.remote.calls import plain_args
-from leasehold.remote.line import Line
+from leasehold.remote.exchange import LONGEST_WAIT, Answer, Ask, Talk, get, given, once, part, post
 from leasehold.remote.stream import Following
-from leasehold.remote.talk import LONGEST_WAIT, Answer, Ask, Talk, get, given, once, part, post
+from leasehold.remote.transport import Line
 from leasehold.remote.values import HistoryEntry, JobRow, Question
 from leasehold.types import (
     AttemptRecord,
     BudgetLine,
-    Event,
     Explanation,
     LogTail,
     Progress,
     Relative,
     State,
     StepRecord,
+    Update,
 )
 
 
@@ -43,7 +43,7 @@ class Job:
         self._row = row
 
     def __repr__(self) -> str:
-        state = f" {self._row.kind} {self._row.state}" if self._row is not None else ""
+        state = f" {self._row.task} {self._row.state}" if self._row is not None else ""
         return f"<Job {self.id}{state}>"
 
     def __eq__(self, other: object) -> bool:
@@ -59,9 +59,9 @@ class Job:
         return self._known().state
 
     @property
-    def kind(self) -> str:
+    def task(self) -> str:
         """The name of its task."""
-        return self._known().kind
+        return self._known().task
 
     @property
     def queue(self) -> str:
@@ -94,9 +94,9 @@ class Job:
         return self._known().updated_at
 
     @property
-    def lease_owner(self) -> str | None:
+    def worker(self) -> str | None:
         """The worker that runs it. None: it does not run, or its execution has no worker at the moment."""
-        return self._known().lease_owner
+        return self._known().worker
 
     @property
     def lease_expires_at(self) -> datetime | None:
@@ -115,38 +115,38 @@ class Job:
 
     def explain(self) -> Explanation:
         """Why it is not running: what holds it, in order, each with what would change that."""
-        return self._line.run(once(get(self._path("explain")), read.explanation))
+        return self._line.run(once(get(self._path("explain")), decode.explanation))
 
     async def aexplain(self) -> Explanation:
-        return await self._line.arun(once(get(self._path("explain")), read.explanation))
+        return await self._line.arun(once(get(self._path("explain")), decode.explanation))
 
     def history(self) -> list[HistoryEntry]:
         """Its moves between states, oldest first: what, when, by whom."""
-        return self._line.run(once(get(self._path("history")), read.history))
+        return self._line.run(once(get(self._path("history")), decode.history))
 
     async def ahistory(self) -> list[HistoryEntry]:
-        return await self._line.arun(once(get(self._path("history")), read.history))
+        return await self._line.arun(once(get(self._path("history")), decode.history))
 
     def attempts(self) -> list[AttemptRecord]:
         """Its runs, oldest first: when, by which worker, how each ended and what went wrong in it."""
-        return self._line.run(once(get(self._path("attempts")), read.attempts))
+        return self._line.run(once(get(self._path("attempts")), decode.attempts))
 
     async def aattempts(self) -> list[AttemptRecord]:
-        return await self._line.arun(once(get(self._path("attempts")), read.attempts))
+        return await self._line.arun(once(get(self._path("attempts")), decode.attempts))
 
     def steps(self) -> list[StepRecord]:
         """What its steps have returned, in the order in which they were stored."""
-        return self._line.run(once(get(self._path("steps")), read.steps))
+        return self._line.run(once(get(self._path("steps")), decode.steps))
 
     async def asteps(self) -> list[StepRecord]:
-        return await self._line.arun(once(get(self._path("steps")), read.steps))
+        return await self._line.arun(once(get(self._path("steps")), decode.steps))
 
     def relatives(self) -> list[Relative]:
         """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
-        return self._line.run(once(get(self._path("relatives")), read.relatives))
+        return self._line.run(once(get(self._path("relatives")), decode.relatives))
 
     async def arelatives(self) -> list[Relative]:
-        return await self._line.arun(once(get(self._path("relatives")), read.relatives))
+        return await self._line.arun(once(get(self._path("relatives")), decode.relatives))
 
     def progress(self) -> Progress | None:
         """How far it is, as it last reported. None: it has reported nothing yet."""
@@ -157,20 +157,20 @@ class Job:
 
     def log(self, attempt: int | None = None) -> LogTail:
         """The last lines that an attempt has logged; of the newest attempt that has any, unless one is named."""
-        return self._line.run(once(get(self._path("log"), attempt=attempt), read.log))
+        return self._line.run(once(get(self._path("log"), attempt=attempt), decode.log))
 
     async def alog(self, attempt: int | None = None) -> LogTail:
-        return await self._line.arun(once(get(self._path("log"), attempt=attempt), read.log))
+        return await self._line.arun(once(get(self._path("log"), attempt=attempt), decode.log))
 
     # -- watch -----------------------------------------------------------------------------------------------------
-    def watch(self, since: int = 0, timeout: Duration | None = None) -> Iterator[Event]:
+    def watch(self, since: int = 0, timeout: Duration | None = None) -> Iterator[Update]:
         """What the job reports, in order, and its state as it changes, until it has succeeded, failed, timed out or
         been cancelled. A lost connection is made again, and nothing is missed or told twice. Go on after an
         interruption of your own with `watch(since=event.seq)`. Raises WaitTimedOut when the job has not come to rest
         within `timeout`."""
         return self._line.follow(self._following(since, timeout))
 
-    async def awatch(self, since: int = 0, timeout: Duration | None = None) -> AsyncIterator[Event]:
+    async def awatch(self, since: int = 0, timeout: Duration | None = None) -> AsyncIterator[Update]:
         async for event in self._line.afollow(self._following(since, timeout)):
             yield event
 
@@ -217,9 +217,9 @@ class Job:
         again, unless `fresh=True` forgets them and the checkpoint."""
         return self._line.run(self._steering("resume", _resume(args, fresh)))
 
-    def resolve(self, reason: str | None = None) -> Job:
+    def skip(self, reason: str | None = None) -> Job:
         """Leave a failed job as it is, and let its lane go on."""
-        return self._line.run(self._steering("resolve", given(reason=reason)))
+        return self._line.run(self._steering("skip", given(reason=reason)))
 
     def release(self) -> Job:
         """Lift the hold that it was enqueued with."""
@@ -244,8 +244,8 @@ class Job:
     async def aresume(self, *, args: Mapping[str, Any] | None = None, fresh: bool = False) -> Job:
         return await self._line.arun(self._steering("resume", _resume(args, fresh)))
 
-    async def aresolve(self, reason: str | None = None) -> Job:
-        return await self._line.arun(self._steering("resolve", given(reason=reason)))
+    async def askip(self, reason: str | None = None) -> Job:
+        return await self._line.arun(self._steering("skip", given(reason=reason)))
 
     async def arelease(self) -> Job:
         return await self._line.arun(self._steering("release"))
@@ -256,32 +256,32 @@ class Job:
     # -- questions and budgets -------------------------------------------------------------------------------------
     def questions(self) -> list[Question]:
         """All it has asked. Secret answers are left out."""
-        return self._line.run(once(get(self._path("questions")), read.questions))
+        return self._line.run(once(get(self._path("questions")), decode.questions))
 
     def answer(self, key: str, value: Any) -> Job:
         """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer for its resume.
         Raises InvalidAnswer when the value does not fit what was asked."""
-        return self._line.run(once(answering(self.id, key, value), self._steered))
+        return self._line.run(once(answering(self.id, key, value), self._notify_after_stop))
 
     def budget(self) -> list[BudgetLine]:
         """What it and its group may spend, and have spent, by unit."""
-        return self._line.run(once(get(self._path("budget")), read.budget))
+        return self._line.run(once(get(self._path("budget")), decode.budget))
 
     def top_up(self, /, **amounts: int) -> list[BudgetLine]:
         """Raise its limits: `job.top_up(tokens=50_000)`. A job that went over its budget can be resumed then."""
-        return self._line.run(once(self._topping_up(amounts), read.budget))
+        return self._line.run(once(self._topping_up(amounts), decode.budget))
 
     async def aquestions(self) -> list[Question]:
-        return await self._line.arun(once(get(self._path("questions")), read.questions))
+        return await self._line.arun(once(get(self._path("questions")), decode.questions))
 
     async def aanswer(self, key: str, value: Any) -> Job:
-        return await self._line.arun(once(answering(self.id, key, value), self._steered))
+        return await self._line.arun(once(answering(self.id, key, value), self._notify_after_stop))
 
     async def abudget(self) -> list[BudgetLine]:
-        return await self._line.arun(once(get(self._path("budget")), read.budget))
+        return await self._line.arun(once(get(self._path("budget")), decode.budget))
 
     async def atop_up(self, /, **amounts: int) -> list[BudgetLine]:
-        return await self._line.arun(once(self._topping_up(amounts), read.budget))
+        return await self._line.arun(once(self._topping_up(amounts), decode.budget))
 
     # -- talks -----------------------------------------------------------------------------------------------------
     def _known(self) -> JobRow:
@@ -291,21 +291,21 @@ class Job:
         return job_path(self.id, verb)
 
     def _reading(self) -> Talk[JobRow]:
-        row = self._row = read.job((yield get(self._path())))
+        row = self._row = decode.job((yield get(self._path())))
         return row
 
     def _steering(self, verb: str, body: Mapping[str, Any] | None = None) -> Talk[Job]:
-        return once(post(self._path(verb), body), self._steered)
+        return once(post(self._path(verb), body), self._notify_after_stop)
 
-    def _steered(self, answer: Answer) -> Job:
-        self._row = read.job(answer)
+    def _notify_after_stop(self, answer: Answer) -> Job:
+        self._row = decode.job(answer)
         return self
 
     def _topping_up(self, amounts: Mapping[str, int]) -> Ask:
         return post(self._path("budget/top-up"), {"amounts": checked_amounts(amounts, "top_up")})
 
     def _retried(self, answer: Answer) -> Job:
-        row = read.job(answer)
+        row = decode.job(answer)
         return Job(row.id, self._line, row, created=True)
 
     def _resulting(self, timeout: float | None) -> Talk[Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing_extensions import Unpack
 
-from leasehold.remote import read
-from leasehold.remote.closing import ClosingOptions, closing_body
-from leasehold.remote.line import Line
-from leasehold.remote.talk import Ask, get, once, part, post
+from leasehold.remote import decode
+from leasehold.remote.exchange import Ask, get, once, part, post
+from leasehold.remote.pause_window import PauseOptions, closing_body
+from leasehold.remote.transport import Line
 from leasehold.types import RateRow, SlotRow
 
 
@@ -19,17 +19,17 @@ class Slots:
 
     def set(self, name: str, limit: int) -> None:
         """At most `limit` units in use at once, across all workers. 0 closes the slot; what runs goes on."""
-        self._line.run(once(self._setting(name, limit), read.nothing))
+        self._line.run(once(self._setting(name, limit), decode.nothing))
 
     async def alist(self) -> list[SlotRow]:
-        return await self._line.arun(once(get("/v1/slots"), read.slots))
+        return await self._line.arun(once(get("/v1/slots"), decode.slots))
 
     def list(self) -> list[SlotRow]:
         """Every slot with its limit, the units in use, and the first 20 jobs that hold them."""
-        return self._line.run(once(get("/v1/slots"), read.slots))
+        return self._line.run(once(get("/v1/slots"), decode.slots))
 
     async def aset(self, name: str, limit: int) -> None:
-        await self._line.arun(once(self._setting(name, limit), read.nothing))
+        await self._line.arun(once(self._setting(name, limit), decode.nothing))
 
     def _setting(self, name: str, limit: int) -> Ask:
         return Ask("PUT", f"/v1/slots/{part(name)}", body={"limit": limit}, repeat=True)
@@ -44,35 +44,35 @@ class Rates:
     def set(self, key: str, limit: str, *, burst: int = 1) -> None:
         """Evenly spaced ("60/min" is one a second), up to `burst` at once after a silence. In any window of W seconds
         never more than W times the rate, plus `burst`."""
-        self._line.run(once(self._setting(key, limit, burst), read.nothing))
+        self._line.run(once(self._setting(key, limit, burst), decode.nothing))
 
-    def close(self, key: str, **closing: Unpack[ClosingOptions]) -> None:
+    def close(self, key: str, **closing: Unpack[PauseOptions]) -> None:
         """Start no job of this key, on any worker, `for_` a duration, `until` an instant, or until it is opened.
         Running ones go on. `reason` is shown to whoever asks why."""
-        self._line.run(once(self._closing(key, closing), read.nothing))
+        self._line.run(once(self._closing(key, closing), decode.nothing))
 
     def open(self, key: str) -> bool:
         """False: it was not closed."""
-        return self._line.run(once(post(f"/v1/rates/{part(key)}/open"), read.changed))
+        return self._line.run(once(post(f"/v1/rates/{part(key)}/open"), decode.changed))
 
     async def aset(self, key: str, limit: str, *, burst: int = 1) -> None:
-        await self._line.arun(once(self._setting(key, limit, burst), read.nothing))
+        await self._line.arun(once(self._setting(key, limit, burst), decode.nothing))
 
-    async def aclose(self, key: str, **closing: Unpack[ClosingOptions]) -> None:
-        await self._line.arun(once(self._closing(key, closing), read.nothing))
+    async def aclose(self, key: str, **closing: Unpack[PauseOptions]) -> None:
+        await self._line.arun(once(self._closing(key, closing), decode.nothing))
 
     async def aopen(self, key: str) -> bool:
-        return await self._line.arun(once(post(f"/v1/rates/{part(key)}/open"), read.changed))
+        return await self._line.arun(once(post(f"/v1/rates/{part(key)}/open"), decode.changed))
 
     async def alist(self) -> list[RateRow]:
-        return await self._line.arun(once(get("/v1/rates"), read.rates))
+        return await self._line.arun(once(get("/v1/rates"), decode.rates))
 
     def list(self) -> list[RateRow]:
         """Every key with its limit, when the next job may start, and who closed it, why and until when."""
-        return self._line.run(once(get("/v1/rates"), read.rates))
+        return self._line.run(once(get("/v1/rates"), decode.rates))
 
     def _setting(self, key: str, limit: str, burst: int) -> Ask:
         return Ask("PUT", f"/v1/rates/{part(key)}", body={"limit": limit, "burst": burst}, repeat=True)
 
-    def _closing(self, key: str, closing: ClosingOptions) -> Ask:
+    def _closing(self, key: str, closing: PauseOptions) -> Ask:
         return post(f"/v1/rates/{part(key)}/close", closing_body(closing))

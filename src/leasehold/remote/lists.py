@@ -9,8 +9,8 @@ from leasehold.domain.budgets import checked_owner
 from leasehold.domain.checks.texts import checked_criterion
 from leasehold.domain.groups import checked_group_state
 from leasehold.errors import InvalidInput
-from leasehold.remote import read
-from leasehold.remote.talk import Talk, get, once
+from leasehold.remote import decode
+from leasehold.remote.exchange import Talk, get, once
 from leasehold.remote.values import Page
 from leasehold.types import (
     AuditPage,
@@ -27,31 +27,31 @@ from leasehold.types import (
 def listing(states: Iterable[State], limit: int, before: str | None, **criteria: str | None) -> Talk[Page]:
     named = [state.value for state in states]
     ask = get("/v1/jobs", state=named, limit=limit, cursor=_text(before, "before"), **_texts(criteria))
-    return once(ask, read.page)
+    return once(ask, decode.page)
 
 
 def groups(state: GroupState | None, limit: int, cursor: str | None) -> Talk[GroupPage]:
     named = checked_group_state(state)
-    return once(get("/v1/groups", state=named, limit=limit, cursor=_text(cursor, "cursor")), read.groups)
+    return once(get("/v1/groups", state=named, limit=limit, cursor=_text(cursor, "cursor")), decode.groups)
 
 
 def budgets(scope: BudgetOwner | None, limit: int, cursor: str | None) -> Talk[BudgetPage]:
     named = checked_owner(scope)
-    return once(get("/v1/budgets", scope=named, limit=limit, cursor=_text(cursor, "cursor")), read.budgets)
+    return once(get("/v1/budgets", scope=named, limit=limit, cursor=_text(cursor, "cursor")), decode.budgets)
 
 
 def leases(owner: str | None, limit: int, cursor: str | None) -> Talk[LeasePage]:
     worker = _text(owner, "owner")
-    return once(get("/v1/leases", worker=worker, limit=limit, cursor=_text(cursor, "cursor")), read.leases)
+    return once(get("/v1/leases", worker=worker, limit=limit, cursor=_text(cursor, "cursor")), decode.leases)
 
 
 def executions(limit: int) -> Talk[list[ExecutionRow]]:
-    return once(get("/v1/executions", limit=limit), read.executions)
+    return once(get("/v1/executions", limit=limit), decode.executions)
 
 
 def audit(limit: int, cursor: str | None, **criteria: str | None) -> Talk[AuditPage]:
     ask = get("/v1/audit", limit=limit, cursor=_text(cursor, "cursor"), **_texts(criteria))
-    return once(ask, read.audit)
+    return once(ask, decode.audit)
 
 
 def _texts(criteria: Mapping[str, str | None]) -> dict[str, Any]:

@@ -16,17 +16,17 @@ from leasehold.errors import (
     InvalidAnswer,
     InvalidArguments,
     InvalidInput,
+    InvalidState,
     JobError,
     JobNotFound,
     JobNotSucceeded,
     LeaseholdError,
-    Refused,
+    NotSerializable,
     RemoteError,
     ResultMissing,
     ScheduleNotFound,
     TenantNotFound,
     UnknownTask,
-    Unstorable,
     WaitTimedOut,
 )
 from leasehold.types import Holder
@@ -40,10 +40,10 @@ KINDS: dict[str, type[LeaseholdError]] = {
     "unknown-task": UnknownTask,
     "invalid-arguments": InvalidArguments,
     "invalid-answer": InvalidAnswer,
-    "unstorable": Unstorable,
+    "unstorable": NotSerializable,
     "invalid-input": InvalidInput,
     "duplicate-job": DuplicateJob,
-    "refused": Refused,
+    "refused": InvalidState,
     "job-not-succeeded": JobNotSucceeded,
     "job-error": JobError,
     "group-on-hold": GroupOnHold,
@@ -56,12 +56,15 @@ _HOLDERS = TypeAdapter(tuple[Holder, ...])
 
 def error_of(status: int, problem: Any) -> LeaseholdError:
     """`problem` is what came with the status: a problem of ours, or anything that stands in between has sent."""
-    told = problem if isinstance(problem, dict) else {}
-    code, detail = str(told.get("code", "unknown")), str(told.get("detail", "the server tells no more"))
+    reported = problem if isinstance(problem, dict) else {}
+    code, detail = (
+        str(reported.get("code", "unknown")),
+        str(reported.get("detail", "the server tells no more")),
+    )
     if code == "invalid-request":
-        return _invalid_request(told, detail)
+        return _invalid_request(reported, detail)
     kind = KINDS.get(code)
-    facts = told.get("facts", {})
+    facts = reported.get("facts", {})
     if kind is None or not isinstance(facts, dict):
         return RemoteError(status, code, detail)
     return _as_it_was(kind, detail, facts)
@@ -79,16 +82,16 @@ def _as_it_was(kind: type[LeaseholdError], detail: str, facts: dict[str, Any]) -
     return error
 
 
-def _holders(told: Any) -> tuple[Holder, ...]:
+def _holders(reported: Any) -> tuple[Holder, ...]:
     try:
-        return _HOLDERS.validate_python(told)
+        return _HOLDERS.validate_python(reported)
     except ValidationError:
         return ()
 
 
-def _invalid_request(told: dict[str, Any], detail: str) -> InvalidInput:
+def _invalid_request(reported: dict[str, Any], detail: str) -> InvalidInput:
     """The server's own schema has refused it: the field is at the end of the first pointer."""
-    match told.get("errors"):
+    match reported.get("errors"):
         case [{"pointer": str(pointer), "detail": str(problem)}, *_]:
             return InvalidInput(pointer.rpartition("/")[2], problem, "see the API's schema, /openapi.json")
     return InvalidInput("request", detail, "")

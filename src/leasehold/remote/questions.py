@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from leasehold.remote import read
+from leasehold.remote import decode
+from leasehold.remote.exchange import Answer, get, once
 from leasehold.remote.job import Job, answering
-from leasehold.remote.line import Line
-from leasehold.remote.talk import Answer, get, once
+from leasehold.remote.transport import Line
 from leasehold.types import OpenQuestion
 
 
@@ -22,23 +22,23 @@ class Questions:
         *,
         group: str | None = None,
         queue: str | None = None,
-        kind: str | None = None,
+        task: str | None = None,
         limit: int = 100,
     ) -> list[OpenQuestion]:
-        ask = get("/v1/questions", group=group, queue=queue, kind=kind, limit=limit)
-        return await self._line.arun(once(ask, read.open_questions))
+        ask = get("/v1/questions", group=group, queue=queue, task=task, limit=limit)
+        return await self._line.arun(once(ask, decode.open_questions))
 
     def list(
         self,
         *,
         group: str | None = None,
         queue: str | None = None,
-        kind: str | None = None,
+        task: str | None = None,
         limit: int = 100,
     ) -> list[OpenQuestion]:
         """Open questions, the oldest first."""
-        ask = get("/v1/questions", group=group, queue=queue, kind=kind, limit=limit)
-        return self._line.run(once(ask, read.open_questions))
+        ask = get("/v1/questions", group=group, queue=queue, task=task, limit=limit)
+        return self._line.run(once(ask, decode.open_questions))
 
     def answer(self, job_id: str, key: str, value: Any) -> Job:
         """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer. Raises
@@ -49,5 +49,5 @@ class Questions:
         return await self._line.arun(once(answering(job_id, key, value), self._answered))
 
     def _answered(self, answer: Answer) -> Job:
-        row = read.job(answer)
+        row = decode.job(answer)
         return Job(row.id, self._line, row)

@@ -9,9 +9,9 @@ from typing_extensions import TypedDict
 
 from leasehold.domain.stop import StopRequest
 from leasehold.errors import JobNotFound
-from leasehold.remote import read
+from leasehold.remote import decode
+from leasehold.remote.exchange import LONGEST_WAIT, Talk, get, given, post
 from leasehold.remote.job import job_path
-from leasehold.remote.talk import LONGEST_WAIT, Talk, get, given, post
 from leasehold.types import Duration, Names, State, StopMode, StopReport
 
 
@@ -30,7 +30,7 @@ class StopOptions(StopManner, total=False):
 
     group: str | None
     queue: str | None
-    kinds: Names
+    tasks: Names
     lane: str | None
     tags: Names
     everything: bool
@@ -43,7 +43,7 @@ def stopping(request: StopRequest) -> Talk[StopReport]:
     body = given(
         group=request.group,
         queue=request.queue,
-        kinds=_listed(request.kinds),
+        tasks=_listed(request.tasks),
         lane=request.lane,
         tags=_listed(request.tags),
         everything=request.everything,
@@ -53,13 +53,13 @@ def stopping(request: StopRequest) -> Talk[StopReport]:
         dry_run=request.dry_run,
         hold=request.hold,
     )
-    report = read.stop_report((yield post("/v1/stop", body, wait=first)))
+    report = decode.stop_report((yield post("/v1/stop", body, wait=first)))
     running = list(report.still_running)
     if request.dry_run or request.mode == "immediate":
         return report
     while running and (left := until - time.monotonic()) > 0:
         try:
-            job = read.job((yield get(job_path(running[0]), wait=min(left, LONGEST_WAIT))))
+            job = decode.job((yield get(job_path(running[0]), wait=min(left, LONGEST_WAIT))))
         except JobNotFound:
             running.pop(0)
         else:

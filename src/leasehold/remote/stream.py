@@ -7,9 +7,9 @@ import time
 
 from leasehold.domain.poll import Poll
 from leasehold.errors import LeaseholdError, RemoteError, RemoteUnreachable, WaitTimedOut
-from leasehold.remote import read
-from leasehold.remote.talk import LONGEST_WAIT, Ask, strange
-from leasehold.types import Event, State
+from leasehold.remote import decode
+from leasehold.remote.exchange import LONGEST_WAIT, Ask, strange
+from leasehold.types import State, Update
 
 AT_REST = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
 STATE = "state"
@@ -38,7 +38,7 @@ class Following:
         self._connected = False
         self._away: Poll | None = None
         self._state = State.QUEUED
-        self._told: object = None
+        self._reported: object = None
         self._pause = SOONEST
         self.over = False
         """The job has come to rest, and everything was told."""
@@ -57,16 +57,16 @@ class Following:
     def opened(self) -> None:
         self._connected, self._away, self._pause = True, None, SOONEST
 
-    def heard(self, data: str) -> Event | None:
+    def received(self, data: str) -> Update | None:
         """None: it was told before the connection was lost."""
-        event = read.event(data)
+        event = decode.event(data)
         self._since = event.seq
         if event.kind != STATE:
             return event
-        if event.data == self._told:
+        if event.data == self._reported:
             return None
-        self._told = event.data
-        self._state = read.state_of(event)
+        self._reported = event.data
+        self._state = decode.state_of(event)
         self.over = self._state in AT_REST
         return event
 

@@ -15,7 +15,7 @@ class Summary:
     """A job as a list shows it: without payloads."""
 
     id: str
-    kind: str
+    task: str
     queue: str
     priority: int
     state: State
@@ -27,11 +27,11 @@ class Summary:
     failures: int
     crashes: int
     stop_requested: str | None
-    lease_owner: str | None
+    worker: str | None
     lease_expires_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
-    group_name: str | None
+    group: str | None
     tags: tuple[str, ...]
     error: str | None
     updated_at: datetime
@@ -88,7 +88,7 @@ class ScheduleRow:
     """A schedule as it stands. `args` is encoded JSON."""
 
     name: str
-    kind: str
+    task: str
     args: str
     every: float | None
     cron: str | None

@@ -9,18 +9,18 @@ from typing_extensions import Unpack
 
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.stop import StopRequest
-from leasehold.remote import calls, lists, read
+from leasehold.remote import calls, decode, lists
 from leasehold.remote.bulk import Bulk
 from leasehold.remote.calls import CallOptions, NewJob
+from leasehold.remote.exchange import Answer, get, once
 from leasehold.remote.group import Group
 from leasehold.remote.job import Job, job_path
 from leasehold.remote.limits import Rates, Slots
-from leasehold.remote.line import Line
 from leasehold.remote.questions import Questions
-from leasehold.remote.queues import Kinds, Lanes, Queues
+from leasehold.remote.queues import Lanes, Queues, Tasks
 from leasehold.remote.schedules import Schedules
 from leasehold.remote.stop import StopOptions, stopping
-from leasehold.remote.talk import Answer, get, once
+from leasehold.remote.transport import Line
 from leasehold.remote.values import Made, Page
 from leasehold.types import (
     AuditPage,
@@ -44,7 +44,7 @@ class View:
         self._line = line
         self.bulk = Bulk(line)
         self.queues = Queues(line)
-        self.kinds = Kinds(line)
+        self.tasks = Tasks(line)
         self.lanes = Lanes(line)
         self.slots = Slots(line)
         self.rates = Rates(line)
@@ -76,7 +76,7 @@ class View:
         return self._made(await self._line.arun(calls.enqueue(name, args, idempotency_key, settings)))
 
     def enqueue_many(self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None) -> list[Job]:
-        """Enqueue many, of any tasks: `api.enqueue_many([{"kind": "add", "args": {"a": 1}, "group": "g"}])`. Up to
+        """Enqueue many, of any tasks: `api.enqueue_many([{"task": "add", "args": {"a": 1}, "group": "g"}])`. Up to
         1,000 are stored all or none; more go in pieces of 1,000, and PartlyStored tells how far it went."""
         made = self._line.run(calls.enqueue_many(jobs, idempotency_key))
         return [self._made(one) for one in made]
@@ -101,7 +101,7 @@ class View:
         before: str | None = None,
         **criteria: Unpack[Criteria],
     ) -> Page:
-        """One page of jobs, newest first, of those that match all that is given: `queue`, `kind`, `lane`, `group`,
+        """One page of jobs, newest first, of those that match all that is given: `queue`, `task`, `lane`, `group`,
         `tag`. Ask for the next with `before=page.next`."""
         return self._line.run(lists.listing(checked_states(state), limit, before, **criteria))
 
@@ -119,23 +119,23 @@ class View:
         """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
         return Group(name, self._line)
 
-    def stop(self, **asked: Unpack[StopOptions]) -> StopReport:
-        """Stop every job that matches all that is given: `group`, `queue`, `kinds`, `lane`, `tags` (all of them), or
+    def stop(self, **requested: Unpack[StopOptions]) -> StopReport:
+        """Stop every job that matches all that is given: `group`, `queue`, `tasks`, `lane`, `tags` (all of them), or
         `everything=True`. What does not run is cancelled at once. Running jobs: `mode="graceful"` lets them end without
         another try and waits for them up to `wait` (30 s); `"immediate"` tells them to stop and returns; `"full"`
         tells them and waits. `dry_run` changes nothing. `hold=True`, for whole groups, refuses new jobs until
         `api.group(name).release()`. `reason` stands in the history."""
-        return self._line.run(stopping(StopRequest(**asked)))
+        return self._line.run(stopping(StopRequest(**requested)))
 
-    async def astop(self, **asked: Unpack[StopOptions]) -> StopReport:
-        return await self._line.arun(stopping(StopRequest(**asked)))
+    async def astop(self, **requested: Unpack[StopOptions]) -> StopReport:
+        return await self._line.arun(stopping(StopRequest(**requested)))
 
     def count(self) -> dict[State, int]:
         """Jobs by state, each counted up to 10,000."""
-        return self._line.run(once(get("/v1/count"), read.count))
+        return self._line.run(once(get("/v1/count"), decode.count))
 
     async def acount(self) -> dict[State, int]:
-        return await self._line.arun(once(get("/v1/count"), read.count))
+        return await self._line.arun(once(get("/v1/count"), decode.count))
 
     # -- lists -----------------------------------------------------------------------------------------------------
     def audit(
@@ -204,16 +204,16 @@ class View:
 
     def workers(self) -> list[WorkerCard]:
         """Who works there, as each worker last said of itself."""
-        return self._line.run(once(get("/v1/workers"), read.workers))
+        return self._line.run(once(get("/v1/workers"), decode.workers))
 
     async def aworkers(self) -> list[WorkerCard]:
-        return await self._line.arun(once(get("/v1/workers"), read.workers))
+        return await self._line.arun(once(get("/v1/workers"), decode.workers))
 
     def _made(self, made: Made) -> Job:
         return Job(made.id, self._line, created=made.created)
 
     def _read(self, answer: Answer) -> Job:
-        row = read.job(answer)
+        row = decode.job(answer)
         return Job(row.id, self._line, row)
 
 

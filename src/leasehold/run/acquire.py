@@ -84,4 +84,4 @@ def release(run: RunState, journal: Journal, name: str) -> None:
     """Give units back before the attempt ends, and wake the workers whose jobs wait for them."""
     name = checked_limit_name(name, "name")
     if journal.store.release_slot(run.grant.id, run.grant.attempt, name):
-        journal.store.wake()
+        journal.store.notify_workers()

@@ -25,12 +25,12 @@ from leasehold.domain.policy import DEFAULT_POLICY, OnDrain, OnStall, Policy
 from leasehold.domain.sensitive import hidden_outcome, hide, secrets_of
 from leasehold.domain.signals import StopRequested
 from leasehold.domain.states import Flag
-from leasehold.run.asking import is_park
+from leasehold.run.budgets import has_limits
 from leasehold.run.context import Context, SyncContext
+from leasehold.run.exceptions import outcome_of
 from leasehold.run.handler_state import HandlerState
 from leasehold.run.journal import Journal
-from leasehold.run.raised import outcome_of
-from leasehold.run.spending import has_limits
+from leasehold.run.questions import is_park
 from leasehold.run.state import current_run
 from leasehold.run.stream_buffer import StreamWriter
 from leasehold.tasks.definition import TaskDefinition
@@ -64,7 +64,7 @@ class Attempt(HandlerState):
     """What a task of its handler has left with."""
     policy = DEFAULT_POLICY
     """What travels with the job; most carry nothing."""
-    stall_told = 0.0
+    stall_reported = 0.0
     """On the monotonic clock: the last sign of life before the silence that was told."""
     on_error: Callable[[BaseException], None] | None = None
     """Who wants to see what its handler raised: tracing."""
@@ -194,8 +194,8 @@ class Attempt(HandlerState):
             return self.outcome_when_stopped()
         if self.cause == "lost":
             return None
-        if self.asking is not None and is_park(error):
-            return self.asking.outcome
+        if self.questions_box is not None and is_park(error):
+            return self.questions_box.outcome
         return outcome_of(error, self.definition)
 
     def without_secrets(self, outcome: Outcome | None) -> Outcome | None:

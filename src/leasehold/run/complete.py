@@ -100,7 +100,7 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
             if run.in_doubt and _has_arrived(run, journal):
                 # The handler's first commit ended the lease: it has arrived since.
                 run.completed = True
-                _tell_others(run, journal)
+                _notify_others(run, journal)
             else:
                 journal.lost(run)
             raise StopRequested from error
@@ -116,14 +116,14 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
     steps.spending.held = None
     if batch.spends:
         steps.spending.wrote(batch.spends, lines)
-    _tell_others(run, journal)
+    _notify_others(run, journal)
 
 
-def _tell_others(run: HandlerState, journal: Journal) -> None:
+def _notify_others(run: HandlerState, journal: Journal) -> None:
     """Wake workers for its lane's next job, its follow-ups and jobs that waited for it; notify watchers."""
-    journal.store.wake()
-    if run.grant.group_name is not None or run.follow_ups is not None:
-        journal.store.tell_watchers()
+    journal.store.notify_workers()
+    if run.grant.group is not None or run.follow_ups is not None:
+        journal.store.notify_watchers()
 
 
 def _has_arrived(run: HandlerState, journal: Journal) -> bool:

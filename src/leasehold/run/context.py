@@ -8,14 +8,14 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from leasehold.domain.checks.durations import Duration
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.views import Relative
+from leasehold.domain.records import Relative
 from leasehold.run.acquire import Acquiring, release
-from leasehold.run.asking import Ask, Asks, CheckedAsk, checked_asks
+from leasehold.run.budgets import RunSpending
 from leasehold.run.complete import SyncTransaction, Transaction, complete, complete_async
 from leasehold.run.follow_ups import FollowUp
 from leasehold.run.handler_state import HandlerState
 from leasehold.run.parents import parents_of, results_of
-from leasehold.run.spending import RunSpending
+from leasehold.run.questions import Ask, Asks, CheckedAsk, checked_asks
 from leasehold.run.step import Durability, Step
 from leasehold.run.stream import Telling, TellingInThread, TellingOnLoop
 from leasehold.run.track import track, track_async
@@ -47,9 +47,9 @@ class RunFacts(Telling):
         return self._run.grant.id
 
     @property
-    def kind(self) -> str:
+    def task(self) -> str:
         """The name of the task."""
-        return self._run.grant.kind
+        return self._run.grant.task
 
     @property
     def queue(self) -> str:
@@ -75,7 +75,7 @@ class RunFacts(Telling):
     @property
     def group(self) -> str | None:
         """The job's group."""
-        return self._run.grant.group_name
+        return self._run.grant.group
 
     @property
     def tenant(self) -> str | None:
@@ -256,15 +256,15 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
         `schema`, a type or a JSON schema, is what the answer must fit. A `secret` answer is shown nowhere. Without an
         answer within `timeout`, this raises QuestionExpired."""
         call = CheckedAsk(key, Ask(text, schema, secret, timeout))
-        return (await self._run.open_asking().find_async([call]))[key]
+        return (await self._run.open_questions_box().find_async([call]))[key]
 
     async def ask_all(self, questions: Asks) -> dict[str, Any]:
-        """Ask several questions at once: `await ctx.ask_all({"name": "Who?", "age": ("How old?", int)})`; with
-        `Ask(text, schema, secret=…, timeout=…)` of `leasehold.types` each takes all parameters of `ask`. The job waits
-        until the last of them is answered or expired, and then this returns the answers by key. If one was not answered
-        in time, this raises QuestionExpired for the first such question; `ctx.ask` still returns the answers to the
-        others."""
-        return await self._run.open_asking().find_async(checked_asks(questions))
+        """Ask several questions at once: `await ctx.ask_all({"name": "RequestCaller?", "age": ("How old?", int)})`;
+        with `Ask(text, schema, secret=…, timeout=…)` of `leasehold.types` each takes all parameters of `ask`. The job
+        waits until the last of them is answered or expired, and then this returns the answers by key. If one was not
+        answered in time, this raises QuestionExpired for the first such question; `ctx.ask` still returns the answers
+        to the others."""
+        return await self._run.open_questions_box().find_async(checked_asks(questions))
 
 
 class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
@@ -340,11 +340,11 @@ class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
     ) -> Any:
         """Like `Context.ask`: it does not block the thread until the answer comes, it leaves the handler."""
         call = CheckedAsk(key, Ask(text, schema, secret, timeout))
-        return self._run.open_asking().find([call])[key]
+        return self._run.open_questions_box().find([call])[key]
 
     def ask_all(self, questions: Asks) -> dict[str, Any]:
         """Like `Context.ask_all`."""
-        return self._run.open_asking().find(checked_asks(questions))
+        return self._run.open_questions_box().find(checked_asks(questions))
 
     def complete(self, result: Any = None) -> AbstractContextManager[SyncTransaction]:
         """Like `Context.complete`: `with ctx.complete(result) as tx:`, with `tx.execute` and `tx.connection`."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from leasehold.domain.errors import leaves
-from leasehold.domain.moves import ERROR_LIMIT
+from leasehold.domain.transitions import ERROR_LIMIT
 
 OURS = str(Path(__file__).parents[1])
 """The path of our own frames: they say nothing about the user's code."""
@@ -33,12 +33,12 @@ def describe(error: BaseException) -> str:
 def _parts(error: BaseException) -> Iterator[str]:
     """Without recursion: a chain of causes may be longer than the stack is deep, or a cycle."""
     coming: list[tuple[str, BaseException]] = [("", error)]
-    told: set[int] = set()
+    seen: set[int] = set()
     while coming:
         how, error = coming.pop()
-        if id(error) in told:
+        if id(error) in seen:
             continue
-        told.add(id(error))
+        seen.add(id(error))
         yield how + _cut(_head(error), ERROR_LIMIT // 4) if how else _head(error)
         if stack := _stack(error):
             yield stack

@@ -22,9 +22,9 @@ from leasehold.domain.outcome import Crashed, Detached, Failure, Outcome, Stoppe
 from leasehold.domain.signals import StopRequested
 from leasehold.domain.states import Flag
 from leasehold.run.attempt import Attempt, Ended, StopCause
+from leasehold.run.exceptions import outcome_of
 from leasehold.run.executions import Executions
 from leasehold.run.output import OutputReader
-from leasehold.run.raised import outcome_of
 from leasehold.run.state import current_run
 from leasehold.runners.contract import Collected, NothingToCollect, Phase, Runner, Start, State
 from leasehold.tasks.external import External
@@ -70,7 +70,7 @@ class ExternalAttempt(Attempt):
         """On the loop, before it is run."""
         self.external = external
         self.executions = executions
-        self._woken = asyncio.Event()
+        self._notify_after_release = asyncio.Event()
         self._output = OutputReader(self)
 
     @property
@@ -92,7 +92,7 @@ class ExternalAttempt(Attempt):
             outcome = outcome_of(error, self.definition)
             if self._placed:
                 outcome = Detached(str(error))
-                self._woken.clear()
+                self._notify_after_release.clear()
                 await self._nap(AFTER_A_BUG)
         self.task = None
         self.is_over = outcome is not None and not isinstance(outcome, Detached)
@@ -185,7 +185,7 @@ class ExternalAttempt(Attempt):
         """Until it has ended, or is another's to watch."""
         runner, name = self.runner, self.execution
         while True:
-            self._woken.clear()
+            self._notify_after_release.clear()
             if self.cause in LEAVING:
                 return self.outcome_when_stopped()
             state = await self._ask(lambda: runner.probe(name))
@@ -206,10 +206,12 @@ class ExternalAttempt(Attempt):
     async def _wait(self) -> State | None:
         """For its end. A stop is repeated, in case that nobody has heard it."""
         if self._stopping_since is None:
-            return await self.executions.ended(self, self._woken)
+            return await self.executions.ended(self, self._notify_after_release)
         overdue = self._stopping_since + self.external.grace + 5.0 - time.monotonic()
         try:
-            return await asyncio.wait_for(self.executions.ended(self, self._woken), max(overdue, 1.0))
+            return await asyncio.wait_for(
+                self.executions.ended(self, self._notify_after_release), max(overdue, 1.0)
+            )
         except TimeoutError:
             await self._ask(lambda: self.runner.stop(self.execution, 0.0))
             return None
@@ -253,10 +255,10 @@ class ExternalAttempt(Attempt):
                 return Failure(f"its result cannot be kept: {error}")
             except Exception as error:  # of the user's own `collect`
                 return outcome_of(error, self.definition)
-        told = _tail(collected)
+        output = _tail(collected)
         if code < 0 and code not in external.exit_codes:
-            return Crashed(f"killed by {_signal_name(-code)}{told}")
-        return Failure(f"exit code {code}{told}", final=meaning == "fail")
+            return Crashed(f"killed by {_signal_name(-code)}{output}")
+        return Failure(f"exit code {code}{output}", final=meaning == "fail")
 
     def _result(self, collected: Collected) -> str | None:
         """In a thread."""
@@ -302,7 +304,7 @@ class ExternalAttempt(Attempt):
 
     # -- what it asks others for -----------------------------------------------------------------------------------
     def interrupt(self) -> None:
-        self._woken.set()
+        self._notify_after_release.set()
 
     def read_output(self) -> None:
         self._output.read()
@@ -337,15 +339,15 @@ class ExternalAttempt(Attempt):
 
     async def _nap(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            await asyncio.wait_for(self._notify_after_release.wait(), seconds)
         except TimeoutError:
             return
 
 
 def _tail(collected: Collected) -> str:
-    told = (collected.stderr.tail.strip() or collected.stdout.tail.strip())[-ERROR_TAIL:]
+    output = (collected.stderr.tail.strip() or collected.stdout.tail.strip())[-ERROR_TAIL:]
     reason = "" if collected.reason is None else f" ({collected.reason})"
-    return f"{reason}: {told}" if told else reason
+    return f"{reason}: {output}" if output else reason
 
 
 def _signal_name(number: int) -> str:

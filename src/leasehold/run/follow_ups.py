@@ -38,7 +38,7 @@ class FollowUp(Generic[J]):
                 "leave it out, or call enqueue of the task itself",
             )
         # A follow-up belongs to the same group as its parent, unless it names another.
-        family = {"follow_up_of": parent.id, "group": settings.group or parent.group_name}
+        family = {"follow_up_of": parent.id, "group": settings.group or parent.group}
         self.immediately = settings.immediately
         self._tried = False
         self._found: str | None = None
@@ -55,7 +55,7 @@ class FollowUp(Generic[J]):
         self._producer = plan.producer.of_tenant(parent.tenant)
 
     def __repr__(self) -> str:
-        return f"<FollowUp {self._job.kind} {self.id}>"
+        return f"<FollowUp {self._job.task} {self.id}>"
 
     def __await__(self) -> Generator[Any, None, J]:
         if not self.immediately:
@@ -70,9 +70,9 @@ class FollowUp(Generic[J]):
         return self._found or self._job.id
 
     @property
-    def kind(self) -> str:
+    def task(self) -> str:
         """The name of its task."""
-        return self._job.kind
+        return self._job.task
 
     @property
     def unstored(self) -> NewJob | None:
@@ -115,8 +115,8 @@ class FollowUps(list[FollowUp[Any]]):
         return tuple(job for one in self if (job := one.unstored) is not None)
 
 
-def derived_id(parent_id: str, kind: str, name: str) -> str:
+def derived_id(parent_id: str, task: str, name: str) -> str:
     """Return an id that is always the same for the same parent, task and name. It is a millisecond younger than the
     parent's, so that it sorts after the parent in id order."""
-    digest = hashlib.blake2b(f"{parent_id}\n{kind}\n{name}".encode(), digest_size=10).digest()
+    digest = hashlib.blake2b(f"{parent_id}\n{task}\n{name}".encode(), digest_size=10).digest()
     return make_id((uuid.UUID(parent_id).int >> 80) + 1, digest)

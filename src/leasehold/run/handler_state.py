@@ -7,9 +7,9 @@ from typing import Any
 from leasehold.domain.checks.payload import fits_row
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
-from leasehold.run.asking import Asking
 from leasehold.run.follow_ups import FollowUps
 from leasehold.run.journal import Journal
+from leasehold.run.questions import QuestionBox
 from leasehold.run.state import RunState
 from leasehold.run.steps import Steps
 from leasehold.tasks.definition import TaskDefinition
@@ -25,7 +25,7 @@ class HandlerState(RunState):
     """Made when the handler first asks for it."""
     follow_ups: FollowUps | None = None
     """Made with the first: most runs have none."""
-    asking: Asking | None = None
+    questions_box: QuestionBox | None = None
     """Made with the first question."""
 
     @property
@@ -62,10 +62,10 @@ class HandlerState(RunState):
             self.steps = Steps(self, self.needed_journal())
         return self.steps
 
-    def open_asking(self) -> Asking:
-        if self.asking is None:
-            self.asking = Asking(self, self.needed_journal())
-        return self.asking
+    def open_questions_box(self) -> QuestionBox:
+        if self.questions_box is None:
+            self.questions_box = QuestionBox(self, self.needed_journal())
+        return self.questions_box
 
     def open_follow_ups(self) -> FollowUps:
         if self.follow_ups is None:

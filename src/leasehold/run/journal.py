@@ -79,7 +79,7 @@ class Journal:
         future: asyncio.Future[T] = loop.create_future()
         variables = contextvars.copy_context()
 
-        def tell(set_: Callable[[Any], None], answer: Any) -> None:
+        def notify(set_: Callable[[Any], None], answer: Any) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
                 loop.call_soon_threadsafe(set_, answer)
 
@@ -87,11 +87,11 @@ class Journal:
             try:
                 answer = variables.run(function, *args)
             except StopIteration as error:
-                tell(future.set_exception, RuntimeError(f"raised StopIteration({error.value!r})"))
+                notify(future.set_exception, RuntimeError(f"raised StopIteration({error.value!r})"))
             except BaseException as error:
-                tell(future.set_exception, error)
+                notify(future.set_exception, error)
             else:
-                tell(future.set_result, answer)
+                notify(future.set_result, answer)
 
         self._threads.submit(work)
         stop: asyncio.CancelledError | None = None

@@ -21,7 +21,7 @@ class Run:
     """One attempt, as middleware sees it."""
 
     job_id: str
-    kind: str
+    task: str
     queue: str
     attempt: int
     args: dict[str, Any]
@@ -78,22 +78,22 @@ def _layered(
     state = current_run.get()
     assert state is not None, "a handler is called by its run"
     shown = {name: value for name, value in arguments.items() if name != definition.context_parameter}
-    run = _told(state.grant, shown)
+    run = _run_of(state.grant, shown)
     call: Callable[[], Any] = functools.partial(definition.inner, **arguments)
     for layer in reversed(layers):
         call = functools.partial(layer, run, call)
     return call
 
 
-def _told(grant: Grant, args: dict[str, Any]) -> Run:
+def _run_of(grant: Grant, args: dict[str, Any]) -> Run:
     return Run(
         job_id=grant.id,
-        kind=grant.kind,
+        task=grant.task,
         queue=grant.queue,
         attempt=grant.attempt,
         args=args,
         lane=grant.lane,
-        group=grant.group_name,
+        group=grant.group,
         trace=grant.trace,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from leasehold.domain.views import ParentResult, Relative
+from leasehold.domain.records import ParentResult, Relative
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore

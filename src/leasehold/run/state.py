@@ -29,7 +29,7 @@ class RunState:
     """None outside of a worker: what is told is checked and goes nowhere."""
     stream: RunStream | None = None
     """Only of a run that has told something."""
-    told_at = 0.0
+    reported_at = 0.0
     """On the monotonic clock: the last sign of life, for `stall_after`."""
     completed = False
     """The handler has settled its job itself; what it does from then on changes nothing."""
@@ -100,9 +100,9 @@ class RunState:
     # -- signs of life ---------------------------------------------------------------------------------------------
     def show_life(self) -> None:
         """For `stall_after`: a run that steps on, or tells something, is not stuck."""
-        self.told_at = time.monotonic()
+        self.reported_at = time.monotonic()
 
-    def tell(self, kind: str, data: str | None = None, key: str | None = None, text: str = "") -> bool:
+    def emit(self, kind: str, data: str | None = None, key: str | None = None, text: str = "") -> bool:
         """False: too much waits for the database already, and this was not taken."""
         self.show_life()
         if self.writer is None:
@@ -112,7 +112,7 @@ class RunState:
     def log_line(self, line: str, read_to: str | None = None) -> None:
         # A log takes everything: what no store can keep is replaced, not refused.
         clean = line.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
-        self.tell(LOG, read_to, text=clean + "\n")
+        self.emit(LOG, read_to, text=clean + "\n")
 
 
 current_run: ContextVar[RunState | None] = ContextVar("leasehold_run", default=None)

@@ -11,7 +11,7 @@ from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import InvalidInput, LeaseLost, OverBudget
 from leasehold.domain.policy import Policy, backoff_delay
 from leasehold.domain.signals import Signal
-from leasehold.run.spending import Spender
+from leasehold.run.budgets import Spender
 from leasehold.tasks.codec import Codec, return_hint
 from leasehold.tasks.settings import Retry, TaskSettings
 

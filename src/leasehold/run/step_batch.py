@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from leasehold.domain.budgets import Spend
 from leasehold.domain.errors import OverBudget
 from leasehold.domain.signals import StopRequested
+from leasehold.run.budgets import RunSpending
 from leasehold.run.journal import Journal
-from leasehold.run.spending import RunSpending
 from leasehold.run.state import RunState
 from leasehold.run.step import Step
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.errors import DatabaseUnreachable, DuplicateStep, LeaseLost
 from leasehold.domain.signals import StopRequested
+from leasehold.run.budgets import RunSpending, current_step
 from leasehold.run.journal import Journal
-from leasehold.run.spending import RunSpending, current_step
 from leasehold.run.state import RunState
 from leasehold.run.step import Step
 from leasehold.run.step_batch import StepBatch

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from leasehold.domain.checks.payload import check_text, encode
-from leasehold.domain.errors import InvalidInput, StreamFull, Unstorable
+from leasehold.domain.errors import InvalidInput, NotSerializable, StreamFull
 from leasehold.domain.stream import PROGRESS, RESERVED
 from leasehold.run.state import RunState
 from leasehold.run.stream_buffer import MOST_EVENTS
@@ -33,7 +33,7 @@ class Telling:
             "total": None if total is None else _number(total, "total"),
             "note": check_text(str(note), "note"),
         }
-        self._run.tell(PROGRESS, encode(data, "progress"))
+        self._run.emit(PROGRESS, encode(data, "progress"))
 
     def emit(self, kind: str, data: Any = None, key: str | None = None) -> None:
         """Send a partial result to all watchers of the job; stored within half a second, in order. With `key` it is
@@ -43,7 +43,7 @@ class Telling:
             raise InvalidInput("kind", f"{name!r} is Leasehold's own", "choose another name")
         once = None if key is None else _text(key, "key", LONGEST_KEY)
         encoded = _encoded(data, name)
-        while not self._run.tell(name, encoded, once):
+        while not self._run.emit(name, encoded, once):
             self._make_room()
 
     def log(self, text: str) -> None:
@@ -103,8 +103,8 @@ def _encoded(data: Any, field: str) -> str:
     """Encode plain JSON as it is; models, dataclasses, times and the like as pydantic writes them."""
     try:
         return encode(data, field)
-    except Unstorable as refusal:
+    except NotSerializable as refusal:
         try:
             return encode(to_jsonable_python(data), field)
-        except (Unstorable, PydanticSerializationError, ValueError, TypeError):
+        except (NotSerializable, PydanticSerializationError, ValueError, TypeError):
             raise refusal from None

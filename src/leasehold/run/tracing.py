@@ -19,17 +19,17 @@ async def run_traced(tracing: Tracing, run: Attempt, ended: Ended) -> None:
     outcome: Outcome | None = None
     raised: list[BaseException] = []
 
-    def hear(_: Attempt, found: Outcome | None) -> None:
+    def receive(_: Attempt, found: Outcome | None) -> None:
         nonlocal outcome
         outcome = found
 
     grant = run.grant
     span = _Span(
-        tracing.running, TracedRun(grant.id, grant.kind, grant.queue, grant.attempt, trace=grant.trace)
+        tracing.running, TracedRun(grant.id, grant.task, grant.queue, grant.attempt, trace=grant.trace)
     )
     run.on_error = raised.append
     try:
-        await run.run(hear)
+        await run.run(receive)
     finally:
         # Otherwise the exception would refer to itself through its frames.
         run.on_error = None
@@ -55,18 +55,18 @@ class _Span:
         running: Callable[[TracedRun], AbstractContextManager[Callable[[TracedEnding], None]]],
         run: TracedRun,
     ) -> None:
-        self._tell: Callable[[TracedEnding], None] | None = None
+        self._notify: Callable[[TracedEnding], None] | None = None
         try:
             self._span = running(run)
-            self._tell = self._span.__enter__()
+            self._notify = self._span.__enter__()
         except Exception:
             logger.exception("job %s is not traced", run.job_id)
 
     def end(self, ending: TracedEnding) -> None:
-        if self._tell is None:
+        if self._notify is None:
             return
         try:
-            self._tell(ending)
+            self._notify(ending)
             self._span.__exit__(None, None, None)
         except Exception:
             logger.exception("could not end the trace of a run")

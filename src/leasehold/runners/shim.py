@@ -56,8 +56,8 @@ def main(run: str, token: int) -> None:
 
 def _leave_the_starters_files() -> None:
     null = os.open(os.devnull, os.O_RDWR)
-    told = os.open("shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for target, source in ((0, null), (1, null), (2, told)):
+    log = os.open("shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for target, source in ((0, null), (1, null), (2, log)):
         os.dup2(source, target)
 
 
@@ -95,10 +95,10 @@ class Run:
         self.selector = selectors.DefaultSelector()
         self.child = 0
         self.stop_began: float | None = None
-        self.told_to_stop = False
+        self.stop_requested = False
 
     def run(self, started: int) -> None:
-        wake = self._hear_signals()
+        notify_workers = self._catch_signals()
         pipes = {name: os.pipe() for name in self.outputs}
         os.makedirs("work", exist_ok=True)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -116,7 +116,7 @@ class Run:
             os.close(write)
             os.set_blocking(read, False)
             self.selector.register(read, selectors.EVENT_READ, self.outputs[name])
-        self.selector.register(wake, selectors.EVENT_READ, None)
+        self.selector.register(notify_workers, selectors.EVENT_READ, None)
         code = self._wait()
         self._end_what_is_left()
         self._read_outputs(self.selector.select(0))
@@ -149,20 +149,20 @@ class Run:
         finally:
             os._exit(code)
 
-    def _hear_signals(self) -> int:
+    def _catch_signals(self) -> int:
         """Return a pipe that becomes readable whenever a signal arrives."""
         read, write = os.pipe()
         os.set_blocking(read, False)
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._hear_sigterm)
+        signal.signal(signal.SIGTERM, self._catch_sigterm)
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         return read
 
-    def _hear_sigterm(self, *_: object) -> None:
-        self.told_to_stop = True  # the machine shuts down
+    def _catch_sigterm(self, *_: object) -> None:
+        self.stop_requested = True  # the machine shuts down
 
     def _wait(self) -> int:
         """Wait until the command ends, and return its exit code."""
@@ -195,7 +195,7 @@ class Run:
             with open("stop") as file:
                 return float(json.load(file))
         except FileNotFoundError:
-            return 10.0 if self.told_to_stop else None
+            return 10.0 if self.stop_requested else None
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

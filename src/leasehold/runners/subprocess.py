@@ -208,7 +208,7 @@ class SubprocessRunner(Runner[Command]):
 def _launch(run: Path, token: int, spec: Command) -> bool:
     """True: this call has started the command. False: it may not start, or another worker started it first."""
     passed = {name: os.environ[name] for name in spec.pass_env if name in os.environ}
-    told = {
+    message = {
         "argv": list(spec.argv),
         "env": passed | dict(spec.env) | {RESULT_VARIABLE: str(run / "result")},
         "cwd": spec.cwd,
@@ -218,7 +218,7 @@ def _launch(run: Path, token: int, spec: Command) -> bool:
     # except for what Python itself may need, because the command can read it.
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-X", "utf8", str(SHIM), str(run), str(token)],
-        input=json.dumps(told).encode(),
+        input=json.dumps(message).encode(),
         env={name: os.environ[name] for name in (LIBRARIES_VARIABLE,) if name in os.environ},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -226,8 +226,8 @@ def _launch(run: Path, token: int, spec: Command) -> bool:
         check=False,
     )
     if done.returncode not in (0, NOT_STARTED):
-        told_us = done.stderr.decode(errors="replace")[-2000:]
-        raise OSError(f"the shim of the run {run.name} ended with {done.returncode}: {told_us}")
+        reported = done.stderr.decode(errors="replace")[-2000:]
+        raise OSError(f"the shim of the run {run.name} ended with {done.returncode}: {reported}")
     return done.returncode == 0
 
 

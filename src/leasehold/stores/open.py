@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
 from leasehold.domain.errors import DriverMissing, InvalidInput
-from leasehold.stores.base.database import Clock
-from leasehold.stores.base.schema_name import checked_schema
+from leasehold.stores.database.database import Clock
+from leasehold.stores.database.schema_name import checked_schema
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -54,8 +54,8 @@ def open_store(
         plain, in_url = _without_pooler(f"postgresql://{rest}")
         return PostgresStore(plain, schema, clock, pooler=pooler or in_url, results=results)
     # The URL itself stays out of the message: it may hold a password.
-    told = f"the scheme {scheme!r} is not known" if separator else "it has no scheme"
-    raise InvalidInput("url", told, "use sqlite:///file.db or postgresql://user@host/database")
+    problem = f"the scheme {scheme!r} is not known" if separator else "it has no scheme"
+    raise InvalidInput("url", problem, "use sqlite:///file.db or postgresql://user@host/database")
 
 
 def _need_psycopg() -> None:

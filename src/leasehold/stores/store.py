@@ -10,14 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from leasehold.domain.job import Grant
-from leasehold.domain.views import Finding
-from leasehold.stores.answers import Order
-from leasehold.stores.base.audit import recorded_in
-from leasehold.stores.base.wakeups import Tell, Wakeups, ignore
+from leasehold.domain.records import Finding
+from leasehold.stores.database.audit import recorded_in
+from leasehold.stores.database.wakeups import Notify, Wakeups, ignore
+from leasehold.stores.results import Order
 from leasehold.stores.verbs.audit import AuditVerbs
 from leasehold.stores.verbs.budgets import BudgetVerbs
+from leasehold.stores.verbs.caller_transaction import EnlistVerbs
 from leasehold.stores.verbs.claim import ClaimVerbs
-from leasehold.stores.verbs.enlist import EnlistVerbs
+from leasehold.stores.verbs.database_checks import VitalVerbs
 from leasehold.stores.verbs.enqueue_once import EnqueueOnceVerbs
 from leasehold.stores.verbs.events import EventVerbs
 from leasehold.stores.verbs.groups import GroupVerbs
@@ -37,7 +38,6 @@ from leasehold.stores.verbs.steps import HandlerTransaction, StepVerbs
 from leasehold.stores.verbs.stop import StopVerbs
 from leasehold.stores.verbs.tenants import TenantVerbs
 from leasehold.stores.verbs.tokens import TokenVerbs
-from leasehold.stores.verbs.vitals import VitalVerbs
 from leasehold.stores.verbs.webhooks import WebhookVerbs
 from leasehold.stores.verbs.workers import WorkerVerbs
 
@@ -87,7 +87,7 @@ class JobStore(
         owner: str,
         queues: Sequence[str],
         limit: int,
-        kinds: Sequence[str] | None = None,
+        tasks: Sequence[str] | None = None,
         *,
         idle: bool = False,
         order: Order = "mixed",
@@ -102,28 +102,28 @@ class JobStore(
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
     @abstractmethod
-    def wake(self) -> None:
+    def notify_workers(self) -> None:
         """Notify waiting workers in every process that there may be work."""
 
     @abstractmethod
-    def tell_holders(self) -> None:
+    def notify_holders(self) -> None:
         """Notify the holders of leases in every process that one of their jobs may have a stop request."""
 
     @abstractmethod
-    def tell_hooks(self) -> None:
+    def notify_hooks(self) -> None:
         """Notify every process that delivers events that there may be new events or other listeners."""
 
     @abstractmethod
-    def tell_watchers(self) -> None:
+    def notify_watchers(self) -> None:
         """Notify every process that waits for groups that one may have changed. Workers are not woken."""
 
     @abstractmethod
     def wakeups(self, listen_url: str | None = None) -> Wakeups:
-        """The waiting side of `wake`, `tell_holders` and `tell_hooks`."""
+        """The waiting side of `notify_workers`, `notify_holders` and `notify_hooks`."""
 
     @abstractmethod
     def group_wakeups(self, listen_url: str | None = None) -> Wakeups:
-        """The waiting side of `tell_watchers`."""
+        """The waiting side of `notify_watchers`."""
 
     # -- schema ----------------------------------------------------------------------------------------------------
     @abstractmethod
@@ -157,14 +157,14 @@ class JobStore(
 
     # -- tenants ---------------------------------------------------------------------------------------------------
     @abstractmethod
-    def open_tenant(self, name: str, tell: Tell) -> JobStore:
+    def open_tenant(self, name: str, notify: Notify) -> JobStore:
         """The store of a tenant, over this store's connections where the database can share them. The caller closes it.
-        `tell` replaces the tenant's own `wake` and `tell_holders`. The call checks nothing: the tenant may be missing
-        or its schema old."""
+        `notify` replaces the tenant's own `notify_workers` and `notify_holders`. The call checks nothing: the tenant
+        may be missing or its schema old."""
 
     @abstractmethod
     def tenant_wakeups(self, listen_url: str | None = None) -> Wakeups:
-        """The waiting side of `tell_tenants`, and of this store's own `wake` and `tell_holders`."""
+        """The waiting side of `notify_tenants`, and of this store's own `notify_workers` and `notify_holders`."""
 
     def upgrade_tenant(self, name: str) -> list[int]:
         """Apply the tenant's missing migrations; the result is their versions. Raises TenantNotFound."""

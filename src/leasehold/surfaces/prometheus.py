@@ -23,21 +23,21 @@ def _lines(metrics: Metrics) -> Iterator[str]:
         "counter",
         "Runs that have ended, by what became of their job.",
         (
-            ((*_pair(one.queue, one.kind), ("outcome", one.outcome)), one.runs)
+            ((*_pair(one.queue, one.task), ("outcome", one.outcome)), one.runs)
             for one in metrics.totals
         ),
     )  # fmt: skip
-    waits = _by_pair((one.queue, one.kind, one.wait) for one in metrics.totals)
+    waits = _by_pair((one.queue, one.task, one.wait) for one in metrics.totals)
     yield from _histograms(
         "leasehold_wait_seconds", "Seconds from when a job was due until its run began.", waits
     )
-    times = _by_pair((one.queue, one.kind, one.run) for one in metrics.totals)
+    times = _by_pair((one.queue, one.task, one.run) for one in metrics.totals)
     yield from _histograms("leasehold_run_seconds", "Seconds that runs took.", times)
     yield from _family(
         "leasehold_jobs",
         "gauge",
         "Jobs that have not ended well, each state counted up to 10000.",
-        (((*_pair(one.queue, one.kind), ("state", one.state.value)), one.jobs) for one in metrics.jobs),
+        (((*_pair(one.queue, one.task), ("state", one.state.value)), one.jobs) for one in metrics.jobs),
     )
     yield from _family(
         "leasehold_oldest_ready_seconds",
@@ -49,13 +49,13 @@ def _lines(metrics: Metrics) -> Iterator[str]:
         "leasehold_oldest_lease_seconds",
         "gauge",
         "How long ago the oldest run that is under way began.",
-        ((_pair(one.queue, one.kind), one.oldest) for one in metrics.leases),
+        ((_pair(one.queue, one.task), one.oldest) for one in metrics.leases),
     )
     yield from _family(
         "leasehold_lease_expires_in_seconds",
         "gauge",
         "When the first lease runs out. Below 0: it has, and nobody has taken its job over yet.",
-        ((_pair(one.queue, one.kind), one.expires_in) for one in metrics.leases),
+        ((_pair(one.queue, one.task), one.expires_in) for one in metrics.leases),
     )
     yield from _family(
         "leasehold_workers",
@@ -89,15 +89,15 @@ def _lines(metrics: Metrics) -> Iterator[str]:
     )
 
 
-def _pair(queue: str, kind: str) -> tuple[Label, Label]:
-    return ("queue", queue), ("kind", kind)
+def _pair(queue: str, task: str) -> tuple[Label, Label]:
+    return ("queue", queue), ("task", task)
 
 
 def _by_pair(found: Iterable[tuple[str, str, Histogram]]) -> dict[tuple[str, str], Histogram]:
     """Add up all outcomes: a histogram per outcome would be ten times as many series."""
     added: dict[tuple[str, str], Histogram] = {}
-    for queue, kind, histogram in found:
-        added[queue, kind] = added.get((queue, kind), Histogram()) + histogram
+    for queue, task, histogram in found:
+        added[queue, task] = added.get((queue, task), Histogram()) + histogram
     return added
 
 
@@ -109,8 +109,8 @@ def _family(name: str, kind: str, about: str, samples: Iterable[Sample]) -> Iter
 
 def _histograms(name: str, about: str, found: dict[tuple[str, str], Histogram]) -> Iterator[str]:
     yield from _head(name, "histogram", about)
-    for (queue, kind), histogram in found.items():
-        pair = _pair(queue, kind)
+    for (queue, task), histogram in found.items():
+        pair = _pair(queue, task)
         bounds = [*map(_number, BOUNDS), "+Inf"]
         for bound, count in zip(bounds, accumulate(histogram.buckets), strict=True):
             yield _sample(f"{name}_bucket", (*pair, ("le", bound)), count)
@@ -124,8 +124,8 @@ def _head(name: str, kind: str, about: str) -> Iterator[str]:
 
 
 def _sample(name: str, labels: Iterable[Label], value: float) -> str:
-    told = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
-    return f"{name}{{{told}}} {_number(value)}" if told else f"{name} {_number(value)}"
+    text = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+    return f"{name}{{{text}}} {_number(value)}" if text else f"{name} {_number(value)}"
 
 
 def _escaped(text: str) -> str:

@@ -17,7 +17,7 @@ from leasehold.app import Leasehold
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.surfaces.dashboard.mount import create_dashboard
-from leasehold.surfaces.guard.places import is_loopback
+from leasehold.surfaces.guard.allowed_hosts import is_loopback
 from leasehold.surfaces.guard.request_rates import USUAL_RATE
 from leasehold.surfaces.http.api import create_app
 from leasehold.types import Worker

@@ -65,7 +65,7 @@ class Blueprint:
         self._slots = slots if any(is_template(name) for name, _ in slots) else None
         policy = settings.policy_of_call(definition.settings)
         self._common: dict[str, Any] = {
-            "kind": definition.name,
+            "task": definition.name,
             "queue": settings.queue,
             "priority": priority_number(settings.priority),
             "delay": seconds(call.delay, "delay"),

@@ -29,7 +29,7 @@ def job_by_sql(definition: TaskDefinition) -> NewJob:
         raise InvalidInput("queueing", f"is off for task {definition.name!r}", "use run-now")
     return NewJob(
         id=LOWEST_ID,
-        kind=definition.name,
+        task=definition.name,
         args="{}",
         queue=settings.queue,
         priority=priority_number(settings.priority),

@@ -13,8 +13,8 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 
 from leasehold.domain.checks.numbers import ALWAYS_FINITE, check_finite
 from leasehold.domain.checks.payload import IN_ROW, Limit, encode, is_surely_storable
-from leasehold.domain.errors import InvalidInput, Unstorable
-from leasehold.tasks.round_trip import changed, difference, surely_comes_back, unreadable
+from leasehold.domain.errors import InvalidInput, NotSerializable
+from leasehold.tasks.json_safe import changed, difference, is_json_safe, unreadable
 
 
 class Codec:
@@ -60,7 +60,7 @@ class Codec:
         except ValidationError as error:
             raise InvalidInput(
                 self._field,
-                f"does not fit the return annotation of its function ({_told(error)})",
+                f"does not fit the return annotation of its function ({_problem(error)})",
                 "fix the function; resume with fresh=True if an older version of it has stored the result",
             ) from error
 
@@ -68,7 +68,7 @@ class Codec:
     def takes_none(self) -> bool:
         try:
             self.encode(None)
-        except Unstorable:
+        except NotSerializable:
             return False
         return True
 
@@ -78,9 +78,9 @@ class Codec:
         try:
             return adapter.validator.validate_python(value)
         except ValidationError as error:
-            raise Unstorable(
+            raise NotSerializable(
                 self._field,
-                f"does not fit the return annotation of its function ({_told(error)})",
+                f"does not fit the return annotation of its function ({_problem(error)})",
                 "return what the annotation says, or change it",
             ) from None
 
@@ -91,7 +91,7 @@ class Codec:
                 return text
             plain = adapter.dump_python(checked, mode="json", by_alias=True, warnings=False)
         except ValueError as error:
-            raise Unstorable(
+            raise NotSerializable(
                 self._field, f"cannot be kept as JSON ({error})", "return JSON values"
             ) from error
         return encode(plain, self._field, limit)
@@ -129,7 +129,7 @@ def return_hint(function: Callable[..., Any], field: str) -> Any:
     return hint
 
 
-def _told(error: ValidationError) -> str:
+def _problem(error: ValidationError) -> str:
     return error.errors(include_input=False, include_url=False)[0]["msg"]
 
 
@@ -151,4 +151,4 @@ def _read(hint: Any, field: str) -> tuple[TypeAdapter[Any], bool]:
 def _read_once(hint: Any) -> tuple[TypeAdapter[Any], bool]:
     """Return the adapter, and whether values surely come back equal. Building it takes longer than many a step."""
     adapter: TypeAdapter[Any] = TypeAdapter(hint)
-    return adapter, surely_comes_back(adapter.core_schema)
+    return adapter, is_json_safe(adapter.core_schema)

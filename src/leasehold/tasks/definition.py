@@ -19,11 +19,11 @@ from leasehold.domain.checks.payload import (
     encode,
     is_surely_storable,
 )
-from leasehold.domain.errors import InvalidArguments, InvalidInput, Unstorable
-from leasehold.domain.kinds import KindCard
+from leasehold.domain.errors import InvalidArguments, InvalidInput, NotSerializable
+from leasehold.domain.task_cards import TaskCard
 from leasehold.tasks.codec import Codec
-from leasehold.tasks.external import External, check_external, check_on_lost, speaking
-from leasehold.tasks.round_trip import changed, difference, field_comes_back, unreadable
+from leasehold.tasks.external import External, as_async, check_external, check_on_lost
+from leasehold.tasks.json_safe import changed, difference, field_comes_back, unreadable
 from leasehold.tasks.run_in import is_in_process
 from leasehold.tasks.settings import TaskSettings
 from leasehold.tasks.signature import (
@@ -53,7 +53,7 @@ class TaskDefinition:
         self.function = function
         self.external = external
         """Set if the function returns a command or container, which runs outside the worker."""
-        self.inner = function if external is None else speaking(function)
+        self.inner = function if external is None else as_async(function)
         self.handler = self.inner
         """What an attempt calls: the function, with the app's middleware around it."""
         self.layers: Sequence[Callable[..., Any]] = ()
@@ -108,9 +108,9 @@ class TaskDefinition:
         return frozenset(self._signature.parameters)
 
     @functools.cached_property
-    def card(self) -> KindCard:
+    def card(self) -> TaskCard:
         """The task as callers see it, described by the first paragraph of the function's docstring."""
-        return KindCard(
+        return TaskCard(
             name=self.name,
             queue=self.settings.queue,
             description=(inspect.getdoc(self.function) or "").partition("\n\n")[0],
@@ -228,7 +228,7 @@ class TaskDefinition:
             )
             return plain
         except (ValueError, TypeError) as error:
-            raise Unstorable(
+            raise NotSerializable(
                 self.name, f"has arguments that are not JSON ({error})", "pass JSON values"
             ) from None
 
@@ -239,7 +239,7 @@ class TaskDefinition:
             for name, bare in self._doubted.items()
         )
 
-    def _lost(self, checked: dict[str, Any], text: str) -> Unstorable | None:
+    def _lost(self, checked: dict[str, Any], text: str) -> NotSerializable | None:
         """Return the error for a value that would not be read back as it is."""
         try:
             back = self._arguments.validator.validate_json(text)

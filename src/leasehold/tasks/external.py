@@ -102,12 +102,12 @@ def check_on_lost(on_lost: OnLost, external: External | None) -> None:
         )
 
 
-def speaking(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+def as_async(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     """Return an awaitable function: a plain one may read a file, so it runs in a thread and does not block the loop."""
     if inspect.iscoroutinefunction(function):
         return function
 
-    async def spoken(**arguments: Any) -> Any:
+    async def as_async(**arguments: Any) -> Any:
         return await asyncio.to_thread(function, **arguments)
 
-    return spoken
+    return as_async

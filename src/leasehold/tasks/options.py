@@ -12,10 +12,10 @@ from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.numbers import Priority
 from leasehold.domain.checks.sizes import Size
 from leasehold.domain.job import OnDuplicate, OnParentFailure, UniqueFor
-from leasehold.domain.kinds import Expose
 from leasehold.domain.limits import Rate, Slot
 from leasehold.domain.policy import BudgetFor, KeepResult, OnBreach, OnDrain, OnFailure, OnLost, OnStall
 from leasehold.domain.retention import Keep
+from leasehold.domain.task_cards import Expose
 from leasehold.tasks.run_in import RunIn
 from leasehold.tasks.settings import Retry
 

@@ -44,10 +44,10 @@ class Registry:
 
     def schedule(self, schedule: Schedule) -> None:
         known = self.schedules.get(schedule.name)
-        if known is not None and known.kind != schedule.kind:
+        if known is not None and known.task != schedule.task:
             raise InvalidInput(
                 "schedule",
-                f"{schedule.name!r} is declared already, for task {known.kind!r}",
+                f"{schedule.name!r} is declared already, for task {known.task!r}",
                 "give one of them another name",
             )
         self.schedules[schedule.name] = schedule

@@ -20,7 +20,7 @@ from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import CallSettings
 
 
-class When(TypedDict, total=False):
+class ScheduleOptions(TypedDict, total=False):
     """When a schedule is due, and what happens to ticks that were missed or overlap: keywords of `@app.schedule` and
     `app.schedules.set`."""
 
@@ -41,7 +41,7 @@ def schedule_for(
     definition: TaskDefinition,
     name: str | None,
     args: Mapping[str, Any] | None,
-    when: When,
+    when: ScheduleOptions,
     at_start: bool = False,
 ) -> Schedule:
     """Build the schedule, and raise at its declaration rather than at its first tick."""

@@ -17,7 +17,6 @@ from leasehold.domain.checks.templates import check_template
 from leasehold.domain.errors import InvalidInput, InvalidTask, leaves
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import DEFAULT_LEASE, OnDuplicate, OnParentFailure, UniqueFor
-from leasehold.domain.kinds import Expose
 from leasehold.domain.limits import Rate, Slot, checked_slots, default_rate, rate_template
 from leasehold.domain.policy import (
     BudgetFor,
@@ -29,8 +28,9 @@ from leasehold.domain.policy import (
     OnStall,
     Policy,
 )
-from leasehold.domain.retention import Keep, ages_of
+from leasehold.domain.retention import Keep, retention_by_state
 from leasehold.domain.states import State
+from leasehold.domain.task_cards import Expose
 from leasehold.tasks.run_in import RunIn
 
 MOST_TRIES = 1_000_000_000
@@ -212,7 +212,11 @@ class TaskSettings:
 
     def ages(self) -> dict[State, float | None]:
         """Return the task's own retention by state; empty: it has none."""
-        return {} if isinstance(self.retention, EllipsisType) else ages_of(self.retention, "retention")
+        return (
+            {}
+            if isinstance(self.retention, EllipsisType)
+            else retention_by_state(self.retention, "retention")
+        )
 
     def _check_sensitive(self, task: str, arguments: set[str]) -> None:
         names: object = self.sensitive

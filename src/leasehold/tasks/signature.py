@@ -115,8 +115,8 @@ def _default_value(task: str, adapter: TypeAdapter[dict[str, Any]], name: str, d
     try:
         checked = adapter.validate_python({name: default})
     except ValidationError as error:
-        told = error.errors(include_input=False, include_url=False)[0]["msg"]
-        problem = f"task {task!r}: its default {default!r} does not fit its annotation ({told})"
+        message = error.errors(include_input=False, include_url=False)[0]["msg"]
+        problem = f"task {task!r}: its default {default!r} does not fit its annotation ({message})"
         raise InvalidTask(name, problem, "change one of them") from None
     try:
         return adapter.dump_python(checked, mode="json")[name]

@@ -89,7 +89,7 @@ class Attempts:
         self.ended += len(accepted)
         self.fenced += len(fenced)
         if self._awaited:
-            self._tell_ends()
+            self._log_ends()
         self._on_freed()
 
     def drop(self, run: Attempt) -> None:
@@ -98,13 +98,13 @@ class Attempts:
         self._let_go(run)
         self.lost += 1
         if self._awaited:
-            self._tell_ends()
+            self._log_ends()
 
     def end_of(self, run: Attempt) -> Future[None]:
         """Return a future that is done when the attempt has left the books: the database has its ending, or another
         worker has its lease. Call it on the loop; wait for it anywhere."""
         end = self._awaited.setdefault(run, Future())
-        self._tell_ends()
+        self._log_ends()
         return end
 
     def give_up(self) -> None:
@@ -114,7 +114,7 @@ class Attempts:
             run.refused = True
             end.set_result(None)
 
-    def _tell_ends(self) -> None:
+    def _log_ends(self) -> None:
         gone = [run for run in self._awaited if self.held.get(run.grant.id) is not run]
         for run in gone:
             self._awaited.pop(run).set_result(None)

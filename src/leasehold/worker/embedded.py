@@ -19,12 +19,12 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leasehold.domain.by_id import NotRun
 from leasehold.domain.errors import AtCapacity, DatabaseUnreachable, InvalidInput, JobNotFound
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Grant, NewJob, Sighting
+from leasehold.domain.run_by_id import NotRun
 from leasehold.run.attempt import Attempt
-from leasehold.stores.answers import Denied, Enqueued, Full
+from leasehold.stores.results import Denied, Enqueued, Full
 from leasehold.worker.settings import WorkerSettings, new_owner
 from leasehold.worker.worker import Worker
 
@@ -92,7 +92,7 @@ class EmbeddedWorker:
             sent_at = time.monotonic()
             answer = _decided(store, job, host.owner, max_running)
             if isinstance(answer, Full):
-                raise AtCapacity(job.kind, max_running, answer.holders, answer.retry_after)
+                raise AtCapacity(job.task, max_running, answer.holders, answer.retry_after)
             if isinstance(answer, Enqueued):
                 return answer
             host.begin(answer, sent_at)
@@ -104,10 +104,10 @@ class EmbeddedWorker:
         self,
         job_id: str,
         owner: str | None,
-        on_asked: Callable[[Future[Begun]], None],
+        on_request: Callable[[Future[Begun]], None],
         store: JobStore | None = None,
     ) -> Begun | NotRun:
-        """Claim this job and begin it, or say why not. `on_asked` gets the future of the attempt before it begins: an
+        """Claim this job and begin it, or say why not. `on_request` gets the future of the attempt before it begins: an
         exception may interrupt the caller at any moment, and the caller must still know about the attempt."""
         store = store or self._find_store()
         host = self._enter(owner)
@@ -122,7 +122,7 @@ class EmbeddedWorker:
             answer = self._claim(store, job_id, host)
             if isinstance(answer, Denied):
                 return NotRun(job_id, answer.state, answer.why, answer.retry_in)
-            return host.begin(answer, sent_at, on_asked)
+            return host.begin(answer, sent_at, on_request)
         finally:
             host.leave()
 
@@ -234,19 +234,19 @@ class _Host:
             job = store.get(job_id)
         except JobNotFound:
             return []
-        return self._worker.sites_of(job.kind) if job.execution_site is not None else []
+        return self._worker.sites_of(job.task) if job.execution_site is not None else []
 
     def holds(self, job_id: str) -> bool:
         return job_id in self._worker.attempts.held
 
     def begin(
-        self, grant: Grant, sent_at: float, on_asked: Callable[[Future[Begun]], None] | None = None
+        self, grant: Grant, sent_at: float, on_request: Callable[[Future[Begun]], None] | None = None
     ) -> Begun:
         """Hold the lease and begin the attempt. Callable from any thread; on the loop's own it does not wait for
         itself."""
         begun: Future[Begun] = Future()
-        if on_asked is not None:
-            on_asked(begun)
+        if on_request is not None:
+            on_request(begun)
         if self.is_here:
             self._begin(grant, sent_at, begun)
         else:

@@ -6,7 +6,7 @@ import time
 
 from leasehold.domain.frozen import frozen
 from leasehold.worker.attempts import Attempts
-from leasehold.worker.intake import Intake
+from leasehold.worker.claimer import Claimer
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 
@@ -26,7 +26,7 @@ class Health:
 
 
 def judge(
-    intake: Intake, attempts: Attempts, settler: Settler, settings: WorkerSettings, *, finished: bool
+    intake: Claimer, attempts: Attempts, settler: Settler, settings: WorkerSettings, *, finished: bool
 ) -> Health:
     """Judge the worker. `finished`: it need not claim any more."""
     problems = []

@@ -10,10 +10,10 @@ from typing import Any
 
 from leasehold.domain.checks.names import checked_name
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.hooks import HookEvent, Listener
+from leasehold.domain.hooks import Listener, Notification
 from leasehold.domain.webhooks import Webhook
 
-Hook = Callable[[HookEvent], object]
+Hook = Callable[[Notification], object]
 
 
 class Hooks:
@@ -26,7 +26,7 @@ class Hooks:
         """Webhooks declared in code, with their listeners."""
 
     def add(
-        self, events: tuple[str, ...], hook: Hook, kinds: Iterable[str] = (), name: str | None = None
+        self, events: tuple[str, ...], hook: Hook, tasks: Iterable[str] = (), name: str | None = None
     ) -> None:
         if inspect.iscoroutinefunction(hook):
             raise InvalidInput(
@@ -34,8 +34,8 @@ class Hooks:
             )
         given = self._free_name(checked_name(name or _name_of(hook), "name"), hook)
         self._functions[given] = hook
-        wanted = [checked_name(kind, "kinds") for kind in kinds] or [""]
-        self._listeners += [Listener(given, event, kind) for event in events for kind in wanted]
+        wanted = [checked_name(task, "tasks") for task in tasks] or [""]
+        self._listeners += [Listener(given, event, task) for event in events for task in wanted]
 
     def _free_name(self, name: str, hook: Hook) -> str:
         """Make the name unique: two functions of one name are two listeners, numbered in the order of registration."""

@@ -14,8 +14,8 @@ from typing import Any
 
 from leasehold.domain.job import Grant, Job
 from leasehold.domain.outcome import Outcome, Snoozed, Success
+from leasehold.domain.records import Reaped
 from leasehold.domain.states import State
-from leasehold.domain.views import Reaped
 from leasehold.run.attempt import Attempt
 
 logger = logging.getLogger("leasehold.jobs")
@@ -24,24 +24,24 @@ _SAID = {State.FAILED: "failed", State.TIMED_OUT: "timed out"}
 
 
 def fields_of(job: Grant | Reaped) -> dict[str, Any]:
-    told = {"job": job.id, "kind": job.kind, "attempt": job.attempt, "queue": job.queue}
+    details = {"job": job.id, "task": job.task, "attempt": job.attempt, "queue": job.queue}
     if isinstance(job, Grant):
-        told["lease"] = job.token
-    return told
+        details["lease"] = job.token
+    return details
 
 
 def say(level: int, job: Grant | Reaped, text: str, *values: object) -> None:
     if logger.isEnabledFor(level):
-        logger.log(level, f"job %s (%s): {text}", job.id, job.kind, *values, extra=fields_of(job))
+        logger.log(level, f"job %s (%s): {text}", job.id, job.task, *values, extra=fields_of(job))
 
 
-def tell_starts(grants: Sequence[Grant]) -> None:
+def log_starts(grants: Sequence[Grant]) -> None:
     if logger.isEnabledFor(logging.DEBUG):
         for grant in grants:
             say(logging.DEBUG, grant, "attempt %d starts", grant.attempt)
 
 
-def tell_ends(
+def log_ends(
     batch: Sequence[tuple[Attempt, Outcome]], decided: Mapping[str, Job], fenced: Container[Attempt]
 ) -> None:
     """Log the endings that the database accepted. `decided`: the present rows of jobs that did not plainly succeed."""
@@ -52,38 +52,46 @@ def tell_ends(
         if run in fenced:
             continue
         if job is not None and job.state is not State.SUCCEEDED:
-            _tell_decided(run.grant, outcome, job)
+            _log_decided(run.grant, outcome, job)
         elif type(outcome) is Success:
-            tell_success(run)
+            log_success(run)
         else:
             # An earlier try was stored, but its reply was lost.
             say(logging.INFO, run.grant, "attempt %d has ended", run.grant.attempt)
 
 
-def tell_success(run: Attempt) -> None:
+def log_success(run: Attempt) -> None:
     took = time.monotonic() - run.started_at
     say(logging.INFO, run.grant, "attempt %d succeeded after %.3f s", run.grant.attempt, took)
 
 
-def _tell_decided(grant: Grant, outcome: Outcome, job: Job) -> None:
+def _log_decided(grant: Grant, outcome: Outcome, job: Job) -> None:
     error = getattr(outcome, "error", None)
     why = job.reason or (error and _first_line(job.error)) or ""
-    told = f": {why}" if why else ""
+    details = f": {why}" if why else ""
     if job.state in _SAID:
         said = _SAID[job.state]
         say(logging.ERROR, grant, "attempt %d %s: %s", grant.attempt, said, job.error or job.reason)
     elif job.state is State.QUEUED:
         ended = "snoozed" if isinstance(outcome, Snoozed) else "failed" if error else "was given back"
         level = logging.WARNING if error else logging.INFO
-        say(level, grant, "attempt %d %s, next try %s%s", grant.attempt, ended, _when(job.available_at), told)
+        say(
+            level,
+            grant,
+            "attempt %d %s, next try %s%s",
+            grant.attempt,
+            ended,
+            _when(job.available_at),
+            details,
+        )
     elif job.orphan:
-        say(logging.INFO, grant, "attempt %d lives on without this worker%s", grant.attempt, told)
+        say(logging.INFO, grant, "attempt %d lives on without this worker%s", grant.attempt, details)
     else:
         said = "was cancelled" if job.state is State.CANCELLED else f"is {job.state.value}"
-        say(logging.INFO, grant, "attempt %d %s%s", grant.attempt, said, told)
+        say(logging.INFO, grant, "attempt %d %s%s", grant.attempt, said, details)
 
 
-def tell_loss(lost: Reaped) -> None:
+def log_loss(lost: Reaped) -> None:
     now = "orphaned: its run may still be alive" if lost.orphan else lost.state.value
     text = "attempt %d was lost with its worker %s; now %s"
     say(logging.WARNING, lost, text, lost.attempt, lost.owner, now)

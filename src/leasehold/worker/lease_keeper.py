@@ -33,10 +33,10 @@ _RENEW_AT: Callable[[Attempt], float] = attrgetter("renew_at")
 
 
 class LeaseKeeper:
-    def __init__(self, store: JobStore, attempts: Attempts, hears: Callable[[], bool]) -> None:
+    def __init__(self, store: JobStore, attempts: Attempts, listens: Callable[[], bool]) -> None:
         self._store = store
         self._attempts = attempts
-        self._hears = hears
+        self._hears = listens
         """Whether stop requests of other processes arrive as hints."""
         # After trouble every second counts: other workers reap what is not renewed.
         self._service = Service("lease keeper", self._beat, first=0.05, slowest=1.0)
@@ -105,7 +105,7 @@ class LeaseKeeper:
         flags = self._store.read_flags(leases)
         self.looks += 1
         for job_id, flag in flags.items():
-            self._told(held[job_id], flag)
+            self._flagged(held[job_id], flag)
 
     def _renew(self, held: list[Attempt]) -> None:
         """Renew all leases in one statement, whichever was due."""
@@ -118,12 +118,12 @@ class LeaseKeeper:
             run.renew_at = sent_at + run.heartbeat
             renewal = renewals.get(run.grant.id)
             if renewal is not None:
-                self._heard(run, renewal, sent_at)
+                self._renewed(run, renewal, sent_at)
             elif not run.settled_at and not run.completed and self._attempts.held.get(run.grant.id) is run:
                 # The lease is not ours any more, and not because we have just settled it.
                 self._attempts.on_lost(run)
 
-    def _heard(self, run: Attempt, renewal: Renewal, sent_at: float) -> None:
+    def _renewed(self, run: Attempt, renewal: Renewal, sent_at: float) -> None:
         if renewal.extended:
             run.renewed(sent_at)
         else:
@@ -133,9 +133,9 @@ class LeaseKeeper:
         if renewal.stop_requested is None:
             run.flag = None
         else:
-            self._told(run, renewal.stop_requested)
+            self._flagged(run, renewal.stop_requested)
 
-    def _told(self, run: Attempt, flag: Flag) -> None:
+    def _flagged(self, run: Attempt, flag: Flag) -> None:
         if flag is not run.flag:
             run.flag = flag
             self._attempts.on_flag(run, flag)

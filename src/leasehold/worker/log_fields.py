@@ -16,12 +16,12 @@ class RunRecord(logging.LogRecord):
     def getMessage(self) -> str:
         run = current_run.get()
         if run is not None:
-            grant, told = run.grant, self.__dict__
-            told.setdefault("job", grant.id)
-            told.setdefault("kind", grant.kind)
-            told.setdefault("attempt", grant.attempt)
-            told.setdefault("queue", grant.queue)
-            told.setdefault("lease", grant.token)
+            grant, fields = run.grant, self.__dict__
+            fields.setdefault("job", grant.id)
+            fields.setdefault("task", grant.task)
+            fields.setdefault("attempt", grant.attempt)
+            fields.setdefault("queue", grant.queue)
+            fields.setdefault("lease", grant.token)
         return super().getMessage()
 
 

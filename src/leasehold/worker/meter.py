@@ -15,14 +15,14 @@ from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Grant, Job
 from leasehold.domain.metrics import Tally, Times, run_outcome
 from leasehold.domain.outcome import Lost, Outcome, Success
-from leasehold.domain.views import Reaped
+from leasehold.domain.records import Reaped
 from leasehold.run.attempt import Attempt
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 WHOSE: Callable[[Grant], tuple[str | None, str, str]] = itemgetter(
-    *map(Grant._fields.index, ("tenant", "queue", "kind"))
+    *map(Grant._fields.index, ("tenant", "queue", "task"))
 )
 """All in one call: this runs for every job."""
 
@@ -68,15 +68,15 @@ class Meter:
                 times.unseen += 1
         with self._lock:
             for word, some in found.items():
-                for (tenant, queue, kind), times in some.items():
-                    self._tally.add(tenant, queue, kind, word, times)
+                for (tenant, queue, task), times in some.items():
+                    self._tally.add(tenant, queue, task, word, times)
 
     def count_losses(self, losses: Sequence[Reaped]) -> None:
         """Count lost attempts. How long they waited and ran is not known here."""
         with self._lock:
             for lost in losses:
                 outcome = run_outcome(Lost, lost.state)
-                self._tally.add(lost.tenant, lost.queue, lost.kind, outcome, Times(1))
+                self._tally.add(lost.tenant, lost.queue, lost.task, outcome, Times(1))
 
     def flush(self) -> None:
         """Store the counts. What could not be written is kept for the next time, and the error raised."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Sighting
+from leasehold.domain.records import Reaped
 from leasehold.domain.states import State
-from leasehold.domain.views import Reaped
-from leasehold.worker.job_log import tell_loss
+from leasehold.worker.job_log import log_loss
 from leasehold.worker.meter import Meter
 from leasehold.worker.service import Service
 
@@ -72,13 +72,13 @@ class Reaper:
         # What could not be reaped now, because of a lock or the brake, waits for the next sweep.
         waits = [s.reapable_at - now for s in self._seen.values() if s.reapable_at > now]
         self.ripens_in = min(waits, default=None) if held_back is None else None
-        self._tell(reaped)
+        self._log(reaped)
         expired = self._store.expire()
         if any(job.state is State.QUEUED for job in expired):
             # Its question was not answered in time; the job goes on without the answer.
-            self._store.wake()
-        if reaped or any(job.group_name is not None for job in expired):
-            self._store.tell_watchers()
+            self._store.notify_workers()
+        if reaped or any(job.group is not None for job in expired):
+            self._store.notify_watchers()
         return reaped
 
     def sweep_now(self, wait: float | None) -> list[Reaped]:
@@ -98,12 +98,12 @@ class Reaper:
         ripe_at = [s.reapable_at for s in self._seen.values() if s.expires_in <= 0 or s.ahead]
         return max(0.0, max(ripe_at, default=0.0) - self._looked_at)
 
-    def _tell(self, reaped: list[Reaped]) -> None:
+    def _log(self, reaped: list[Reaped]) -> None:
         for lost in reaped:
-            tell_loss(lost)
+            log_loss(lost)
         if reaped:
             self._meter.count_losses(reaped)
-            self._store.wake()
+            self._store.notify_workers()
 
     def _brake(self, now: float) -> int | None:
         """Return how many may be reaped now; None: all. Many leases of several workers at once, more than half of all,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import NewJob
+from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Schedule, turn
-from leasehold.domain.views import ScheduleRow
-from leasehold.stores.answers import Fired
+from leasehold.stores.results import Fired
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.schedule import tick_job
 from leasehold.worker.service import Service
@@ -109,7 +109,7 @@ class Scheduler:
     def _serves(self, row: ScheduleRow) -> bool:
         """Whether this worker can make the schedule's job; a schedule from code must also be declared in its own
         code."""
-        if row.kind not in self._tasks or row.paused:
+        if row.task not in self._tasks or row.paused:
             return False
         return row.source == "set" or row.name in (self._registered or ())
 
@@ -122,11 +122,11 @@ class Scheduler:
         jobs = [self._job(schedule, tick) for tick in due.ticks]
         fired = self._store.fire(row.name, row.next_at, jobs, due.next_at, due.passed, tenant=row.tenant)
         if fired is not None:
-            self._tell(row, fired, due.passed)
+            self._log(row, fired, due.passed)
         return due.next_at
 
     def _job(self, schedule: Schedule, tick: datetime) -> NewJob:
-        return tick_job(self._tasks[schedule.kind], schedule, tick)
+        return tick_job(self._tasks[schedule.task], schedule, tick)
 
     def _pass_over(self, row: ScheduleRow) -> datetime:
         try:
@@ -138,9 +138,9 @@ class Scheduler:
         self._store.fire(row.name, row.next_at, [], due.next_at, passed, tenant=row.tenant)
         return max(due.next_at, row.now + timedelta(seconds=1))
 
-    def _tell(self, row: ScheduleRow, fired: Fired, passed: int) -> None:
+    def _log(self, row: ScheduleRow, fired: Fired, passed: int) -> None:
         if fired.jobs:
-            self._store.wake()
+            self._store.notify_workers()
             logger.debug("schedule %s: enqueued job %s", row.name, ", ".join(fired.jobs))
         if fired.replaced is not None:
             logger.info("schedule %s: stopping job %s to replace it", row.name, fired.replaced)
@@ -162,7 +162,7 @@ def _change(schedule: Schedule, before: str) -> str:
 def schedule_of(row: ScheduleRow) -> Schedule:
     return Schedule(
         name=row.name,
-        kind=row.kind,
+        task=row.task,
         args=row.args,
         every=row.every,
         cron=row.cron,

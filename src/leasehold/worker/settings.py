@@ -16,7 +16,7 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.names import EVERY_TENANT, checked_tenant
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
-from leasehold.domain.retention import Ages, ages_of
+from leasehold.domain.retention import Ages, retention_by_state
 from leasehold.domain.tracing import Tracing
 
 GRACE_VARIABLE = "SHUTDOWN_GRACE_PERIOD_SECONDS"
@@ -31,10 +31,10 @@ def grace_in_seconds(grace: Duration | EllipsisType | None) -> float | None:
     """Return the given grace; else the environment's, where 'none' waits for running jobs; else five minutes."""
     if not isinstance(grace, EllipsisType):
         return None if grace is None else seconds(grace, "shutdown_grace")
-    told = os.environ.get(GRACE_VARIABLE, "").strip()
-    if told.lower() == "none":
+    value = os.environ.get(GRACE_VARIABLE, "").strip()
+    if value.lower() == "none":
         return None
-    return seconds(told, GRACE_VARIABLE) if told else DEFAULT_GRACE
+    return seconds(value, GRACE_VARIABLE) if value else DEFAULT_GRACE
 
 
 def new_owner() -> str:
@@ -64,7 +64,7 @@ class WorkerSettings:
     """Seconds between two looks for work when no wake-up comes."""
     sweep: float = 5.0
     """Seconds between two looks for lost leases and expired jobs."""
-    retention: Ages = field(default_factory=lambda: ages_of("7d", "retention"))
+    retention: Ages = field(default_factory=lambda: retention_by_state("7d", "retention"))
     """How old finished jobs are when they are pruned, for all states or by state; None: never. A task's own
     `retention` comes first."""
     audit_retention: float | None = seconds(KEPT_FOR, "audit_retention")

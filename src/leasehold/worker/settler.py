@@ -20,9 +20,9 @@ from leasehold.domain.errors import StoreError
 from leasehold.domain.job import TIED
 from leasehold.domain.outcome import Outcome, Success
 from leasehold.run.attempt import Attempt
-from leasehold.stores.answers import Ending, Settled
-from leasehold.worker.deliverer import Deliverer
-from leasehold.worker.job_log import tell_ends
+from leasehold.stores.results import Ending, Settled
+from leasehold.worker.hook_dispatcher import HookDispatcher
+from leasehold.worker.job_log import log_ends
 from leasehold.worker.meter import Meter
 from leasehold.worker.stream_writer import EventWriter
 
@@ -70,7 +70,7 @@ class Settler:
         owner: str,
         executor: Executor,
         events: EventWriter,
-        hooks: Deliverer,
+        hooks: HookDispatcher,
         meter: Meter,
         on_settled: Callable[[Sequence[Attempt], Sequence[Attempt]], None],
     ) -> None:
@@ -220,7 +220,7 @@ class Settler:
             batch, locked = _split(batch, lambda run: run.grant.id in ids)
         runs = [run for run, _ in batch]
         fenced = self._fenced(runs, set(settled.fenced), doubtful) if settled.fenced else []
-        tell_ends(batch, settled.decided, fenced)
+        log_ends(batch, settled.decided, fenced)
         self._meter.count(batch, settled.decided, fenced)
         self._notify(settled, effects)
         accepted = [run for run in runs if run not in fenced] if fenced else runs
@@ -237,28 +237,28 @@ class Settler:
         """Without those that an earlier try has stored. In one loop: this is done for every job."""
         stored = self._arrived([run for run, _ in batch]) if doubtful else set()
         endings, frees, grouped, listened = [], False, False, False
-        kinds = self._hooks.told_kinds
+        tasks = self._hooks.notified_tasks
         for run, outcome in batch:
             grant = run.grant
             special = grant.special
-            if kinds is not None and grant.kind in kinds:
+            if tasks is not None and grant.task in tasks:
                 # The path of tied jobs looks for listeners; that of plain jobs does not.
                 special, listened = max(special, TIED), True
             if run not in stored:
                 endings.append(Ending(grant.id, grant.token, outcome, grant.seq, special))
             if grant.lane is not None or run.holds_slots or type(outcome) is not Success:
                 frees = True
-            if grant.group_name is not None:
+            if grant.group is not None:
                 grouped = True
         return endings, Effects(frees, grouped, listened)
 
     def _notify(self, settled: Settled, effects: Effects) -> None:
         if settled.freed or effects.frees:
-            self._store.wake()
+            self._store.notify_workers()
         if settled.freed or effects.grouped:
-            self._store.tell_watchers()
-        if effects.listened or (effects.grouped and self._hooks.tells_groups):
-            self._store.tell_hooks()
+            self._store.notify_watchers()
+        if effects.listened or (effects.grouped and self._hooks.notifies_groups):
+            self._store.notify_hooks()
         elif settled.decided:
             self._hooks.hint()
 

@@ -20,15 +20,17 @@ class _Hearers:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         handled = callable(self.before)
-        for hear, take in list(self.members):
-            (hear if handled or take is None else take)()
+        for receive, take in list(self.members):
+            (receive if handled or take is None else take)()
         if handled:
             self.before(number, frame)
 
 
 @contextlib.contextmanager
-def hearing_sigterm(hear: Callable[[], object], take: Callable[[], object] | None = None) -> Iterator[None]:
-    """Until the block ends, SIGTERM calls `hear`, and then the previous handler.
+def catching_sigterm(
+    receive: Callable[[], object], take: Callable[[], object] | None = None
+) -> Iterator[None]:
+    """Until the block ends, SIGTERM calls `receive`, and then the previous handler.
 
     Without a previous handler it calls `take` instead; without `take`, the signal ends the process as before. Only the
     main thread may set handlers, so elsewhere nothing is called. A handler that is set later replaces this one: then
@@ -40,13 +42,13 @@ def hearing_sigterm(hear: Callable[[], object], take: Callable[[], object] | Non
         yield
         return
     hearers: _Hearers = now if isinstance(now, _Hearers) else _Hearers(now)
-    hearers.members.append((hear, take))
+    hearers.members.append((receive, take))
     if hearers is not now:
         signal.signal(signal.SIGTERM, hearers)
     try:
         yield
     finally:
-        hearers.members.remove((hear, take))
+        hearers.members.remove((receive, take))
         found: Any = signal.getsignal(signal.SIGTERM)
         if not hearers.members and found is hearers:
             signal.signal(signal.SIGTERM, hearers.before)

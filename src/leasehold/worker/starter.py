@@ -21,7 +21,7 @@ from leasehold.run.state import current_run
 from leasehold.run.tracing import run_traced
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
-from leasehold.worker.job_log import tell_starts, tell_success
+from leasehold.worker.job_log import log_starts, log_success
 from leasehold.worker.lease_keeper import LeaseKeeper
 from leasehold.worker.meter import Meter
 from leasehold.worker.pools import HandlerThreads
@@ -90,7 +90,7 @@ class Starter:
     async def start(self, grants: Sequence[Grant], sent_at: float) -> None:
         """Start what one claim has brought."""
         began_at = time.monotonic()
-        tell_starts(grants)
+        log_starts(grants)
         # Hold all before the first begins: it may take its time, and the leases of the others must be renewed.
         for run in self._hold(grants, sent_at):
             self._begin(run)
@@ -101,7 +101,7 @@ class Starter:
 
     def start_one(self, grant: Grant, sent_at: float) -> Attempt:
         """Start a job that was granted to this worker outside its queues. On its loop."""
-        tell_starts([grant])
+        log_starts([grant])
         (run,) = self._hold([grant], sent_at)
         self._begin(run)
         return run
@@ -110,7 +110,7 @@ class Starter:
         """Hand back leases that came too late to be used."""
         now = time.monotonic()
         for grant in grants:
-            run = Attempt(grant, self._tasks[grant.kind], now, now)
+            run = Attempt(grant, self._tasks[grant.task], now, now)
             self._attempts.held[grant.id] = run
             self._keeper.expect(run.renew_at)
             # Another worker must watch an execution that may be alive; the job must not run again beside it.
@@ -124,7 +124,7 @@ class Starter:
         on_loop = outside = 0
         renew_at = float("inf")
         for grant in grants:
-            definition = tasks[grant.kind]
+            definition = tasks[grant.task]
             run: Attempt
             if definition.external is not None:
                 run = external = ExternalAttempt(grant, definition, now, sent_at, journal, events, resources)
@@ -238,7 +238,7 @@ class Starter:
                     "job %s has succeeded; what came after ctx.complete is ignored: %s", run.grant.id, outcome
                 )
             run.settled_at = time.monotonic()
-            tell_success(run)
+            log_success(run)
             self._meter.count([(run, Success())])
             self._attempts.settled([run], [])
         elif outcome is None:
@@ -260,5 +260,5 @@ if sys.version_info >= (3, 12):
 else:
 
     def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, steps: Coroutine[Any, Any, None]) -> None:
-        # Not by the loop's task factory: that is for tasks that handlers make (`run/exits.py`).
+        # Not by the loop's task factory: that is for tasks that handlers make (`run/system_exit.py`).
         run.task = asyncio.Task(steps, loop=loop, name=run.grant.id)

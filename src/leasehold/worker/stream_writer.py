@@ -129,7 +129,7 @@ class EventWriter:
     def _write(self, batch: list[tuple[RunStream, RunNotes]]) -> set[RunStream]:
         """Return the streams whose rows are locked."""
         try:
-            told = self._store.write_events([run for _, run in batch])
+            written = self._store.write_events([run for _, run in batch])
         except StoreError:
             self._in_trouble = True
             raise
@@ -137,10 +137,10 @@ class EventWriter:
             return self._write_singly(batch, error)
         self._in_trouble = False
         self.commits += 1
-        locked = {stream for stream, run in batch if (run.id, run.token) in told.locked}
+        locked = {stream for stream, run in batch if (run.id, run.token) in written.locked}
         with self._changed:
             for stream, run in batch:
-                if (run.id, run.token) in told.lost:
+                if (run.id, run.token) in written.lost:
                     stream.close()
                 elif stream in locked:
                     stream.put_off()

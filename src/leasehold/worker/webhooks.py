@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from leasehold.domain.checks.ids import make_id
-from leasehold.domain.hooks import WEBHOOK_KIND, Delivery
+from leasehold.domain.hooks import WEBHOOK_TASK, Delivery
 from leasehold.domain.job import NewJob
 from leasehold.domain.signals import Fail
 from leasehold.domain.webhooks import QUEUE, Webhook, delivery_job, signed_headers
@@ -44,7 +44,7 @@ def webhook_task(store: JobStore) -> TaskDefinition:
             return "the webhook was removed"
         return await _posts.call(_deliver, found, event_id, body)
 
-    return TaskDefinition(deliver, WEBHOOK_KIND, TaskSettings(queue=QUEUE, lease=60.0))
+    return TaskDefinition(deliver, WEBHOOK_TASK, TaskSettings(queue=QUEUE, lease=60.0))
 
 
 def _deliver(webhook: Webhook, event_id: str, body: str) -> str:

@@ -11,44 +11,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.hooks import WEBHOOK_KIND
+from leasehold.domain.hooks import WEBHOOK_TASK
+from leasehold.domain.records import WorkerCard
 from leasehold.domain.schedules import Schedule
-from leasehold.domain.views import WorkerCard
 from leasehold.run.executions import Executions
-from leasehold.run.exits import ExitGuard
 from leasehold.run.journal import Journal
+from leasehold.run.system_exit import ExitGuard
 from leasehold.run.waits import Waits
-from leasehold.stores.base.wakeups import Hint, Wakeups
+from leasehold.stores.database.wakeups import Hint, Wakeups
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.threads import Threads
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.batch_writer import BatchWriter
-from leasehold.worker.deliverer import Deliverer
+from leasehold.worker.claimer import Claimer
 from leasehold.worker.drain import Drain, closed_if_it_fails, to_its_end
+from leasehold.worker.execution_cleanup import ExecutionCleanup
 from leasehold.worker.health import Health, judge, too_many_abandoned
 from leasehold.worker.health_file import HealthFile
+from leasehold.worker.hook_dispatcher import HookDispatcher
 from leasehold.worker.hooks import Hooks
-from leasehold.worker.intake import Intake
 from leasehold.worker.lease_keeper import LeaseKeeper
-from leasehold.worker.leftovers import Leftovers
 from leasehold.worker.log_capture import LogCapture
 from leasehold.worker.log_fields import LogFields
 from leasehold.worker.meter import Meter
 from leasehold.worker.pools import HandlerThreads, StoreThreads
 from leasehold.worker.process.attempt import Processes
-from leasehold.worker.program import tune_process
+from leasehold.worker.process_tuning import tune_process
 from leasehold.worker.pruner import Pruner
 from leasehold.worker.reaper import Reaper
 from leasehold.worker.scheduler import Scheduler
-from leasehold.worker.served import log_queues
 from leasehold.worker.service import Role, Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
-from leasehold.worker.sigterm import hearing_sigterm
+from leasehold.worker.sigterm import catching_sigterm
 from leasehold.worker.stall import StallWatch
 from leasehold.worker.starter import Starter
+from leasehold.worker.startup_log import log_queues
 from leasehold.worker.stream_writer import EventWriter
-from leasehold.worker.watch import Watch
+from leasehold.worker.watchdog import Watch
 from leasehold.worker.webhooks import make_delivery, webhook_task
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Worker:
                 "tasks", "the app has none", "register functions with @app.task, or app.include them"
             )
         self._store = store
-        self._tasks = {**tasks, WEBHOOK_KIND: webhook_task(store)} if settings.claims else tasks
+        self._tasks = {**tasks, WEBHOOK_TASK: webhook_task(store)} if settings.claims else tasks
         self.settings = settings
         self._processes = Processes(
             self._tasks.values() if settings.claims else (), settings.stop_grace, settings.capture_logs
@@ -102,7 +102,7 @@ class Worker:
         self._version = version
         self._stack = AsyncExitStack()
         self._is_program = False
-        self._drain_asked = False
+        self._drain_requested = False
         self._lives = False
         self._away = False
         """The database did not take the last results: do not try to sign off."""
@@ -141,7 +141,7 @@ class Worker:
             self._stack.callback(exits.stop)
             if self.settings.drain_on_sigterm:
                 self._stack.enter_context(
-                    hearing_sigterm(
+                    catching_sigterm(
                         lambda: self._call_on(loop, self._stop_claiming),
                         (lambda: self._call_on(loop, self.request_drain)) if self._is_program else None,
                     )
@@ -159,7 +159,7 @@ class Worker:
             ]
             log_queues(self.settings, self._tasks)
             self._lives = True
-            if self._drain_asked:  # requested during the start
+            if self._drain_requested:  # requested during the start
                 self._begin_drain()
             return self
 
@@ -190,9 +190,9 @@ class Worker:
         freed = self._changed.set
         self._executor = StoreThreads()
         self.events = EventWriter(store)
-        self.deliverer = Deliverer(store, self._hooks, make_delivery, self._serve_webhooks)
+        self.deliverer = HookDispatcher(store, self._hooks, make_delivery, self._serve_webhooks)
         self.attempts = Attempts(loop, freed)
-        self.keeper = LeaseKeeper(store.another(), self.attempts, lambda: self._wakeups.hears)
+        self.keeper = LeaseKeeper(store.another(), self.attempts, lambda: self._wakeups.listens)
         self.meter = Meter(store)
         self.settler = Settler(
             store,
@@ -224,7 +224,7 @@ class Worker:
             on_freed=freed,
             tracing=settings.tracing,
         )
-        self._intake = Intake(
+        self._intake = Claimer(
             store,
             self._tasks,
             settings,
@@ -240,7 +240,7 @@ class Worker:
         self._scheduler = Scheduler(
             store, settings.owner, self._tasks, self._schedules, starting=not settings.burst
         )
-        self._presence = Service("presence", self._tell)
+        self._presence = Service("presence", self._report)
         self._roles: list[Role] = [
             self.keeper,
             Reaper(store, settings.sweep, self.meter),
@@ -249,14 +249,14 @@ class Worker:
             self.deliverer,
             LogFields(),
         ]
-        if not self._wakeups.call(lambda hint: self._heard(loop, hint)):
-            self._roles.append(Service("wake-ups", lambda: self._hear(loop)))
+        if not self._wakeups.call(lambda hint: self._received(loop, hint)):
+            self._roles.append(Service("wake-ups", lambda: self._receive(loop)))
         if settings.capture_logs:
             self._roles.append(LogCapture(self.events))
         if settings.claims and not settings.burst:
             self._roles.append(self._scheduler)
         if self._intake.sites and not settings.tenants:
-            self._roles.append(Leftovers(store, lambda: self._intake.runners))
+            self._roles.append(ExecutionCleanup(store, lambda: self._intake.runners))
         if settings.prunes:
             self._roles.append(Pruner(store, settings.retention, settings.audit_retention))
         if settings.health_file is not None:
@@ -270,7 +270,7 @@ class Worker:
 
     def request_drain(self) -> None:
         """Stop claiming jobs; running ones get their grace. A second call stops them at once."""
-        again, self._drain_asked = self._drain_asked, True
+        again, self._drain_requested = self._drain_requested, True
         if again and self._lives:
             self._drain.hurry()
         elif self._lives:
@@ -290,9 +290,9 @@ class Worker:
         self._intake.drain()
         self._presence.nudge()
 
-    def sites_of(self, kind: str) -> list[str]:
+    def sites_of(self, task: str) -> list[str]:
         """The sites where it can adopt executions of this task."""
-        return self._intake.sites_of(kind)
+        return self._intake.sites_of(task)
 
     def health(self) -> Health:
         """Whether it is healthy, and what is wrong if not."""
@@ -322,13 +322,13 @@ class Worker:
         claims = self.settings.claims
         return self._store.wakeups(self.settings.listen_url) if claims else self._store.near_wakeups()
 
-    def _hear(self, loop: asyncio.AbstractEventLoop) -> float:
+    def _receive(self, loop: asyncio.AbstractEventLoop) -> float:
         hint = self._wakeups.wait(1.0)
         if hint:
-            self._heard(loop, hint)
+            self._received(loop, hint)
         return 0.0
 
-    def _heard(self, loop: asyncio.AbstractEventLoop, hint: Hint) -> None:
+    def _received(self, loop: asyncio.AbstractEventLoop, hint: Hint) -> None:
         if Hint.STOP in hint:
             self.keeper.look()
         if Hint.WORK in hint:
@@ -343,7 +343,7 @@ class Worker:
         with contextlib.suppress(RuntimeError):  # the loop has just ended
             loop.call_soon_threadsafe(call)
 
-    def _tell(self) -> float:
+    def _report(self) -> float:
         """Report this worker, for `why`; and check that the claim loop still runs."""
         health = self.health()
         if not health.ok:
@@ -352,7 +352,7 @@ class Worker:
             WorkerCard(
                 owner=self.settings.owner,
                 queues=self._intake.queues,
-                kinds=self._intake.kinds,
+                tasks=self._intake.tasks,
                 tenants=self.settings.tenants,
                 sites=tuple(self._intake.sites),
                 concurrency=self.settings.concurrency + self.settings.threads if self.settings.claims else 0,
@@ -372,7 +372,7 @@ class Worker:
         self._presence.nudge()
         if not await self._drain.run(self._coroutines[0]):
             self.gave_up = self._away = True
-        self._lives = self._drain_asked = False
+        self._lives = self._drain_requested = False
         for coroutine in self._coroutines:
             coroutine.cancel()
         await asyncio.gather(*self._coroutines, return_exceptions=True)

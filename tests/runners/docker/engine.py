@@ -60,9 +60,9 @@ class PrivateEngine:
             )
         deadline = time.monotonic() + 60
         while not self._answers():
-            told = self.log.read_text(errors="replace")[-3000:]
-            assert self._process.poll() is None, f"dockerd ended: {told}"
-            assert time.monotonic() < deadline, f"dockerd does not answer: {told}"
+            reported = self.log.read_text(errors="replace")[-3000:]
+            assert self._process.poll() is None, f"dockerd ended: {reported}"
+            assert time.monotonic() < deadline, f"dockerd does not answer: {reported}"
             time.sleep(0.05)
         return self
 
@@ -120,8 +120,8 @@ def recorded_starts(engine: Engine, label: str) -> Counter[str]:
     """How often the engine itself has recorded a start, for each run with this label: the oracle."""
     filters = json.dumps({"event": ["start"], "label": [label]})
     query = {"since": 1, "until": f"{time.time():.6f}", "filters": filters}
-    told = engine.call("GET", "/events", query).body
-    return Counter(json.loads(line)["Actor"]["Attributes"][RUN] for line in told.splitlines())
+    reported = engine.call("GET", "/events", query).body
+    return Counter(json.loads(line)["Actor"]["Attributes"][RUN] for line in reported.splitlines())
 
 
 def containers(engine: Engine, label: str) -> dict[str, str]:

@@ -64,7 +64,7 @@ class Frozen:
         self.engine.may_go_on.set()
         assert self.engine.is_frozen.wait(60)
 
-    def wake(self) -> Any:
+    def notify_workers(self) -> Any:
         self.engine.may_go_on.set()
         return self._answer.result(60)
 
@@ -107,7 +107,7 @@ def test_a_run_whose_starter_froze_is_started_by_another(lab, runner, freeze, mo
     late = freeze(moment, "a.1", 1, "exit 1")
     assert runner.ensure_started("a.1", token, lab.spec(f"{mark('a')}; exit 4")) is Start.STARTED
     assert ended(runner, "a.1") == State(Phase.EXITED, 4)
-    assert late.wake() is (Start.FOUND if token == 1 else Start.FENCED)
+    assert late.notify_workers() is (Start.FOUND if token == 1 else Start.FENCED)
     assert runner.probe("a.1") == State(Phase.EXITED, 4)
     assert starts(lab, "a") == 1
 
@@ -124,10 +124,10 @@ def test_a_starter_and_who_replaces_its_container_do_not_both_start(
         lambda runner: runner.ensure_started("a.1", token, spec), "after inspect", "after inspect"
     )
     adopter.thaw_until_the_next_moment()
-    first = late.wake()
+    first = late.notify_workers()
     if first is Start.STARTED:  # an exited container is deleted without a word
         ended(runner, "a.1")
-    assert [first, adopter.wake()].count(Start.STARTED) == 1
+    assert [first, adopter.notify_workers()].count(Start.STARTED) == 1
     assert ended(runner, "a.1") == State(Phase.EXITED, 4)
     assert starts(lab, "a") == 1
 
@@ -138,7 +138,7 @@ def test_who_froze_before_a_run_that_was_removed_by_hand_does_not_start_it_again
     runner.ensure_started("a.1", token, lab.spec(mark("a")))
     ended(runner, "a.1")
     lab.delete_by_hand("a.1")
-    assert late.wake() is (Start.FOUND if token == 1 else Start.FENCED)
+    assert late.notify_workers() is (Start.FOUND if token == 1 else Start.FENCED)
     assert runner.probe("a.1") == State(Phase.VANISHED)
     assert starts(lab, "a") == 1
 
@@ -149,8 +149,8 @@ def test_a_run_whose_container_is_just_being_replaced_has_not_vanished(lab, runn
     adopter = freeze("before create", "a.1", 2, wait_for("go"))
     assert runner.probe("a.1") == State(Phase.CREATED)
     prober.thaw_until_the_next_moment()  # it has seen the mark of the first container, and that there is none
-    assert (adopter.wake(), late.wake()) == (Start.STARTED, Start.FENCED)
-    assert prober.wake() == State(Phase.RUNNING)
+    assert (adopter.notify_workers(), late.notify_workers()) == (Start.STARTED, Start.FENCED)
+    assert prober.notify_workers() == State(Phase.RUNNING)
 
 
 def test_a_try_that_was_closed_cannot_be_marked_as_started(tmp_path):
@@ -163,7 +163,7 @@ def test_a_try_that_was_closed_cannot_be_marked_as_started(tmp_path):
 def test_a_starter_that_froze_after_the_start_has_started_it(lab, runner, freeze):
     late = freeze("after start", "a.1", 1, f"{mark('a')}; exit 4")
     assert runner.ensure_started("a.1", 2, lab.spec(mark("a"))) is Start.FOUND
-    assert late.wake() is Start.STARTED
+    assert late.notify_workers() is Start.STARTED
     assert ended(runner, "a.1") == State(Phase.EXITED, 4)
     assert starts(lab, "a") == 1
 
@@ -174,7 +174,7 @@ def test_who_froze_before_the_run_was_settled_and_removed_starts_nothing(lab, ru
     runner.ensure_started("a.1", 2, lab.spec("exit 4"))
     ended(runner, "a.1")
     assert runner.remove("a.1") is True
-    assert late.wake() is Start.FENCED
+    assert late.notify_workers() is Start.FENCED
     assert runner.probe("a.1") == State(Phase.TOMBSTONE)
     assert runner.engine.call("GET", "/containers/json", {"all": 1}).json() == []
     assert starts(lab, "late") == 0
@@ -189,7 +189,7 @@ def test_who_froze_before_a_stop_starts_nothing_after_it(lab, runner, freeze, mo
     else:
         assert runner.tombstone("a.1") == State(Phase.TOMBSTONE)
     assert runner.probe_many(["a.1"]) == {"a.1": State(Phase.TOMBSTONE)}
-    assert late.wake() is Start.FENCED
+    assert late.notify_workers() is Start.FENCED
     assert runner.probe("a.1") == State(Phase.TOMBSTONE)
     assert starts(lab, "late") == 0
 
@@ -223,7 +223,7 @@ def test_an_exited_container_removed_by_hand_has_vanished(lab, runner):
 def test_a_container_removed_by_hand_before_its_start_is_made_again(lab, runner, freeze):
     late = freeze("before start", "a.1", 1, f"{mark('a')}; exit 4")
     lab.delete_by_hand("a.1")
-    assert late.wake() is Start.STARTED
+    assert late.notify_workers() is Start.STARTED
     assert ended(runner, "a.1") == State(Phase.EXITED, 4)
     assert starts(lab, "a") == 1
 
@@ -238,8 +238,8 @@ def test_a_container_removed_by_hand_before_its_start_is_made_again(lab, runner,
         ({"argv": ["no-such-program"], "init": False}, "no-such-program"),
     ],
 )
-def test_what_the_engine_refuses_has_not_run_and_may_be_tried_again(lab, runner, settings, told):
-    with pytest.raises(CannotStart, match=told):
+def test_what_the_engine_refuses_has_not_run_and_may_be_tried_again(lab, runner, settings, reported):
+    with pytest.raises(CannotStart, match=reported):
         runner.ensure_started("a.1", 1, lab.spec("true", **settings))
     assert runner.probe("a.1") == State(Phase.CREATED)
     assert runner.engine.call("GET", "/containers/json", {"all": 1}).json() == []

@@ -36,11 +36,11 @@ def test_whoever_acts_by_a_command_stands_in_the_audit(here, app: Leasehold):
     for _, _, arguments in commands:
         answer = here(*arguments)
         assert answer.code == 0, answer.err
-    told = [
+    reported = [
         (row["verb"], row["target"], row["outcome"])
         for row in here("audit", "--actor", "ann", "--json").lines
     ]
-    assert told == [(verb, target, "done") for verb, target, _ in reversed(commands)]
+    assert reported == [(verb, target, "done") for verb, target, _ in reversed(commands)]
 
 
 def test_without_a_name_it_is_the_user_at_this_machine(here, app: Leasehold):

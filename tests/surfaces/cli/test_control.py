@@ -8,8 +8,8 @@ import json
 import pytest
 
 from leasehold.domain.budgets import Spend
-from leasehold.domain.outcome import Asked, Breached, Success
-from leasehold.stores.answers import Ending
+from leasehold.domain.outcome import Breached, QuestionAsked, Success
+from leasehold.stores.results import Ending
 from leasehold.surfaces.cli.options import acting
 from tests.backends import new_id
 
@@ -21,8 +21,8 @@ def ask(app):
     def ask(key: str = "q", text: str = "Which one?", schema: dict | None = None, **more):
         job = app.enqueue("work", group="g")
         (grant,) = [g for g in app.__internals__.store.claim("host:1:aa", ["default"], 10) if g.id == job.id]
-        asked = Asked(key, text, None if schema is None else json.dumps(schema), **more)
-        assert app.__internals__.store.settle([Ending(grant.id, grant.token, asked)]).accepted
+        requested = QuestionAsked(key, text, None if schema is None else json.dumps(schema), **more)
+        assert app.__internals__.store.settle([Ending(grant.id, grant.token, requested)]).accepted
         return job
 
     return ask
@@ -33,7 +33,7 @@ def test_open_questions_are_listed_with_what_an_answer_must_look_like(app, here,
     assert here("questions", "--group", "other", "--json").lines == []
     (line,) = here("questions", "--json").lines
     assert (line["job_id"], line["key"], line["text"]) == (job.id, "q", "Which one?")
-    assert (line["kind"], line["group_name"], line["schema"]) == ("work", "g", {"type": "integer"})
+    assert (line["task"], line["group_name"], line["schema"]) == ("work", "g", {"type": "integer"})
     assert line["expires_at"] > line["asked_at"]
     table = here("questions").out
     assert job.id in table
@@ -69,8 +69,8 @@ def test_a_wrong_answer_is_a_usage_error_that_names_the_place(app, here, ask):
     job = ask(schema={"properties": {"n": {"type": "integer"}}})
     answer = here("questions", "answer", job.id, "q", '{"n": "x"}')
     assert (answer.code, "$.n is not of type integer" in answer.err) == (2, True)
-    told = here("questions", "answer", job.id, "q", '{"n": "x"}', "--json").json["error"]
-    assert (told["type"], told["path"], told["key"]) == ("InvalidAnswer", "$.n", "q")
+    reported = here("questions", "answer", job.id, "q", '{"n": "x"}', "--json").json["error"]
+    assert (reported["type"], reported["path"], reported["key"]) == ("InvalidAnswer", "$.n", "q")
 
 
 @pytest.mark.parametrize(("key", "code"), [("other", 4), ("q", 0)])

@@ -121,9 +121,9 @@ def test_the_dashboard_of_the_demo_has_something_of_everything_and_ends_cleanly(
     shown = Shown(demo)
     for state in ("queued", "pending", "running", "waiting", "succeeded", "failed"):
         wait_for(lambda state=state: shown.get("/v1/jobs", state=state).json()["jobs"])
-    asked = {question["kind"]: question for question in shown.get("/v1/questions").json()}
-    assert asked["refund"]["schema"]["required"] == ["approve"]
-    assert asked["log_in"]["secret"]
+    requested = {question["task"]: question for question in shown.get("/v1/questions").json()}
+    assert requested["refund"]["schema"]["required"] == ["approve"]
+    assert requested["log_in"]["secret"]
     wait_for(lambda: len(shown.get("/v1/schedules").json()) == 3)
     wait_for(lambda: shown.get("/v1/executions").json())
     wait_for(lambda: shown.get("/v1/lanes").json())

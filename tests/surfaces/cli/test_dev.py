@@ -76,22 +76,22 @@ class Dev:
         assert found
         return found[1]
 
-    def run(self, kind: str) -> object:
+    def run(self, task: str) -> object:
         """The result of a job of this task. The server may be about to be replaced."""
         made: dict[str, str] = {}
 
-        def asked() -> bool:
+        def requested() -> bool:
             try:
                 with httpx2.Client(base_url=self.url, timeout=PATIENCE) as client:
                     if not made:
-                        made.update(client.post("/v1/jobs", json={"kind": kind, "args": {}}).json())
-                    told = client.get(f"/v1/jobs/{made['id']}/result", params={"wait": 30})
+                        made.update(client.post("/v1/jobs", json={"task": task, "args": {}}).json())
+                    reported = client.get(f"/v1/jobs/{made['id']}/result", params={"wait": 30})
             except httpx2.TransportError:
                 return False
-            made["result"] = told.json().get("result")
-            return told.status_code == 200 and made["result"] is not None
+            made["result"] = reported.json().get("result")
+            return reported.status_code == 200 and made["result"] is not None
 
-        wait_for(asked)
+        wait_for(requested)
         return made["result"]
 
     def end(self, number: signal.Signals = signal.SIGINT) -> int:
@@ -198,7 +198,7 @@ def test_ctrl_c_ends_it_while_it_waits_for_a_change(start: Callable[..., Dev], t
 def test_a_running_job_is_handed_back_when_the_code_changes(start: Callable[..., Dev], tmp_path: Path):
     dev = start()
     with httpx2.Client(base_url=dev.url, timeout=PATIENCE) as client:
-        job = client.post("/v1/jobs", json={"kind": "sleep", "args": {}}).json()["id"]
+        job = client.post("/v1/jobs", json={"task": "sleep", "args": {}}).json()["id"]
         wait_for(tmp_path.joinpath("began").exists)
     tmp_path.joinpath("began").unlink()
     write(tmp_path, 2)

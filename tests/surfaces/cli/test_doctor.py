@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.stores.postgres.store import PostgresStore
-from leasehold.stores.sqlite.vitals import filesystem_of
+from leasehold.stores.sqlite.database_checks import filesystem_of
 from leasehold.testing import ManualClock
 from tests.backends import Backend
 from tests.faults.pgbouncer import PgBouncer, ensure_pgbouncer
@@ -37,7 +37,9 @@ def test_a_table_is_drawn_for_people(app, here):
 
 
 def test_postgres_without_a_pooler_listens(here, postgres_url, postgres_schema, monkeypatch):
-    monkeypatch.setattr("leasehold.stores.postgres.vitals.HEARD_WITHIN", 30.0)  # it ends when it has heard
+    monkeypatch.setattr(
+        "leasehold.stores.postgres.database_checks.HEARD_WITHIN", 30.0
+    )  # it ends when it has heard
     to = ["--url", postgres_url, "--schema", postgres_schema]
     assert here("db", "upgrade", *to).code == 0
     answer = here("doctor", "--json", *to)
@@ -145,11 +147,11 @@ def test_a_pooler_is_noticed_and_so_is_that_leasehold_was_not_told(here, start_p
     direct = server.create_database("behind")
     assert here("db", "upgrade", "--url", direct).code == 0
     with PgBouncer(server, "behind") as bouncer:
-        told = here("doctor", "--json", "--url", bouncer.url)
-        assert finding(told, "pooler")["detail"] == "transaction mode, as told"
-        assert finding(told, "wake-ups")["verdict"] == "warn"
-        assert "ALTER ROLE" in finding(told, "jit")["remedy"]
-        assert "listen_url" in finding(told, "wake-ups")["remedy"]
+        reported = here("doctor", "--json", "--url", bouncer.url)
+        assert finding(reported, "pooler")["detail"] == "transaction mode, as told"
+        assert finding(reported, "wake-ups")["verdict"] == "warn"
+        assert "ALTER ROLE" in finding(reported, "jit")["remedy"]
+        assert "listen_url" in finding(reported, "wake-ups")["remedy"]
         store = PostgresStore(bouncer.url.partition("?")[0], pooler=True)
         store._pooler = False
         try:

@@ -25,7 +25,7 @@ def test_0_when_the_job_that_was_waited_for_has_succeeded(cli: Cli):
 
 
 def test_2_on_wrong_usage(sqlite_cli: Cli, here):
-    for call, arguments, told in (
+    for call, arguments, reported in (
         (sqlite_cli, ["jobs", "enqueue", MODULE, "no_such_task"], "no task is named"),
         (here, ["jobs", "--limit", "many"], "'--limit'"),
         (here, ["worker", "no_such_module"], "no_such_module"),
@@ -34,7 +34,7 @@ def test_2_on_wrong_usage(sqlite_cli: Cli, here):
         answer = call(*arguments)
         assert answer.code == Exit.USAGE == 2
         assert answer.err.startswith("error: ")
-        assert told in answer.err
+        assert reported in answer.err
         assert len(answer.err.splitlines()) == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from leasehold.domain.views import WorkerCard
+from leasehold.domain.records import WorkerCard
 from leasehold.worker.health_file import HealthFile
 from tests.surfaces.cli.conftest import MODULE, Cli, read_until, stop
 from tests.workers import wait_for
@@ -19,10 +19,10 @@ def test_health_is_0_with_a_live_worker_and_1_without(app, here):
         ("workers", "bad"),
     ]
     store = app.__internals__.store
-    store.beat_worker(WorkerCard(owner="embedded", queues=(), kinds=("work",)))
-    store.beat_worker(WorkerCard(owner="leaving", queues=("default",), kinds=("work",), draining=True))
+    store.beat_worker(WorkerCard(owner="embedded", queues=(), tasks=("work",)))
+    store.beat_worker(WorkerCard(owner="leaving", queues=("default",), tasks=("work",), draining=True))
     assert here("workers", "health").code == 1, "neither takes jobs from a queue"
-    store.beat_worker(WorkerCard(owner="alive", queues=("default",), kinds=("work",)))
+    store.beat_worker(WorkerCard(owner="alive", queues=("default",), tasks=("work",)))
     assert (here("workers", "health", "--json").json["ok"], here("workers", "health").code) == (True, 0)
 
 

@@ -116,8 +116,8 @@ def test_a_reader_that_has_seen_enough_is_no_error(sqlite_cli):
 def test_the_version_is_an_option(here):
     from importlib.metadata import version
 
-    asked = here("--version")
-    assert (asked.code, asked.out) == (0, f"{version('leasehold')}\n")
+    requested = here("--version")
+    assert (requested.code, requested.out) == (0, f"{version('leasehold')}\n")
 
 
 @pytest.mark.parametrize("noun", ["db", "limits"])

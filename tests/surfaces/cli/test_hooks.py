@@ -22,7 +22,7 @@ def test_a_webhook_is_added_listed_tested_and_removed_and_its_secret_shown_once(
         assert "ops" in shown
     job = sqlite_cli("webhooks", "test", "ops", "--json").json["id"]
     shown = sqlite_cli("jobs", "show", job, "--json")
-    assert (shown.json["kind"], shown.json["queue"]) == ("leasehold.webhook", "leasehold.webhooks")
+    assert (shown.json["task"], shown.json["queue"]) == ("leasehold.webhook", "leasehold.webhooks")
     assert made["secret"] not in shown.out
     assert sqlite_cli("webhooks", "remove", "ops").code == 0
     assert sqlite_cli("webhooks", "list", "--json").lines == []

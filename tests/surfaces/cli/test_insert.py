@@ -100,9 +100,9 @@ def test_an_idle_worker_is_woken_by_it(cli, backend, module):
                 await until(lambda: len(app.__internals__.store.list_workers()) == 1)
                 waits = []
                 for _ in range(3):
-                    job_id, asked = new_id(), time.time()
+                    job_id, requested = new_id(), time.time()
                     await asyncio.to_thread(run_sql, backend, text, job_id, {"name": "x"})
-                    waits.append(await app.get(job_id).aresult(timeout=60) - asked)
+                    waits.append(await app.get(job_id).aresult(timeout=60) - requested)
                 return min(waits)
 
         assert asyncio.run(run()) < 15.0, "with a poll of 30 s only a wake-up can be that quick"

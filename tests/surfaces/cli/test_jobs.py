@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from leasehold import SyncContext
 from leasehold.domain.outcome import Failure
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.surfaces.cli import render
 
 
@@ -72,7 +72,7 @@ def test_failures_are_a_line_for_all_that_say_the_same(app, here, monkeypatch):
     assert (first.split()[:2], first.endswith("timeout after <number> s")) == (["3", "work"], True)
     assert last.id in second
     rows = here("jobs", "failures", "--json").lines
-    assert [(row["kind"], row["count"], row["fingerprint"]) for row in rows] == [
+    assert [(row["task"], row["count"], row["fingerprint"]) for row in rows] == [
         ("work", 3, "timeout after <number> s"),
         ("in_lane", 1, "KeyError: <text>"),
     ]
@@ -164,13 +164,13 @@ def test_a_reading_command_makes_no_database(here, tmp_path):
 
 def test_show_prints_progress_and_the_log_of_the_last_attempt(app, here):
     @app.task
-    def tell(ctx: SyncContext) -> None:
+    def notify(ctx: SyncContext) -> None:
         ctx.progress(3, 10, "page 3")
         ctx.log("first \x1b[2J line")
         ctx.log("x" * 9000)
         ctx.log("last line")
 
-    job = app.enqueue("tell")
+    job = app.enqueue("emit")
     asyncio.run(app.worker(burst=True, retention=None).run())
     text = here("jobs", "show", job.id).out
     assert "3 of 10: page 3, " in text
@@ -224,7 +224,7 @@ def test_a_missing_file_says_how_to_name_the_store(here):
 
 
 def test_what_is_wrong_in_the_users_module_is_told_with_file_and_line(here, tmp_path):
-    for name, text, told in (
+    for name, text, reported in (
         (
             "bad_task",
             "from leasehold import Leasehold\napp = Leasehold()\n\n@app.task\ndef k(**kw): ...\n",
@@ -237,5 +237,5 @@ def test_what_is_wrong_in_the_users_module_is_told_with_file_and_line(here, tmp_
         (tmp_path / f"{name}.py").write_text(text)
         answer = here("worker", name)
         assert answer.code == 2
-        assert f"{name}.py{told}" in answer.err, answer.err
+        assert f"{name}.py{reported}" in answer.err, answer.err
         assert len(answer.err.splitlines()) == 1

@@ -70,12 +70,12 @@ def check_fields(lines: list[dict[str, Any]], on_loop: str, in_thread: str) -> N
     for message, logger in (("on the root", "root"), ("in a library", "a.library")):
         found = said(lines, message)
         assert [line["logger"] for line in found] == [logger] * 2
-        assert [(line["job"], line["kind"], line["queue"]) for line in found] == [
+        assert [(line["job"], line["task"], line["queue"]) for line in found] == [
             (on_loop, "on_loop", "default")
         ] * 2
         assert [(line["attempt"], line["lease"]) for line in found] == [(1, 1), (2, 2)]
     (line,) = said(lines, "in a thread")
-    assert (line["job"], line["kind"], line["attempt"], line["lease"]) == (in_thread, "in_thread", 1, 1)
+    assert (line["job"], line["task"], line["attempt"], line["lease"]) == (in_thread, "in_thread", 1, 1)
     # What the worker says about a job has them, too.
     (failed,) = (line for line in lines if "(on_loop): attempt 2 failed" in line["message"])
     assert (failed["job"], failed["attempt"], failed["lease"], failed["level"]) == (on_loop, 2, 2, "error")
@@ -103,8 +103,8 @@ def test_with_opentelemetry_lines_carry_the_span_of_their_attempt(talking: Cli):
     root, library = said(lines, "on the root"), said(lines, "in a library")
     assert [line["span_id"] for line in root] == [line["span_id"] for line in library]
     assert len({line["trace_id"] for line in root}) == 2, "an attempt, a trace"
-    (told,) = (line for line in lines if "(on_loop): attempt 2 failed" in line["message"])
-    assert "span_id" not in told, "it is said when the attempt is over"
+    (reported,) = (line for line in lines if "(on_loop): attempt 2 failed" in line["message"])
+    assert "span_id" not in reported, "it is said when the attempt is over"
 
 
 def test_a_worker_beside_the_http_api_says_it_too(talking: Cli):

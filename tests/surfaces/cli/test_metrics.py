@@ -14,14 +14,14 @@ def test_metrics_are_told_as_text_and_as_json(here, app: Leasehold):
     answer = here("workers", "metrics")
     assert answer.code == 0
     found = read(answer.out)
-    pair = {"queue": "default", "kind": "work"}
+    pair = {"queue": "default", "task": "work"}
     assert found["leasehold_attempts_total"] == [({**pair, "outcome": "succeeded"}, 1)]
     assert found["leasehold_jobs"] == [({**pair, "state": "queued"}, 1)]
-    told = here("workers", "metrics", "--json").json
-    (total,) = told["totals"]
-    assert (total["kind"], total["outcome"], total["runs"]) == ("work", "succeeded", 1)
+    reported = here("workers", "metrics", "--json").json
+    (total,) = reported["totals"]
+    assert (total["task"], total["outcome"], total["runs"]) == ("work", "succeeded", 1)
     assert sum(total["wait"]["buckets"]) == 1
-    assert told["jobs"] == [{"queue": "default", "kind": "work", "state": "queued", "jobs": 1}]
+    assert reported["jobs"] == [{"queue": "default", "task": "work", "state": "queued", "jobs": 1}]
 
 
 def test_what_is_printed_cannot_steer_the_terminal(here, app: Leasehold):

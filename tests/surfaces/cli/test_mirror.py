@@ -36,7 +36,7 @@ def options(table: str, *more: str) -> list[str]:
 def test_it_is_made_listed_verified_and_dropped(backend, app, table, here):
     assert here(*options(table, "--apply")).code == Exit.OK
     (row,) = here("db", "mirrors", "--json").lines
-    assert (row["mirror"]["kind"], row["mirror"]["table"], row["problems"]) == ("mirrored", table, [])
+    assert (row["mirror"]["task"], row["mirror"]["table"], row["problems"]) == ("mirrored", table, [])
     assert here("db", "mirrors").out.split()[-1] == "ok"
     assert here("db", "verify", "--json").json["mirrors"] == []
     mirrored = app.__internals__.named_task("mirrored", {})
@@ -45,8 +45,8 @@ def test_it_is_made_listed_verified_and_dropped(backend, app, table, here):
         (100, "QUEUED", "QUEUED")
     ]
     backend.query("DELETE FROM leasehold.mirror")
-    told = here("db", "verify")
-    assert (told.code, "belongs to no mirror" in told.out) == (Exit.JOB_FAILED, True)
+    reported = here("db", "verify")
+    assert (reported.code, "belongs to no mirror" in reported.out) == (Exit.JOB_FAILED, True)
     assert here(*options(table, "--apply")).code == Exit.OK
     assert here("db", "mirror", "mirrored", "--table", table, "--drop", "--apply").code == Exit.OK
     assert here("db", "mirrors", "--json").lines == []
@@ -75,9 +75,9 @@ def test_what_is_printed_can_be_run_by_somebody_else(backend, app, table, here):
         ("--times", "stone", "iso or unix"),
     ],
 )
-def test_what_cannot_be_mirrored_is_refused_with_the_remedy(app, table, here, option, value, told):
+def test_what_cannot_be_mirrored_is_refused_with_the_remedy(app, table, here, option, value, reported):
     answer = here(*options(table, option, value))
-    assert (answer.code, told in answer.err) == (Exit.USAGE, True), answer.err
+    assert (answer.code, reported in answer.err) == (Exit.USAGE, True), answer.err
 
 
 def test_the_tasks_own_words_are_checked_where_its_code_is_known(cli, backend):
@@ -90,7 +90,7 @@ def test_the_tasks_own_words_are_checked_where_its_code_is_known(cli, backend):
     environment = {"LEASEHOLD_APP": "cli_tasks", "LEASEHOLD_URL": ""}
     given = options("runs")
 
-    def told(*arguments: str) -> str:
+    def reported(*arguments: str) -> str:
         answer = cli(*arguments, **environment)
         return answer.out + answer.err
 
@@ -99,8 +99,8 @@ def test_the_tasks_own_words_are_checked_where_its_code_is_known(cli, backend):
         .read_text()
         .replace("app = Leasehold(", f"app = Leasehold({backend.url!r}, ")
     )
-    assert "runId" in told(*given)
-    assert "has a default" in told(*given, "--match", "argument:more")
-    assert "has no 'nothing'" in told(*given, "--match", "argument:nothing")
-    assert "mirror=True" in told(*["plain" if one == "mirrored" else one for one in given])
-    assert "says mirror=True, but has no mirror" in told("db", "verify")
+    assert "runId" in reported(*given)
+    assert "has a default" in reported(*given, "--match", "argument:more")
+    assert "has no 'nothing'" in reported(*given, "--match", "argument:nothing")
+    assert "mirror=True" in reported(*["plain" if one == "mirrored" else one for one in given])
+    assert "says mirror=True, but has no mirror" in reported("db", "verify")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.backends import Backend
 
 

@@ -46,10 +46,10 @@ def test_over_the_cap_is_exit_code_4_with_the_holders_as_json(cli: Cli):
     refused = cli("jobs", "run-now", MODULE, "until_told", "--max-running", "1", "--json")
     assert refused.code == Exit.REFUSED == 4
     error = refused.json["error"]
-    assert (error["type"], error["kind"], error["max_running"]) == ("AtCapacity", "until_told", 1)
+    assert (error["type"], error["task"], error["max_running"]) == ("AtCapacity", "until_told", 1)
     (holder,) = error["holders"]
     assert holder["job_id"] == job_id
-    assert holder["owner"] == json.loads(cli("jobs", "show", job_id, "--json").out)["lease_owner"]
+    assert holder["owner"] == json.loads(cli("jobs", "show", job_id, "--json").out)["worker"]
     assert error["retry_after"] >= 1
     text = cli("jobs", "run-now", MODULE, "until_told", "--max-running", "1")
     assert text.code == 4
@@ -64,8 +64,8 @@ def test_over_the_cap_is_exit_code_4_with_the_holders_as_json(cli: Cli):
     ("arguments", "told"),
     [(["add", '{"a": 1}'], "max_running"), (["no_such_task"], "no task is named"), (["add", "{"], "JSON")],
 )
-def test_wrong_usage_is_exit_code_2(sqlite_cli: Cli, arguments, told):
+def test_wrong_usage_is_exit_code_2(sqlite_cli: Cli, arguments, reported):
     answer = sqlite_cli("jobs", "run-now", MODULE, *arguments)
     assert answer.code == Exit.USAGE
-    assert told in answer.err
+    assert reported in answer.err
     assert len(answer.err.splitlines()) == 1

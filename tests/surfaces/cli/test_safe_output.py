@@ -69,7 +69,7 @@ def test_a_bulk_verb_prints_one_array_and_one_job_one_object(app, here):
     one, two, three = (app.enqueue("work") for _ in range(3))
     assert here("jobs", "pause", one.id, "--json").json["state"] == "paused"
     both = here("jobs", "pause", two.id, three.id, "--json").json
-    assert {told["id"] for told in both} == {two.id, three.id}
+    assert {reported["id"] for reported in both} == {two.id, three.id}
     assert len(here("jobs", "cancel", "--state", "paused", "--yes", "--json").json) == 3
 
 

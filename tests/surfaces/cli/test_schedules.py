@@ -8,7 +8,7 @@ from tests.surfaces.cli.conftest import MODULE
 def test_a_schedule_is_made_shown_steered_and_deleted(sqlite_cli):
     app = {"LEASEHOLD_APP": f"{MODULE}:app"}
     made = sqlite_cli("schedules", "set", "s", "add", '{"a": 1}', "--every", "1h", "--json", **app)
-    assert (made.json["kind"], made.json["every"], made.json["source"]) == ("add", 3600.0, "set")
+    assert (made.json["task"], made.json["every"], made.json["source"]) == ("add", 3600.0, "set")
     (listed,) = sqlite_cli("schedules", "--json", **app).lines
     assert (listed["name"], listed["args"], listed["orphaned"]) == ("s", {"a": 1}, False)
     shown = sqlite_cli("schedules", **app).out

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import signal
 
-from leasehold.domain.outcome import Asked
-from leasehold.domain.views import WorkerCard
+from leasehold.domain.outcome import QuestionAsked
+from leasehold.domain.records import WorkerCard
 from tests.contract.lives import end
 from tests.surfaces.cli.conftest import stop
 from tests.surfaces.cli.test_jobs import fail
@@ -16,7 +16,7 @@ def a_worker(owner: str, *, draining: bool) -> WorkerCard:
     return WorkerCard(
         owner=owner,
         queues=("default",),
-        kinds=("work",),
+        tasks=("work",),
         concurrency=20,
         running=1,
         version="1",
@@ -40,7 +40,7 @@ def test_jobs_workers_halted_lanes_and_questions_are_counted(app, here):
         app.enqueue("work")
     app.enqueue("work", priority=100)
     (grant,) = store.claim("host:1:aa", ["default"], 1)
-    end(store, grant, Asked("login", "Who are you?"))
+    end(store, grant, QuestionAsked("login", "Who are you?"))
     app.queues.pause("default", reason="deploy", actor="ann")
     store.beat_worker(a_worker("host:1:aa", draining=False))
     store.beat_worker(a_worker("host:2:bb", draining=True))
@@ -49,7 +49,7 @@ def test_jobs_workers_halted_lanes_and_questions_are_counted(app, here):
     assert (found["workers"], found["running"], found["places"], found["draining"]) == (2, 2, 40, 1)
     assert [lane["lane"] for lane in found["halted_lanes"]] == ["t1"]
     assert found["open_questions"] == 1
-    assert {row["kind"] for row in found["queues"]} == {"in_lane", "work"}
+    assert {row["task"] for row in found["queues"]} == {"in_lane", "work"}
     text = here("status").out
     for part in ("3 queued", "2 live, 2 of 40 places taken, 1 draining", "t1", "deploy"):
         assert part in text

@@ -7,7 +7,7 @@ import pytest
 from leasehold.domain.outcome import Failure
 from leasehold.operations import bulk
 from leasehold.operations.operations import Operations
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.surfaces.cli import render
 from tests.backends import new_id, new_job
 
@@ -22,9 +22,9 @@ def test_each_verb_works_by_id(app, here):
     assert here("jobs", "interrupt", other.id, "--reason", "enough").out.split() == [other.id, "cancelled"]
     assert other.refresh().reason == "enough"
     assert here("jobs", "cancel", held.id).out.split() == [held.id, "cancelled"]
-    told = here("jobs", "show", held.id, "--json").json, here("jobs", "--json").lines[-1]
-    assert told[0]["updated_at"] == told[1]["updated_at"] > told[1]["created_at"]
-    assert held.refresh().updated_at.isoformat()[:19] == told[1]["updated_at"][:19]
+    reported = here("jobs", "show", held.id, "--json").json, here("jobs", "--json").lines[-1]
+    assert reported[0]["updated_at"] == reported[1]["updated_at"] > reported[1]["created_at"]
+    assert held.refresh().updated_at.isoformat()[:19] == reported[1]["updated_at"][:19]
     again = here("jobs", "retry", held.id, "--json").json
     assert app.get(again["id"]).__row__.retry_of == held.id
 
@@ -61,12 +61,12 @@ def test_a_filter_needs_yes_when_nobody_can_be_asked(app, here):
 def test_a_person_is_shown_the_count_and_asked(app, here, monkeypatch, answered, state):
     import typer
 
-    asked = []
+    requested = []
     monkeypatch.setattr(render, "on_terminal", lambda: True)
-    monkeypatch.setattr(typer, "confirm", lambda text, **_: asked.append(text) or answered)
+    monkeypatch.setattr(typer, "confirm", lambda text, **_: requested.append(text) or answered)
     job = app.enqueue("work", queue="q1")
     assert here("jobs", "cancel", "--queue", "q1").code == 0
-    assert asked == ["cancel 1 job(s)?"]
+    assert requested == ["cancel 1 job(s)?"]
     assert job.refresh().state == state
 
 
@@ -143,8 +143,8 @@ def test_jobs_that_have_moved_on_since_a_filter_found_them_are_no_errors(app, he
     one, two = app.enqueue("work"), app.enqueue("work")
     found, looks = Operations.list_jobs, []
 
-    def look_then_lose(self, *asked):
-        page = found(self, *asked)
+    def look_then_lose(self, *requested):
+        page = found(self, *requested)
         looks.append(page)
         if len(looks) == 2:  # the first one only counts
             one.cancel()
@@ -159,9 +159,9 @@ def test_jobs_that_have_moved_on_since_a_filter_found_them_are_no_errors(app, he
 
 def test_a_dry_run_tells_how_many_and_which_and_changes_nothing(app, here):
     jobs = [app.enqueue("work", queue="q1") for _ in range(25)]
-    told = here("jobs", "cancel", "--queue", "q1", "--dry-run")
-    assert told.code == 0
-    first, *ids, dots = told.out.splitlines()
+    reported = here("jobs", "cancel", "--queue", "q1", "--dry-run")
+    assert reported.code == 0
+    first, *ids, dots = reported.out.splitlines()
     assert (first, len(ids), dots.strip()) == ("would cancel 25 job(s)", 20, "…")
     assert jobs[-1].id.startswith(ids[0].strip())
     report = here("jobs", "cancel", "--queue", "q1", "--dry-run", "--json").json

@@ -7,7 +7,7 @@ import signal
 import socket
 
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.surfaces.cli.conftest import stop
 from tests.surfaces.cli.test_jobs import fail
 from tests.workers import wait_for
@@ -27,7 +27,7 @@ def test_a_stop_reports_as_json(app, here):
     report = here(
         "jobs", "stop", "--group", "g", "--task", "work", "--tag", "x", "--reason", "enough", "--json"
     ).json
-    assert report["scope"] == {"group": "g", "kinds": ["work"], "tags": ["x"]}
+    assert report["scope"] == {"group": "g", "tasks": ["work"], "tags": ["x"]}
     assert report["cancelled_counts"] == {"work": {"queued": 1}}
     assert report["still_running"] == []
     assert (one.refresh().state, one.reason, other.refresh().state) == ("cancelled", "enough", "queued")
@@ -105,9 +105,9 @@ def test_who_did_it_stands_in_the_history(app, here):
         ("resumed", "ann", None),
         ("cancelled", "bob", "enough"),
     ]
-    told = wait_for(lambda: here("jobs", "show", job.id).out)
-    assert "bob" in told
-    assert me in told
+    reported = wait_for(lambda: here("jobs", "show", job.id).out)
+    assert "bob" in reported
+    assert me in reported
 
 
 def test_progress_is_all_of_it_only_when_all_have_succeeded(app, here):
@@ -122,13 +122,13 @@ def test_progress_is_all_of_it_only_when_all_have_succeeded(app, here):
 def test_a_dry_run_says_what_would_become_of_those_that_run(app, here):
     job = app.enqueue("work", group="g")
     app.__internals__.store.claim_by_id(job.id, "worker-1")
-    for mode, told in (
+    for mode, reported in (
         ("graceful", "would be waited for"),
         ("immediate", "would be told to stop"),
         ("full", "would be told to stop, and waited for"),
     ):
         out = here("jobs", "stop", "--group", "g", "--mode", mode, "--dry-run").out
-        assert f"{told}: {job.id}" in out
+        assert f"{reported}: {job.id}" in out
         assert "still running" not in out
 
 
@@ -139,7 +139,7 @@ def test_a_group_is_followed_until_nothing_of_it_is_live(app, cli):
     store = app.__internals__.store
     grant = store.claim_by_id(one.id, "worker-1")
     store.settle([Ending(grant.id, grant.token, Success("1"))])
-    store.tell_watchers()
+    store.notify_watchers()
     assert following.stdout.readline() == "g: 1 of 2 succeeded, 1 to go\n"
     two.cancel()
     assert following.stdout.readline() == "g: 1 of 2 succeeded, 0 to go\n"

@@ -6,12 +6,12 @@ import sqlite3
 
 import pytest
 
-from leasehold.domain.views import WorkerCard
-from leasehold.stores.base.statements import read_migrations
+from leasehold.domain.records import WorkerCard
+from leasehold.stores.database.statements import read_migrations
 
 
 def row(answer, queue: str) -> dict:
-    return next(line for line in answer.lines if (line["queue"], line["kind"]) == (queue, "work"))
+    return next(line for line in answer.lines if (line["queue"], line["task"]) == (queue, "work"))
 
 
 @pytest.mark.parametrize(("scope", "name"), [("queues", "q1"), ("tasks", "work")])
@@ -19,7 +19,7 @@ def test_a_queue_or_a_task_is_paused_and_resumed(app, here, scope: str, name: st
     app.enqueue("work", queue="q1")
     assert here(scope, "pause", name, "--for", "1h", "--reason", "deploy", "--actor", "ann@desk").code == 0
     found = row(here("queues", "--json"), "q1")
-    pause = found["queue_pause"] or found["kind_pause"]
+    pause = found["queue_pause"] or found["task_pause"]
     assert (pause["name"], pause["paused_by"], pause["reason"]) == (name, "ann@desk", "deploy")
     assert pause["until"] > pause["paused_at"]
     assert "deploy" in here("queues").out
@@ -35,7 +35,7 @@ def test_queues_show_counts_by_state_and_live_workers(app, here):
     app.enqueue("in_lane", {"lane": "t1"}, queue="q1")
     app.__internals__.store.claim("host:1:aa", ["q1"], 1)
     app.__internals__.store.beat_worker(WorkerCard("host:1:aa", ("q1",), ("work",)))
-    rows = {r["kind"]: r for r in here("queues", "--json").lines if r["queue"] == "q1"}
+    rows = {r["task"]: r for r in here("queues", "--json").lines if r["queue"] == "q1"}
     counts = [sum(r["counts"].get(state, 0) for r in rows.values()) for state in ("queued", "running")]
     assert counts == [3, 1]
     assert (rows["work"]["workers"], rows["in_lane"]["workers"]) == (1, 0)
@@ -47,13 +47,13 @@ def test_prune_deletes_what_is_at_rest_and_says_how_many(app, here):
     app.enqueue("work").cancel()
     live = app.enqueue("work")
     assert here("db", "prune").out == "0 jobs deleted\n"
-    told = here("db", "prune", "--older-than", "0s", "--dry-run")
-    assert told.out.splitlines()[0] == "1 job would be deleted"
-    assert told.out.splitlines()[2].split() == ["work", "cancelled", "1"]
+    reported = here("db", "prune", "--older-than", "0s", "--dry-run")
+    assert reported.out.splitlines()[0] == "1 job would be deleted"
+    assert reported.out.splitlines()[2].split() == ["work", "cancelled", "1"]
     gone = {
         "jobs": 1,
         "groups": 0,
-        "counts": [{"kind": "work", "state": "cancelled", "jobs": 1}],
+        "counts": [{"task": "work", "state": "cancelled", "jobs": 1}],
         "dry_run": False,
     }
     assert here("db", "prune", "--older-than", "0s", "--json").json == gone

@@ -10,8 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from leasehold import Leasehold
-from leasehold.domain.outcome import Asked
-from leasehold.domain.views import WorkerCard
+from leasehold.domain.outcome import QuestionAsked
+from leasehold.domain.records import WorkerCard
 from leasehold.surfaces.cli.tables import draw, fit
 from tests.backends import new_id
 from tests.contract.lives import end
@@ -135,12 +135,12 @@ def busy(app):
     asker = app.enqueue("make_report", priority=100)
     (grant,) = store.claim(f"{LONG}:4711:fc3232058eac", ["default"], 1)
     assert grant.id == asker.id
-    end(store, grant, Asked("login", ERROR))
+    end(store, grant, QuestionAsked("login", ERROR))
     store.beat_worker(
         WorkerCard(
             owner=f"{LONG}:4711:fc3232058eac",
             queues=(LONG, "default"),
-            kinds=(task,),
+            tasks=(task,),
             concurrency=4,
             running=0,
             version="1",

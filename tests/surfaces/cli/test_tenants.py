@@ -28,9 +28,9 @@ def test_a_tenant_is_made_listed_used_and_dropped(here, app):
 
 def test_a_tenant_that_is_not_there_is_exit_code_3(here, app):
     for words in (("jobs", "--tenant", "nobody"), ("tenants", "drop", "nobody", "--yes")):
-        told = here(*words)
-        assert told.code == 3
-        assert "leasehold tenants create nobody" in told.err
+        reported = here(*words)
+        assert reported.code == 3
+        assert "leasehold tenants create nobody" in reported.err
     assert here("jobs", "--tenant", "No-Name").code == 2
 
 

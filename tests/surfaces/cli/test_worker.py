@@ -43,7 +43,7 @@ def test_sigterm_lets_running_jobs_end_and_takes_no_new_ones(cli: Cli):
         wait_for((cli.folder / "began").exists)
         worker.send_signal(signal.SIGTERM)
         read_until(worker, "stderr", "draining")
-        late = app.__internals__.store.enqueue([new_job(kind="add", args='{"a": 1}')])[0].id
+        late = app.__internals__.store.enqueue([new_job(task="add", args='{"a": 1}')])[0].id
         (cli.folder / "go").touch()
         worker.communicate(timeout=30)
         assert worker.returncode == 0
@@ -59,7 +59,7 @@ def test_sigterm_leaves_a_command_at_once_and_the_next_worker_goes_on_with_it(cl
         wait_for((cli.folder / "began").exists)
         assert stop(worker)[0] == 0
         found = app.get(job)
-        assert (found.state, found.__row__.lease_owner) == ("running", None)
+        assert (found.state, found.__row__.worker) == ("running", None)
         (cli.folder / "go").touch()
         answer = cli("worker", MODULE, "--burst", **runs)
         assert answer.code == 0, answer.err

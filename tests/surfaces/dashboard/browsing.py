@@ -51,14 +51,16 @@ class Screen:
     def open(self, path: str = "/") -> Page:
         page = self.context.new_page()
         page.set_default_timeout(PATIENCE)
-        page.on("console", lambda message: self._hear(message.type, message.text))
-        page.on("pageerror", lambda error: self._hear("error", str(error)))
-        page.on("dialog", lambda dialog: (self._hear("error", f"dialog {dialog.message}"), dialog.dismiss()))
+        page.on("console", lambda message: self._receive(message.type, message.text))
+        page.on("pageerror", lambda error: self._receive("error", str(error)))
+        page.on(
+            "dialog", lambda dialog: (self._receive("error", f"dialog {dialog.message}"), dialog.dismiss())
+        )
         page.goto(self.url + path)
         return page
 
-    def _hear(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning"):
+    def _receive(self, task: str, text: str) -> None:
+        if task in ("error", "warning"):
             self.complaints.append(text)
 
     def check_quiet(self) -> None:

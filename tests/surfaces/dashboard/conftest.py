@@ -75,7 +75,7 @@ class Viewer:
         """What pressing a button sends. It answers with a redirect to the page that tells how it went."""
         return self.client.post(f"/do/{verb}", data=fields, headers={"Origin": self.url})
 
-    def told(self, answer: httpx2.Response) -> str:
+    def reported(self, answer: httpx2.Response) -> str:
         """The notice that the page after a verb shows."""
         assert answer.status_code == 303, answer.text
         text = self.client.get(answer.headers["location"]).text

@@ -25,7 +25,7 @@ def add_tasks(app: Leasehold) -> None:
     """Once for an app."""
 
     @app.task(queue="stories", budget={"tokens": 100})
-    async def tell(ctx: Context, text: str, name: str) -> dict[str, str]:
+    async def notify(ctx: Context, text: str, name: str) -> dict[str, str]:
         logging.getLogger("stories").warning("%s", text[:30_000])
         ctx.progress(1, 3, text[:1000])
         ctx.emit("note", {"text": text[:50_000]}, key=name)
@@ -80,8 +80,8 @@ def fill(app: Leasehold, text: str = QUIET) -> list[str]:
     app.slots.set(name, 3)
     app.rates.set(f"rate {name}", "60/min")
     app.group(name).budget(tokens=1000)
-    told = app.enqueue("tell", {"text": text, "name": name}, **more)
-    asked = app.enqueue("ask", {"text": text, "name": name}, **more)
+    reported = app.enqueue("emit", {"text": text, "name": name}, **more)
+    requested = app.enqueue("ask", {"text": text, "name": name}, **more)
     broken = app.enqueue("break_down", {"name": name, "text": text}, **more)
     behind = app.enqueue("break_down", {"name": name, "text": text})
     burst_aside(app)
@@ -101,5 +101,5 @@ def fill(app: Leasehold, text: str = QUIET) -> list[str]:
     app.schedules.set(name, "add", {"a": 1}, cron="0 3 * * *", tz="Europe/Berlin")
     app.schedules.set(f"{name[:150]} often", "fail", {"text": text[:5000]}, every="10m")
     app.schedules.pause(name, text[:5000], actor=name)
-    jobs = [told, asked, broken, behind, limited, *chain, held, paused, gone]
+    jobs = [reported, requested, broken, behind, limited, *chain, held, paused, gone]
     return [job.id for job in jobs]

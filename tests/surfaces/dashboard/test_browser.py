@@ -126,11 +126,11 @@ def test_it_rests_while_somebody_reads_or_writes_and_goes_on_afterwards(app: Lea
 
 def press(page: Page, verb: str, **fields: str) -> None:
     """Open the question behind a button, fill it in, and go on."""
-    asking = page.locator(f"#ask-{verb}")
-    asking.locator("summary").click()
+    questions_box = page.locator(f"#ask-{verb}")
+    questions_box.locator("summary").click()
     for name, text in fields.items():
-        asking.locator(f"[name={name}]").fill(text)
-    asking.locator("form button").click()
+        questions_box.locator(f"[name={name}]").fill(text)
+    questions_box.locator("form button").click()
     expect(page.locator(".notice")).to_be_visible()
 
 
@@ -156,14 +156,14 @@ def test_a_job_is_steered_by_its_buttons(app: Leasehold, admin_screen: Screen):
 
 def submit_each(made: Screen, path: str) -> list[str]:
     """Press every button of a page, each on the page as it is then; what each has said."""
-    told = []
+    reported = []
     number = 0
     while True:
         page = made.open(path)
         forms = page.locator("form[action*='/do/']")
         if number >= forms.count():
             page.close()
-            return told
+            return reported
         form = forms.nth(number)
         _show(page, form)
         for field in form.locator("input:visible, textarea:visible, select:visible").all():
@@ -171,7 +171,7 @@ def submit_each(made: Screen, path: str) -> list[str]:
         form.locator("button").last.click()
         expect(page.locator(".notice, main h1").first).to_be_visible()
         notice = page.locator(".notice")
-        told.append(
+        reported.append(
             f"{form.get_attribute('action') if form.count() else ''}: {notice.inner_text() if notice.count() else ''}"
         )
         page.close()
@@ -185,15 +185,15 @@ def _show(page: Page, form: Locator) -> None:
 
 
 def _answer(field: Locator) -> None:
-    kind = field.get_attribute("type") or ""
+    task = field.get_attribute("type") or ""
     if field.evaluate("field => field.tagName") == "SELECT":
         field.select_option(index=1 if field.locator("option").count() > 1 else 0)
-    elif kind in ("checkbox", "radio"):
+    elif task in ("checkbox", "radio"):
         field.check()
     elif field.input_value() == "":
         field.fill(
             "5"
-            if kind == "number" or field.get_attribute("inputmode") == "numeric"
+            if task == "number" or field.get_attribute("inputmode") == "numeric"
             else "1h"
             if "dur" in (field.get_attribute("name") or "")
             else "10/min"
@@ -211,10 +211,10 @@ def test_every_button_of_a_page_does_something_or_says_why_not(
 ):
     fill(app)
     with screen(chromium, dashboard.url, dashboard.server.token("admin")) as made:
-        told = submit_each(made, path)
-        assert all(not one.endswith(": ") for one in told), told
+        reported = submit_each(made, path)
+        assert all(not one.endswith(": ") for one in reported), reported
         if path not in ("/workers", "/system"):
-            assert told, "there are no buttons"
+            assert reported, "there are no buttons"
         made.check_quiet()
 
 

@@ -28,7 +28,7 @@ def counts(app: Leasehold) -> dict[str, int]:
 def test_a_dry_run_counts_names_some_and_changes_nothing(app: Leasehold, operator: Viewer):
     jobs = [app.enqueue("add", {"a": n}) for n in range(30)]
     app.enqueue("fail", {})
-    page = operator.page("/bulk", verb="cancel", kind="add", state="queued")
+    page = operator.page("/bulk", verb="cancel", task="add", state="queued")
     assert "Cancel 30 jobs" in page
     assert "Type <strong>30</strong> to confirm" in page
     assert jobs[-1].id in page
@@ -40,7 +40,7 @@ def test_what_destroys_is_typed_first(app: Leasehold, operator: Viewer):
     other = app.enqueue("fail", {})
     fields = {"verb": "cancel", "criteria": "kind=add&state=queued", "matched": "3"}
     for typed in ("", "2", "yes"):
-        assert "type 3" in html.unescape(operator.told(operator.do("bulk.start", **fields, typed=typed)))
+        assert "type 3" in html.unescape(operator.reported(operator.do("bulk.start", **fields, typed=typed)))
     assert counts(app) == {"queued": 4}
     answer = operator.do("bulk.start", **fields, typed="3", reason="clean up")
     page = finished(operator, answer.headers["location"])
@@ -72,7 +72,7 @@ def test_jobs_that_refuse_are_reported_and_hold_up_none_of_the_others(app: Lease
     answer = operator.do("bulk.start", verb="release", criteria="state=pending", matched="2")
     page = html.unescape(finished(operator, answer.headers["location"]))
     assert "Changed 1 of 2 jobs" in page
-    assert "Refused" in page
+    assert "InvalidState" in page
     assert waits.id in page
     assert (fine.refresh().state, waits.refresh().state) == ("queued", "pending")
 

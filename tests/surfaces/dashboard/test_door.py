@@ -40,8 +40,8 @@ def test_without_a_token_every_page_leads_to_the_sign_in_and_tells_nothing(
 def test_a_page_asked_for_is_the_one_that_signing_in_leads_to(dashboard: Dashboard):
     token = dashboard.server.token("read")
     with httpx2.Client(base_url=dashboard.url, headers={"Origin": dashboard.url}) as browser:
-        asked = browser.get("/jobs?state=failed")
-        form = browser.get(asked.headers["location"])
+        requested = browser.get("/jobs?state=failed")
+        form = browser.get(requested.headers["location"])
         assert 'value="/jobs?state=failed"' in form.text
         answer = browser.post("/sign-in", data={"token": token, "next": "/jobs?state=failed"})
         assert (answer.status_code, answer.headers["location"]) == (303, "/jobs?state=failed")
@@ -232,7 +232,7 @@ def test_a_token_for_some_queues_sees_and_steers_jobs_of_those_alone(app: Leaseh
     assert agent.page("/")
     assert agent.get(f"/jobs/{mine.id}").status_code == 200
     assert agent.get(f"/jobs/{other.id}").status_code == 404
-    assert "no job" in agent.told(agent.do("job.cancel", id=other.id))
+    assert "no job" in agent.reported(agent.do("job.cancel", id=other.id))
     assert other.refresh().state == "queued"
     assert agent.get("/bulk", verb="cancel", state="queued").status_code == 403
     assert agent.get("/bulk", verb="cancel", queue="agents").status_code == 200

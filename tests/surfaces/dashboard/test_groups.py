@@ -53,15 +53,15 @@ def test_one_group_tells_how_far_it_is(app: Leasehold, viewer: Viewer):
     app.__internals__.operations.set_group_budget("task/42", {"tokens": 500})
     app.group("task/42").stop(["greet"], mode="immediate", reason="no greetings", actor="ann")
     text = viewer.page("/groups", name="task/42")
-    told = seen(text)
-    assert "1 of 5 jobs succeeded 2 unfinished" in told
-    assert '{"sum": 7}' in told
-    assert "out of paper" in told
-    assert "0 of 500" in told
-    assert "immediate" in told
-    assert "by ann , only greet : no greetings" in told
+    reported = seen(text)
+    assert "1 of 5 jobs succeeded 2 unfinished" in reported
+    assert '{"sum": 7}' in reported
+    assert "out of paper" in reported
+    assert "0 of 500" in reported
+    assert "immediate" in reported
+    assert "by ann , only greet : no greetings" in reported
     assert "/jobs?group=task%2F42&amp;kind=add&amp;state=failed" in text
-    assert "Running 1 job" in told
+    assert "Running 1 job" in reported
     assert "/do/" not in text.partition("<main")[2]
     assert "no job has used this group yet" in viewer.page("/groups", name="nothing")
 
@@ -69,20 +69,20 @@ def test_one_group_tells_how_far_it_is(app: Leasehold, viewer: Viewer):
 def test_a_stop_is_shown_before_it_is_done(app: Leasehold, operator: Viewer, viewer: Viewer):
     jobs = [app.enqueue("add", {"a": 1}, group="g") for _ in range(3)]
     other = app.enqueue("fail", {}, group="g")
-    asked = {"name": "g", "dry": "1", "mode": "immediate", "kinds": "add", "reason": "<enough>"}
-    text = operator.page("/groups", **asked)
+    requested = {"name": "g", "dry": "1", "mode": "immediate", "tasks": "add", "reason": "<enough>"}
+    text = operator.page("/groups", **requested)
     assert "Preview of the stop" in text
     assert "3 queued" in seen(text)
     assert 'id="live"' not in text, "a report stays as it is"
     assert all(app.get(job.id).state == "queued" for job in jobs)
     assert app.audit(verb="stop").entries == []
-    assert "Preview of the stop" not in viewer.page("/groups", **asked)
+    assert "Preview of the stop" not in viewer.page("/groups", **requested)
     form = text.partition('action="/do/stop"')[2].partition("</form>")[0]
     fields = dict(re.findall(r'name="([^"]+)" value="([^"]*)"', form))
     fields = {name: html.unescape(value) for name, value in fields.items()}
-    assert fields["kinds"] == '["add"]'
+    assert fields["tasks"] == '["add"]'
     answer = operator.do("stop", **fields)
-    assert operator.told(answer) == "3 waiting jobs cancelled."
+    assert operator.reported(answer) == "3 waiting jobs cancelled."
     assert answer.headers["location"] == "/groups?name=g"
     assert last_audit(app) == ("stop", "g", "dashboard:token 0")
     assert {app.get(job.id).state for job in jobs} == {"cancelled"}
@@ -93,12 +93,12 @@ def test_a_stop_is_shown_before_it_is_done(app: Leasehold, operator: Viewer, vie
 def test_running_jobs_are_not_waited_for(app: Leasehold, operator: Viewer):
     job = app.enqueue("add", {"a": 1}, group="g")
     app.__internals__.store.claim("w", ["default"], 1)
-    told = operator.told(operator.do("stop", group="g", mode="full", hold="1"))
-    assert told == "0 waiting jobs cancelled, 1 running job told to stop; the group is held."
+    reported = operator.reported(operator.do("stop", group="g", mode="full", hold="1"))
+    assert reported == "0 waiting jobs cancelled, 1 running job told to stop; the group is held."
     assert app.__internals__.operations.get(job.id).stop_requested == "cancel"
-    wrong = operator.told(operator.do("stop", group="g", mode="hard"))
+    wrong = operator.reported(operator.do("stop", group="g", mode="hard"))
     assert "is not known" in wrong
-    partly = operator.told(operator.do("stop", group="g", mode="full", kinds='["add"]', hold="1"))
+    partly = operator.reported(operator.do("stop", group="g", mode="full", tasks='["add"]', hold="1"))
     assert "only for whole groups" in partly
 
 
@@ -108,15 +108,16 @@ def test_a_group_is_released_and_its_budget_set(app: Leasehold, operator: Viewer
     assert 'action="/do/group.release"' in operator.page("/groups")
     back = "/groups?name=g"
     assert (
-        operator.told(operator.do("group.release", group="g", back=back)) == "The group accepts jobs again."
+        operator.reported(operator.do("group.release", group="g", back=back))
+        == "The group accepts jobs again."
     )
     assert last_audit(app) == ("group.release", "g", "dashboard:token 0")
-    assert operator.told(operator.do("group.release", group="g")) == "The group was not held."
+    assert operator.reported(operator.do("group.release", group="g")) == "The group was not held."
     set_ = operator.do("budget.set", group="g", unit="tokens", limit="1,200", back=back)
-    assert operator.told(set_) == "The limit is 1,200 tokens now."
+    assert operator.reported(set_) == "The limit is 1,200 tokens now."
     assert last_audit(app) == ("budget.set", "g", "dashboard:token 0")
     assert "0 of 1,200" in operator.page("/groups", name="g")
-    assert "is not a whole number" in operator.told(
+    assert "is not a whole number" in operator.reported(
         operator.do("budget.set", group="g", unit="tokens", limit="many")
     )
     operator.do("budget.set", group="g", unit="tokens", limit="")

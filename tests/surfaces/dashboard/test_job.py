@@ -9,8 +9,8 @@ import pytest
 
 from leasehold import Leasehold, SyncContext
 from leasehold.domain.outcome import Failure, Outcome, Success
-from leasehold.domain.states import Event, State, allowed
-from leasehold.stores.answers import Ending
+from leasehold.domain.states import State, Trigger, allowed
+from leasehold.stores.results import Ending
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer
 
 
@@ -49,12 +49,12 @@ STATES = [
     State.CANCELLED,
 ]
 EVENTS = {
-    "resume": Event.RESUME,
-    "retry": Event.RETRY,
-    "pause": Event.PAUSE,
-    "interrupt": Event.INTERRUPT,
-    "cancel": Event.CANCEL,
-    "release": Event.RELEASE,
+    "resume": Trigger.RESUME,
+    "retry": Trigger.RETRY,
+    "pause": Trigger.PAUSE,
+    "interrupt": Trigger.INTERRUPT,
+    "cancel": Trigger.CANCEL,
+    "release": Trigger.RELEASE,
 }
 
 
@@ -79,7 +79,7 @@ def test_a_verb_is_written_down_with_who_asked_and_why(app: Leasehold, operator:
     back = f"/jobs/{job.id}?attempt=1"
     answer = operator.do("job.cancel", id=job.id, reason="not needed", back=back)
     assert answer.headers["location"] == back
-    assert operator.told(answer) == "The job is cancelled now."
+    assert operator.reported(answer) == "The job is cancelled now."
     entry = job.history()[-1]
     assert entry.actor is not None
     assert entry.actor.startswith("dashboard:token")
@@ -89,8 +89,10 @@ def test_a_verb_is_written_down_with_who_asked_and_why(app: Leasehold, operator:
 
 def test_a_job_goes_on_with_other_arguments(app: Leasehold, operator: Viewer):
     job = in_state(app, State.PAUSED)
-    assert "is not JSON" in html.unescape(operator.told(operator.do("job.resume", id=job.id, args="{oops")))
-    assert "a: " in html.unescape(operator.told(operator.do("job.resume", id=job.id, args='{"a": "x"}')))
+    assert "is not JSON" in html.unescape(
+        operator.reported(operator.do("job.resume", id=job.id, args="{oops"))
+    )
+    assert "a: " in html.unescape(operator.reported(operator.do("job.resume", id=job.id, args='{"a": "x"}')))
     assert job.refresh().state == "paused"
     operator.do("job.resume", id=job.id, args='{"a": 7}')
     assert (job.refresh().state, job.args) == ("queued", {"a": 7})
@@ -105,8 +107,10 @@ def test_hidden_arguments_are_not_shown_and_cannot_be_overwritten_by_their_stars
     assert "very-secret" not in page
     assert 'class="secret"' in page
     assert 'name="args"' not in page
-    told = operator.told(operator.do("job.resume", id=job.id, args='{"name": "x", "key": "[hidden]"}'))
-    assert "hidden" in told
+    reported = operator.reported(
+        operator.do("job.resume", id=job.id, args='{"name": "x", "key": "[hidden]"}')
+    )
+    assert "hidden" in reported
     assert job.refresh().state == "paused"
 
 

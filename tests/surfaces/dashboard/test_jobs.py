@@ -9,7 +9,7 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.domain.outcome import Failure
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.surfaces.dashboard.conftest import Viewer
 
 
@@ -25,7 +25,7 @@ def test_jobs_are_found_by_every_criterion_and_by_several_at_once(app: Leasehold
     gone.cancel()
     assert shown(viewer.page("/jobs")) == [gone.id, lane.id, tagged.id, plain.id]
     assert shown(viewer.page("/jobs", state="cancelled")) == [gone.id]
-    assert shown(viewer.page("/jobs", state=["cancelled", "queued"], kind="add")) == [
+    assert shown(viewer.page("/jobs", state=["cancelled", "queued"], task="add")) == [
         gone.id,
         tagged.id,
         plain.id,
@@ -52,7 +52,7 @@ def test_errors_are_found_and_hidden_arguments_are_not(app: Leasehold, viewer: V
 
 def test_pages_go_on_where_the_one_before_ended_and_keep_the_filter(app: Leasehold, viewer: Viewer):
     jobs = [app.enqueue("add", {"a": n}).id for n in range(60)]
-    first = viewer.page("/jobs", kind="add", state="queued")
+    first = viewer.page("/jobs", task="add", state="queued")
     assert shown(first) == jobs[:9:-1]
     (older,) = re.findall(r'href="([^"]+)" rel="next"', first)
     second = viewer.page(html.unescape(older))
@@ -71,10 +71,10 @@ def test_pages_go_on_where_the_one_before_ended_and_keep_the_filter(app: Leaseho
         ({"q": "x" * 2000}, "text"),
     ],
 )
-def test_a_wrong_criterion_is_told_by_its_name(viewer: Viewer, query: dict[str, str], told: str):
+def test_a_wrong_criterion_is_told_by_its_name(viewer: Viewer, query: dict[str, str], reported: str):
     answer = viewer.get("/jobs", **query)
     assert answer.status_code == 422
-    assert told in html.unescape(answer.text)
+    assert reported in html.unescape(answer.text)
 
 
 def test_what_a_state_alone_does_not_tell_is_shown(app: Leasehold, viewer: Viewer):

@@ -45,14 +45,14 @@ def test_halted_lanes_stand_before_busy_ones(app: Leasehold, viewer: Viewer):
 def test_a_lane_is_resumed_resolved_and_its_job_cancelled(app: Leasehold, operator: Viewer):
     resumed, resolved, cancelled = (halted(app, name) for name in ("one", "two", "three"))
     text = operator.page("/lanes")
-    for verb in ("lane.resume", "job.resolve", "job.cancel"):
+    for verb in ("lane.resume", "job.skip", "job.cancel"):
         assert f'action="/do/{verb}"' in text
-    told = operator.told(operator.do("lane.resume", lane="one", back="/lanes"))
-    assert told == "The lane continues with the job that halted it, greet."
+    reported = operator.reported(operator.do("lane.resume", lane="one", back="/lanes"))
+    assert reported == "The lane continues with the job that halted it, greet."
     assert last_audit(app) == ("lane.resume", "one", "dashboard:token 0")
     assert app.get(resumed).state == "queued"
-    assert operator.told(operator.do("lane.resume", lane="one")) == "This lane is no longer halted."
-    operator.do("job.resolve", id=resolved, reason="known", back="/lanes")
+    assert operator.reported(operator.do("lane.resume", lane="one")) == "This lane is no longer halted."
+    operator.do("job.skip", id=resolved, reason="known", back="/lanes")
     operator.do("job.cancel", id=cancelled, reason="enough", back="/lanes")
     assert (app.get(resolved).state, app.get(cancelled).state) == ("failed", "cancelled")
     assert app.get(resolved).history()[-1].detail == "known"

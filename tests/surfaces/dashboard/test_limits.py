@@ -9,7 +9,7 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.domain.budgets import Spend
-from leasehold.domain.checks.names import kept_name
+from leasehold.domain.checks.names import storable_name
 from leasehold.domain.policy import Policy
 from tests.contract.lives import run
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer
@@ -35,7 +35,7 @@ def test_slots_are_shown_with_their_holders_and_set_by_an_admin(
     app: Leasehold, viewer: Viewer, operator: Viewer, admin: Viewer
 ):
     app.slots.set("browser", 2)
-    job = run(app.__internals__.store, "host:1", kind="add", slots=(("browser", 2),))
+    job = run(app.__internals__.store, "host:1", task="add", slots=(("browser", 2),))
     text = viewer.page("/limits")
     assert "2 of 2" in text
     assert "full</span>" in text
@@ -43,12 +43,12 @@ def test_slots_are_shown_with_their_holders_and_set_by_an_admin(
     for one in (viewer, operator):
         assert "/do/slot.set" not in one.page("/limits")
         assert one.do("slot.set", name="browser", limit="4").status_code == 403
-    assert admin.told(admin.do("slot.set", name="browser", limit="1", back="/limits")).startswith(
+    assert admin.reported(admin.do("slot.set", name="browser", limit="1", back="/limits")).startswith(
         "The slot browser"
     )
     assert last_audit(app) == ("slot.set", "browser", "dashboard:token 2")
     assert "1 over</span>" in admin.page("/limits")
-    assert "is not a whole number" in admin.told(admin.do("slot.set", name="browser", limit="many"))
+    assert "is not a whole number" in admin.reported(admin.do("slot.set", name="browser", limit="many"))
     admin.do("slot.set", new_name=" gpu ", limit="3")
     assert {slot.name: slot.limit for slot in app.slots.list()} == {"browser": 1, "gpu": 3}
 
@@ -71,16 +71,16 @@ def test_rates_are_closed_and_opened_by_an_operator_and_set_by_an_admin(
     assert "429" in text
     assert "/do/rate.open" in text
     assert "/do/rate.close" not in text
-    assert operator.told(operator.do("rate.open", key="openai")) == "The rate openai is open."
-    assert operator.told(operator.do("rate.open", key="openai")) == "The rate openai was not closed."
+    assert operator.reported(operator.do("rate.open", key="openai")) == "The rate openai is open."
+    assert operator.reported(operator.do("rate.open", key="openai")) == "The rate openai was not closed."
     assert operator.do("rate.set", key="openai", limit="1/s").status_code == 403
     admin.do("rate.set", key="openai", limit="5/s", burst="7")
     (rate,) = app.rates.list()
     assert (rate.limit, rate.burst) == ("5/s", 7)
-    assert "is not a rate" in admin.told(admin.do("rate.set", new_key="x", limit="often"))
+    assert "is not a rate" in admin.reported(admin.do("rate.set", new_key="x", limit="often"))
 
 
-@pytest.mark.parametrize(("scope", "name"), [("queue", "default"), ("kind", "add")])
+@pytest.mark.parametrize(("scope", "name"), [("queue", "default"), ("task", "add")])
 def test_queues_and_tasks_are_paused_and_resumed(
     app: Leasehold, viewer: Viewer, operator: Viewer, scope: str, name: str
 ):
@@ -89,7 +89,7 @@ def test_queues_and_tasks_are_paused_and_resumed(
     assert f"/do/{scope}.pause" not in viewer.page("/limits")
     assert viewer.do(f"{scope}.pause", name=name).status_code == 403
     answer = operator.do(f"{scope}.pause", new_name=f" {name}", **{"for": "1h"}, reason="deploy")
-    assert "No job of the" in operator.told(answer)
+    assert "No job of the" in operator.reported(answer)
     assert last_audit(app) == (f"{scope}.pause", name, "dashboard:token 1")
     (pause,) = app.__internals__.operations.list_pauses()
     assert (pause.scope, pause.name, pause.reason) == (scope, name, "deploy")
@@ -100,14 +100,16 @@ def test_queues_and_tasks_are_paused_and_resumed(
     assert f"/do/{scope}.resume" in text
     assert f"/do/{scope}.resume" not in viewer.page("/limits")
     assert viewer.do(f"{scope}.resume", name=name).status_code == 403
-    assert "is resumed" in operator.told(operator.do(f"{scope}.resume", name=name))
-    assert "was not paused" in operator.told(operator.do(f"{scope}.resume", name=name))
-    assert "is not a duration" in operator.told(operator.do(f"{scope}.pause", name=name, **{"for": "soon"}))
+    assert "is resumed" in operator.reported(operator.do(f"{scope}.resume", name=name))
+    assert "was not paused" in operator.reported(operator.do(f"{scope}.resume", name=name))
+    assert "is not a duration" in operator.reported(
+        operator.do(f"{scope}.pause", name=name, **{"for": "soon"})
+    )
 
 
 def test_budgets_tell_what_is_over_and_are_topped_up(app: Leasehold, viewer: Viewer, operator: Viewer):
     store = app.__internals__.store
-    grant = run(store, kind="add", policy=Policy(budget={"tokens": 1000}, on_breach="pause"), group="g/1")
+    grant = run(store, task="add", policy=Policy(budget={"tokens": 1000}, on_breach="pause"), group="g/1")
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 1500)])
     app.group("g/1").budget(tokens=2000)
     text = viewer.page("/limits")
@@ -117,8 +119,8 @@ def test_budgets_tell_what_is_over_and_are_topped_up(app: Leasehold, viewer: Vie
     assert text.index("1,500 of 2,000") < text.index("1,500 of 1,000"), "groups first"
     assert "/do/budget" not in text
     assert viewer.do("budget.top_up", id=grant.id, unit="tokens", amount="1").status_code == 403
-    told = operator.told(operator.do("budget.top_up", id=grant.id, unit="tokens", amount="600"))
-    assert told == "It may spend 1,600 tokens now."
+    reported = operator.reported(operator.do("budget.top_up", id=grant.id, unit="tokens", amount="600"))
+    assert reported == "It may spend 1,600 tokens now."
     assert last_audit(app) == ("budget.top_up", grant.id, "dashboard:token 1")
     assert viewer.do("budget.set", group="g/1", unit="tokens", limit="1").status_code == 403
     operator.do("budget.set", group="g/1", unit="tokens", limit="10")
@@ -134,7 +136,7 @@ def test_names_are_shown_and_do_nothing(app: Leasehold, operator: Viewer):
     app.rates.set(f"{HOSTILE}2", "1/s")
     app.rates.close(f"{HOSTILE}2", reason=HOSTILE)
     app.group(HOSTILE).budget(**{HOSTILE: 1})
-    app.kinds.pause(HOSTILE, reason=HOSTILE)
+    app.tasks.pause(HOSTILE, reason=HOSTILE)
     text = operator.page("/limits")
     assert "<script>alert" not in text
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 8
@@ -146,7 +148,7 @@ def test_any_name_comes_back_as_it_went(app: Leasehold, admin: Viewer, name: str
     text = admin.page("/limits").partition('id="slots"')[2]
     row = text.partition("<tbody>")[2]
     admin.do("slot.set", **hidden_fields(row, "slot.set"), limit="7")
-    assert [(slot.name, slot.limit) for slot in app.slots.list()] == [(kept_name(name, "name"), 7)]
+    assert [(slot.name, slot.limit) for slot in app.slots.list()] == [(storable_name(name, "name"), 7)]
 
 
 def test_a_token_of_some_queues_sees_and_steers_those(app: Leasehold, dashboard: Dashboard):
@@ -155,7 +157,7 @@ def test_a_token_of_some_queues_sees_and_steers_those(app: Leasehold, dashboard:
     app.group("everybody").budget(tokens=1)
     app.queues.pause("default", reason="theirs")
     store = app.__internals__.store
-    mine, others = (run(store, kind="add", queue=queue) for queue in ("agents", "default"))
+    mine, others = (run(store, task="add", queue=queue) for queue in ("agents", "default"))
     for grant in (mine, others):
         store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 1)])
     one = dashboard.viewer("admin", queues=["agent*"])
@@ -174,4 +176,4 @@ def test_a_token_of_some_queues_sees_and_steers_those(app: Leasehold, dashboard:
         ("rate.open", {"key": "openai"}),
     ):
         assert one.do(verb, **fields).status_code == 403, verb
-    assert "no job" in one.told(one.do("budget.top_up", id=others.id, unit="tokens", amount="1")).lower()
+    assert "no job" in one.reported(one.do("budget.top_up", id=others.id, unit="tokens", amount="1")).lower()

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from leasehold.domain.metrics import Histogram, Rollup, histogram_of
+from leasehold.domain.records import AttemptRecord, StepRecord
 from leasehold.domain.sensitive import HIDDEN
-from leasehold.domain.views import AttemptRecord, StepRecord
-from leasehold.surfaces.dashboard import charts, json_tree, words
+from leasehold.surfaces.dashboard import charts, formatting, json_tree
 from leasehold.surfaces.dashboard.timeline import MOST_BARS, timeline
 
 NOW = datetime(2026, 11, 17, 12, 0, 0, tzinfo=UTC)
@@ -33,8 +33,8 @@ NOW = datetime(2026, 11, 17, 12, 0, 0, tzinfo=UTC)
         (-5, "−5 s"),
     ],
 )
-def test_spans_are_told_in_two_units_at_most(seconds, told):
-    assert words.span(seconds) == told
+def test_spans_are_told_in_two_units_at_most(seconds, reported):
+    assert formatting.span(seconds) == reported
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_spans_are_told_in_two_units_at_most(seconds, told):
         (200_000, "2 d ago"),
     ],
 )
-def test_times_are_told_by_how_far_they_are_away(away, told):
-    assert words.ago(NOW - timedelta(seconds=away), NOW) == told
+def test_times_are_told_by_how_far_they_are_away(away, reported):
+    assert formatting.ago(NOW - timedelta(seconds=away), NOW) == reported
 
 
 def test_characters_that_do_something_are_made_visible():
-    assert words.plain("a\x1b[31m\x07\x00b\x7f\x9b") == "a␛[31m␇␀b␡\ufffd"
-    assert words.plain("line\nnext\ttab é 🎉 \u202eabc") == "line\nnext\ttab é 🎉 \u202eabc"
+    assert formatting.plain("a\x1b[31m\x07\x00b\x7f\x9b") == "a␛[31m␇␀b␡\ufffd"
+    assert formatting.plain("line\nnext\ttab é 🎉 \u202eabc") == "line\nnext\ttab é 🎉 \u202eabc"
 
 
 def test_a_tree_is_bounded_whatever_is_in_the_value():

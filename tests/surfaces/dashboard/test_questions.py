@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leasehold import Leasehold
-from leasehold.domain.outcome import Asked
+from leasehold.domain.outcome import QuestionAsked
 from tests.backends import Backend
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer
 from tests.surfaces.http.test_jobs import settle
@@ -21,7 +21,7 @@ SECRET = "hunter2-and-more"
 
 def ask(app: Leasehold, key: str = "go", text: str = "May I?", schema: Any = None, **more: Any) -> str:
     job = app.enqueue("greet", {"name": f"{key} {text}"[:100]}, group=more.pop("group", None))
-    settle(app, Asked(key, text, schema=None if schema is None else json.dumps(schema), **more))
+    settle(app, QuestionAsked(key, text, schema=None if schema is None else json.dumps(schema), **more))
     return job.id
 
 
@@ -34,7 +34,7 @@ def fields_of(text: str, job_id: str) -> dict[str, str]:
 
 def answer(operator: Viewer, job_id: str, **given: str) -> str:
     fields = fields_of(operator.page("/questions"), job_id)
-    return operator.told(operator.do("question.answer", **fields, **given))
+    return operator.reported(operator.do("question.answer", **fields, **given))
 
 
 def test_the_oldest_question_comes_first(app: Leasehold, viewer: Viewer):
@@ -48,7 +48,7 @@ def test_the_oldest_question_comes_first(app: Leasehold, viewer: Viewer):
     only = viewer.page("/questions", group="task/42")
     assert first in only
     assert second not in only
-    assert "No matching questions" in viewer.page("/questions", kind="add")
+    assert "No matching questions" in viewer.page("/questions", task="add")
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_a_wrong_answer_is_refused_with_its_field(app: Leasehold, operator: View
     assert "$.n is more than 3" in answer(operator, job_id, **{"a.0": "4"})
     assert app.get(job_id).state == "waiting"
     fields = fields_of(operator.page("/questions"), job_id)
-    changed = operator.told(operator.do("question.answer", **fields | {"stamp": "old", "a.0": "1"}))
+    changed = operator.reported(operator.do("question.answer", **fields | {"stamp": "old", "a.0": "1"}))
     assert "has changed meanwhile" in changed
     operator.do("question.answer", **fields, **{"a.0": "1"})
-    again = operator.told(operator.do("question.answer", **fields, **{"a.0": "1"}))
+    again = operator.reported(operator.do("question.answer", **fields, **{"a.0": "1"}))
     assert "is not open any more" in again
 
 
@@ -104,9 +104,9 @@ def test_a_secret_answer_is_nowhere(app: Leasehold, operator: Viewer, admin: Vie
     assert "Secret" in text
     refused = operator.do("question.answer", **fields_of(text, job_id), a=SECRET)
     assert SECRET not in str(refused.headers) + refused.text
-    assert "is longer than 9" in operator.told(refused)
+    assert "is longer than 9" in operator.reported(refused)
     done = operator.do("question.answer", **fields_of(text, job_id), a=SECRET[:7])
-    assert operator.told(done) == "Answered. The job greet continues."
+    assert operator.reported(done) == "Answered. The job greet continues."
     pages = [operator.page(path) for path in ("/questions", f"/jobs/{job_id}")] + [admin.page("/system")]
     assert not any(SECRET[:7] in page for page in pages)
 
@@ -117,7 +117,7 @@ def test_who_may_not_answers_nothing(app: Leasehold, viewer: Viewer, operator: V
     assert viewer.do("question.answer", **fields, a="0").status_code == 403
     limited = dashboard.viewer("read", "operate", queues=["default"])
     assert job_id not in limited.page("/questions")
-    assert "no job has the id" in limited.told(limited.do("question.answer", **fields, a="0"))
+    assert "no job has the id" in limited.reported(limited.do("question.answer", **fields, a="0"))
     assert app.get(job_id).state == "waiting"
 
 

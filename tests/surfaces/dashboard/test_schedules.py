@@ -63,34 +63,37 @@ def test_it_is_paused_and_resumed(app: Leasehold, viewer: Viewer, operator: View
     assert "dashboard:token 1" in text
     assert "None while paused" in text
     assert "/do/schedule.pause" not in text
-    assert operator.told(operator.do("schedule.resume", name="nightly")) == "The schedule nightly is resumed."
+    assert (
+        operator.reported(operator.do("schedule.resume", name="nightly"))
+        == "The schedule nightly is resumed."
+    )
     assert app.schedules.get("nightly").paused is False
-    assert "no schedule" in operator.told(operator.do("schedule.pause", name="nobody")).lower()
+    assert "no schedule" in operator.reported(operator.do("schedule.pause", name="nobody")).lower()
 
 
 def test_it_is_run_now(app: Leasehold, operator: Viewer):
     app.schedules.set("nightly", "add", {"a": 1}, every="24h")
-    told = operator.told(operator.do("schedule.run", name="nightly"))
+    reported = operator.reported(operator.do("schedule.run", name="nightly"))
     job = app.get(app.schedules.get("nightly").last_job or "")
-    assert (job.kind, job.args["a"]) == ("add", 1)
-    assert job.id in told
+    assert (job.task, job.args["a"]) == ("add", 1)
+    assert job.id in reported
     assert last_audit(app) == ("schedule.run", "nightly", "dashboard:token 0")
     assert f"/jobs/{job.id}" in operator.page("/schedules")
 
 
 def test_one_whose_task_is_not_known_here_says_so(app: Leasehold, operator: Viewer):
     store = app.__internals__.store
-    store.register_schedules("host:1", [Schedule(name="theirs", kind="elsewhere", every=60.0)])
-    assert "no task is named" in operator.told(operator.do("schedule.run", name="theirs"))
+    store.register_schedules("host:1", [Schedule(name="theirs", task="elsewhere", every=60.0)])
+    assert "no task is named" in operator.reported(operator.do("schedule.run", name="theirs"))
 
 
 def test_an_orphan_is_marked_and_deleted_by_an_admin_alone(
     app: Leasehold, viewer: Viewer, operator: Viewer, admin: Viewer
 ):
     store = app.__internals__.store
-    store.register_schedules("host:1", [Schedule(name="old", kind="gone", every=60.0)])
+    store.register_schedules("host:1", [Schedule(name="old", task="gone", every=60.0)])
     assert "/do/schedule.delete" not in admin.page("/schedules", name="old"), "a live worker declares it"
-    assert "is deleted" not in admin.told(admin.do("schedule.delete", name="old"))
+    assert "is deleted" not in admin.reported(admin.do("schedule.delete", name="old"))
     store.leave_schedules("host:1")
     text = admin.page("/schedules", name="old")
     assert "orphaned</span>" in text
@@ -99,8 +102,8 @@ def test_an_orphan_is_marked_and_deleted_by_an_admin_alone(
     for one in (viewer, operator):
         assert "/do/schedule.delete" not in one.page("/schedules", name="old")
         assert one.do("schedule.delete", name="old").status_code == 403
-    told = admin.told(admin.do("schedule.delete", name="old", back="/schedules?name=old"))
-    assert told == "The schedule old is deleted. Its jobs stay."
+    reported = admin.reported(admin.do("schedule.delete", name="old", back="/schedules?name=old"))
+    assert reported == "The schedule old is deleted. Its jobs stay."
     assert last_audit(app) == ("schedule.delete", "old", "dashboard:token 2")
     assert app.schedules.list() == []
 

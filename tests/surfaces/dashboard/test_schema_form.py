@@ -32,8 +32,12 @@ def drawn(field: Any) -> str:
 
 
 def test_yes_or_no():
-    asked = form({"type": "boolean"})
-    assert (asked.kind, asked.choices, asked.value) == ("choice", (("Yes", True), ("No", False)), "")
+    requested = form({"type": "boolean"})
+    assert (requested.task, requested.choices, requested.value) == (
+        "choice",
+        (("Yes", True), ("No", False)),
+        "",
+    )
     assert answered({"type": "boolean"}, a="0") is True
     assert answered({"type": "boolean"}, a="1") is False
     assert form({"type": "boolean", "default": False}).value == "1"
@@ -50,7 +54,7 @@ def test_a_few_choices_are_buttons_and_many_are_a_list():
     assert [answered(few, a=str(number)) for number in range(4)] == ["a", 1, None, True]
     assert [text for text, _ in form(few).choices] == ["a", "1", "none", "Yes"]
     assert form({**few, "default": True}).value == "3", "True is not 1"
-    assert form({"enum": list(range(201))}).kind == "json"
+    assert form({"enum": list(range(201))}).task == "json"
     assert 'value="2" selected' in drawn(form(many))
     assert answered(many, a="4") == "e"
 
@@ -63,7 +67,7 @@ def test_choices_with_titles():
 
 
 @pytest.mark.parametrize(
-    ("schema", "kind", "type"),
+    ("schema", "task", "type"),
     [
         ({}, "long", "text"),
         ({"maxLength": 50}, "text", "text"),
@@ -76,9 +80,9 @@ def test_choices_with_titles():
         ({"format": "uuid"}, "text", "text"),
     ],
 )
-def test_texts(schema: dict[str, Any], kind: str, type: str):
-    asked = form({"type": "string", **schema})
-    assert (asked.kind, asked.type) == (kind, type)
+def test_texts(schema: dict[str, Any], task: str, type: str):
+    requested = form({"type": "string", **schema})
+    assert (requested.task, requested.type) == (task, type)
 
 
 def test_texts_come_back_as_they_were_typed():
@@ -124,9 +128,9 @@ def test_numbers():
     ],
 )
 def test_what_is_no_plain_value_is_json(schema: Any, value: Any):
-    asked = form(schema)
-    assert (asked.kind, asked.hint) == ("json", "As JSON.")
-    assert json.loads(asked.wanted) == schema, "a reader sees what fits"
+    requested = form(schema)
+    assert (requested.task, requested.hint) == ("json", "As JSON.")
+    assert json.loads(requested.wanted) == schema, "a reader sees what fits"
     assert answered(schema, a=json.dumps(value)) == value
     with pytest.raises(InvalidInput, match="Answer: is not JSON"):
         answered(schema, a="{a")
@@ -140,10 +144,10 @@ def test_a_default_is_filled_in_as_json():
 
 
 def test_without_a_schema_it_is_text_unless_told_otherwise():
-    asked = form_of(None)
-    assert value_of(asked, {"a": "[1]"}) == "[1]"
-    assert value_of(asked, {"a": "[1]", "a.json": "1"}) == [1]
-    assert 'name="a.json"' in drawn(asked)
+    requested = form_of(None)
+    assert value_of(requested, {"a": "[1]"}) == "[1]"
+    assert value_of(requested, {"a": "[1]", "a.json": "1"}) == [1]
+    assert 'name="a.json"' in drawn(requested)
 
 
 class Address(BaseModel):
@@ -164,8 +168,8 @@ class Order(BaseModel):
 
 def test_an_object_has_a_field_for_each_plain_property_and_json_for_the_rest():
     schema = TypeAdapter(Order).json_schema()
-    asked = form(schema)
-    assert [(one.label, one.kind, one.required) for one in asked.fields.values()] == [
+    requested = form(schema)
+    assert [(one.label, one.task, one.required) for one in requested.fields.values()] == [
         ("Approve it?", "choice", True),
         ("Speed", "choice", False),
         ("Amount", "number", True),
@@ -175,11 +179,11 @@ def test_an_object_has_a_field_for_each_plain_property_and_json_for_the_rest():
         ("Second", "json", False),
         ("More", "json", False),
     ]
-    assert asked.fields["approve"].hint == "No sends it back."
-    assert (asked.fields["speed"].value, asked.fields["extras"].value) == ("1", "[]")
-    assert "street" in json.loads(asked.fields["second"].wanted)["$defs"]["Address"]["properties"]
+    assert requested.fields["approve"].hint == "No sends it back."
+    assert (requested.fields["speed"].value, requested.fields["extras"].value) == ("1", "[]")
+    assert "street" in json.loads(requested.fields["second"].wanted)["$defs"]["Address"]["properties"]
     given = {"a.0": "0", "a.1": "0", "a.2": "3", "a.4": '["gift"]', "a.5": '{"street": "Main 1"}'}
-    value = value_of(asked, given)
+    value = value_of(requested, given)
     assert value == {
         "approve": True,
         "speed": "slow",
@@ -188,15 +192,15 @@ def test_an_object_has_a_field_for_each_plain_property_and_json_for_the_rest():
         "address": {"street": "Main 1"},
     }
     assert first_problem(value, schema) is None
-    assert value_of(asked, given | {"a.6": "null", "a.7": '{"x": 1}'}) == value | {
+    assert value_of(requested, given | {"a.6": "null", "a.7": '{"x": 1}'}) == value | {
         "second": None,
         "more": {"x": 1},
     }
     with pytest.raises(InvalidInput, match=r"^Amount: is empty"):
-        value_of(asked, given | {"a.2": ""})
+        value_of(requested, given | {"a.2": ""})
     with pytest.raises(InvalidInput, match=r"^Address: is not JSON"):
-        value_of(asked, given | {"a.5": "Main 1"})
-    text = drawn(asked)
+        value_of(requested, given | {"a.5": "Main 1"})
+    text = drawn(requested)
     assert text.count("(optional)") == 5
     assert re.findall('id="x-(a.[567])"[^>]* required', text) == ["a.5"]
     assert text.count('id="x-a.2"') == text.count('for="x-a.2"') == 1
@@ -232,15 +236,15 @@ def test_references_lead_somewhere_or_to_json():
         },
         "$ref": "#/$defs/node",
     }
-    assert [(one.kind, one.label) for one in form(tree).fields.values()] == [
+    assert [(one.task, one.label) for one in form(tree).fields.values()] == [
         ("json", "Next"),
         ("number", "N"),
     ]
     loop = {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
-    assert form(loop).kind == "json"
-    assert form({"$ref": "#/$defs/nothing"}).kind == "json"
+    assert form(loop).task == "json"
+    assert form({"$ref": "#/$defs/nothing"}).task == "json"
     wide = {"type": "object", "properties": {f"f{number}": {"type": "string"} for number in range(61)}}
-    assert form(wide).kind == "json"
+    assert form(wide).task == "json"
 
 
 def test_a_secret_is_never_filled_in_nor_seen():

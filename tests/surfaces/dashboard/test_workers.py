@@ -8,7 +8,7 @@ from dataclasses import replace
 from leasehold import Leasehold
 from leasehold.domain.outcome import Detached
 from leasehold.domain.policy import Policy
-from leasehold.domain.views import WorkerCard
+from leasehold.domain.records import WorkerCard
 from leasehold.surfaces.dashboard.pages.workers import look_of
 from tests.contract.lives import end, run, run_external
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer
@@ -47,8 +47,8 @@ def test_a_worker_that_was_not_seen_for_long_is_marked(app: Leasehold):
 
 def test_leases_are_shown_a_page_at_a_time_and_by_worker(app: Leasehold, viewer: Viewer):
     store = app.__internals__.store
-    mine = run(store, "host:1", kind="add")
-    others = [run(store, "host:2", kind="fail") for _ in range(51)]
+    mine = run(store, "host:1", task="add")
+    others = [run(store, "host:2", task="fail") for _ in range(51)]
     text = viewer.page("/workers")
     assert f"/jobs/{mine.id}" in text
     assert 'aria-label="Time left on the lease"' in text
@@ -63,13 +63,13 @@ def test_leases_are_shown_a_page_at_a_time_and_by_worker(app: Leasehold, viewer:
 
 
 def test_a_stop_that_was_asked_for_is_shown(app: Leasehold, viewer: Viewer):
-    grant = run(app.__internals__.store, "host:1", kind="add")
+    grant = run(app.__internals__.store, "host:1", task="add")
     app.get(grant.id).cancel()
     assert "cancel</span>" in viewer.page("/workers").partition("Leases")[2]
 
 
 def test_an_expired_lease_is_marked(app: Leasehold, viewer: Viewer):
-    run(app.__internals__.store, "host:1", kind="add", lease_seconds=0.001)
+    run(app.__internals__.store, "host:1", task="add", lease_seconds=0.001)
     assert "expired</span>" in viewer.page("/workers")
 
 
@@ -77,8 +77,8 @@ def test_an_orphan_stands_first_and_is_given_up_by_an_admin_alone(
     app: Leasehold, viewer: Viewer, operator: Viewer, admin: Viewer
 ):
     store = app.__internals__.store
-    watched = run_external(store, "host:1", kind="add", policy=ADOPT)
-    orphan = run_external(store, "host:1", kind="fail", policy=ADOPT)
+    watched = run_external(store, "host:1", task="add", policy=ADOPT)
+    orphan = run_external(store, "host:1", task="fail", policy=ADOPT)
     end(store, orphan, Detached("drained"))
     text = admin.page("/workers")
     assert text.index(f"execution-{orphan.id}") < text.index(f"execution-{watched.id}")
@@ -89,8 +89,8 @@ def test_an_orphan_stands_first_and_is_given_up_by_an_admin_alone(
     for one in (viewer, operator):
         assert "/do/job.abandon" not in one.page("/workers")
         assert one.do("job.abandon", id=orphan.id).status_code == 403
-    told = admin.told(admin.do("job.abandon", id=orphan.id, reason="burnt down", back="/workers"))
-    assert told == "The job is queued now."
+    reported = admin.reported(admin.do("job.abandon", id=orphan.id, reason="burnt down", back="/workers"))
+    assert reported == "The job is queued now."
     entry = app.get(orphan.id).history()[-1]
     assert (entry.event, entry.actor) == ("abandoned", "dashboard:token 2")
     assert f"execution-{orphan.id}" not in admin.page("/workers")
@@ -99,7 +99,7 @@ def test_an_orphan_stands_first_and_is_given_up_by_an_admin_alone(
 def test_names_are_shown_and_do_nothing(app: Leasehold, viewer: Viewer):
     store = app.__internals__.store
     store.beat_worker(WorkerCard(HOSTILE, ("default",), (HOSTILE,), concurrency=1, version=HOSTILE))
-    run_external(store, HOSTILE, site=HOSTILE, kind="add", policy=ADOPT)
+    run_external(store, HOSTILE, site=HOSTILE, task="add", policy=ADOPT)
     text = viewer.page("/workers", worker=HOSTILE)
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
@@ -108,8 +108,8 @@ def test_names_are_shown_and_do_nothing(app: Leasehold, viewer: Viewer):
 def test_a_token_of_some_queues_sees_what_is_in_them(app: Leasehold, dashboard: Dashboard):
     store = app.__internals__.store
     store.beat_worker(WorkerCard("host:1", ("default",), ("add",)))
-    mine = run_external(store, "host:1", kind="add", policy=ADOPT, queue="agents")
-    others = run_external(store, "host:1", kind="add", policy=ADOPT, queue="default")
+    mine = run_external(store, "host:1", task="add", policy=ADOPT, queue="agents")
+    others = run_external(store, "host:1", task="add", policy=ADOPT, queue="default")
     text = dashboard.viewer("admin", queues=["agent*"]).page("/workers")
     assert mine.id in text
     assert others.id not in text

@@ -12,7 +12,7 @@ def test_whoever_acts_over_http_stands_in_the_audit(app: Leasehold, admin: httpx
     job = app.enqueue("add", {"a": 1})
     app.rates.set("api", "1/s")
     app.schedules.set("nightly", "add", {"a": 1}, every="1h")
-    asked = [
+    requested = [
         ("job.cancel", job.id, lambda: admin.post(f"/v1/jobs/{job.id}/cancel", json={"reason": "enough"})),
         ("slot.set", "gpu", lambda: admin.put("/v1/slots/gpu", json={"limit": 2})),
         ("rate.set", "web", lambda: admin.put("/v1/rates/web", json={"limit": "1/s"})),
@@ -33,11 +33,11 @@ def test_whoever_acts_over_http_stands_in_the_audit(app: Leasehold, admin: httpx
         ("group.release", "g", lambda: admin.post("/v1/groups/g/release")),
     ]
     app.group("g").stop(hold=True)
-    for _, _, ask in asked:
+    for _, _, ask in requested:
         assert ask().is_success
     page = admin.get("/v1/audit", params={"actor": "http:token 0"}).json()
-    told = [(entry["verb"], entry["target"], entry["outcome"]) for entry in page["entries"]]
-    assert told == [(verb, target, "done") for verb, target, _ in reversed(asked)]
+    reported = [(entry["verb"], entry["target"], entry["outcome"]) for entry in page["entries"]]
+    assert reported == [(verb, target, "done") for verb, target, _ in reversed(requested)]
     assert page["entries"][-1]["detail"] == {"reason": "enough"}
     assert page["next"] is None
 
@@ -47,7 +47,7 @@ def test_a_refusal_stands_in_the_audit(app: Leasehold, admin: httpx2.Client):
     for code in (200, 409):
         assert admin.post(f"/v1/jobs/{job.id}/cancel").status_code == code
     refused, done = admin.get("/v1/audit", params={"target": job.id}).json()["entries"]
-    assert (refused["outcome"], refused["error"]) == ("refused", "Refused")
+    assert (refused["outcome"], refused["error"]) == ("refused", "InvalidState")
     assert (done["outcome"], done["error"]) == ("done", None)
 
 

@@ -10,14 +10,14 @@ from tests.surfaces.serving import Server
 
 def test_many_jobs_are_counted_first_and_then_changed(app: Leasehold, admin: httpx2.Client):
     jobs = [app.enqueue("add", {"a": n}, group="g") for n in range(3)]
-    asked = {"verb": "cancel", "group": "g", "limit": 2, "reason": "enough"}
-    dry = admin.post("/v1/jobs/bulk", json=asked).json()
+    requested = {"verb": "cancel", "group": "g", "limit": 2, "reason": "enough"}
+    dry = admin.post("/v1/jobs/bulk", json=requested).json()
     assert (dry["dry_run"], dry["matched"], dry["changed"]) == (True, 2, 0)
     assert dry["sample"] == [jobs[2].id, jobs[1].id]
     assert app.count()["queued"] == 3
-    done = admin.post("/v1/jobs/bulk", json={**asked, "dry_run": False}).json()
+    done = admin.post("/v1/jobs/bulk", json={**requested, "dry_run": False}).json()
     assert (done["matched"], done["changed"], done["refused"]) == (2, 2, [])
-    rest = admin.post("/v1/jobs/bulk", json={**asked, "dry_run": False, "cursor": done["next"]}).json()
+    rest = admin.post("/v1/jobs/bulk", json={**requested, "dry_run": False, "cursor": done["next"]}).json()
     assert (rest["changed"], rest["next"]) == (1, None)
     assert {job.refresh().state.value for job in jobs} == {"cancelled"}
     assert (jobs[0].reason, jobs[0].history()[-1].actor) == ("enough", "http:token 0")
@@ -28,11 +28,11 @@ def test_refusals_have_the_codes_of_problems(app: Leasehold, admin: httpx2.Clien
     for job in jobs:
         job.pause()
     app.__internals__.store.stop_group("g", True)
-    asked = {"verb": "resume", "kind": "add", "states": ["paused"], "dry_run": False}
-    (refusal,) = admin.post("/v1/jobs/bulk", json=asked).json()["refused"]
+    requested = {"verb": "resume", "task": "add", "states": ["paused"], "dry_run": False}
+    (refusal,) = admin.post("/v1/jobs/bulk", json=requested).json()["refused"]
     assert (refusal["code"], refusal["state"], refusal["jobs"]) == ("group-on-hold", None, 2)
-    asked = {"verb": "pause", "states": ["paused"], "dry_run": False}
-    (refusal,) = admin.post("/v1/jobs/bulk", json=asked).json()["refused"]
+    requested = {"verb": "pause", "states": ["paused"], "dry_run": False}
+    (refusal,) = admin.post("/v1/jobs/bulk", json=requested).json()["refused"]
     assert (refusal["code"], refusal["state"]) == ("refused", "paused")
 
 
@@ -42,10 +42,10 @@ def test_an_empty_filter_and_unknown_verbs_are_refused(app: Leasehold, admin: ht
     assert (empty.status_code, empty.json()["errors"][0]["pointer"]) == (422, "/filter")
     assert admin.post("/v1/jobs/bulk", json={"verb": "delete", "everything": True}).status_code == 422
     assert (
-        admin.post("/v1/jobs/bulk", json={"verb": "retry", "kind": "add", "reason": "x"}).status_code == 422
+        admin.post("/v1/jobs/bulk", json={"verb": "retry", "task": "add", "reason": "x"}).status_code == 422
     )
     assert (
-        admin.post("/v1/jobs/bulk", json={"verb": "cancel", "kind": "add", "limit": 10_001}).status_code
+        admin.post("/v1/jobs/bulk", json={"verb": "cancel", "task": "add", "limit": 10_001}).status_code
         == 422
     )
     assert admin.get("/v1/jobs/bulk").status_code == 405
@@ -57,8 +57,10 @@ def test_a_token_of_some_queues_steers_those_alone(app: Leasehold, server: Serve
     mine = app.enqueue("greet", {"name": "x"})
     others = app.enqueue("add", {"a": 1})
     client = server.client(token=server.token("operate", queues=["agent*"]))
-    asked = {"verb": "cancel", "everything": True, "dry_run": False}
-    assert client.post("/v1/jobs/bulk", json=asked).json()["code"] == "queue-limited"
-    assert client.post("/v1/jobs/bulk", json={**asked, "queue": "default"}).json()["code"] == "queue-limited"
-    assert client.post("/v1/jobs/bulk", json={**asked, "queue": "agents"}).json()["changed"] == 1
+    requested = {"verb": "cancel", "everything": True, "dry_run": False}
+    assert client.post("/v1/jobs/bulk", json=requested).json()["code"] == "queue-limited"
+    assert (
+        client.post("/v1/jobs/bulk", json={**requested, "queue": "default"}).json()["code"] == "queue-limited"
+    )
+    assert client.post("/v1/jobs/bulk", json={**requested, "queue": "agents"}).json()["changed"] == 1
     assert (mine.refresh().state, others.refresh().state) == ("cancelled", "queued")

@@ -16,8 +16,8 @@ from starlette.routing import BaseRoute, Route
 
 from leasehold import Leasehold
 from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.records import WorkerCard
 from leasehold.domain.tokens import SCOPES
-from leasehold.domain.views import WorkerCard
 from leasehold.http import create_app, router
 from leasehold.surfaces.http.route import LARGEST_BODY, guarded_by, scope_of
 from tests.surfaces.http.test_jobs import settle
@@ -81,7 +81,7 @@ def tenants(app: Leasehold) -> Iterator[None]:
 def test_every_route_is_refused_without_a_token_that_counts(api: FastAPI, app: Leasehold, server: Server):
     operations = app.__internals__.operations
     revoked, _ = server.token("admin"), operations.revoke_token("token 0")
-    nobody = server.client()
+    ignore = server.client()
     strangers = {
         "none": {},
         "invented": {"Authorization": "Bearer lh_invented"},
@@ -94,8 +94,8 @@ def test_every_route_is_refused_without_a_token_that_counts(api: FastAPI, app: L
         if route.path in OPEN:
             assert scope_of(route.path, route.dependencies) is None
             continue
-        for who, headers in strangers.items():
-            assert code_of(nobody, request, **headers) == (401, "unauthenticated"), (who, request)
+        for caller, headers in strangers.items():
+            assert code_of(ignore, request, **headers) == (401, "unauthenticated"), (caller, request)
             walked += 1
     assert walked > 150
     assert operations.count() == {**before, "queued": before["queued"] + 1}, "only the walk's own job came in"
@@ -215,20 +215,20 @@ def test_a_mounted_router_is_guarded_in_somebody_elses_app(
     mine = FastAPI()
     mine.include_router(router(app), prefix="/jobs-api")
     server = listen(mine)
-    nobody, reader = server.client(), server.client("read")
-    answer = nobody.get("/jobs-api/v1/jobs")
+    ignore, reader = server.client(), server.client("read")
+    answer = ignore.get("/jobs-api/v1/jobs")
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
     assert reader.get("/jobs-api/v1/jobs", headers={"Host": "evil.example"}).status_code == 421
     assert reader.get("/jobs-api/v1/jobs").json() == {"jobs": [], "next": None}
     assert reader.get("/jobs-api/v1/jobs/nothing").json()["code"] == "job-not-found"
-    assert reader.post("/jobs-api/v1/jobs", json={"kind": "add"}).status_code == 403
+    assert reader.post("/jobs-api/v1/jobs", json={"task": "add"}).status_code == 403
 
 
 def test_links_lead_below_what_a_router_is_mounted_at(app: Leasehold, listen: Callable[[FastAPI], Server]):
     mine = FastAPI()
     mine.include_router(router(app), prefix="/api/v1/jobs-api")
     admin = listen(mine).client("admin")
-    made = admin.post("/api/v1/jobs-api/v1/jobs", json={"kind": "add", "args": {"a": 1}})
+    made = admin.post("/api/v1/jobs-api/v1/jobs", json={"task": "add", "args": {"a": 1}})
     assert admin.get(made.headers["location"]).json()["id"] == made.json()["id"]
     settle(app, Success("2"))
     again = admin.post(f"{made.headers['location']}/retry")
@@ -263,8 +263,8 @@ def test_a_token_of_some_queues_knows_no_others(app: Leasehold, server: Server):
         assert client.get(f"/v1/jobs/{others.id}{path}").json()["code"] == "job-not-found", path
     assert client.post(f"/v1/jobs/{others.id}/cancel").status_code == 404
     assert {row["queue"] for row in client.get("/v1/queues").json()} == {"agents"}
-    assert [kind["name"] for kind in client.get("/v1/kinds").json()] == ["greet"]
-    refused = client.post("/v1/jobs", json={"kind": "add", "args": {"a": 1}})
+    assert [task["name"] for task in client.get("/v1/kinds").json()] == ["greet"]
+    refused = client.post("/v1/jobs", json={"task": "add", "args": {"a": 1}})
     assert (refused.status_code, refused.json()["code"]) == (422, "unknown-task")
     assert "add" not in refused.json()["detail"].partition("known:")[2]
     assert client.post("/v1/stop", json={"everything": True}).json()["code"] == "queue-limited"
@@ -291,12 +291,12 @@ def test_what_a_job_waits_for_in_other_queues_is_not_told(app: Leasehold, server
     agents = server.client(token=server.token("read", queues=["agents"]))
     (hold,) = [one for one in everybody.get(f"/v1/jobs/{waits.id}/explain").json() if "lane" in one["cause"]]
     assert "a secret of others" in hold["detail"]
-    told = agents.get(f"/v1/jobs/{waits.id}/explain")
-    assert [one["cause"] for one in told.json()] == [
+    reported = agents.get(f"/v1/jobs/{waits.id}/explain")
+    assert [one["cause"] for one in reported.json()] == [
         one["cause"] for one in everybody.get(f"/v1/jobs/{waits.id}/explain").json()
     ]
-    assert before.id not in told.text
-    assert "secret" not in told.text
+    assert before.id not in reported.text
+    assert "secret" not in reported.text
     assert {row["id"] for row in everybody.get(f"/v1/jobs/{tied.id}/relatives").json()} == {
         before.id,
         waits.id,
@@ -307,8 +307,8 @@ def test_what_a_job_waits_for_in_other_queues_is_not_told(app: Leasehold, server
 @pytest.mark.usefixtures("tenants")
 def test_a_token_of_one_tenant_need_not_name_it(app: Leasehold, server: Server):
     acme = server.client(token=server.token("admin", tenants=["acme"]))
-    made = acme.post("/v1/jobs", json={"kind": "add", "args": {"a": 1}}).json()["id"]
-    assert app.tenant("acme").get(made).kind == "add"
+    made = acme.post("/v1/jobs", json={"task": "add", "args": {"a": 1}}).json()["id"]
+    assert app.tenant("acme").get(made).task == "add"
     everywhere = server.client(token=server.token("read", tenants=["*"]))
     assert everywhere.get(f"/v1/jobs/{made}").status_code == 404
     assert everywhere.get(f"/v1/jobs/{made}", headers={"Leasehold-Tenant": "acme"}).status_code == 200
@@ -356,8 +356,8 @@ def send(server: Server, token: str, headers: dict[str, str], pieces: list[bytes
 
 def test_a_form_or_plain_text_of_another_page_is_no_request(server: Server):
     client = server.client("enqueue")
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+    for task in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         answer = client.post(
-            "/v1/jobs", content=b'{"kind": "add", "args": {"a": 1}}', headers={"Content-Type": kind}
+            "/v1/jobs", content=b'{"kind": "add", "args": {"a": 1}}', headers={"Content-Type": task}
         )
-        assert answer.status_code == 422, kind
+        assert answer.status_code == 422, task

@@ -11,7 +11,7 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.domain.outcome import Failure, Success
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.surfaces.serving import Server
 
 
@@ -23,16 +23,16 @@ def settle(app: Leasehold, *outcomes) -> None:
 
 def test_a_job_is_made_as_the_task_and_the_call_say(app: Leasehold, admin: httpx2.Client):
     at = (datetime.now(UTC) + timedelta(hours=1)).replace(microsecond=0)
-    body = {"kind": "add", "args": {"a": 1, "b": 2}, "at": at.isoformat(), "priority": 7, "group": "g"}
+    body = {"task": "add", "args": {"a": 1, "b": 2}, "at": at.isoformat(), "priority": 7, "group": "g"}
     answer = admin.post("/v1/jobs", json={**body, "tags": ["x", "y"], "unique": "k"})
     assert answer.status_code == 201
     made = answer.json()
     assert made["created"] is True
     assert answer.headers["location"] == f"/v1/jobs/{made['id']}"
     row = app.get(made["id"]).__row__
-    assert (row.kind, json.loads(row.args), row.priority) == ("add", {"a": 1, "b": 2}, 7)
-    assert (row.available_at, row.group_name, row.tags, row.unique_key) == (at, "g", ("x", "y"), "k")
-    again = admin.post("/v1/jobs", json={"kind": "add", "args": {"a": 5}, "unique": "k"})
+    assert (row.task, json.loads(row.args), row.priority) == ("add", {"a": 1, "b": 2}, 7)
+    assert (row.available_at, row.group, row.tags, row.unique_key) == (at, "g", ("x", "y"), "k")
+    again = admin.post("/v1/jobs", json={"task": "add", "args": {"a": 5}, "unique": "k"})
     assert (again.status_code, again.json()) == (200, {"id": made["id"], "created": False})
 
 
@@ -51,7 +51,7 @@ def test_a_job_is_made_as_the_task_and_the_call_say(app: Leasehold, admin: httpx
 def test_what_would_lift_a_limit_cannot_be_asked_for(
     app: Leasehold, admin: httpx2.Client, option: dict[str, object]
 ):
-    answer = admin.post("/v1/jobs", json={"kind": "add", "args": {"a": 1}, **option})
+    answer = admin.post("/v1/jobs", json={"task": "add", "args": {"a": 1}, **option})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid-request")
     assert answer.json()["errors"][0]["pointer"] == f"/body/{next(iter(option))}"
     assert app.jobs().jobs == []
@@ -60,16 +60,16 @@ def test_what_would_lift_a_limit_cannot_be_asked_for(
 @pytest.mark.parametrize(
     ("body", "code", "pointer"),
     [
-        ({"kind": "nothing"}, "unknown-task", "/task"),
-        ({"kind": "add", "args": {"a": "x"}}, "invalid-arguments", "/body/args/a"),
-        ({"kind": "add", "args": {}}, "invalid-arguments", "/body/args/a"),
-        ({"kind": "greet", "args": {"name": "a\0b"}}, "unstorable", None),
-        ({"kind": "add", "args": {"a": 1}, "delay": "soon"}, "invalid-input", "/delay"),
-        ({"kind": "add", "args": {"a": 1}, "priority": 101}, "invalid-request", "/body/priority"),
-        ({"kind": "add", "args": {"a": 1}, "priority": "1"}, "invalid-request", "/body/priority"),
-        ({"kind": "add", "args": {"a": 1}, "delay": False}, "invalid-request", None),
-        ({"kind": "add", "args": {"a": 1}, "at": 0}, "invalid-request", "/body/at"),
-        ({"kind": "add", "args": {"a": 1}, "at": "2026-01-01T00:00:00"}, "invalid-request", "/body/at"),
+        ({"task": "nothing"}, "unknown-task", "/task"),
+        ({"task": "add", "args": {"a": "x"}}, "invalid-arguments", "/body/args/a"),
+        ({"task": "add", "args": {}}, "invalid-arguments", "/body/args/a"),
+        ({"task": "greet", "args": {"name": "a\0b"}}, "unstorable", None),
+        ({"task": "add", "args": {"a": 1}, "delay": "soon"}, "invalid-input", "/delay"),
+        ({"task": "add", "args": {"a": 1}, "priority": 101}, "invalid-request", "/body/priority"),
+        ({"task": "add", "args": {"a": 1}, "priority": "1"}, "invalid-request", "/body/priority"),
+        ({"task": "add", "args": {"a": 1}, "delay": False}, "invalid-request", None),
+        ({"task": "add", "args": {"a": 1}, "at": 0}, "invalid-request", "/body/at"),
+        ({"task": "add", "args": {"a": 1}, "at": "2026-01-01T00:00:00"}, "invalid-request", "/body/at"),
     ],
 )
 def test_a_wrong_call_is_a_problem_that_names_the_field(app, admin: httpx2.Client, body, code, pointer):
@@ -90,14 +90,14 @@ def test_a_body_that_is_no_request_is_a_problem(admin: httpx2.Client, content: b
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(app: Leasehold, admin: httpx2.Client):
-    good = {"kind": "add", "args": {"a": 1}}
+    good = {"task": "add", "args": {"a": 1}}
     answer = admin.post(
-        "/v1/jobs/batch", json={"jobs": [good, {"kind": "greet", "args": {"name": "x"}}, good]}
+        "/v1/jobs/batch", json={"jobs": [good, {"task": "greet", "args": {"name": "x"}}, good]}
     )
     assert answer.status_code == 201
     ids = [one["id"] for one in answer.json()["jobs"]]
-    assert [app.get(job).kind for job in ids] == ["add", "greet", "add"]
-    assert admin.post("/v1/jobs/batch", json={"jobs": [good, {"kind": "add", "args": {}}]}).status_code == 422
+    assert [app.get(job).task for job in ids] == ["add", "greet", "add"]
+    assert admin.post("/v1/jobs/batch", json={"jobs": [good, {"task": "add", "args": {}}]}).status_code == 422
     assert admin.post("/v1/jobs/batch", json={"jobs": []}).status_code == 422
     assert admin.post("/v1/jobs/batch", json={"jobs": [good] * 1001}).status_code == 422
     assert len(app.jobs().jobs) == 3
@@ -124,7 +124,7 @@ def test_sensitive_arguments_are_hidden_and_payloads_are_not_logged(
     app: Leasehold, admin: httpx2.Client, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.DEBUG)
-    body = {"kind": "greet", "args": {"name": "payload-in-clear", "key": "s3cret-value"}}
+    body = {"task": "greet", "args": {"name": "payload-in-clear", "key": "s3cret-value"}}
     made = admin.post("/v1/jobs", json=body).json()["id"]
     wrong = admin.post("/v1/jobs", json={**body, "args": {**body["args"], "nothing": "s3cret-value"}})
     assert wrong.status_code == 422
@@ -132,8 +132,8 @@ def test_sensitive_arguments_are_hidden_and_payloads_are_not_logged(
     misplaced = admin.post("/v1/jobs", json={**body, "args": "s3cret-value", "key": "s3cret-value"})
     assert (misplaced.status_code, misplaced.json()["code"]) == (422, "invalid-request")
     assert "s3cret-value" not in misplaced.text
-    told = admin.get(f"/v1/jobs/{made}").json()
-    assert told["args"] == {"name": "payload-in-clear", "key": "[hidden]"}
+    reported = admin.get(f"/v1/jobs/{made}").json()
+    assert reported["args"] == {"name": "payload-in-clear", "key": "[hidden]"}
     ours = [
         record.getMessage()
         for record in caplog.records
@@ -153,7 +153,7 @@ def test_every_verb_moves_the_job_and_says_who_did_it(app: Leasehold, server: Se
     assert post("resume").json()["state"] == "queued"
     settle(app, Failure("broken", final=True))
     assert client.get(f"/v1/jobs/{job.id}").json()["error"] == "broken"
-    assert post("resolve").json()["state"] == "failed"
+    assert post("skip").json()["state"] == "failed"
     assert post("resume", args={"name": "y"}, fresh=True).json()["args"]["name"] == "y"
     assert post("cancel", reason="enough").json()["state"] == "cancelled"
     refused = post("pause")

@@ -34,7 +34,7 @@ def test_groups_are_listed_a_page_at_a_time_by_state(app: Leasehold, admin: http
 
 def test_a_job_that_is_over_its_budget_is_topped_up_and_resumed(app: Leasehold, admin: httpx2.Client):
     store = app.__internals__.store
-    grant = run(store, kind="add", policy=Policy(budget={"tokens": 10}, on_breach="pause"), group="g")
+    grant = run(store, task="add", policy=Policy(budget={"tokens": 10}, on_breach="pause"), group="g")
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 15)])
     app.group("g").budget(tokens=100)
     of_group, of_job = admin.get("/v1/budgets").json()["budgets"]
@@ -69,8 +69,8 @@ def test_a_group_gets_limits_and_loses_them(admin: httpx2.Client):
 
 def test_leases_tell_who_holds_what(app: Leasehold, admin: httpx2.Client):
     store = app.__internals__.store
-    one = run(store, "host:1", kind="add", group="g")
-    two = run(store, "host:2", kind="add")
+    one = run(store, "host:1", task="add", group="g")
+    two = run(store, "host:2", task="add")
     first = admin.get("/v1/leases", params={"limit": 1}).json()
     (lease,) = first["leases"]
     assert (lease["job_id"], lease["worker"], lease["group"], lease["attempt"]) == (one.id, "host:1", "g", 1)
@@ -84,7 +84,7 @@ def test_an_orphan_is_listed_and_given_up_by_an_admin_alone(
     app: Leasehold, server: Server, admin: httpx2.Client
 ):
     store = app.__internals__.store
-    grant = run_external(store, "host:1", kind="add", policy=ADOPT)
+    grant = run_external(store, "host:1", task="add", policy=ADOPT)
     (watched,) = admin.get("/v1/executions").json()
     assert (watched["job_id"], watched["worker"], watched["site"]) == (grant.id, "host:1", "machine-1")
     refused = admin.post(f"/v1/jobs/{grant.id}/abandon")
@@ -102,8 +102,8 @@ def test_an_orphan_is_listed_and_given_up_by_an_admin_alone(
 
 def test_a_token_of_some_queues_sees_what_is_in_them(app: Leasehold, server: Server):
     store = app.__internals__.store
-    mine = run_external(store, "host:1", kind="add", policy=ADOPT, queue="agents")
-    others = run_external(store, "host:1", kind="add", policy=ADOPT, queue="default")
+    mine = run_external(store, "host:1", task="add", policy=ADOPT, queue="agents")
+    others = run_external(store, "host:1", task="add", policy=ADOPT, queue="default")
     for grant in (mine, others):
         store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 1)])
     app.group("g").budget(tokens=1)

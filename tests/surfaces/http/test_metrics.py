@@ -25,7 +25,7 @@ def test_a_scrape_tells_what_was_counted_and_what_there_is(app: Leasehold, serve
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     found = read(answer.text)
-    pair = {"queue": "default", "kind": "add"}
+    pair = {"queue": "default", "task": "add"}
     assert ({**pair, "outcome": "succeeded"}, 1) in found["leasehold_attempts_total"]
     assert ({**pair, "state": "queued"}, 1) in found["leasehold_jobs"]
     assert (pair, 1) in found["leasehold_run_seconds_count"]
@@ -34,10 +34,10 @@ def test_a_scrape_tells_what_was_counted_and_what_there_is(app: Leasehold, serve
 
 def test_names_that_came_in_by_sql_do_no_harm(app: Leasehold, server: Server):
     store = app.__internals__.store
-    store.enqueue([new_job(queue=EVIL, kind=EVIL)])
+    store.enqueue([new_job(queue=EVIL, task=EVIL)])
     app.slots.set('gpu \\ "0"\n', 2)
     found = read(server.client("read").get("/metrics").text)
-    assert ({"queue": EVIL, "kind": EVIL, "state": "queued"}, 1) in found["leasehold_jobs"]
+    assert ({"queue": EVIL, "task": EVIL, "state": "queued"}, 1) in found["leasehold_jobs"]
     assert ({"slot": 'gpu \\ "0"\n'}, 2) in found["leasehold_slot_limit"]
 
 

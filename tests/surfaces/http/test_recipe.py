@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 from leasehold import Leasehold
 from leasehold.domain.bulk import KEEP_REASON, MEANT_FOR, BulkRequest
 from leasehold.domain.job import Job
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
-from leasehold.domain.views import Filter
 from leasehold.http import create_app
 from leasehold.operations.arguments import Actor, JobId, Reason
 from leasehold.operations.verb import VERBS, Backend, Verb, verb
@@ -47,7 +47,7 @@ def test_a_verb_in_the_table_is_everywhere(app: Leasehold, nudge: Verb[..., Job]
         response = client.post(f"/v1/jobs/{first.id}/nudge", json={"reason": "slow"})
         assert (response.status_code, response.json()["state"]) == (200, "paused")
         assert client.post(f"/v1/jobs/{first.id}/nudge", json={"reson": "slow"}).status_code == 422
-        many = client.post("/v1/jobs/bulk", json={"verb": "nudge", "kind": "add", "dry_run": False})
+        many = client.post("/v1/jobs/bulk", json={"verb": "nudge", "task": "add", "dry_run": False})
         assert (many.status_code, many.json()["changed"]) == (200, 1)
     assert second.refresh().state is State.PAUSED
     found = [(row.verb, row.target, row.actor, row.detail) for row in app.audit().entries]
@@ -56,12 +56,12 @@ def test_a_verb_in_the_table_is_everywhere(app: Leasehold, nudge: Verb[..., Job]
         ("job.nudge", first.id, "http:local", {"reason": "slow"}),
     ]
     third = app.enqueue("add", {"a": 3})
-    request = BulkRequest(verb="nudge", filter=Filter(kind="add"), reason="mine")
+    request = BulkRequest(verb="nudge", filter=Filter(task="add"), reason="mine")
     assert app.__internals__.operations.bulk(request).changed == 1
     assert third.refresh().reason == "mine"
 
 
 def test_without_the_verb_there_is_no_route(app: Leasehold):
     with TestClient(create_app(app, tokens=False), base_url="http://localhost") as client:
-        assert client.post("/v1/jobs/bulk", json={"verb": "nudge", "kind": "add"}).status_code == 422
+        assert client.post("/v1/jobs/bulk", json={"verb": "nudge", "task": "add"}).status_code == 422
         assert "/v1/jobs/{id}/nudge" not in client.get("/openapi.json").json()["paths"]

@@ -172,7 +172,7 @@ def test_a_body_that_is_nested_too_deep_is_refused_by_its_name(
 ):
     for args in ('{"kind": "add", "args": {"a": %s}}', '{"jobs": [%s]}', "%s"):
         answer = admin.post(
-            "/v1/jobs" if "kind" in args else "/v1/jobs/batch",
+            "/v1/jobs" if "task" in args else "/v1/jobs/batch",
             content=args % nested(depth + 1, opening, closing),
             headers={"Content-Type": "application/json"},
         )
@@ -207,8 +207,8 @@ def test_a_read_that_takes_too_long_is_given_up(
 
 
 def test_a_read_in_another_thread_of_the_process_is_not_hurried(app: Leasehold):
-    from leasehold.operations.patience import reads_within
-    from leasehold.stores.base.read_timeout import longest_read
+    from leasehold.operations.read_timeout import reads_within
+    from leasehold.stores.database.read_timeout import longest_read
 
     seen: list[float | None] = []
     with reads_within(5.0):

@@ -82,8 +82,8 @@ def test_every_route_does_what_its_schema_says_a_thousand_times(
         if part not in done.cases:
             print(f"{backend.name}: {part}, {len(done.cases)} of {len(parts)} done", flush=True)
             began = time.monotonic()
-            told = attack(server, tmp_path, 1000, 3600, *chosen)
-            done.add(part, _generated(told), time.monotonic() - began)
+            reported = attack(server, tmp_path, 1000, 3600, *chosen)
+            done.add(part, _generated(reported), time.monotonic() - began)
             MEASURED.put(
                 database, len(done.cases), len(parts), sum(done.cases.values()), f"{done.seconds / 60:.1f}"
             )
@@ -117,9 +117,9 @@ class Done:
         draft.replace(self._path)
 
 
-def _generated(told: str) -> int:
-    found = re.search(r"([\d,]+) generated", told)
-    assert found, told[-2000:]
+def _generated(reported: str) -> int:
+    found = re.search(r"([\d,]+) generated", reported)
+    assert found, reported[-2000:]
     return int(found[1].replace(",", ""))
 
 

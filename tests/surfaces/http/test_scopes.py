@@ -9,10 +9,10 @@ import httpx2
 from fastapi import FastAPI
 
 from leasehold import Leasehold
-from leasehold.domain.outcome import Asked, Failure, Success
-from leasehold.domain.views import WorkerCard
+from leasehold.domain.outcome import Failure, QuestionAsked, Success
+from leasehold.domain.records import WorkerCard
 from leasehold.http import create_app
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from tests.backends import Backend
 from tests.surfaces.http.test_jobs import settle
 from tests.surfaces.serving import PATIENCE, Server
@@ -24,7 +24,7 @@ def test_a_group_is_followed_and_stopped(app: Leasehold, admin: httpx2.Client):
     settle(app, Success("7"))
     status = admin.get("/v1/groups/task%2F42").json()
     assert (status["total"], status["succeeded"], status["live"]) == (3, 1, 2)
-    assert status["results"] == [{"id": jobs[0].id, "kind": "add", "result": 7, "result_ref": None}]
+    assert status["results"] == [{"id": jobs[0].id, "task": "add", "result": 7, "result_ref": None}]
     assert status["counts"] == {"add": {"queued": 2, "succeeded": 1}}
     again = admin.get("/v1/groups/task/42", params={"since": status["version"], "wait": 0.1}).json()
     assert again["changed"] is False
@@ -34,9 +34,13 @@ def test_a_group_is_followed_and_stopped(app: Leasehold, admin: httpx2.Client):
         "/v1/groups/task/42/stop", json={"mode": "immediate", "hold": True, "reason": "done"}
     ).json()
     assert (stopped["cancelled_counts"], stopped["held"]) == ({"add": {"queued": 2}}, True)
-    told = admin.get("/v1/groups/task/42").json()
-    assert (told["state"], told["last_stop"]["actor"], told["live"]) == ("held", "http:token 0", 0)
-    refused = admin.post("/v1/jobs", json={"kind": "add", "args": {"a": 1}, "group": "task/42"})
+    reported = admin.get("/v1/groups/task/42").json()
+    assert (reported["state"], reported["last_stop"]["actor"], reported["live"]) == (
+        "held",
+        "http:token 0",
+        0,
+    )
+    refused = admin.post("/v1/jobs", json={"task": "add", "args": {"a": 1}, "group": "task/42"})
     assert (refused.status_code, refused.json()["code"]) == (409, "group-on-hold")
     assert admin.post("/v1/groups/task/42/release").json() == {"changed": True}
     assert admin.get("/v1/groups/nobody").json()["version"] == 0
@@ -49,24 +53,24 @@ def test_stops_that_wait_hold_up_nobody(app: Leasehold, server: Server):
     (grant,) = store.claim("w", ["default"], 1)
     client, many = server.client("admin"), 50
     with ThreadPoolExecutor(many) as threads:
-        asked = [
+        requested = [
             threads.submit(client.post, "/v1/groups/g/stop", json={"mode": "full", "wait": 60})
             for _ in range(many)
         ]
         try:
             wait_for(lambda: len(operations.list_audit(verb="stop", limit=many).entries) == many, seconds=40)
-            assert not any(one.done() for one in asked)
+            assert not any(one.done() for one in requested)
             assert server.client().get("/livez").status_code == 200
         finally:
             store.settle([Ending(grant.id, grant.token, Success("3"))])
-        assert {tuple(one.result(PATIENCE).json()["still_running"]) for one in asked} == {()}
+        assert {tuple(one.result(PATIENCE).json()["still_running"]) for one in requested} == {()}
 
 
 def test_a_stop_needs_a_scope(app: Leasehold, admin: httpx2.Client):
     job = app.enqueue("add", {"a": 1}, tags=("x",), group="g")
     assert admin.post("/v1/stop", json={}).status_code == 422
     assert admin.post("/v1/stop", json={"tags": ["x"], "hold": True}).json()["code"] == "invalid-input"
-    dry = admin.post("/v1/stop", json={"group": "g", "kinds": ["add"], "dry_run": True}).json()
+    dry = admin.post("/v1/stop", json={"group": "g", "tasks": ["add"], "dry_run": True}).json()
     assert dry["cancelled_counts"] == {"add": {"queued": 1}}
     assert admin.post("/v1/stop", json={"tags": ["x"], "mode": "immediate"}).json()["cancelled_counts"]
     assert app.get(job.id).state == "cancelled"
@@ -77,16 +81,16 @@ def test_queues_and_kinds_are_paused_and_resumed(app: Leasehold, admin: httpx2.C
     paused = admin.post("/v1/queues/default/pause", json={"for": "1h", "reason": "deploy"}).json()
     assert (paused["name"], paused["reason"], paused["paused_by"]) == ("default", "deploy", "http:token 0")
     (row,) = (row for row in admin.get("/v1/queues").json() if row["counts"])
-    assert (row["kind"], row["counts"], row["queue_pause"]["reason"]) == ("add", {"queued": 1}, "deploy")
+    assert (row["task"], row["counts"], row["queue_pause"]["reason"]) == ("add", {"queued": 1}, "deploy")
     assert app.__internals__.store.claim("w", ["default"], 1) == []
     assert [(one["scope"], one["name"]) for one in admin.get("/v1/pauses").json()] == [("queue", "default")]
     assert admin.post("/v1/queues/default/resume").json() == {"changed": True}
     assert admin.post("/v1/queues/default/resume").json() == {"changed": False}
     assert admin.post("/v1/kinds/add/pause").json()["until"] is None
     assert admin.post("/v1/kinds/add/resume").json() == {"changed": True}
-    kind = next(one for one in admin.get("/v1/kinds").json() if one["name"] == "add")
-    assert kind["description"] == "Adds two numbers."
-    assert kind["arguments"]["required"] == ["a"]
+    task = next(one for one in admin.get("/v1/kinds").json() if one["name"] == "add")
+    assert task["description"] == "Adds two numbers."
+    assert task["arguments"]["required"] == ["a"]
     assert (
         admin.post(
             "/v1/queues/default/pause", json={"for": "1h", "until": "2100-01-01T00:00:00Z"}
@@ -121,21 +125,21 @@ def test_limits_are_set_by_an_admin_and_closed_by_an_operator(server: Server, ad
 def test_a_schedule_is_seen_paused_resumed_and_run(app: Leasehold, admin: httpx2.Client):
     app.schedules.set("nightly", "add", {"a": 1}, every="24h")
     (row,) = admin.get("/v1/schedules").json()
-    assert (row["name"], row["kind"], row["args"], row["paused"]) == ("nightly", "add", {"a": 1}, False)
+    assert (row["name"], row["task"], row["args"], row["paused"]) == ("nightly", "add", {"a": 1}, False)
     assert admin.post("/v1/schedules/nightly/pause", json={"reason": "deploy"}).json()["paused"] is True
     assert admin.post("/v1/schedules/nightly/resume").json() == {"changed": True}
     made = admin.post("/v1/schedules/nightly/run")
     assert made.status_code == 201
-    assert app.get(made.json()["id"]).kind == "add"
+    assert app.get(made.json()["id"]).task == "add"
     missing = admin.get("/v1/schedules/nothing")
     assert (missing.status_code, missing.json()["code"]) == (404, "schedule-not-found")
 
 
 def test_a_question_is_listed_and_answered(app: Leasehold, admin: httpx2.Client):
     job = app.enqueue("greet", {"name": "x"})
-    settle(app, Asked("go", "May I?", schema='{"type": "boolean"}'))
-    (asked,) = admin.get("/v1/questions?kind=greet").json()
-    assert (asked["job_id"], asked["key"], asked["schema"]) == (job.id, "go", {"type": "boolean"})
+    settle(app, QuestionAsked("go", "May I?", schema='{"type": "boolean"}'))
+    (requested,) = admin.get("/v1/questions?kind=greet").json()
+    assert (requested["job_id"], requested["key"], requested["schema"]) == (job.id, "go", {"type": "boolean"})
     wrong = admin.post(f"/v1/jobs/{job.id}/questions/go/answer", json={"value": "yes"})
     assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid-answer")
     assert (

@@ -66,7 +66,7 @@ def url_of(process: subprocess.Popen[str]) -> str:
 def test_it_serves_runs_jobs_and_ends_well(cli: Cli):
     process = cli.start("serve", "cli_tasks:app", "--port", "0", "--with-worker")
     with httpx2.Client(base_url=url_of(process), timeout=PATIENCE) as client:
-        made = client.post("/v1/jobs", json={"kind": "add", "args": {"a": 1, "b": 2}}).json()
+        made = client.post("/v1/jobs", json={"task": "add", "args": {"a": 1, "b": 2}}).json()
         assert client.get(f"/v1/jobs/{made['id']}/result", params={"wait": 60}).json()["result"] == 3
         # It tells of itself from another thread than it takes jobs in.
         wait_for(lambda: client.get("/readyz").json()["checks"]["workers"] == "ok")
@@ -82,7 +82,7 @@ def test_it_takes_as_many_requests_as_it_was_told_to(cli: Cli):
 
 
 def test_a_request_whose_server_was_killed_before_it_answered_is_repeated_without_a_second_job(cli: Cli):
-    body = {"kind": "add", "args": {"a": 1}}
+    body = {"task": "add", "args": {"a": 1}}
     headers = {"Idempotency-Key": "order-17"}
     doomed = cli.start("serve", "killed:app", "--port", "0", DIE="1")
     with (

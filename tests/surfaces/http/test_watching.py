@@ -14,7 +14,7 @@ import pytest
 from leasehold import Leasehold
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.stream import Note, RunNotes
-from leasehold.stores.answers import Ending
+from leasehold.stores.results import Ending
 from leasehold.surfaces.http import watching
 from tests.surfaces.http.test_jobs import settle
 from tests.surfaces.serving import PATIENCE, Server
@@ -42,14 +42,14 @@ def test_a_long_poll_is_answered_as_soon_as_the_job_changes(app: Leasehold, admi
     job = app.enqueue("add", {"a": 1})
     tag = admin.get(f"/v1/jobs/{job.id}").headers["etag"]
     with ThreadPoolExecutor() as threads:
-        asked = threads.submit(
+        requested = threads.submit(
             admin.get, f"/v1/jobs/{job.id}", params={"wait": 60}, headers={"If-None-Match": tag}
         )
         wait_for(lambda: waiters(app) == 1)
-        assert not asked.done()
+        assert not requested.done()
         began = time.monotonic()
         job.pause("look")
-        answer = asked.result(PATIENCE)
+        answer = requested.result(PATIENCE)
     assert time.monotonic() - began < 30
     assert (answer.status_code, answer.json()["state"]) == (200, "paused")
     assert waiters(app) == 0
@@ -68,10 +68,10 @@ def test_a_result_is_waited_for(app: Leasehold, admin: httpx2.Client):
     job = app.enqueue("add", {"a": 1})
     assert admin.get(f"/v1/jobs/{job.id}/result", params={"wait": 0.3}).status_code == 202
     with ThreadPoolExecutor() as threads:
-        asked = threads.submit(admin.get, f"/v1/jobs/{job.id}/result", params={"wait": 60})
+        requested = threads.submit(admin.get, f"/v1/jobs/{job.id}/result", params={"wait": 60})
         wait_for(lambda: waiters(app) == 1)
         settle(app, Success("3"))
-        assert asked.result(PATIENCE).json()["result"] == 3
+        assert requested.result(PATIENCE).json()["result"] == 3
 
 
 def test_one_reader_serves_all_who_wait(app: Leasehold, server: Server, monkeypatch: pytest.MonkeyPatch):
@@ -83,7 +83,7 @@ def test_one_reader_serves_all_who_wait(app: Leasehold, server: Server, monkeypa
     monkeypatch.setattr(type(store), "mark_jobs", lambda self, ids: reads.append(len(ids)) or read(self, ids))
     many = 80
     with ThreadPoolExecutor(many) as threads:
-        asked = [
+        requested = [
             threads.submit(client.get, f"/v1/jobs/{job.id}/result", params={"wait": 60}) for _ in range(many)
         ]
         wait_for(lambda: waiters(app) == many)
@@ -91,7 +91,7 @@ def test_one_reader_serves_all_who_wait(app: Leasehold, server: Server, monkeypa
         wait_for(lambda: len(reads) >= 3)
         assert set(reads) == {1}, "one job, asked for once a look"
         settle(app, Success("3"))
-        assert {one.result(PATIENCE).json()["result"] for one in asked} == {3}
+        assert {one.result(PATIENCE).json()["result"] for one in requested} == {3}
 
 
 class Stream:
@@ -118,7 +118,7 @@ class Stream:
                     event = {}
         self.ended.set()
 
-    def told(self) -> Iterator[tuple[str, object]]:
+    def reported(self) -> Iterator[tuple[str, object]]:
         for event in list(self.events):
             yield event["event"], json.loads(event["data"])["data"]
 
@@ -136,13 +136,13 @@ def test_a_stream_tells_everything_in_order_and_ends_with_the_job(app: Leasehold
     wait_for(lambda: len(stream.events) == 1)
     (grant,) = app.__internals__.store.claim("w", ["default"], 1)
     emit(app, grant, Note(1, "word", '"hello"'), Note(2, "word", '"world"'))
-    wait_for(lambda: ("word", "world") in list(stream.told()))
+    wait_for(lambda: ("word", "world") in list(stream.reported()))
     app.__internals__.store.settle([Ending(grant.id, grant.token, Success("3"))])
     assert stream.ended.wait(PATIENCE)
     assert stream.kind.startswith("text/event-stream")
-    told = list(stream.told())
-    assert [data for kind, data in told if kind == "word"] == ["hello", "world"]
-    states = [data["state"] for kind, data in told if kind == "state"]
+    reported = list(stream.reported())
+    assert [data for kind, data in reported if kind == "word"] == ["hello", "world"]
+    states = [data["state"] for kind, data in reported if kind == "state"]
     assert (states[0], states[-1]) == ("queued", "succeeded")
     assert [event["id"] for event in stream.events if event["event"] == "word"] == ["1", "2"]
 
@@ -154,7 +154,7 @@ def test_a_stream_goes_on_behind_the_last_event_that_was_seen(app: Leasehold, ad
     app.__internals__.store.settle([Ending(grant.id, grant.token, Failure("broken", final=True))])
     stream = Stream(admin, f"/v1/jobs/{job.id}/watch", **{"Last-Event-ID": "3"})
     assert stream.ended.wait(PATIENCE)
-    assert [data for kind, data in stream.told() if kind == "word"] == [4, 5]
+    assert [data for kind, data in stream.reported() if kind == "word"] == [4, 5]
     page = admin.get(f"/v1/jobs/{job.id}/events", params={"since": 3, "limit": 1}).json()
     assert [event["seq"] for event in page["events"]] == [4]
     assert admin.get(f"/v1/jobs/{job.id}/watch", headers={"Last-Event-ID": "x"}).status_code == 422
@@ -164,7 +164,7 @@ def test_a_stream_ends_when_the_caller_wants_it_to(app: Leasehold, admin: httpx2
     job = app.enqueue("add", {"a": 1})
     stream = Stream(admin, f"/v1/jobs/{job.id}/watch?wait=0.2")
     assert stream.ended.wait(15)
-    assert [data["state"] for _, data in stream.told()] == ["queued"]
+    assert [data["state"] for _, data in stream.reported()] == ["queued"]
     assert admin.get(f"/v1/jobs/{job.id}/watch", params={"wait": 61}).status_code == 422
 
 
@@ -181,7 +181,7 @@ def test_a_stream_ends_when_its_token_is_revoked(
     (grant,) = app.__internals__.store.claim("w", ["default"], 1)
     stream = Stream(server.client("read"), f"/v1/jobs/{job.id}/watch")
     emit(app, grant, Note(1, "word", '"before"'))
-    wait_for(lambda: ("word", "before") in list(stream.told()))
+    wait_for(lambda: ("word", "before") in list(stream.reported()))
     (row,) = app.__internals__.operations.list_tokens()
     app.__internals__.operations.revoke_token(row.token.name)
     emit(app, grant, Note(2, "word", '"after"'))

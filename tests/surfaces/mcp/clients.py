@@ -78,20 +78,20 @@ class Following(ClientExtension):
     async def follow(self, task_id: str, session: Any) -> CallToolResult:
         async with asyncio.timeout(240):
             while True:
-                told = await get_task(session, task_id)
-                self.seen.append(told["status"])
-                match told["status"]:
+                reported = await get_task(session, task_id)
+                self.seen.append(reported["status"])
+                match reported["status"]:
                     case "completed":
-                        return CallToolResult.model_validate(told["result"])
+                        return CallToolResult.model_validate(reported["result"])
                     case "cancelled" | "failed":
-                        return CallToolResult(content=[], is_error=True, structured_content=told)
+                        return CallToolResult(content=[], is_error=True, structured_content=reported)
                     case "input_required":
-                        await update_task(session, task_id, self._replies(told["inputRequests"]))
-                await asyncio.sleep(min(0.2, told["pollIntervalMs"] / 1000))
+                        await update_task(session, task_id, self._replies(reported["inputRequests"]))
+                await asyncio.sleep(min(0.2, reported["pollIntervalMs"] / 1000))
 
     def _replies(self, requests: dict[str, Any]) -> dict[str, Any]:
         assert self.answer is not None, requests
-        return {key: self.answer(key, asked["params"]) for key, asked in requests.items()}
+        return {key: self.answer(key, requested["params"]) for key, requested in requests.items()}
 
 
 async def get_task(session: Any, task_id: str) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from tests.surfaces.mcp.clients import Following, over_http
 
 ASKED = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 GIVEN: dict[str, dict[str, Any]] = {
-    "list_kinds": {},
-    "enqueue_job": {"kind": "greet", "args": {"name": "x"}},
+    "list_tasks": {},
+    "enqueue_job": {"task": "greet", "args": {"name": "x"}},
     "get_job": {"id": "{id}"},
     "list_jobs": {},
     "explain_job": {"id": "{id}"},
@@ -112,9 +112,9 @@ def test_a_token_of_other_queues_finds_nothing_here(app: Leasehold, server: Serv
         assert "slow_compute" not in shown
         listed = await client.call_tool("list_jobs", {})
         assert listed.structured_content["jobs"] == []
-        kinds = await client.call_tool("list_kinds", {})
-        assert [kind["name"] for kind in kinds.structured_content["kinds"]] == ["use_key"]
-        for name in TOOLS.keys() - {"list_jobs", "list_kinds", "list_questions"}:
+        tasks = await client.call_tool("list_tasks", {})
+        assert [task["name"] for task in tasks.structured_content["tasks"]] == ["use_key"]
+        for name in TOOLS.keys() - {"list_jobs", "list_tasks", "list_questions"}:
             answer = await client.call_tool(name, arguments(name, id))
             assert answer.is_error, name
 
@@ -183,6 +183,6 @@ def test_a_read_that_takes_too_long_is_given_up(
         if backend.name == "postgres":
             other = stack.enter_context(psycopg.connect(backend.url))
             other.execute(f'LOCK TABLE "{backend.schema}".job IN ACCESS EXCLUSIVE MODE'.encode())
-        told = asyncio.run(asyncio.wait_for(work(), 60))
-    assert "ask for less at once" in told
-    assert backend.url not in told
+        reported = asyncio.run(asyncio.wait_for(work(), 60))
+    assert "ask for less at once" in reported
+    assert backend.url not in reported

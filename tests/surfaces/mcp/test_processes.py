@@ -47,7 +47,7 @@ def cli(backend: Backend):
 
 def test_a_client_over_stdio_calls_and_follows_tasks(app: Leasehold, backend: Backend):
     async def run() -> None:
-        following = Following(lambda key, asked: {"action": "accept", "content": {"confirm": True}})
+        following = Following(lambda key, requested: {"action": "accept", "content": {"confirm": True}})
         parameters = over_stdio(backend, "--with-worker")
         async with Client(stdio_client(parameters), extensions=[following]) as client:
             answer = await client.call_tool("confirm_delete", {"filename": "f"})
@@ -108,7 +108,7 @@ def test_a_task_outlives_the_server_that_made_it(app: Leasehold, cli: Cli):
             return made.task_id
 
     async def follow(url: str, task: str) -> str:
-        following = Following(lambda key, asked: {"action": "accept", "content": {"confirm": True}})
+        following = Following(lambda key, requested: {"action": "accept", "content": {"confirm": True}})
         async with over_http(url, extensions=[following]) as client:
             result = await following.follow(task, client.session)
             return str(result.content[0].text)
@@ -166,8 +166,8 @@ def test_a_job_that_takes_longer_than_any_call_is_followed_to_its_end(
             answer = await client.call_tool("slow_compute", long)
             job = {"id": answer.structured_content["job_id"], "next_poll_s": 1.0}
             while job["next_poll_s"] is not None:
-                asked = await client.call_tool("get_job", {"id": job["id"], "wait_s": 50})
-                job = asked.structured_content
+                requested = await client.call_tool("get_job", {"id": job["id"], "wait_s": 50})
+                job = requested.structured_content
             assert job["result"] == {"label": "long"}
 
     asyncio.run(run())

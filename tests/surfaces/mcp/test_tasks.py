@@ -62,17 +62,17 @@ def test_a_call_becomes_a_task_and_is_followed_to_its_result(server: Server):
 def test_the_task_is_durable_when_the_call_answers(server: Server):
     async def work(client: Client, _: Following) -> None:
         id = await begin(client, "slow_compute")
-        told = await get_task(client.session, id)
-        assert (told["status"], told["taskId"], told["ttlMs"]) == ("working", id, None)
+        reported = await get_task(client.session, id)
+        assert (reported["status"], reported["taskId"], reported["ttlMs"]) == ("working", id, None)
         assert server.app.get(id).state == "queued"
 
     talk(server, work, worker=False)
 
 
 def test_a_question_is_a_form_and_its_reply_the_answer(server: Server):
-    def answer(key: str, asked: dict[str, Any]) -> dict[str, Any]:
-        assert (key, asked["message"], asked["mode"]) == ("confirm", "Delete f?", "form")
-        assert asked["requestedSchema"]["properties"]["confirm"] == {"type": "boolean"}
+    def answer(key: str, requested: dict[str, Any]) -> dict[str, Any]:
+        assert (key, requested["message"], requested["mode"]) == ("confirm", "Delete f?", "form")
+        assert requested["requestedSchema"]["properties"]["confirm"] == {"type": "boolean"}
         return {"action": "accept", "content": {"confirm": False}}
 
     async def work(client: Client, following: Following) -> None:
@@ -85,12 +85,12 @@ def test_a_question_is_a_form_and_its_reply_the_answer(server: Server):
 def test_several_open_questions_are_answered_one_after_the_other(server: Server):
     async def work(client: Client, following: Following) -> None:
         id = await begin(client, "multi_input")
-        told = await until(client, id, "input_required")
-        assert set(told["inputRequests"]) == {"first", "second"}
+        reported = await until(client, id, "input_required")
+        assert set(reported["inputRequests"]) == {"first", "second"}
         yes = {"action": "accept", "content": {"confirm": True}}
         await update_task(client.session, id, {"first": yes, "nobody asks this": yes})
-        told = await get_task(client.session, id)
-        assert (told["status"], set(told["inputRequests"])) == ("input_required", {"second"})
+        reported = await get_task(client.session, id)
+        assert (reported["status"], set(reported["inputRequests"])) == ("input_required", {"second"})
         await update_task(client.session, id, {"second": yes})
         result = await following.follow(id, client.session)
         assert result.structured_content["result"] == ["first", "second"]
@@ -105,8 +105,8 @@ def test_who_declines_to_answer_ends_the_job_and_who_puts_it_off_does_not(server
         await update_task(client.session, id, {"confirm": {"action": "cancel"}})
         assert (await get_task(client.session, id))["status"] == "input_required"
         await update_task(client.session, id, {"confirm": {"action": "decline"}})
-        told = await get_task(client.session, id)
-        assert (told["status"], "declined" in told["statusMessage"]) == ("cancelled", True)
+        reported = await get_task(client.session, id)
+        assert (reported["status"], "declined" in reported["statusMessage"]) == ("cancelled", True)
 
     talk(server, work)
 
@@ -131,9 +131,9 @@ def test_a_secret_question_is_never_sent_as_a_form(server: Server):
         async with asyncio.timeout(30):
             while server.app.get(id).state != "waiting":
                 await asyncio.sleep(0.02)
-        told = await get_task(client.session, id)
-        assert (told["status"], "inputRequests" in told) == ("working", False)
-        assert "secret" in told["statusMessage"]
+        reported = await get_task(client.session, id)
+        assert (reported["status"], "inputRequests" in reported) == ("working", False)
+        assert "secret" in reported["statusMessage"]
         await update_task(client.session, id, {"password": {"action": "accept", "content": {"value": "x"}}})
         assert server.app.get(id).state == "waiting", "and no answer to it is taken"
 
@@ -146,9 +146,9 @@ def test_a_failure_is_a_result_and_a_time_out_an_error(server: Server):
         assert failed.is_error
         assert "broken" in text(failed)
         id = await begin(client, "protocol_error_job")
-        told = await until(client, id, "failed")
-        assert told["error"]["code"] == -32603
-        assert "result" not in told
+        reported = await until(client, id, "failed")
+        assert reported["error"]["code"] == -32603
+        assert "result" not in reported
 
     talk(server, work)
 
@@ -199,7 +199,7 @@ def test_a_client_that_does_not_know_tasks_is_refused_them(server: Server):
 async def until(client: Client, id: str, status: str) -> dict[str, Any]:
     async with asyncio.timeout(30):
         while True:
-            told = await get_task(client.session, id)
-            if told["status"] == status:
-                return told
+            reported = await get_task(client.session, id)
+            if reported["status"] == status:
+                return reported
             await asyncio.sleep(0.02)

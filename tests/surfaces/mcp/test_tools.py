@@ -48,7 +48,7 @@ def error(result: CallToolResult) -> str:
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_a_job_is_made_followed_and_its_result_read(server: Server, mode: str):
     async def work(client: Client) -> None:
-        made = content(await client.call_tool("enqueue_job", {"kind": "greet", "args": {"name": "Ada"}}))
+        made = content(await client.call_tool("enqueue_job", {"task": "greet", "args": {"name": "Ada"}}))
         assert made["created"] is True
         result = await client.call_tool("get_job", {"id": made["id"], "wait_s": 30})
         job = content(result)
@@ -64,10 +64,10 @@ def test_what_a_tool_answers_fits_the_schema_that_it_promises(server: Server):
     async def work(client: Client) -> None:
         listed = (await client.list_tools()).tools
         assert all(tool.output_schema and tool.annotations and tool.description for tool in listed)
-        group = {"kind": "greet", "args": {"name": "x"}, "group": "g", "wait_s": 30}
+        group = {"task": "greet", "args": {"name": "x"}, "group": "g", "wait_s": 30}
         id = content(await client.call_tool("enqueue_job", group))["id"]
         for name, arguments in {
-            "list_kinds": {},
+            "list_tasks": {},
             "list_jobs": {"group": "g", "state": ["succeeded"]},
             "explain_job": {"id": id},
             "stop_job": {"id": id, "dry_run": True},
@@ -83,7 +83,7 @@ def test_what_a_tool_answers_fits_the_schema_that_it_promises(server: Server):
 def test_a_job_that_is_not_done_says_when_to_ask_again(server: Server):
     async def work(client: Client) -> None:
         made = content(
-            await client.call_tool("enqueue_job", {"kind": "greet", "args": {"name": "x"}, "delay": "1h"})
+            await client.call_tool("enqueue_job", {"task": "greet", "args": {"name": "x"}, "delay": "1h"})
         )
         assert made["state"] == "queued"
         assert made["next_poll_s"] >= 0.5
@@ -96,7 +96,7 @@ def test_a_job_that_is_not_done_says_when_to_ask_again(server: Server):
 
 def test_a_repeat_with_one_key_makes_one_job(server: Server):
     async def work(client: Client) -> None:
-        call = {"kind": "greet", "args": {"name": "x"}, "idempotency_key": "k"}
+        call = {"task": "greet", "args": {"name": "x"}, "idempotency_key": "k"}
         first = content(await client.call_tool("enqueue_job", call))
         again = content(await client.call_tool("enqueue_job", call))
         assert (again["id"], first["created"], again["created"]) == (first["id"], True, False)
@@ -108,15 +108,15 @@ def test_a_repeat_with_one_key_makes_one_job(server: Server):
 
 def test_a_job_is_stopped_resumed_and_answered(server: Server):
     async def work(client: Client) -> None:
-        delayed = {"kind": "confirm_delete", "args": {"filename": "f"}, "delay": "1h"}
+        delayed = {"task": "confirm_delete", "args": {"filename": "f"}, "delay": "1h"}
         id = content(await client.call_tool("enqueue_job", delayed))["id"]
         looked = content(await client.call_tool("stop_job", {"id": id, "dry_run": True}))
         assert (looked["state"], "dry run" in looked["hint"]) == ("queued", True)
         paused = content(await client.call_tool("stop_job", {"id": id, "mode": "pause", "reason": "lunch"}))
         assert paused["state"] == "paused"
         content(await client.call_tool("resume_job", {"id": id}))
-        asked = content(await client.call_tool("get_job", {"id": id, "wait_s": 30}))
-        assert [(one["key"], one["secret"]) for one in asked["questions"]] == [("confirm", False)]
+        requested = content(await client.call_tool("get_job", {"id": id, "wait_s": 30}))
+        assert [(one["key"], one["secret"]) for one in requested["questions"]] == [("confirm", False)]
         (open_,) = content(await client.call_tool("list_questions", {}))["questions"]
         assert (open_["job_id"], open_["key"]) == (id, "confirm")
         refused = await client.call_tool("answer_question", {"id": id, "key": "confirm", "value": "yes"})
@@ -136,7 +136,7 @@ def test_a_job_is_stopped_resumed_and_answered(server: Server):
 def test_a_group_is_followed_and_stopped(server: Server):
     async def work(client: Client) -> None:
         for _ in range(3):
-            call = {"kind": "slow_compute", "group": "g", "delay": "1h"}
+            call = {"task": "slow_compute", "group": "g", "delay": "1h"}
             content(await client.call_tool("enqueue_job", call))
         status = content(await client.call_tool("group_status", {"group": "g"}))
         assert (status["total"], status["live"], status["next_poll_s"]) == (3, 3, 5.0)
@@ -188,7 +188,7 @@ def test_wrong_arguments_are_told_by_field_and_unknown_tools_refused(server: Ser
         assert "wait_s" in error(await client.call_tool("get_job", {"id": "x", "wait_s": 1000}))
         assert "idd" in error(await client.call_tool("get_job", {"idd": "x"}))
         assert "no job has the id" in error(await client.call_tool("get_job", {"id": "x"}))
-        assert "no_such" in error(await client.call_tool("enqueue_job", {"kind": "no_such"}))
+        assert "no_such" in error(await client.call_tool("enqueue_job", {"task": "no_such"}))
         with pytest.raises(Exception, match="no tool is named 'hidden'"):
             await client.call_tool("hidden", {})
 
@@ -198,7 +198,7 @@ def test_wrong_arguments_are_told_by_field_and_unknown_tools_refused(server: Ser
 def test_sensitive_arguments_are_shown_to_nobody(server: Server):
     async def work(client: Client) -> None:
         made = await client.call_tool(
-            "enqueue_job", {"kind": "use_key", "args": {"key": "s3cret"}, "delay": "1h"}
+            "enqueue_job", {"task": "use_key", "args": {"key": "s3cret"}, "delay": "1h"}
         )
         id = content(made)["id"]
         for name, arguments in {"get_job": {"id": id}, "list_jobs": {}, "explain_job": {"id": id}}.items():

@@ -19,7 +19,7 @@ def cursor_of(*parts: str | int) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def parts_of(cursor: str, *kinds: type[str] | type[int]) -> tuple[str | int, ...]:
+def parts_of(cursor: str, *tasks: type[str] | type[int]) -> tuple[str | int, ...]:
     """Decode the key, and check the types of its parts. Raises InvalidInput."""
     try:
         if len(cursor) > LONGEST_CURSOR:
@@ -28,7 +28,7 @@ def parts_of(cursor: str, *kinds: type[str] | type[int]) -> tuple[str | int, ...
         parts = json.loads(text)
     except (ValueError, TypeError, binascii.Error, RecursionError):
         parts = None
-    if not isinstance(parts, list) or [type(part) for part in parts] != list(kinds):
+    if not isinstance(parts, list) or [type(part) for part in parts] != list(tasks):
         raise InvalidInput("cursor", "is not a cursor of this list", "give `next` of the previous page")
     for part in parts:
         # A caller may have made the cursor up: every store must be able to compare with it.

@@ -340,20 +340,20 @@ def _written(number: float) -> Fraction:
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
-def _bound(told: str, breaks: Callable[[Any, Any], bool]) -> Callable[..., Iterator[Problem]]:
+def _bound(wording: str, breaks: Callable[[Any, Any], bool]) -> Callable[..., Iterator[Problem]]:
     def check(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
         if breaks(value, wanted):
-            yield at.path, f"{told} {wanted}"
+            yield at.path, f"{wording} {wanted}"
 
     return check
 
 
-def _shorter(kind: type[Sized]) -> Callable[[Any, Any], bool]:
-    return lambda value, wanted: isinstance(value, kind) and len(value) < wanted
+def _shorter(task: type[Sized]) -> Callable[[Any, Any], bool]:
+    return lambda value, wanted: isinstance(value, task) and len(value) < wanted
 
 
-def _longer(kind: type[Sized]) -> Callable[[Any, Any], bool]:
-    return lambda value, wanted: isinstance(value, kind) and len(value) > wanted
+def _longer(task: type[Sized]) -> Callable[[Any, Any], bool]:
+    return lambda value, wanted: isinstance(value, task) and len(value) > wanted
 
 
 def _is_number(value: object) -> bool:

@@ -50,7 +50,7 @@ def checked_tenant(name: object) -> str:
     return name
 
 
-def kept_name(name: object, field: str) -> str:
+def storable_name(name: object, field: str) -> str:
     """Return a lane, key, tag, slot or rate of any length in the form that stores keep: a long name becomes its
     beginning and a hash of the whole. The same name always gives the same text."""
     if not isinstance(name, str) or len(name) <= LONGEST_NAME:
@@ -65,4 +65,4 @@ def checked_names(names: Names, field: str) -> tuple[str, ...] | None:
     if names is None:
         return None
     listed = [names] if isinstance(names, str) else list(names)
-    return tuple(sorted({kept_name(name, field) for name in listed}))
+    return tuple(sorted({storable_name(name, field) for name in listed}))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from leasehold.domain.errors import InvalidInput, Unstorable
+from leasehold.domain.errors import InvalidInput, NotSerializable
 from leasehold.domain.job import HIGHEST_PRIORITY, LOWEST_PRIORITY
 
 Priority = int | Literal["high", "medium", "low"]
@@ -45,7 +45,9 @@ def check_finite(value: Any, field: str) -> None:
     """Refuse NaN and infinities: serializers would silently turn them into null."""
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise Unstorable(field, f"is {value}, which JSON cannot express", "use None or a finite number")
+            raise NotSerializable(
+                field, f"is {value}, which JSON cannot express", "use None or a finite number"
+            )
     elif isinstance(value, Mapping):
         for name, item in value.items():
             check_finite(item, f"{field}.{name}")

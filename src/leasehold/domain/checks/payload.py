@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any, NamedTuple
 
-from leasehold.domain.errors import NO_RESULTS_FOLDER, Unstorable
+from leasehold.domain.errors import NO_RESULTS_FOLDER, NotSerializable
 
 LARGEST = 1024 * 1024
 LARGEST_FILE = 256 * LARGEST
@@ -41,11 +41,11 @@ def encode(value: Any, field: str, limit: Limit = IN_ROW) -> str:
         suspicious = "\\u0000" in text
     except (ValueError, TypeError, RecursionError) as error:
         _find_culprit(value, field, 0)
-        raise Unstorable(field, f"cannot be kept as JSON ({error})", "use plain JSON values") from error
+        raise NotSerializable(field, f"cannot be kept as JSON ({error})", "use plain JSON values") from error
     if suspicious or text.count("[") + text.count("{") > DEEPEST:
         _find_culprit(value, field, 0)
     if size > limit.bytes:
-        raise Unstorable(
+        raise NotSerializable(
             _largest_part(value, field),
             f"too large: {size:,} bytes of JSON in all, the limit is {limit.bytes:,}",
             limit.remedy,
@@ -68,11 +68,11 @@ def fits_row(text: str) -> bool:
 def check_text(text: str, field: str) -> str:
     """Return a name or a message that every store can keep, or raise."""
     if "\x00" in text:
-        raise Unstorable(field, "contains a NUL character", "remove it")
+        raise NotSerializable(field, "contains a NUL character", "remove it")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise Unstorable(field, "contains a lone surrogate", "pass valid Unicode text") from None
+        raise NotSerializable(field, "contains a lone surrogate", "pass valid Unicode text") from None
     return text
 
 
@@ -84,7 +84,7 @@ def _largest_part(value: Any, field: str) -> str:
 
 def _find_culprit(value: Any, field: str, depth: int) -> None:
     if depth > DEEPEST:
-        raise Unstorable(field, f"is nested more than {DEEPEST} levels deep", "flatten it")
+        raise NotSerializable(field, f"is nested more than {DEEPEST} levels deep", "flatten it")
     match value:
         case str():
             check_text(value, field)
@@ -92,19 +92,19 @@ def _find_culprit(value: Any, field: str, depth: int) -> None:
             pass
         case float():
             if not math.isfinite(value):
-                raise Unstorable(
+                raise NotSerializable(
                     field, f"is {value}, which JSON cannot express", "use None or a finite number"
                 )
         case dict():
             for key, item in value.items():
                 if not isinstance(key, str):
-                    raise Unstorable(field, f"has the key {key!r}, which is not text", "use text keys")
+                    raise NotSerializable(field, f"has the key {key!r}, which is not text", "use text keys")
                 check_text(key, field)
                 _find_culprit(item, f"{field}.{key}", depth + 1)
         case list() | tuple():
             for index, item in enumerate(value):
                 _find_culprit(item, f"{field}[{index}]", depth + 1)
         case _:
-            raise Unstorable(
+            raise NotSerializable(
                 field, f"is a {type(value).__name__}, which JSON cannot express", "use plain JSON values"
             )

@@ -6,7 +6,7 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
-from leasehold.domain.checks.names import kept_name
+from leasehold.domain.checks.names import storable_name
 from leasehold.domain.errors import InvalidTask
 
 
@@ -15,7 +15,7 @@ def fill_template(
 ) -> str:
     """Fill the template; the result has the form that stores keep. `long_names` gets the full name if it was cut."""
     whole = template.format_map(arguments)
-    name = kept_name(whole, field)
+    name = storable_name(whole, field)
     if long_names is not None and name != whole:
         long_names[name] = whole
     return name

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.explanation import Hold
 from leasehold.domain.job import Job
+from leasehold.domain.records import PauseRecord, Relative, WorkerCard
 from leasehold.domain.states import FINAL, State
-from leasehold.domain.views import PauseRecord, Relative, WorkerCard
+from leasehold.operations.explain.formatting import by, first_line, instant, span, why
 from leasehold.operations.explain.limits import limit_holds
-from leasehold.operations.explain.words import by, first_line, instant, span, why
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -51,21 +51,21 @@ def explain(store: JobStore, job_id: str) -> list[Hold]:
 # -- its own state -----------------------------------------------------------------------------------------------------
 def _resting(store: JobStore, job: Job, now: datetime) -> Hold:
     ago = "" if job.finished_at is None else f" {span(now - job.finished_at)} ago"
-    told = why(job.error or job.reason)
+    suffix = why(job.error or job.reason)
     if job.state is State.SUCCEEDED:
         return Hold("resting", f"it succeeded{ago}", "retry makes a new job like it")
     if job.state is State.CANCELLED:
-        detail = f"it was cancelled{ago}{by(store.last_actor(job.id, CANCELS))}{told}"
+        detail = f"it was cancelled{ago}{by(store.last_actor(job.id, CANCELS))}{suffix}"
         return Hold("resting", detail, "retry makes a new job like it")
     if job.state is State.PAUSED:
-        return Hold("resting", f"it is paused{by(store.last_actor(job.id, PAUSES))}{told}", "resume it")
+        return Hold("resting", f"it is paused{by(store.last_actor(job.id, PAUSES))}{suffix}", "resume it")
     ended = "timed out" if job.state is State.TIMED_OUT else "failed"
     if not job.policy.queueing:
-        return Hold("resting", f"it {ended}{ago}{told}", "it is not queued: call app.run_now again")
+        return Hold("resting", f"it {ended}{ago}{suffix}", "it is not queued: call app.run_now again")
     if job.halts_lane:
-        detail = f"it {ended}{ago} and halts lane {job.lane!r}{told}"
+        detail = f"it {ended}{ago} and halts lane {job.lane!r}{suffix}"
         return Hold("resting", detail, "resume it, or resolve it to let the lane go on")
-    return Hold("resting", f"it {ended}{ago}{told}", "resume it")
+    return Hold("resting", f"it {ended}{ago}{suffix}", "resume it")
 
 
 def _over_budget(store: JobStore, job: Job) -> list[Hold]:
@@ -75,7 +75,7 @@ def _over_budget(store: JobStore, job: Job) -> list[Hold]:
     return [
         Hold(
             "budget",
-            f"it is over budget: {line.told()}",
+            f"it is over budget: {line.describe()}",
             f"raise it with job.top_up({line.unit}=…), then resume it"
             if line.scope == "job"
             else f"raise it with app.group({line.name!r}).budget({line.unit}=…), then resume it",
@@ -87,7 +87,7 @@ def _over_budget(store: JobStore, job: Job) -> list[Hold]:
 
 def _group(store: JobStore, job: Job) -> list[Hold]:
     """Nothing in a group on hold is released, answered, resumed or run anew."""
-    group = None if job.group_name is None or job.state in FINAL else store.group(job.group_name)
+    group = None if job.group is None or job.state in FINAL else store.group(job.group)
     if group is None or group.state != "held":
         return []
     detail = f"group {group.name!r} is on hold{by(group.changed_by)}{why(group.reason)}"
@@ -95,38 +95,38 @@ def _group(store: JobStore, job: Job) -> list[Hold]:
 
 
 def _running(store: JobStore, job: Job, now: datetime) -> list[Hold]:
-    asked = f"; {job.stop_requested.value} was requested" if job.stop_requested else ""
-    if job.lease_owner is None or job.lease_expires_at is None:
-        return _orphan(store, job, asked)
+    requested = f"; {job.stop_requested.value} was requested" if job.stop_requested else ""
+    if job.worker is None or job.lease_expires_at is None:
+        return _orphan(store, job, requested)
     progress = store.progress(job.id)
     if progress is not None:
-        asked = f"; last progress {span(now - progress.at)} ago ({first_line(str(progress))}){asked}"
+        requested = f"; last progress {span(now - progress.at)} ago ({first_line(str(progress))}){requested}"
     left = job.lease_expires_at - now
     for_ = "" if job.started_at is None else f" for {span(now - job.started_at)}"
-    where = f"it has been running on {job.lease_owner}{for_}"
+    where = f"it has been running on {job.worker}{for_}"
     if left.total_seconds() < 0:
         return [
             Hold(
                 "running",
-                f"{where}, but the lease ran out {span(-left)} ago{asked}",
+                f"{where}, but the lease ran out {span(-left)} ago{requested}",
                 "a live worker takes it over; start one if there is none",
             )
         ]
-    return [Hold("running", f"{where}; its lease has {span(left)} left{asked}")]
+    return [Hold("running", f"{where}; its lease has {span(left)} left{requested}")]
 
 
-def _orphan(store: JobStore, job: Job, asked: str) -> list[Hold]:
+def _orphan(store: JobStore, job: Job, requested: str) -> list[Hold]:
     site = f" at {job.execution_site}" if job.execution_site else ""
-    detail = f"its worker is gone; its execution{site} may still be running{asked}"
+    detail = f"its worker is gone; its execution{site} may still be running{requested}"
     hold = Hold("orphan", detail, "a worker at that site will adopt it")
     serving = [
         card for card in store.list_workers() if not card.draining and job.execution_site in card.sites
     ]
     if serving:
         return [hold]
-    told = f"no live worker serves the site {job.execution_site!r}"
+    suffix = f"no live worker serves the site {job.execution_site!r}"
     remedy = f"start one at that site; if the site is gone for good: leasehold executions abandon {job.id}"
-    return [hold, Hold("no_site", told, remedy)]
+    return [hold, Hold("no_site", suffix, remedy)]
 
 
 def _pending(store: JobStore, job: Job) -> list[Hold]:
@@ -154,19 +154,21 @@ def _parent(parent: Relative) -> Hold:
     }.get(parent.state, "wait for its end, or cancel it")
     without = ", and will be cancelled if that does not succeed" if parent.on_failure == "cancel" else ""
     return Hold(
-        "parent", f"it waits for job {parent.id} ({parent.kind}, {parent.state.value}){without}", remedy
+        "parent", f"it waits for job {parent.id} ({parent.task}, {parent.state.value}){without}", remedy
     )
 
 
 def _waiting(store: JobStore, job: Job, now: datetime) -> Hold:
-    asked = [question for question in store.questions(job.id) if question.closed_at is None]
-    if not asked:
+    requested = [question for question in store.questions(job.id) if question.closed_at is None]
+    if not requested:
         return Hold("waiting", "it waits for an answer", "answer it")
-    told = "; ".join(f"{question.key}: {first_line(question.text)}" for question in asked)
-    ends = min((question.expires_at for question in asked if question.expires_at is not None), default=None)
+    suffix = "; ".join(f"{question.key}: {first_line(question.text)}" for question in requested)
+    ends = min(
+        (question.expires_at for question in requested if question.expires_at is not None), default=None
+    )
     until = "" if ends is None else f"; it goes on without one in {span(ends - now)}"
-    remedy = f"answer {asked[0].key!r}: leasehold questions answer {job.id} {asked[0].key} VALUE"
-    return Hold("waiting", f"it waits for an answer to {told}{until}", remedy)
+    remedy = f"answer {requested[0].key!r}: leasehold questions answer {job.id} {requested[0].key} VALUE"
+    return Hold("waiting", f"it waits for an answer to {suffix}{until}", remedy)
 
 
 def _not_due(job: Job, now: datetime) -> list[Hold]:
@@ -174,15 +176,15 @@ def _not_due(job: Job, now: datetime) -> list[Hold]:
         return []
     why = "it was delayed"
     if job.attempt:
-        told = f": {first_line(job.error)}" if job.error else ""
-        why = f"attempt {job.attempt} ended without success{told}"
+        suffix = f": {first_line(job.error)}" if job.error else ""
+        why = f"attempt {job.attempt} ended without success{suffix}"
     left = span(job.available_at - now)
     return [Hold("not_due", f"it is not due for {left}, until {instant(job.available_at)}; {why}", "wait")]
 
 
 # -- what stands in its way --------------------------------------------------------------------------------------------
 def _paused(job: Job, pauses: list[PauseRecord], now: datetime) -> list[Hold]:
-    names = {"queue": job.queue, "kind": job.kind}
+    names = {"queue": job.queue, "task": job.task}
     return [_pause(pause) for pause in pauses if names[pause.scope] == pause.name]
 
 
@@ -190,7 +192,7 @@ def _pause(pause: PauseRecord) -> Hold:
     scope = "queue" if pause.scope == "queue" else "task"
     until = f" until {instant(pause.until)}" if pause.until else ""
     return Hold(
-        "queue_paused" if pause.scope == "queue" else "kind_paused",
+        "queue_paused" if pause.scope == "queue" else "task_paused",
         f"{scope} {pause.name!r} is paused{until}{by(pause.paused_by)}{why(pause.reason)}",
         f"resume the {scope} {pause.name!r}",
     )
@@ -206,7 +208,7 @@ def _lane(store: JobStore, job: Job) -> list[Hold]:
         if head is not None and head != job.id:
             before = store.get(head)
             place = _many(store.count_ahead(job, MOST_AHEAD), "job")
-            detail = f"{place} ahead of it in lane {job.lane!r}; first is {head} ({before.kind}, {before.state.value})"
+            detail = f"{place} ahead of it in lane {job.lane!r}; first is {head} ({before.task}, {before.state.value})"
             return [
                 Hold("lane_order", detail, f"see what holds that one (leasehold why {head}), or cancel it")
             ]
@@ -216,10 +218,10 @@ def _lane(store: JobStore, job: Job) -> list[Hold]:
 
 
 def _blocked(lane: str, blocker: Job) -> Hold:
-    told = f"job {blocker.id} ({blocker.kind})"
+    suffix = f"job {blocker.id} ({blocker.task})"
     if blocker.state is State.RUNNING:
         return Hold(
-            "lane_blocked", f"{told} runs in lane {lane!r}", "one at a time: wait for it, or cancel it"
+            "lane_blocked", f"{suffix} runs in lane {lane!r}", "one at a time: wait for it, or cancel it"
         )
     remedy = {
         State.WAITING: f"answer its question: leasehold why {blocker.id}",
@@ -227,7 +229,7 @@ def _blocked(lane: str, blocker: Job) -> Hold:
     }.get(blocker.state, f"resume {blocker.id}, or resolve it to let the lane go on without it")
     word = blocker.state.value.replace("_", " ")
     reason = why(blocker.error or blocker.reason)
-    return Hold("lane_blocked", f"lane {lane!r} is blocked by {told}, {word}{reason}", remedy)
+    return Hold("lane_blocked", f"lane {lane!r} is blocked by {suffix}, {word}{reason}", remedy)
 
 
 def _workers(job: Job, cards: list[WorkerCard]) -> list[Hold]:
@@ -242,11 +244,11 @@ def _workers(job: Job, cards: list[WorkerCard]) -> list[Hold]:
                 f"start one: leasehold worker MODULE:APP --queues {job.queue}",
             )
         ]
-    if not any(job.kind in card.kinds for card in serving):
+    if not any(job.task in card.tasks for card in serving):
         return [
             Hold(
                 "no_handler",
-                f"none of the {len(serving)} live worker(s) of queue {job.queue!r} knows the task {job.kind!r}",
+                f"none of the {len(serving)} live worker(s) of queue {job.queue!r} knows the task {job.task!r}",
                 "start a worker whose app registers it",
             )
         ]
@@ -256,7 +258,7 @@ def _workers(job: Job, cards: list[WorkerCard]) -> list[Hold]:
 def _turn(store: JobStore, job: Job, cards: list[WorkerCard]) -> Hold:
     """Nothing keeps it but those who come first."""
     serving = [
-        card for card in cards if not card.draining and job.queue in card.queues and job.kind in card.kinds
+        card for card in cards if not card.draining and job.queue in card.queues and job.task in card.tasks
     ]
     places = sum(card.concurrency for card in serving)
     taken = sum(card.running for card in serving)

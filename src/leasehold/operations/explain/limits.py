@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from leasehold.domain.explanation import Hold
-from leasehold.domain.views import GateLimits, RateRow, SlotNeed
-from leasehold.operations.explain.words import by, instant, span, why
+from leasehold.domain.records import GateLimits, RateRow, SlotNeed
+from leasehold.operations.explain.formatting import by, instant, span, why
 
 MOST_HOLDERS = 3
 """Named one by one; the others are counted."""
@@ -24,7 +24,7 @@ def _full(slot: SlotNeed) -> Hold:
     if slot.need > slot.limit:
         detail = f"it needs {units} of slot {slot.name!r}, which has {slot.limit}: it cannot start"
         return Hold("slot_full", detail, f"raise it: app.slots.set({slot.name!r}, {slot.need})")
-    named = ", ".join(f"{holder.job_id} ({holder.kind})" for holder in slot.holders[:MOST_HOLDERS])
+    named = ", ".join(f"{holder.job_id} ({holder.task})" for holder in slot.holders[:MOST_HOLDERS])
     more = " and others" if len(slot.holders) > MOST_HOLDERS else ""
     detail = (
         f"it needs {units} of slot {slot.name!r}: {slot.used} of {slot.limit} are in use by {named}{more}"

@@ -74,7 +74,7 @@ class Engine:
         allow: Collection[int] = (),
     ) -> Reply:
         """Send a request and return the reply. Raises EngineError for an error status not in `allow`."""
-        with self._asked(method, path, query, body) as connection:
+        with self._requested(method, path, query, body) as connection:
             answer = connection.getresponse()
             reply = Reply(answer.status, answer.read())
         if reply.status >= 400 and reply.status not in allow:
@@ -83,13 +83,13 @@ class Engine:
 
     def send(self, method: str, path: str, query: Query | None = None) -> None:
         """Send a request without waiting for the reply: the engine continues on its own."""
-        with self._asked(method, path, query, None):
+        with self._requested(method, path, query, None):
             pass
 
     def frames(self, path: str, query: Query) -> Generator[tuple[int, bytes]]:
         """Yield what a container has written, message by message: the stream's number (1: stdout, 2: stderr) and the
         text. Yields nothing if there is no such container. Stopping early closes the connection."""
-        with self._asked("GET", path, query, None) as connection:
+        with self._requested("GET", path, query, None) as connection:
             answer = connection.getresponse()
             if answer.status in (404, 409):  # 409: it is just being removed
                 return
@@ -99,7 +99,7 @@ class Engine:
                 yield header[0], answer.read(int.from_bytes(header[4:], "big"))
 
     @contextmanager
-    def _asked(
+    def _requested(
         self, method: str, path: str, query: Query | None, body: object
     ) -> Iterator[http.client.HTTPConnection]:
         if self._version is None:

@@ -128,8 +128,8 @@ class Logs:
         return glance
 
     def _messages(self, container: str, query: Mapping[str, object]) -> Iterator[Message]:
-        asked = {"stdout": 1, "stderr": 1, "timestamps": 1, **query}
-        with contextlib.closing(self._engine.frames(f"/containers/{container}/logs", asked)) as frames:
+        requested = {"stdout": 1, "stderr": 1, "timestamps": 1, **query}
+        with contextlib.closing(self._engine.frames(f"/containers/{container}/logs", requested)) as frames:
             for number, content in frames:
                 at, _, text = content.partition(b" ")
                 yield Message(_STREAMS[number], _nanoseconds(at.decode()), text)

@@ -146,7 +146,7 @@ class DockerRunner(Runner[ContainerSpec]):
         run.mkdir(mode=0o700, exist_ok=True)
         now, earlier = time.time(), _read_stop(run)
         until = min(now + max(grace, 0.0), earlier["until"]) if earlier else now + max(grace, 0.0)
-        is_asked = earlier is not None and earlier["is_asked"] and until >= earlier["until"]
+        is_requested = earlier is not None and earlier["is_asked"] and until >= earlier["until"]
         if earlier is None or until < earlier["until"]:
             write_durably(run / "stop", {"until": until, "is_asked": False})
         fence.close_all(run)
@@ -155,7 +155,7 @@ class DockerRunner(Runner[ContainerSpec]):
             return
         if now >= until:
             self.engine.send("POST", f"/containers/{container.id}/kill", {"signal": "SIGKILL"})
-        elif not is_asked:
+        elif not is_requested:
             # The engine sends the signal, waits and kills by itself. If it restarts meanwhile it forgets: then a later
             # call finds the time over.
             self.engine.send("POST", f"/containers/{container.id}/stop", {"t": math.ceil(until - now)})
@@ -382,8 +382,8 @@ def _exit_code(code: int) -> int:
 def _reason(facts: dict[str, Any], code: int, *, stopped: bool) -> str | None:
     limit = facts["HostConfig"]["Memory"]
     if facts["State"]["OOMKilled"]:
-        told = f" than its limit of {size_text(limit)}" if limit else " than the machine has"
-        return f"the kernel killed a process of the container: it used more memory{told}"
+        limit_text = f" than its limit of {size_text(limit)}" if limit else " than the machine has"
+        return f"the kernel killed a process of the container: it used more memory{limit_text}"
     if code == -signal.SIGKILL and limit and not stopped:
         # An engine may never learn what the kernel did to a container that is already gone.
         return f"killed, perhaps by the kernel: it used more memory than its limit of {size_text(limit)}"

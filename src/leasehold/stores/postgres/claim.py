@@ -10,9 +10,9 @@ import psycopg
 
 from leasehold.domain.due_groups import DueGroup, DueGroups
 from leasehold.domain.job import Grant
-from leasehold.stores.answers import Order
 from leasehold.stores.postgres.database import PostgresDatabase
 from leasehold.stores.postgres.take import LARGE, PostgresStrategies
+from leasehold.stores.results import Order
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.claim import Claim, ClaimRequest, Where, grants_of
 
@@ -67,7 +67,7 @@ class PostgresClaims(JobStore):
         owner: str,
         queues: Sequence[str],
         limit: int,
-        kinds: Sequence[str] | None = None,
+        tasks: Sequence[str] | None = None,
         *,
         idle: bool = False,
         order: Order = "mixed",
@@ -75,7 +75,7 @@ class PostgresClaims(JobStore):
         if limit < 1:
             return []
         self._make_owner(owner)
-        request = ClaimRequest(owner, queues, kinds, limit, order)
+        request = ClaimRequest(owner, queues, tasks, limit, order)
         return self._claim_in_time(lambda: self._claim(request, idle))
 
     def _claim(self, request: ClaimRequest, idle: bool) -> list[Grant]:
@@ -98,7 +98,7 @@ class PostgresClaims(JobStore):
                     return claim.grants
                 raise
             grants = claim.grants
-        self._expect_opening(request.queues, request.kinds, waits)
+        self._expect_opening(request.queues, request.tasks, waits)
         return grants
 
     def _claim_at_once(self, request: ClaimRequest, waits: list[float]) -> list[Grant] | None:

@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.string import TextLoader
 
 from leasehold.domain.errors import DatabaseUnreachable
-from leasehold.stores.base.forks import after_fork
+from leasehold.stores.database.forks import after_fork
 from leasehold.stores.postgres import settings
 from leasehold.stores.postgres.instants import InstantLoader
 from leasehold.stores.postgres.pool import Pool

@@ -24,13 +24,13 @@ from leasehold.domain.errors import (
     ReadTooSlow,
     SchemaIncomplete,
 )
-from leasehold.stores.base.audit import unrecorded, waiting_for
-from leasehold.stores.base.database import Clock, Columns, Overdue, Records, Row, SystemClock
-from leasehold.stores.base.lent import refuse_inside
-from leasehold.stores.base.read_timeout import longest_read
-from leasehold.stores.base.schema_name import checked_schema
-from leasehold.stores.base.statements import read_statements
-from leasehold.stores.base.wakeups import Hint
+from leasehold.stores.database.audit import unrecorded, waiting_for
+from leasehold.stores.database.database import Clock, Columns, Overdue, Records, Row, SystemClock
+from leasehold.stores.database.nested_writes import refuse_inside
+from leasehold.stores.database.read_timeout import longest_read
+from leasehold.stores.database.schema_name import checked_schema
+from leasehold.stores.database.statements import read_statements
+from leasehold.stores.database.wakeups import Hint
 from leasehold.stores.postgres.connections import Connections
 from leasehold.stores.postgres.dialect import as_array, in_dialect, jsonable, qualified
 from leasehold.stores.postgres.pool import PoolError
@@ -322,8 +322,10 @@ class PostgresDatabase:
         return int(session.tuples("schema_version")[0][0])
 
     def has_schema(self) -> bool:
-        asked = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
-        return bool(self.read(lambda session: session.connection.execute(asked, [self.schema]).fetchone()))
+        requested = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+        return bool(
+            self.read(lambda session: session.connection.execute(requested, [self.schema]).fetchone())
+        )
 
     def drop_schema(self, session: PostgresSession) -> None:
         self.script("DROP SCHEMA IF EXISTS leasehold CASCADE;", session)

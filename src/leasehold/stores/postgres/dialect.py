@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from leasehold.stores.base.statements import PARAMETER
+from leasehold.stores.database.statements import PARAMETER
 
 
 def in_dialect(text: str, schema: str, own_clock: bool) -> str:

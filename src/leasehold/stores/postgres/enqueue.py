@@ -19,23 +19,23 @@ may be slow, and the server ends a statement that hangs for long."""
 
 def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> bool:
     """Whether it was made. With a channel, those who listen to it are told by the same commit."""
-    common = _common(job.kind, job.queue, job.priority, job.policy.dump(), job.delay, job.lease_seconds)
-    ring = "false" if channel is None else "true"
+    common = _common(job.task, job.queue, job.priority, job.policy.dump(), job.delay, job.lease_seconds)
+    notify = "false" if channel is None else "true"
     made = session.quick(
-        "insert_plain", id=job.id, args=job.args, notify=ring, channel=channel or "", **common
+        "insert_plain", id=job.id, args=job.args, notify=notify, channel=channel or "", **common
     )
     return bool(made)
 
 
 @lru_cache(maxsize=256, typed=True)
 def _common(
-    kind: str, queue: str, priority: int, policy: str | None, delay: float, lease_seconds: float
+    task: str, queue: str, priority: int, policy: str | None, delay: float, lease_seconds: float
 ) -> dict[str, str | None]:
     """What jobs of one task are sent with, as text: made once."""
     return {
-        "task": kind,
+        "task": task,
         "queue": queue,
-        "gate": str(gate_id(queue, kind)),
+        "gate": str(gate_id(queue, task)),
         "priority": str(priority),
         "policy": policy,
         "delay": str(delay) if delay else None,
@@ -50,7 +50,7 @@ def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
     if (time.monotonic() - began) * len(jobs) / AT_ONCE > PATIENCE:
         jobs.encode(len(jobs))
     job = jobs.first
-    gate = gate_id(job.queue, job.kind)
+    gate = gate_id(job.queue, job.task)
     alike_in_place = {"gate": gate, "priority": job.priority, "lease_seconds": job.lease_seconds}
     now, seqs = session.tuples("ready_many", count=len(jobs), **alike_in_place)[0]
     common = (
@@ -58,7 +58,7 @@ def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
         now,
         str(job.lease_seconds),
         str(job.priority),
-        job.kind,
+        job.task,
         job.queue,
         job.policy.dump(),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from leasehold.domain.mirror import Fact, Mirror
 from leasehold.domain.states import State
-from leasehold.stores.base.mirrors import literal, quoted
+from leasehold.stores.database.mirrors import literal, quoted
 
 _PLACES = ("ready", "lane_place", "lease", "parked", "outcome")
 _FACTS: dict[Fact, str] = {
@@ -49,7 +49,7 @@ class PostgresMirrors:
             f" FOR EACH ROW WHEN (NEW.special >= 1) EXECUTE FUNCTION {function}();"
             for place in _PLACES
         ]
-        values = ", ".join(map(_text, (mirror.name, mirror.kind, mirror.dump())))
+        values = ", ".join(map(_text, (mirror.name, mirror.task, mirror.dump())))
         parts.append(
             f"INSERT INTO {self._schema}.mirror (name, task, spec) VALUES ({values})"
             " ON CONFLICT (name) DO UPDATE SET spec = excluded.spec;"
@@ -133,7 +133,7 @@ BEGIN
     END IF;
     SELECT {self._key(mirror)} AS key, j.created_at, t.first_started_at, t.changed_at, t.error INTO fact
     FROM {self._schema}.job AS j LEFT JOIN {self._schema}.failure_state AS t ON t.job = j.seq
-    WHERE j.seq = mirror.number AND j.task = {_text(mirror.kind)};
+    WHERE j.seq = mirror.number AND j.task = {_text(mirror.task)};
     IF NOT FOUND OR fact.key IS NULL THEN RETURN NULL; END IF;
     of_key := fact.key;{assigned}
     {write}

@@ -39,9 +39,9 @@ def check(connection: psycopg.Connection[Any], label: str) -> None:
     if connection.info.server_version < OLDEST:
         raise DatabaseTooOld("PostgreSQL", str(connection.info.server_version // 10000), "15")
     names = ["server_encoding", *_SET]
-    asked = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
+    requested = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
     with connection.cursor() as cursor:
-        row = cursor.execute(asked.encode()).fetchone() or ()
+        row = cursor.execute(requested.encode()).fetchone() or ()
     found = dict(zip(names, row, strict=True))
     encoding = found.pop("server_encoding")
     if encoding != "UTF8":

@@ -9,30 +9,30 @@ from psycopg.errors import DataError, UniqueViolation
 
 from leasehold.domain.batch import AlikeJobs
 from leasehold.domain.job import PLAIN, NewJob
-from leasehold.domain.views import Finding
-from leasehold.stores.answers import Ending, Enqueued
-from leasehold.stores.base.audit import changed
-from leasehold.stores.base.database import Clock, Session
-from leasehold.stores.base.migrate import check_version, missing
-from leasehold.stores.base.schema_name import tenant_schema
-from leasehold.stores.base.statements import read_migrations
-from leasehold.stores.base.wakeups import (
-    Bell,
+from leasehold.domain.records import Finding
+from leasehold.stores.database.audit import changed
+from leasehold.stores.database.database import Clock, Session
+from leasehold.stores.database.migrate import check_version, missing
+from leasehold.stores.database.schema_name import tenant_schema
+from leasehold.stores.database.statements import read_migrations
+from leasehold.stores.database.wakeups import (
     Hint,
     NearWakeups,
-    Tell,
+    Notify,
+    NotifyThrottle,
     groups_of,
     ignore,
+    notify_workers_here,
     tenants_of,
-    wake_here,
 )
+from leasehold.stores.postgres.caller_transaction import PostgresEnlisting
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
+from leasehold.stores.postgres.database_checks import examine
 from leasehold.stores.postgres.dialect import qualified
-from leasehold.stores.postgres.enlist import PostgresEnlisting
 from leasehold.stores.postgres.enqueue import copy_plain, insert_plain
 from leasehold.stores.postgres.mirror import PostgresMirrors
-from leasehold.stores.postgres.vitals import examine
 from leasehold.stores.postgres.wakeup import PostgresWakeups
+from leasehold.stores.results import Ending, Enqueued
 from leasehold.stores.verbs.enqueue import is_plain
 from leasehold.stores.verbs.settle import settled_columns
 
@@ -50,18 +50,18 @@ class PostgresStore(PostgresEnlisting):
         pool_size: int = 8,
         results: str | None = None,
         database: PostgresDatabase | None = None,
-        tell: Tell | None = None,
+        notify: Notify | None = None,
     ) -> None:
         super().__init__(database or PostgresDatabase(url, schema, clock, pooler=pooler, pool_size=pool_size))
         self._pooler = self._postgres.connections.pooler
         self._results_root = None if results is None else os.path.abspath(results)
         self._results_named = results is not None
-        self._tell = tell
+        self._notify = notify
         """Who is told instead, of a tenant's work."""
-        self._bell = Bell(self._postgres.notify)
-        self._stop_bell = Bell(self._postgres.notify_holders)
-        self._hook_bell = Bell(self._postgres.notify_hooks)
-        self._group_bell = Bell(self._postgres.notify_watchers)
+        self._throttle = NotifyThrottle(self._postgres.notify)
+        self._stop_throttle = NotifyThrottle(self._postgres.notify_holders)
+        self._hook_throttle = NotifyThrottle(self._postgres.notify_hooks)
+        self._group_throttle = NotifyThrottle(self._postgres.notify_watchers)
 
     def another(self) -> PostgresStore:
         database = self._postgres
@@ -75,22 +75,22 @@ class PostgresStore(PostgresEnlisting):
         )
 
     # -- tenants ---------------------------------------------------------------------------------------------------
-    def open_tenant(self, name: str, tell: Tell) -> PostgresStore:
+    def open_tenant(self, name: str, notify: Notify) -> PostgresStore:
         database = self._database_of(name)
-        return PostgresStore(self._postgres.url, database=database, tell=tell, results=self._results_root)
+        return PostgresStore(self._postgres.url, database=database, notify=notify, results=self._results_root)
 
-    def tell_tenants(self, names: Sequence[str], hint: Hint) -> None:
+    def notify_tenants(self, names: Sequence[str], hint: Hint) -> None:
         def work(session: PostgresSession) -> None:
             session.run("tell_tenants", names=list(names))
             self._postgres.notify_tenants(session, hint)
 
         self._postgres.transact(work)
-        wake_here(tenants_of(self.label), hint)
+        notify_workers_here(tenants_of(self.label), hint)
 
     def tenant_wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
         database = self._postgres
-        heard = {database.channel: self.label, database.tenant_channel: tenants_of(self.label)}
-        return PostgresWakeups(listen_url or database.url, heard)
+        received = {database.channel: self.label, database.tenant_channel: tenants_of(self.label)}
+        return PostgresWakeups(listen_url or database.url, received)
 
     def _database_of(self, name: str) -> PostgresDatabase:
         own = self._postgres
@@ -114,29 +114,29 @@ class PostgresStore(PostgresEnlisting):
         if made is None:
             made = super().enqueue(jobs)
         if any(one.created for one in made):
-            self.wake()
+            self.notify_workers()
         return made
 
     def _enqueue_plain(self, job: NewJob) -> Enqueued:
         self._make_gates([job])
-        ring = self._tell is None and self._bell.due()
+        notify = self._notify is None and self._throttle.due()
         created = False
 
         def insert(session: PostgresSession) -> bool:
             # In doubt, whoever finds its own id has made it.
-            return insert_plain(session, job, self._postgres.channel if ring else None) or session.in_doubt
+            return insert_plain(session, job, self._postgres.channel if notify else None) or session.in_doubt
 
         try:
             created = self._postgres.single(insert, idempotent=True)
         finally:
             if (
-                created != ring and self._tell is None
+                created != notify and self._notify is None
             ):  # stored and not told, or a turn that was taken for nothing
-                self._bell.owe()
-        if created and self._tell is not None:
-            self._tell(Hint.WORK)
+                self._throttle.defer()
+        if created and self._notify is not None:
+            self._notify(Hint.WORK)
         elif created:
-            wake_here(self.label)
+            notify_workers_here(self.label)
         return Enqueued(job.id, created=created)
 
     def _copy(self, jobs: AlikeJobs) -> list[Enqueued] | None:
@@ -160,40 +160,40 @@ class PostgresStore(PostgresEnlisting):
         return [Enqueued(job_id, created=True) for job_id in jobs.ids]
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
-    def wake(self) -> None:
-        if self._tell is not None:
-            return self._tell(Hint.WORK)
-        wake_here(self.label)
-        self._bell()
+    def notify_workers(self) -> None:
+        if self._notify is not None:
+            return self._notify(Hint.WORK)
+        notify_workers_here(self.label)
+        self._throttle()
 
-    def tell_holders(self) -> None:
-        if self._tell is not None:
-            return self._tell(Hint.STOP)
-        wake_here(self.label, Hint.STOP)
-        self._stop_bell()
+    def notify_holders(self) -> None:
+        if self._notify is not None:
+            return self._notify(Hint.STOP)
+        notify_workers_here(self.label, Hint.STOP)
+        self._stop_throttle()
 
-    def tell_hooks(self) -> None:
-        wake_here(self.label, Hint.HOOKS)
-        self._hook_bell()
+    def notify_hooks(self) -> None:
+        notify_workers_here(self.label, Hint.HOOKS)
+        self._hook_throttle()
 
     def wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
         return PostgresWakeups(listen_url or self._postgres.url, {self._postgres.channel: self.label})
 
-    def tell_watchers(self) -> None:
-        wake_here(groups_of(self.label))
-        if self._tell is None:
-            self._group_bell()
+    def notify_watchers(self) -> None:
+        notify_workers_here(groups_of(self.label))
+        if self._notify is None:
+            self._group_throttle()
 
     def group_wakeups(self, listen_url: str | None = None) -> PostgresWakeups | NearWakeups:
         """Of a tenant without a connection: those would grow with the tenants."""
         database, label = self._postgres, groups_of(self.label)
-        if self._tell is not None:
+        if self._notify is not None:
             return NearWakeups(label)
         return PostgresWakeups(listen_url or database.url, {database.group_channel: label})
 
     def close(self) -> None:
-        for bell in (self._bell, self._stop_bell, self._hook_bell, self._group_bell):
-            bell.pay()
+        for throttle in (self._throttle, self._stop_throttle, self._hook_throttle, self._group_throttle):
+            throttle.flush()
         super().close()
 
     # -- schema ----------------------------------------------------------------------------------------------------

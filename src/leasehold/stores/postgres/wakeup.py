@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import psycopg
 
-from leasehold.stores.base.wakeups import ANYTHING, Hint, listen_here
+from leasehold.stores.database.wakeups import ANYTHING, Hint, listen_here
 
 logger = logging.getLogger("leasehold.wakeups")
 
@@ -21,33 +21,33 @@ PROBE_SECONDS = 10.0
 
 
 class PostgresWakeups:
-    def __init__(self, url: str, heard: Mapping[str, str]) -> None:
-        """`heard`: channels, and for each the label of those who are woken in this process without it."""
+    def __init__(self, url: str, received: Mapping[str, str]) -> None:
+        """`received`: channels, and for each the label of those who are woken in this process without it."""
         self._url = url
-        self._channels = list(heard)
-        self._ear = listen_here(*heard.values())
+        self._channels = list(received)
+        self._listener = listen_here(*received.values())
         self._closed = threading.Event()
         self._listening = False
         self._thread = threading.Thread(target=self._listen_for_ever, name="leasehold-listen", daemon=True)
         self._thread.start()
 
     def wait(self, seconds: float) -> Hint:
-        return self._ear.wait(seconds)
+        return self._listener.wait(seconds)
 
     def call(self, on_hint: Callable[[Hint], None]) -> bool:
-        self._ear.call(on_hint)
+        self._listener.call(on_hint)
         return True
 
     def stir(self) -> None:
         """A notification comes at once, busy or not."""
 
     @property
-    def hears(self) -> bool:
+    def listens(self) -> bool:
         return self._listening
 
     def close(self) -> None:
         self._closed.set()
-        self._ear.close()
+        self._listener.close()
 
     def _listen_for_ever(self) -> None:
         pause = 0.1
@@ -55,7 +55,7 @@ class PostgresWakeups:
             try:
                 self._listen()
                 pause = 0.1
-            except Exception as error:  # of whom it calls, too: without its thread `hears` would lie
+            except Exception as error:  # of whom it calls, too: without its thread `listens` would lie
                 self._listening = False
                 logger.info("not listening for wake-ups (%s); polling instead", str(error).strip())
                 self._closed.wait(pause)
@@ -68,15 +68,15 @@ class PostgresWakeups:
                 connection.execute(f'LISTEN "{channel}"')
             self._listening = True
             # Whatever was missed while nobody listened is found by looking once.
-            self._ear.hear(ANYTHING)
-            heard_at = time.monotonic()
+            self._listener.receive(ANYTHING)
+            received_at = time.monotonic()
             while not self._closed.is_set():
-                for heard in connection.notifies(timeout=1.0, stop_after=1):
-                    heard_at = time.monotonic()
-                    self._ear.hear(_HINTS.get(heard.payload, Hint.WORK))
-                if time.monotonic() - heard_at > PROBE_SECONDS:
+                for received in connection.notifies(timeout=1.0, stop_after=1):
+                    received_at = time.monotonic()
+                    self._listener.receive(_HINTS.get(received.payload, Hint.WORK))
+                if time.monotonic() - received_at > PROBE_SECONDS:
                     self._probe(connection)
-                    heard_at = time.monotonic()
+                    received_at = time.monotonic()
 
     def _probe(self, connection: psycopg.Connection[tuple[str]]) -> None:
         channels = {row[0] for row in connection.execute("SELECT pg_listening_channels()").fetchall()}

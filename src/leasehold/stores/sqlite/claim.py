@@ -10,8 +10,8 @@ from typing import Any
 from leasehold.domain.due_groups import DueGroup, DueGroups, Source
 from leasehold.domain.job import Grant
 from leasehold.domain.lanes import ANY_GATE, Ticket
-from leasehold.stores.answers import Order
-from leasehold.stores.base.database import Records, Row, Session
+from leasehold.stores.database.database import Records, Row, Session
+from leasehold.stores.results import Order
 from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.claim import (
@@ -44,7 +44,7 @@ class SqliteClaims(JobStore):
         owner: str,
         queues: Sequence[str],
         limit: int,
-        kinds: Sequence[str] | None = None,
+        tasks: Sequence[str] | None = None,
         *,
         idle: bool = False,
         order: Order = "mixed",
@@ -52,7 +52,7 @@ class SqliteClaims(JobStore):
         if limit < 1:
             return []
         self._make_owner(owner)
-        request = ClaimRequest(owner, queues, kinds, limit, order)
+        request = ClaimRequest(owner, queues, tasks, limit, order)
         return self._claim_in_time(lambda: self._claim(request))
 
     def _claim(self, request: ClaimRequest) -> list[Grant]:
@@ -70,7 +70,7 @@ class SqliteClaims(JobStore):
             return claim.grants
 
         grants = self._sqlite.transact(work)
-        self._expect_opening(request.queues, request.kinds, waits)
+        self._expect_opening(request.queues, request.tasks, waits)
         return grants
 
     def _find_due_groups(self, session: SqliteSession, where: Where, waits: list[float]) -> DueGroups:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from leasehold.domain.errors import DatabaseUnreachable
 from leasehold.stores.sqlite.gate import Identity, gate
-from leasehold.stores.sqlite.holders import who_has_open
+from leasehold.stores.sqlite.holders import processes_that_opened
 
 C = TypeVar("C", bound=sqlite3.Connection)
 
@@ -99,7 +99,7 @@ class Connections:
         """Whoever asks must close it."""
         identity = self._identity()
         if identity is None:
-            self._tell_moved()
+            self._warn_moved()
         if gate.refuses(identity):
             self._refuse()
         try:
@@ -124,7 +124,7 @@ class Connections:
             self._open[connection] = identity
         try:
             if not self.is_current(connection):
-                self._tell_moved()
+                self._warn_moved()
             self.check(connection)
         except BaseException:
             self.close(connection)
@@ -134,7 +134,7 @@ class Connections:
     def unreachable(self, error: sqlite3.Error, *, also: str = "") -> DatabaseUnreachable:
         """Of a lock, also who may hold it."""
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-            holders = who_has_open(os.path.realpath(self.path))
+            holders = processes_that_opened(os.path.realpath(self.path))
             return DatabaseUnreachable(self.label, str(error), f"{holders}{also}")
         return DatabaseUnreachable(self.label, str(error))
 
@@ -154,9 +154,9 @@ class Connections:
         try:
             found = os.stat(self.path)
         except OSError:
-            self._tell_moved()
+            self._warn_moved()
         if self._open.get(connection) != (found.st_dev, found.st_ino):
-            self._tell_moved()
+            self._warn_moved()
 
     def is_current(self, connection: sqlite3.Connection) -> bool:
         return self.identity is not None and self._open.get(connection) == self.identity
@@ -187,7 +187,7 @@ class Connections:
             raise DatabaseUnreachable(self.label, str(error)) from error
         return found.st_dev, found.st_ino
 
-    def _tell_moved(self) -> NoReturn:
+    def _warn_moved(self) -> NoReturn:
         """And let go of what is open, so that the next call opens what is there then."""
         there = os.path.exists(self.path)
         with self._changing:
@@ -287,7 +287,7 @@ class Inside:
         self._thread = gate.enter(self._file)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, task: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         gate.leave(self._thread, self._file)
 

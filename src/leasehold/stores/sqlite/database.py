@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 from leasehold.domain.checks.instants import EARLIEST, LATEST
 from leasehold.domain.errors import DatabaseTooOld, ReadTooSlow, SchemaIncomplete
-from leasehold.stores.base.audit import waiting_for
-from leasehold.stores.base.database import Clock, Columns, Records, Row, SystemClock
-from leasehold.stores.base.lent import refuse_inside
-from leasehold.stores.base.read_timeout import longest_read
-from leasehold.stores.base.rows import FLAGS, TIMES
-from leasehold.stores.base.statements import parameters, read_statements
-from leasehold.stores.enlist.borrowed import BorrowedSession, Execute
+from leasehold.stores.caller_transaction.borrowed import BorrowedSession, Execute
+from leasehold.stores.database.audit import waiting_for
+from leasehold.stores.database.database import Clock, Columns, Records, Row, SystemClock
+from leasehold.stores.database.nested_writes import refuse_inside
+from leasehold.stores.database.read_timeout import longest_read
+from leasehold.stores.database.rows import FLAGS, TIMES
+from leasehold.stores.database.statements import parameters, read_statements
 from leasehold.stores.sqlite.connections import BUSY_SECONDS, WAITS_BY_ITSELF, Connections, KeptConnection
 from leasehold.stores.sqlite.lending import LentConnection
 

@@ -12,7 +12,7 @@ LONGEST = 80
 """Characters of a command."""
 
 
-def who_has_open(path: str) -> str:
+def processes_that_opened(path: str) -> str:
     """In words. Linux shows it, for processes of the same user; elsewhere the reader is told how to find out."""
     if not Path("/proc/self/fd").exists():
         return f"to see which processes have it open: lsof {path}"

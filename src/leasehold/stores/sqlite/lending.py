@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from leasehold.stores.base.database import Overdue
+from leasehold.stores.database.database import Overdue
 
 _CONTROL = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:begin|commit|end|rollback(?!\s+(?:transaction\s+)?to\b))\b", re.I | re.S

@@ -7,7 +7,7 @@ the job may still stand in the place that it leaves.
 from __future__ import annotations
 
 from leasehold.domain.mirror import Fact, Mirror
-from leasehold.stores.base.mirrors import literal, quoted
+from leasehold.stores.database.mirrors import literal, quoted
 
 _PREFIX = "leasehold_"
 _PARKED = {1: "pending", 2: "waiting", 3: "paused", 4: "running"}
@@ -46,7 +46,7 @@ class SqliteMirrors:
     def create(self, mirror: Mirror) -> str:
         parts = [self.remove(mirror.name)]
         parts += [f"{text};" for text in self.objects(mirror).values()]
-        values = ", ".join(map(literal, (mirror.name, mirror.kind, mirror.dump())))
+        values = ", ".join(map(literal, (mirror.name, mirror.task, mirror.dump())))
         parts.append(f"INSERT INTO leasehold_mirror (name, task, spec) VALUES ({values});")
         return "\n".join(parts)
 
@@ -66,12 +66,12 @@ def _trigger(mirror: Mirror, place: str) -> str:
     name, number = quoted(f"{_PREFIX}{mirror.name}_{place}"), _NUMBERS[place]
     table, key = quoted(mirror.table), quoted(mirror.key)
     columns = {mirror.status: "m.status"} | {
-        column: _told(fact, mirror) for fact, column in mirror.columns.items()
+        column: _expression(fact, mirror) for fact, column in mirror.columns.items()
     }
     facts = f"""(
         SELECT {_key(mirror)} AS key, {_status(mirror, place)} AS status{_facts(mirror, place)}
         FROM leasehold_job AS j LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq
-        WHERE j.seq = NEW.{number} AND j.task = {literal(mirror.kind)}) AS m"""
+        WHERE j.seq = NEW.{number} AND j.task = {literal(mirror.task)}) AS m"""
     changes = ", ".join(f"{quoted(column)} = {value}" for column, value in columns.items())
     text = f"""CREATE TRIGGER {name} AFTER INSERT ON {_PREFIX}{place} WHEN NEW.special >= 1 BEGIN
     UPDATE {table} SET {changes}
@@ -105,11 +105,11 @@ def _status(mirror: Mirror, place: str) -> str:
 
 
 def _facts(mirror: Mirror, place: str) -> str:
-    told = _EVERYWHERE | _OF_PLACE[place]
-    return "".join(f", {told.get(fact, 'NULL')} AS {fact}" for fact in mirror.columns)
+    expressions = _EVERYWHERE | _OF_PLACE[place]
+    return "".join(f", {expressions.get(fact, 'NULL')} AS {fact}" for fact in mirror.columns)
 
 
-def _told(fact: Fact, mirror: Mirror) -> str:
+def _expression(fact: Fact, mirror: Mirror) -> str:
     value = f"m.{fact}"
     if fact == "error":
         return f"substr({value}, 1, instr({value} || char(10), char(10)) - 1)"

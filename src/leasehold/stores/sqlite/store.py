@@ -12,21 +12,29 @@ from typing import Any
 
 from leasehold.domain.hooks import SUCCEEDED, Happened
 from leasehold.domain.job import TIED, NewJob
-from leasehold.domain.views import Finding
-from leasehold.stores.answers import Ending, Enqueued
-from leasehold.stores.base.audit import changed
-from leasehold.stores.base.database import Clock, Records, Session
-from leasehold.stores.base.migrate import check_version, missing
-from leasehold.stores.base.places import DEADLINE, START_BY
-from leasehold.stores.base.rows import record_of
-from leasehold.stores.base.statements import read_migrations
-from leasehold.stores.base.wakeups import Hint, NearWakeups, Tell, groups_of, ignore, tenants_of, wake_here
+from leasehold.domain.records import Finding
+from leasehold.stores.database.audit import changed
+from leasehold.stores.database.database import Clock, Records, Session
+from leasehold.stores.database.migrate import check_version, missing
+from leasehold.stores.database.places import DEADLINE, START_BY
+from leasehold.stores.database.rows import record_of
+from leasehold.stores.database.statements import read_migrations
+from leasehold.stores.database.wakeups import (
+    Hint,
+    NearWakeups,
+    Notify,
+    groups_of,
+    ignore,
+    notify_workers_here,
+    tenants_of,
+)
+from leasehold.stores.results import Ending, Enqueued
+from leasehold.stores.sqlite.caller_transaction import SqliteEnlisting
 from leasehold.stores.sqlite.database import SqliteDatabase
-from leasehold.stores.sqlite.enlist import SqliteEnlisting
+from leasehold.stores.sqlite.database_checks import examine
 from leasehold.stores.sqlite.mirror import SqliteMirrors
-from leasehold.stores.sqlite.vitals import examine
 from leasehold.stores.sqlite.wakeup import SqliteWakeups
-from leasehold.stores.verbs.outbox import read_listeners, tell
+from leasehold.stores.verbs.outbox import notify, read_listeners
 from leasehold.stores.verbs.settle import settled_columns
 from leasehold.stores.verbs.writing import bump_groups
 
@@ -42,10 +50,10 @@ class SqliteStore(SqliteEnlisting):
         create: bool = True,
         results: str | None = None,
         family: str | None = None,
-        tell: Tell | None = None,
+        notify: Notify | None = None,
     ) -> None:
         super().__init__(SqliteDatabase(path, clock, create=create, family=family))
-        self._tell = tell
+        self._notify = notify
         """Who is told instead, of a tenant's work."""
         self._results_root = os.path.abspath(results or f"{self._sqlite.path}.results")
         self._results_named = results is not None
@@ -56,7 +64,12 @@ class SqliteStore(SqliteEnlisting):
     def another(self) -> SqliteStore:
         own = self._sqlite
         return SqliteStore(
-            own.path, own.clock, create=False, family=own.family, tell=self._tell, results=self._named_results
+            own.path,
+            own.clock,
+            create=False,
+            family=own.family,
+            notify=self._notify,
+            results=self._named_results,
         )
 
     @property
@@ -64,18 +77,18 @@ class SqliteStore(SqliteEnlisting):
         return self._results_root if self._results_named else None
 
     # -- tenants ---------------------------------------------------------------------------------------------------
-    def open_tenant(self, name: str, tell: Tell) -> SqliteStore:
-        return self._open_tenant(name, tell, create=False)
+    def open_tenant(self, name: str, notify: Notify) -> SqliteStore:
+        return self._open_tenant(name, notify, create=False)
 
     def tenant_wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
         """Whoever tells of a tenant commits to this file."""
         return SqliteWakeups(self._sqlite, self.label, tenants_of(self.label))
 
-    def _open_tenant(self, name: str, tell: Tell, create: bool) -> SqliteStore:
+    def _open_tenant(self, name: str, notify: Notify, create: bool) -> SqliteStore:
         own = self._sqlite
         path = str(own.path_of_tenant(name))
         return SqliteStore(
-            path, own.clock, create=create, family=own.family, tell=tell, results=self._named_results
+            path, own.clock, create=create, family=own.family, notify=notify, results=self._named_results
         )
 
     def _taken(self, name: str) -> str | None:
@@ -96,37 +109,37 @@ class SqliteStore(SqliteEnlisting):
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         made = super().enqueue(jobs)
         if any(one.created for one in made):
-            self.wake()
+            self.notify_workers()
         return made
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
-    def wake(self) -> None:
+    def notify_workers(self) -> None:
         """Other processes see the commit itself."""
-        if self._tell is not None:
-            return self._tell(Hint.WORK)
-        wake_here(self.label)
+        if self._notify is not None:
+            return self._notify(Hint.WORK)
+        notify_workers_here(self.label)
 
-    def tell_holders(self) -> None:
+    def notify_holders(self) -> None:
         """Other processes see the commit itself."""
-        if self._tell is not None:
-            return self._tell(Hint.STOP)
-        wake_here(self.label, Hint.STOP)
+        if self._notify is not None:
+            return self._notify(Hint.STOP)
+        notify_workers_here(self.label, Hint.STOP)
 
-    def tell_hooks(self) -> None:
+    def notify_hooks(self) -> None:
         """Other processes see the commit itself."""
-        wake_here(self.label, Hint.HOOKS)
+        notify_workers_here(self.label, Hint.HOOKS)
 
     def wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
         return SqliteWakeups(self._sqlite, self.label)
 
-    def tell_watchers(self) -> None:
+    def notify_watchers(self) -> None:
         """Other processes see the commit itself."""
-        wake_here(groups_of(self.label))
+        notify_workers_here(groups_of(self.label))
 
     def group_wakeups(self, listen_url: str | None = None) -> SqliteWakeups | NearWakeups:
         """Of a tenant without a connection: its file would have to stay open."""
         label = groups_of(self.label)
-        return SqliteWakeups(self._sqlite, label) if self._tell is None else NearWakeups(label)
+        return SqliteWakeups(self._sqlite, label) if self._notify is None else NearWakeups(label)
 
     # -- schema ----------------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:
@@ -201,16 +214,16 @@ def _settle_succeeded(session: Session, endings: Sequence[Ending]) -> tuple[set[
     # What has a listener comes as tied, and so does much that has none.
     listened = {ending.seq for ending in endings if ending.special == TIED}
     if listened:
-        _tell(session, [job for job in done if job in listened])
+        _notify(session, [job for job in done if job in listened])
     tied = [job for job, special, _ in rows if special == TIED]
     freed = _untie(session, tied, {job for job, _, attempt in rows if attempt > 1}) if tied else False
     return {ending.seq for ending in endings if ending.seq is not None} - set(done), freed
 
 
-def _tell(session: Session, jobs: Sequence[int]) -> None:
+def _notify(session: Session, jobs: Sequence[int]) -> None:
     if jobs and read_listeners(session, {SUCCEEDED}):
         rows = session.rows("read_succeeded", jobs=jobs)
-        tell(session, [record_of(Happened, row, event=SUCCEEDED, detail="", data={}) for row in rows])
+        notify(session, [record_of(Happened, row, event=SUCCEEDED, detail="", data={}) for row in rows])
 
 
 def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
@@ -227,7 +240,7 @@ def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
         if due_at is not None
     ]
     # Only a job that has run before can have asked.
-    asked = [tie["job_id"] for tie in ties if tie["job"] in ran_before]
+    requested = [tie["job_id"] for tie in ties if tie["job"] in ran_before]
     for statement, records in (
         ("drop_lease_slots", limited),
         ("drop_lane_holds", lanes),
@@ -236,8 +249,8 @@ def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
     ):
         if records:
             session.run(statement, rows=Records([_plain(record) for record in records]))
-    if asked:
-        session.run("close_questions", ids=asked)
+    if requested:
+        session.run("close_questions", ids=requested)
     if lanes:
         session.run("file_next_tickets", lanes=sorted({tie["lane"] for tie in lanes}))
     groups = Counter(tie["group_name"] for tie in ties if tie["group_name"] is not None)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from leasehold.stores.base.wakeups import ANYTHING, NOTHING, Hint, listen_here
+from leasehold.stores.database.wakeups import ANYTHING, NOTHING, Hint, listen_here
 from leasehold.stores.sqlite.database import SqliteDatabase
 
 EAGER, CALM = 0.01, 0.05
@@ -18,7 +18,7 @@ signs of life are changes too."""
 class SqliteWakeups:
     def __init__(self, database: SqliteDatabase, *labels: str) -> None:
         self._kept = database.keep()
-        self._ear = listen_here(*labels)
+        self._listener = listen_here(*labels)
         self._version = self._data_version()
         self._stirred_at = float("-inf")
         self._closed = False
@@ -33,7 +33,7 @@ class SqliteWakeups:
         while True:
             now = time.monotonic()
             pause = EAGER if now - self._stirred_at < EAGER_FOR else CALM
-            heard = self._ear.wait(max(0.0, min(pause, deadline - now)))
+            received = self._listener.wait(max(0.0, min(pause, deadline - now)))
             if self._closed:
                 return NOTHING
             version = self._data_version()
@@ -41,8 +41,8 @@ class SqliteWakeups:
                 # A commit does not say what it was about.
                 self._version = version
                 return ANYTHING
-            if heard or time.monotonic() >= deadline:
-                return heard
+            if received or time.monotonic() >= deadline:
+                return received
 
     def call(self, on_hint: Callable[[Hint], None]) -> bool:
         """Other processes' commits tell nobody: they are seen by looking."""
@@ -52,12 +52,12 @@ class SqliteWakeups:
         self._stirred_at = time.monotonic()
 
     @property
-    def hears(self) -> bool:
+    def listens(self) -> bool:
         return True
 
     def close(self) -> None:
         self._closed = True
-        self._ear.close()
+        self._listener.close()
         with self._waiting:
             self._kept.close()
 

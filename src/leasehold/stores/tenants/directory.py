@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import DatabaseUnreachable, SchemaIncomplete, TenantNotFound
-from leasehold.stores.base.wakeups import NOTHING, Bell, Hint
-from leasehold.stores.tenants.cabinet import Cabinet
+from leasehold.stores.database.wakeups import NOTHING, Hint, NotifyThrottle
+from leasehold.stores.tenants.store_cache import StoreCache
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -24,17 +24,17 @@ class Directory:
         *,
         most_open: int,
         upgrades: bool,
-        cabinet: Cabinet | None = None,
-        tell: Callable[[str, Hint], None] | None = None,
+        cabinet: StoreCache | None = None,
+        notify: Callable[[str, Hint], None] | None = None,
     ) -> None:
         """`upgrades`: whether a tenant's schema is brought up to date when it is opened."""
         self.control = control
         self._most_open = most_open
         self._upgrades = upgrades
-        self.cabinet = cabinet or Cabinet(most_open)
+        self.cabinet = cabinet or StoreCache(most_open)
         self._shares = cabinet is not None
-        self._teller = None if tell else _Teller(control)
-        self.tell: Callable[[str, Hint], None] = tell or self._teller  # type: ignore[assignment]
+        self._teller = None if notify else _Teller(control)
+        self.notify: Callable[[str, Hint], None] = notify or self._teller  # type: ignore[assignment]
 
     def another(self) -> Directory:
         """Over a connection of its own; the same tenants are open, and no more of them."""
@@ -43,7 +43,7 @@ class Directory:
             most_open=self._most_open,
             upgrades=self._upgrades,
             cabinet=self.cabinet,
-            tell=self.tell,
+            notify=self.notify,
         )
 
     @contextmanager
@@ -67,7 +67,7 @@ class Directory:
 
     def close(self) -> None:
         if self._teller is not None:
-            self._teller.pay()
+            self._teller.flush()
         self.cabinet.close(id(self) if self._shares else None)
         if self._shares:
             self.control.close()
@@ -76,7 +76,7 @@ class Directory:
         return self.control.find_tenant(name).created_at
 
     def _open(self, name: str) -> JobStore:
-        store = self.control.open_tenant(name, partial(self.tell, name))
+        store = self.control.open_tenant(name, partial(self.notify, name))
         try:
             if self._upgrades:
                 store.upgrade()
@@ -94,23 +94,23 @@ class _Teller:
         self._control = control
         self._lock = threading.Lock()
         self._untold: dict[str, Hint] = {}
-        self._bell = Bell(self._ring)
+        self._throttle = NotifyThrottle(self._notify)
         # The process may end without a close: what is owed is told, or the job waits for the sweep.
-        weakref.finalize(control, self._bell.pay)
+        weakref.finalize(control, self._throttle.flush)
 
     def __call__(self, name: str, hint: Hint) -> None:
         with self._lock:
             self._untold[name] = self._untold.get(name, NOTHING) | hint
-        self._bell()
+        self._throttle()
 
-    def pay(self) -> None:
-        self._bell.pay()
+    def flush(self) -> None:
+        self._throttle.flush()
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         with self._lock:
             untold, self._untold = self._untold, {}
         if untold:
             said = NOTHING
             for hint in untold.values():
                 said |= hint
-            self._control.tell_tenants(sorted(untold), said)
+            self._control.notify_tenants(sorted(untold), said)

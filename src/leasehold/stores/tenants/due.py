@@ -10,19 +10,21 @@ from typing import Any
 from leasehold.domain.errors import TenantNotFound
 from leasehold.domain.job import Job, NewJob, Sighting
 from leasehold.domain.metrics import KEPT_MINUTES
+from leasehold.domain.records import Reaped, ScheduleRow
 from leasehold.domain.retention import Retention
 from leasehold.domain.schedules import Schedule
-from leasehold.domain.views import Reaped, ScheduleRow
-from leasehold.stores.answers import Fired, Pruned, Registered
+from leasehold.stores.results import Fired, Pruned, Registered
 from leasehold.stores.store import JobStore
-from leasehold.stores.tenants.books import Books, Name
+from leasehold.stores.tenants.active import SWEEP
 from leasehold.stores.tenants.directory import Directory
-from leasehold.stores.tenants.parts import Parts
-from leasehold.stores.tenants.served import SWEEP
+from leasehold.stores.tenants.job_index import JobIndex, Name
+from leasehold.stores.tenants.routing import Parts
 
 
 class DueInTenants(Parts):
-    def __init__(self, directory: Directory, names: Sequence[str] | None, books: Books | None = None) -> None:
+    def __init__(
+        self, directory: Directory, names: Sequence[str] | None, books: JobIndex | None = None
+    ) -> None:
         super().__init__(directory, names, books)
         self._sighted: dict[str, Name] = {}
         """Whose the leases are that were seen last."""

@@ -12,17 +12,19 @@ from leasehold.domain.errors import JobNotFound
 from leasehold.domain.hooks import Delivery, Happened, Listener
 from leasehold.domain.job import NewJob
 from leasehold.stores.store import JobStore
-from leasehold.stores.tenants.books import Books, Name
+from leasehold.stores.tenants.active import SWEEP
 from leasehold.stores.tenants.directory import Directory
-from leasehold.stores.tenants.parts import Parts
-from leasehold.stores.tenants.served import SWEEP
+from leasehold.stores.tenants.job_index import JobIndex, Name
+from leasehold.stores.tenants.routing import Parts
 
 COPY_EVERY = 6 * 3600.0
 """Seconds. A copy that nobody renews for a day is as good as gone: its code may be."""
 
 
 class OutboxesOfTenants(Parts):
-    def __init__(self, directory: Directory, names: Sequence[str] | None, books: Books | None = None) -> None:
+    def __init__(
+        self, directory: Directory, names: Sequence[str] | None, books: JobIndex | None = None
+    ) -> None:
         super().__init__(directory, names, books)
         self._copies: dict[Name, tuple[frozenset[Listener], float]] = {}
         """Who listens in a tenant, by our doing, and since when."""
@@ -42,14 +44,14 @@ class OutboxesOfTenants(Parts):
                 self._touch_hooks([name])
         return found
 
-    def tell_listeners(self, happened: Sequence[Happened]) -> None:
+    def notify_listeners(self, happened: Sequence[Happened]) -> None:
         for one in happened:
             if not one.job_id:
-                self.directory.control.tell_listeners([one])
+                self.directory.control.notify_listeners([one])
                 continue
             # A job that has gone meanwhile has taken its tenant's wish to know along.
             with suppress(JobNotFound), self.holder(one.job_id) as store:
-                store.tell_listeners([one])
+                store.notify_listeners([one])
 
     def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[Delivery]:
         if not listeners:
@@ -118,7 +120,7 @@ class OutboxesOfTenants(Parts):
 def _copy(store: JobStore, had: frozenset[Listener], wanted: frozenset[Listener]) -> None:
     for name in _names(had) - _names(wanted):
         store.remove_listener(name)
-    store.register_listeners(sorted(wanted, key=lambda one: (one.name, one.event, one.kind)))
+    store.register_listeners(sorted(wanted, key=lambda one: (one.name, one.event, one.task)))
 
 
 def _names(listeners: frozenset[Listener]) -> set[str]:

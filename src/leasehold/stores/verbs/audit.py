@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from leasehold.domain.audit import AuditEntry, AuditPage, AuditRow, checked_cursor
 from leasehold.domain.checks.numbers import check_page
-from leasehold.stores.base.audit import audited, insert_entry
+from leasehold.stores.database.audit import audited, insert_entry
 from leasehold.stores.verbs.writing import Verbs
 
 LONGEST_PAGE = 500
@@ -38,13 +38,13 @@ class AuditVerbs(Verbs):
         check_page(limit, LONGEST_PAGE)
         # The first one says which index is walked: mostly it leaves the fewest.
         given = {"target": target, "actor": actor, "verb": verb}
-        asked = {name: value for name, value in given.items() if value is not None}
-        first, *others = asked or ["seq"]
+        requested = {name: value for name, value in given.items() if value is not None}
+        first, *others = requested or ["seq"]
         filters = [f"list_audit.where_{name}" for name in others]
         parts = ["list_audit", f"list_audit.by_{first}", *filters, f"list_audit.page_by_{first}"]
         before = checked_cursor(cursor)
         rows = self._database.read(
-            lambda session: session.listing(parts, before=before, limit=limit + 1, **asked)
+            lambda session: session.listing(parts, before=before, limit=limit + 1, **requested)
         )
         entries = [AuditRow(**{**row, "detail": json.loads(row["detail"])}) for row in rows[:limit]]
         return AuditPage(entries, str(entries[-1].seq) if len(rows) > limit else None)

@@ -22,15 +22,15 @@ from leasehold.domain.budgets import (
 )
 from leasehold.domain.checks.cursors import cursor_of, parts_of
 from leasehold.domain.checks.numbers import check_page
-from leasehold.domain.errors import InvalidInput, JobNotFound, Refused
+from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound
 from leasehold.domain.hooks import Happened, budget_is_exhausted
 from leasehold.domain.job import Job
-from leasehold.domain.moves import Move
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import FINAL, HALTED
-from leasehold.stores.base.database import Records, Row, Session
+from leasehold.domain.transitions import Move
+from leasehold.stores.database.database import Records, Row, Session
 from leasehold.stores.verbs.locking import lock
-from leasehold.stores.verbs.outbox import tell
+from leasehold.stores.verbs.outbox import notify
 from leasehold.stores.verbs.writing import Verbs, write
 
 
@@ -96,7 +96,7 @@ class BudgetVerbs(Verbs):
             _set_limits(session, "group", group, limits)
             lines = _group_lines(session, group)
             passed = [line for line in lines if line.over and line.unit not in over]
-            tell(session, [budget_is_exhausted(line, None, "", group) for line in passed])
+            notify(session, [budget_is_exhausted(line, None, "", group) for line in passed])
             return lines
 
         return self._database.transact(work)
@@ -152,7 +152,7 @@ def record_spends(
     if totals:
         session.run("add_spent", totals=Records(totals))
     lines = _lines(session, found[0], attempt)
-    tell(session, _exhausted(lines, moved, found[0]))
+    notify(session, _exhausted(lines, moved, found[0]))
     return lines
 
 
@@ -171,26 +171,26 @@ def refuse_over_budget(session: Session, job: Job) -> None:
     reason: the next one begins at 0."""
     if job.state not in HALTED or not halts(job.policy):
         return
-    if job.policy.budget is None and job.group_name is None:
+    if job.policy.budget is None and job.group is None:
         return
-    rows = session.rows("read_budget", id=job.id, group=job.group_name)
+    rows = session.rows("read_budget", id=job.id, group=job.group)
     of_next_run: dict[str, int] | None = {} if job.policy.budget_for == "run" else None
-    line = first_over(lines_of(job.id, job.policy, job.group_name, rows, of_next_run))
+    line = first_over(lines_of(job.id, job.policy, job.group, rows, of_next_run))
     if line is not None:
         remedy = (
             f"raise it first: top_up({line.unit}=…), more than {line.spent - (line.limit or 0):,}"
             if line.scope == "job"
             else f"raise the limit of group {line.name!r} first"
         )
-        raise Refused(job.id, "resume", job.state.value, f"{line.told()}; {remedy}")
+        raise InvalidState(job.id, "resume", job.state.value, f"{line.describe()}; {remedy}")
 
 
 def _top_up(
     session: Session, job: Job, amounts: Mapping[str, int], actor: str | None, now: datetime
 ) -> list[BudgetLine]:
     if job.state in FINAL:
-        raise Refused(job.id, "top_up", job.state.value, "it spends nothing any more")
-    row = {"id": job.id, "policy": job.policy.dump(), "group_name": job.group_name}
+        raise InvalidState(job.id, "top_up", job.state.value, "it spends nothing any more")
+    row = {"id": job.id, "policy": job.policy.dump(), "group_name": job.group}
     lines = {line.unit: line for line in _lines(session, row, job.attempt) if line.scope != "group"}
     limits: dict[str, int | None] = {}
     for unit, amount in amounts.items():
@@ -200,8 +200,8 @@ def _top_up(
             raise InvalidInput(unit, f"job {job.id} has no limit for it", f"units with a limit: {known}")
         limits[unit] = limit + amount
     _set_limits(session, "job", job.id, limits)
-    told = ", ".join(f"{unit} +{amounts[unit]} to {limits[unit]}" for unit in sorted(amounts))
-    write(session, [Move(job, job, "topped_up", actor, told)], now)
+    detail = ", ".join(f"{unit} +{amounts[unit]} to {limits[unit]}" for unit in sorted(amounts))
+    write(session, [Move(job, job, "topped_up", actor, detail)], now)
     return _lines(session, row, job.attempt)
 
 

@@ -10,17 +10,17 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from leasehold.domain import operate
-from leasehold.domain.by_id import ask_again_in
 from leasehold.domain.due_groups import DueGroup, DueGroups, Source
-from leasehold.domain.errors import state_told
+from leasehold.domain.errors import state_reported
 from leasehold.domain.expiry import time_is_over
 from leasehold.domain.job import Grant, Job, Sighting, has_run_out
 from leasehold.domain.limits import Need
 from leasehold.domain.outcome import Expired, Lost
+from leasehold.domain.run_by_id import ask_again_in
 from leasehold.domain.settle import settle, settle_lost
 from leasehold.domain.states import State
-from leasehold.stores.answers import Denied, Order
-from leasehold.stores.base.database import Records, Session
+from leasehold.stores.database.database import Records, Session
+from leasehold.stores.results import Denied, Order
 from leasehold.stores.verbs.dependencies import without_locked_children
 from leasehold.stores.verbs.limits import AT_ONCE, Admitted, ClaimGroup, LimitVerbs, lock_limits, why_not
 from leasehold.stores.verbs.locking import lock, lock_free_held
@@ -108,7 +108,7 @@ class ClaimRequest(NamedTuple):
 
     owner: str
     queues: Sequence[str]
-    kinds: Sequence[str] | None
+    tasks: Sequence[str] | None
     limit: int
     order: Order
 
@@ -121,11 +121,11 @@ class ClaimRequest(NamedTuple):
     def key(self) -> tuple[object, ...]:
         """The same for claims that find the same groups. Queues that take turns come in another order each time."""
         queues = tuple(self.queues) if self.is_mixed else frozenset(self.queues)
-        return queues, None if self.kinds is None else tuple(self.kinds)
+        return queues, None if self.tasks is None else tuple(self.tasks)
 
     @property
     def where(self) -> Where:
-        return {"queues": list(self.queues), "tasks": None if self.kinds is None else list(self.kinds)}
+        return {"queues": list(self.queues), "tasks": None if self.tasks is None else list(self.tasks)}
 
 
 class Claim:
@@ -303,12 +303,12 @@ def claim_in(
 ) -> Grant | Denied:
     """Claim this job, which is locked, in a transaction that is open."""
     job_id = job.id
-    if job.state is State.RUNNING and job.lease_owner is not None:
+    if job.state is State.RUNNING and job.worker is not None:
         if _is_held(job, now):
-            held = f"its lease is held by {job.lease_owner}"
+            held = f"its lease is held by {job.worker}"
             return Denied(job_id, job.state, held, retry_in=ask_again_in(job, now))
         if sighting is None or not (sighting.matches(job) and sighting.missed(now)):
-            first_look = _sight(session, job, job.lease_owner, now, monotonic)
+            first_look = _sight(session, job, job.worker, now, monotonic)
             again = "its lease has run out; it can be taken over after a second look"
             return Denied(job_id, job.state, again, first_look, job.lease_seconds / 3)
         lost = Lost(alone=sighting.alone, progressed=job.seq in find_progress(session, [job]))
@@ -353,11 +353,11 @@ def _sight(session: Session, job: Job, owner: str, now: datetime, monotonic: flo
 
 def _not_claimable(session: Session, job: Job, now: datetime, need: Need) -> str | None:
     if job.state is not State.QUEUED:
-        return "it is an orphan of another site" if job.orphan else f"it {state_told(job.state.value)}"
+        return "it is an orphan of another site" if job.orphan else f"it {state_reported(job.state.value)}"
     if job.available_at > now:
         return "it is not due yet"
-    if session.rows("task_is_paused", task=job.kind):
-        return f"its task {job.kind!r} is paused"
+    if session.rows("task_is_paused", task=job.task):
+        return f"its task {job.task!r} is paused"
     if job.lane is not None:
         front = session.rows("find_lane_head", lane=job.lane)[0]
         if front["blocker"] is not None:
@@ -378,13 +378,13 @@ def grant_of(job: Job, now: datetime) -> Grant:
         id=job.id,
         token=job.lease_token,
         attempt=job.attempt,
-        kind=job.kind,
+        task=job.task,
         queue=job.queue,
         args=job.args,
         lease_seconds=job.lease_seconds,
         policy=job.policy.dump(),
         lane=job.lane,
-        group_name=job.group_name,
+        group=job.group,
         failures=job.failures,
         crashes=job.crashes,
         special=job.special,

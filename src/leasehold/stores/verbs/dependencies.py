@@ -12,9 +12,9 @@ from datetime import datetime
 from leasehold.domain.dependencies import ENDED, EndedParent, judge
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import AWAITED, Job, NewJob, OnParentFailure
-from leasehold.domain.moves import Move
-from leasehold.stores.base.database import Records, Session
-from leasehold.stores.base.places import Place, place_of
+from leasehold.domain.transitions import Move
+from leasehold.stores.database.database import Records, Session
+from leasehold.stores.database.places import Place, place_of
 from leasehold.stores.verbs.locking import lock
 
 
@@ -41,7 +41,7 @@ def without_locked_children(session: Session, moves: Sequence[Move]) -> list[Mov
 def moves_of_children(session: Session, moves: Sequence[Move], now: datetime) -> list[Move]:
     """What the endings among these moves mean for those who wait for them."""
     ended = [
-        EndedParent(move.job.id, move.job.kind, move.job.state, move.job.reason)
+        EndedParent(move.job.id, move.job.task, move.job.state, move.job.reason)
         for move in moves
         if move.job.awaited and _ends(move)
     ]
@@ -79,7 +79,7 @@ def wait_for_parents(
     ]
     session.run("hold_for_parents", children=Records(children))
     assert now is not None
-    parents = [EndedParent(job.id, job.kind, job.state, job.reason) for job in there.values()]
+    parents = [EndedParent(job.id, job.task, job.state, job.reason) for job in there.values()]
     ended = [parent for parent in parents if parent.state in ENDED]
     return _judge_children(session, ended, now) if ended else [], now
 

@@ -15,14 +15,14 @@ from leasehold.domain.job import PLAIN, TIED, Job, NewJob
 from leasehold.domain.lanes import Ticket
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMark
-from leasehold.stores.answers import Enqueued
-from leasehold.stores.base.database import Columns, Records, Row, Session
+from leasehold.stores.database.database import Columns, Records, Row, Session
+from leasehold.stores.results import Enqueued
 from leasehold.stores.verbs.dependencies import check_order, wait_for_parents
 from leasehold.stores.verbs.gates import GateVerbs, gate_of
 from leasehold.stores.verbs.groups import touch_groups
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.long_names import keep_long_names
-from leasehold.stores.verbs.outbox import tell_of_groups
+from leasehold.stores.verbs.outbox import notify_about_groups
 from leasehold.stores.verbs.stop_marks import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
 from leasehold.stores.verbs.writing import (
     Groups,
@@ -76,11 +76,11 @@ def enqueue_in(
     jobs: Sequence[NewJob],
     groups: Mapping[str, int] = _NOTHING,
     marks: Marks | None = None,
-    tell: Tell | None = None,
+    notify: Notify | None = None,
 ) -> list[Enqueued]:
     """Enqueue inside an open transaction. Holders that give way do so first, so that the new jobs are stored in the
     order given; groups are told last, once each, together with those that the caller has changed. `marks` are those of
-    the runs whose follow-ups these are, if the caller knows them. `tell` tells the groups in another way."""
+    the runs whose follow-ups these are, if the caller knows them. `notify` tells the groups in another way."""
     stopped = _find_stopped(session, jobs, marks)
     keep_long_names(session, jobs)
     changes = _GroupChanges(dict(groups))
@@ -91,7 +91,7 @@ def enqueue_in(
     if stopped:
         made_stopped = {job_id: mark for job_id, mark in stopped.items() if answers[job_id].created}
         changes.add(_cancel_stopped(session, made_stopped))
-    (tell or tell_groups)(session, changes.live, changes.opened, changes.filed - changes.opened.keys())
+    (notify or notify_groups)(session, changes.live, changes.opened, changes.filed - changes.opened.keys())
     return [answers[job.id] for job in jobs]
 
 
@@ -156,10 +156,10 @@ def _insert_all(
     raise StoreError(f"the unique key of {len(wanted)} job(s) kept changing hands; enqueue again")
 
 
-Tell = Callable[[Session, Groups, Mapping[str, bool], set[str]], None]
+Notify = Callable[[Session, Groups, Mapping[str, bool], set[str]], None]
 
 
-def tell_groups(session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]) -> None:
+def notify_groups(session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]) -> None:
     """`opened` have new jobs. Those that runs have asked for do not reopen a group: the run may not know that it was
     stopped. Into `filed` came only cancelled ones."""
     for reopens in (True, False):
@@ -168,9 +168,9 @@ def tell_groups(session: Session, changed: Groups, opened: Mapping[str, bool], f
             touch_groups(session, touched, reopens)
     if filed:
         records = group_records({name: changed[name] for name in filed})
-        tell_of_groups(session, session.tuples("file_groups", groups=records), changed)
-    told = opened.keys() | filed
-    bump_groups(session, {name: live for name, live in changed.items() if name not in told})
+        notify_about_groups(session, session.tuples("file_groups", groups=records), changed)
+    counted = opened.keys() | filed
+    bump_groups(session, {name: live for name, live in changed.items() if name not in counted})
 
 
 def _cancel_stopped(session: Session, stopped: Mapping[str, StopMark]) -> Groups:
@@ -183,9 +183,9 @@ def _relate(session: Session, jobs: Sequence[NewJob], answers: Mapping[str, Enqu
     """Tie new jobs to those they wait for, and to the one whose follow-up they are; the groups that this changes. A
     job that was there already keeps what it had."""
     made = [job for job in jobs if answers[job.id] == Enqueued(job.id, created=True)]
-    asked = [{"parent_id": job.follow_up_of, "child_id": job.id} for job in made if job.follow_up_of]
-    if asked:
-        session.run("insert_follow_ups", follow_ups=Records(asked))
+    requested = [{"parent_id": job.follow_up_of, "child_id": job.id} for job in made if job.follow_up_of]
+    if requested:
+        session.run("insert_follow_ups", follow_ups=Records(requested))
     moves, now = wait_for_parents(session, made, {job_id: one.id for job_id, one in answers.items()})
     return write_moves(session, moves, now) if now is not None else {}
 
@@ -220,18 +220,18 @@ def _settle_conflicts(
     holders = _holders(session, left)
     again: list[NewJob] = []
     for job in left:
-        holder = holders.get((job.kind, job.unique_key or ""))
+        holder = holders.get((job.task, job.unique_key or ""))
         if holder is None:
             again.append(job)
         elif job.on_duplicate == "raise":
-            raise DuplicateJob(holder["id"], job.kind, job.unique_key or "")
+            raise DuplicateJob(holder["id"], job.task, job.unique_key or "")
         else:
             answers[job.id] = Enqueued(holder["id"], created=False)
     return again
 
 
 def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], Row]:
-    keys = [(job.kind, job.unique_key) for job in jobs if job.unique_key is not None]
+    keys = [(job.task, job.unique_key) for job in jobs if job.unique_key is not None]
     rows = find_holders(session, keys) if keys else []
     return {(row["task"], row["unique_key"]): row for row in rows}
 
@@ -239,14 +239,16 @@ def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], 
 def _replace_holders(session: Session, jobs: Sequence[NewJob]) -> Groups:
     """Holders that have never started give way to the first job that asks for it; the groups that this changes. Of
     several jobs with one key in a batch the first is made, and the others lead to it."""
-    asking = [job for job in jobs if job.on_duplicate == "replace"]
-    if asking:
+    questions_box = [job for job in jobs if job.on_duplicate == "replace"]
+    if questions_box:
         # A repeat after a lost reply makes no job, so nobody has to give way to it.
-        repeated = {row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in asking))}
-        asking = [job for job in asking if job.id not in repeated]
+        repeated = {
+            row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in questions_box))
+        }
+        questions_box = [job for job in questions_box if job.id not in repeated]
     by_holder: dict[str, NewJob] = {}
-    for (kind, key), row in _holders(session, asking).items():
-        by_holder[row["id"]] = next(job for job in asking if (job.kind, job.unique_key) == (kind, key))
+    for (task, key), row in _holders(session, questions_box).items():
+        by_holder[row["id"]] = next(job for job in questions_box if (job.task, job.unique_key) == (task, key))
     if not by_holder:
         return {}
     held, now = lock(session, by_holder)
@@ -278,7 +280,7 @@ def is_plain(job: NewJob) -> bool:
 
 
 _SHAPE = (
-    "kind",
+    "task",
     "queue",
     "priority",
     "delay",
@@ -336,8 +338,8 @@ def _with_keys(session: Session, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
     known = {row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in keyed))}
     wanted = [job for job in keyed if job.id not in known]
     keys = [
-        {"task": j.kind, "key": j.unique_key, "job_id": j.id, "for_ever": j.unique_for == "ever"}
-        for j in sorted(wanted, key=lambda job: (job.kind, job.unique_key))
+        {"task": j.task, "key": j.unique_key, "job_id": j.id, "for_ever": j.unique_for == "ever"}
+        for j in sorted(wanted, key=lambda job: (job.task, job.unique_key))
     ]
     got = {row[0] for row in session.tuples("insert_keys", keys=Records(keys))} if keys else set()
     return [job for job in jobs if job.unique_key is None or job.id in got]
@@ -372,7 +374,7 @@ def parameters_for(jobs: Sequence[NewJob]) -> dict[str, Any]:
             lanes=[job.lane for job in jobs],
             keys=[job.unique_key for job in jobs],
         ),
-        "task": job.kind,
+        "task": job.task,
         "queue": job.queue,
         "gate": gate_of(job),
         "priority": job.priority,

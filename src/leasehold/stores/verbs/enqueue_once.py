@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from leasehold.domain.errors import IdempotencyKeyReused
 from leasehold.domain.job import NewJob
-from leasehold.stores.answers import Enqueued, Once
-from leasehold.stores.base.database import Session
+from leasehold.stores.database.database import Session
+from leasehold.stores.results import Enqueued, Once
 from leasehold.stores.verbs.dependencies import check_order
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 

@@ -20,15 +20,15 @@ from leasehold.domain.stream import (
     LOG_CAP,
     PROGRESS,
     STALLED,
-    Event,
     LogTail,
     Note,
     Progress,
     RunNotes,
     Seen,
+    Update,
 )
-from leasehold.stores.answers import Told
-from leasehold.stores.base.database import Records, Row, Session
+from leasehold.stores.database.database import Records, Row, Session
+from leasehold.stores.results import Record
 from leasehold.stores.verbs.writing import Verbs
 
 LAST_PLACE = 2**63 - 1
@@ -38,27 +38,27 @@ LAST_PLACE = 2**63 - 1
 class EventVerbs(Verbs):
     """What attempts emit while they run: updates, progress, log lines."""
 
-    def write_events(self, runs: Sequence[RunNotes]) -> Told:
+    def write_events(self, runs: Sequence[RunNotes]) -> Record:
         """Store what the holders of these leases emit, in their order: updates get the job's next numbers, a key that
         is stored already is skipped, progress replaces the previous progress, log lines go to the attempt's tail. A
         note that was written before, by its `place`, is not written again. The result names the lost leases and the
         leases whose rows are locked: the call does not wait for locked rows, and writes nothing for either."""
         # Nobody ever holds token 0.
-        asked = sorted((run for run in runs if run.token > 0), key=lambda run: run.id)
-        leases = Records([{"id": run.id, "token": run.token} for run in asked])
+        requested = sorted((run for run in runs if run.token > 0), key=lambda run: run.id)
+        leases = Records([{"id": run.id, "token": run.token} for run in requested])
 
         def work(session: Session) -> set[tuple[str, int]]:
             rows = session.rows("lock_free_leases", leases=leases)
             owners = {(row["id"], row["token"]): row["worker"] for row in rows}
-            held = [run for run in asked if (run.id, run.token) in owners]
+            held = [run for run in requested if (run.id, run.token) in owners]
             if held:
                 _write(session, held, owners)
             return set(owners)
 
-        accepted = self._database.transact(work) if asked else set()
+        accepted = self._database.transact(work) if requested else set()
         left = [(run.id, run.token) for run in runs if (run.id, run.token) not in accepted]
         locked = self._still_held(left)
-        return Told([lease for lease in left if lease not in locked], sorted(locked))
+        return Record([lease for lease in left if lease not in locked], sorted(locked))
 
     def read_stream(self, job_id: str, since: int = 0, limit: int = 500) -> Seen:
         """The job's state and its updates numbered above `since`, read at one moment. The result is final: no smaller
@@ -203,6 +203,6 @@ def progress_of(text: str, at: datetime) -> Progress:
     return Progress(data["done"], data["total"], data["note"], at)
 
 
-def event_of(row: Row) -> Event:
+def event_of(row: Row) -> Update:
     data = None if row["data"] is None else json.loads(row["data"])
-    return Event(row["seq"], row["kind"], data, row["key"], row["told_in"], row["at"])
+    return Update(row["seq"], row["kind"], data, row["key"], row["told_in"], row["at"])

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.stop import StopMark
-from leasehold.stores.base.database import Records, Session
+from leasehold.stores.database.database import Records, Session
 from leasehold.stores.verbs.enqueue import enqueue_in
 from leasehold.stores.verbs.groups import held_groups
 from leasehold.stores.verbs.named_limits import limit_problems
@@ -20,22 +20,22 @@ from leasehold.stores.verbs.writing import bump_groups
 
 
 def file_follow_ups(
-    session: Session, asked_by: Sequence[tuple[Job, NewJob]], groups: Mapping[str, int], marks: Marks
+    session: Session, requested_by: Sequence[tuple[Job, NewJob]], groups: Mapping[str, int], marks: Marks
 ) -> None:
     """Make the follow-ups of jobs that have just succeeded, then tell all groups, once each. `marks` are the stops that
     have met those jobs."""
-    if not asked_by:
+    if not requested_by:
         bump_groups(session, groups)
         return
-    parent_of = {job.id: parent for parent, job in asked_by}
-    follow_ups = [replace(job, follow_up_of=parent.id) for parent, job in asked_by]
+    parent_of = {job.id: parent for parent, job in requested_by}
+    follow_ups = [replace(job, follow_up_of=parent.id) for parent, job in requested_by]
     refused = _without_parents(session, follow_ups)
     refused |= {job_id: str(problem) for job_id, problem in limit_problems(session, follow_ups).items()}
     refused |= _into_held_groups(session, follow_ups, stopped_follow_ups(follow_ups, marks))
-    asked = [job for job in follow_ups if job.id not in refused]
+    requested = [job for job in follow_ups if job.id not in refused]
     # A held key would raise, and take the success with it.
-    mild = [replace(job, on_duplicate="return") if job.on_duplicate == "raise" else job for job in asked]
-    for job, made in zip(asked, enqueue_in(session, mild, groups, marks), strict=True):
+    mild = [replace(job, on_duplicate="return") if job.on_duplicate == "raise" else job for job in requested]
+    for job, made in zip(requested, enqueue_in(session, mild, groups, marks), strict=True):
         if made.id != job.id and job.on_duplicate == "raise":
             refused[job.id] = f"its unique key {job.unique_key!r} is held by job {made.id}"
     if refused:
@@ -56,8 +56,8 @@ def _into_held_groups(
 def _without_parents(session: Session, follow_ups: Sequence[NewJob]) -> dict[str, str]:
     """Those that would wait for a job that does not exist, or for a follow-up that is left out itself."""
     there = {job.id for job in follow_ups}
-    asked = {parent for job in follow_ups for parent in job.after} - there
-    found = {row["id"] for row in session.rows("find_ids", ids=sorted(asked))} if asked else set()
+    requested = {parent for job in follow_ups for parent in job.after} - there
+    found = {row["id"] for row in session.rows("find_ids", ids=sorted(requested))} if requested else set()
     refused: dict[str, str] = {}
     for job in follow_ups:
         for parent in job.after:
@@ -75,5 +75,5 @@ def _entry(parent: Job, job: NewJob, why: str) -> dict[str, object]:
         "token": parent.settled_token,
         "attempt": parent.attempt,
         "actor": parent.settled_by,
-        "detail": f"{job.kind}: {why}",
+        "detail": f"{job.task}: {why}",
     }

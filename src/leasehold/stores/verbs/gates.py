@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from leasehold.domain.job import NewJob
 from leasehold.domain.limits import slots_text
-from leasehold.stores.base.audit import unrecorded
-from leasehold.stores.base.database import Database, Records, Session
+from leasehold.stores.database.audit import unrecorded
+from leasehold.stores.database.database import Database, Records, Session
 from leasehold.stores.verbs.limits import LimitVerbs
 from leasehold.stores.verbs.named_limits import limit_problems, make_limits
 
@@ -61,7 +61,7 @@ def make_gates(session: Session, missing: Mapping[int, NewJob]) -> None:
         {
             "id": number,
             "queue": job.queue,
-            "task": job.kind,
+            "task": job.task,
             "slots": slots_text(job.slots),
             "rate_key": job.rate,
         }
@@ -71,12 +71,12 @@ def make_gates(session: Session, missing: Mapping[int, NewJob]) -> None:
 
 
 @lru_cache(maxsize=4096)
-def gate_id(queue: str, kind: str, slots: str | None = None, rate_key: str | None = None) -> int:
+def gate_id(queue: str, task: str, slots: str | None = None, rate_key: str | None = None) -> int:
     """A positive 63-bit hash of what a job needs besides its turn. 0 stands for "any gate"."""
-    text = json.dumps([queue, kind, slots, rate_key])
+    text = json.dumps([queue, task, slots, rate_key])
     number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
     return number or 1
 
 
 def gate_of(job: NewJob) -> int:
-    return gate_id(job.queue, job.kind, slots_text(job.slots) if job.slots else None, job.rate)
+    return gate_id(job.queue, job.task, slots_text(job.slots) if job.slots else None, job.rate)

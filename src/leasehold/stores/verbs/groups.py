@@ -27,11 +27,11 @@ from leasehold.domain.groups import (
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopScope
-from leasehold.domain.stream import Event
-from leasehold.stores.base.audit import changed
-from leasehold.stores.base.database import Row, Session
+from leasehold.domain.stream import Update
+from leasehold.stores.database.audit import changed
+from leasehold.stores.database.database import Row, Session
 from leasehold.stores.verbs.events import event_of, progress_of
-from leasehold.stores.verbs.outbox import tell_of_groups
+from leasehold.stores.verbs.outbox import notify_about_groups
 from leasehold.stores.verbs.results import ResultVerbs
 from leasehold.stores.verbs.writing import bump_groups, group_records
 
@@ -53,12 +53,12 @@ class GroupVerbs(ResultVerbs):
         """Groups by name; `cursor` is the last page's `next`."""
         check_page(limit)
         (after,) = ("",) if cursor is None else parts_of(cursor, str)
-        asked: dict[str, Any] = {"after": after, "limit": limit + 1, "cap": GROUP_TOTAL_CAP}
+        requested: dict[str, Any] = {"after": after, "limit": limit + 1, "cap": GROUP_TOTAL_CAP}
         statement = "list_groups"
         if state is not None:
             statement = "list_groups_in"
-            asked["state"] = state
-        rows = self._database.read(lambda session: session.rows(statement, **asked))
+            requested["state"] = state
+        rows = self._database.read(lambda session: session.rows(statement, **requested))
         groups = [_group_summary(row) for row in rows[:limit]]
         return GroupPage(groups, cursor_of(groups[-1].name) if len(rows) > limit else None)
 
@@ -76,11 +76,11 @@ class GroupVerbs(ResultVerbs):
         return dict(self._database.read(lambda s: s.tuples("group_notes", names=sorted(names))))
 
     def group_status(
-        self, name: str, kinds: Sequence[str] | None = None, partial: bool = False
+        self, name: str, tasks: Sequence[str] | None = None, partial: bool = False
     ) -> GroupStatus:
         """The status of the group's jobs, or of its jobs of these tasks; with `partial` also what running jobs have
         emitted so far. The content is at least as new as the version and `noted` in it."""
-        status = self._database.read(lambda session: _status(session, name, kinds, partial))
+        status = self._database.read(lambda session: _status(session, name, tasks, partial))
         if all(one.result_ref is None for one in status.results):
             return status
         return replace(status, results=tuple(self._readable(one) for one in status.results))
@@ -90,7 +90,7 @@ class GroupVerbs(ResultVerbs):
         if reference is None:
             return one
         return FiledResult(
-            one.id, one.kind, reference, lambda: json.loads(self.read_result(one.id, reference))
+            one.id, one.task, reference, lambda: json.loads(self.read_result(one.id, reference))
         )
 
     def stop_group(
@@ -124,11 +124,11 @@ class GroupVerbs(ResultVerbs):
         )
 
 
-def _status(session: Session, name: str, kinds: Sequence[str] | None, partial: bool) -> GroupStatus:
+def _status(session: Session, name: str, tasks: Sequence[str] | None, partial: bool) -> GroupStatus:
     # The version first: what is read after it is at least as new, so a later change is never taken for seen.
     rows = session.rows("get_group", name=name)
     noted = dict(session.tuples("group_notes", names=[name])).get(name, 0) if partial else 0
-    which: dict[str, Any] = {"name": name, "tasks": None if kinds is None else list(kinds)}
+    which: dict[str, Any] = {"name": name, "tasks": None if tasks is None else list(tasks)}
     counts: dict[str, dict[State, int]] = {}
     for row in session.rows("count_group", **which):
         counts.setdefault(row["task"], {})[State(row["state"])] = row["jobs"]
@@ -158,7 +158,7 @@ def _status(session: Session, name: str, kinds: Sequence[str] | None, partial: b
 
 def _runs(session: Session, which: dict[str, Any]) -> tuple[GroupRun, ...]:
     rows = session.rows("list_group_runs", limit=CAP, **which)
-    emitted: dict[str, list[Event]] = {row["id"]: [] for row in rows}
+    emitted: dict[str, list[Update]] = {row["id"]: [] for row in rows}
     if rows:
         share = max(1, CAP // len(rows))
         for row in session.rows("list_emitted", ids=list(emitted), limit=share):
@@ -181,7 +181,7 @@ def _group(row: Row) -> GroupRow:
     }
     if stop["stopped_at"] is None:
         return GroupRow(**row)
-    scope = StopScope.load(stop["stop_scope"]).told()
+    scope = StopScope.load(stop["stop_scope"]).as_dict()
     last = GroupStop(scope, stop["stop_mode"], stop["stop_reason"], stop["stopped_by"], stop["stopped_at"])
     return GroupRow(**row, last_stop=last)
 
@@ -202,8 +202,8 @@ def note_stops(
 ) -> None:
     """Of groups that are locked: this transaction has moved their versions."""
     if names:
-        told = {"scope": scope.dump(), "mode": mode, "actor": actor, "reason": reason}
-        session.run("note_stops", names=sorted(names), **told)
+        values = {"scope": scope.dump(), "mode": mode, "actor": actor, "reason": reason}
+        session.run("note_stops", names=sorted(names), **values)
 
 
 def _result(row: dict[str, Any]) -> GroupResult:
@@ -217,7 +217,7 @@ def touch_groups(session: Session, groups: Mapping[str, int], reopens: bool) -> 
     """Jobs have come into these groups: make them, reopen them if that is meant, count so many more that live, tell
     their watchers. One statement; raises GroupOnHold, and with it nothing of the transaction stays."""
     rows = session.tuples("touch_groups", groups=group_records(groups), reopens=reopens)
-    tell_of_groups(session, rows)
+    notify_about_groups(session, rows)
     opened = {row[0] for row in rows}
     if len(opened) < len(groups):
         refuse_held(session, [name for name in sorted(groups) if name not in opened])
@@ -239,8 +239,8 @@ def refuse_known_holds(session: Session, names: Iterable[str]) -> None:
 
 def refuse_in_held_group(session: Session, job: Job) -> None:
     """Nothing in a group on hold is set going again."""
-    if job.group_name is not None:
-        refuse_held(session, [job.group_name])
+    if job.group is not None:
+        refuse_held(session, [job.group])
 
 
 def held_groups(session: Session, names: Sequence[str]) -> list[GroupRow]:

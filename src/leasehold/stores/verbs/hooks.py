@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from leasehold.domain.hooks import EVENTS, Delivery, Happened, HookEvent, Listener, ListenerRow
+from leasehold.domain.hooks import EVENTS, Delivery, Happened, Listener, ListenerRow, Notification
 from leasehold.domain.job import NewJob
-from leasehold.stores.base.audit import changed
-from leasehold.stores.base.database import Records, Row, Session
-from leasehold.stores.base.rows import record_of
+from leasehold.stores.database.audit import changed
+from leasehold.stores.database.database import Records, Row, Session
+from leasehold.stores.database.rows import record_of
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
-from leasehold.stores.verbs.outbox import SILENT_FOR, read_listeners, tell
+from leasehold.stores.verbs.outbox import SILENT_FOR, notify, read_listeners
 
 KEPT_FOR = 7 * 86_400.0
 """Seconds after which an event that could not be delivered is forgotten."""
@@ -44,17 +44,17 @@ class HookVerbs(EnqueueVerbs):
         """The listeners that get events now."""
         return self._database.read(lambda session: read_listeners(session, set(EVENTS)))
 
-    def tell_listeners(self, happened: Sequence[Happened]) -> None:
+    def notify_listeners(self, happened: Sequence[Happened]) -> None:
         """Write events that are not a change of a job's state."""
-        self._database.transact(lambda session: tell(session, happened))
+        self._database.transact(lambda session: notify(session, happened))
 
     def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[Delivery]:
         """Take up to `limit` events of these listeners for delivery. After `seconds`, an event that was not dropped can
         be taken again. The look is a read of its own: a look that finds nothing writes nothing."""
         found: list[Delivery] = []
         for name in self._due_listeners(listeners):
-            asked = {"listener": name, "limit": limit - len(found), "seconds": seconds}
-            rows = self._database.single(lambda session, asked=asked: session.rows("take_outbox", **asked))  # type: ignore[misc]
+            which = {"listener": name, "limit": limit - len(found), "seconds": seconds}
+            rows = self._database.single(lambda session, which=which: session.rows("take_outbox", **which))  # type: ignore[misc]
             found += sorted(map(_delivery, rows), key=lambda one: one.event.at or 0)
             if len(found) >= limit:
                 break
@@ -70,8 +70,8 @@ class HookVerbs(EnqueueVerbs):
 
     def retry_event(self, event_id: str, seconds: float | None, error: str) -> None:
         """Record a failed delivery: deliver again after `seconds`, or never (None)."""
-        asked = {"id": event_id, "seconds": seconds, "error": error}
-        self._database.single(lambda session: session.run("retry_outbox", **asked))
+        which = {"id": event_id, "seconds": seconds, "error": error}
+        self._database.single(lambda session: session.run("retry_outbox", **which))
 
     def enqueue_events(
         self, listeners: Sequence[str], make_job: Callable[[Delivery], NewJob], limit: int = 100
@@ -85,7 +85,7 @@ class HookVerbs(EnqueueVerbs):
 
     def _enqueue_events_of(self, name: str, make_job: Callable[[Delivery], NewJob], limit: int) -> int:
         # The gate is made beforehand, as for every job.
-        self._make_gates([make_job(Delivery(name, HookEvent("", "", "", "", 0, ""), 0))])
+        self._make_gates([make_job(Delivery(name, Notification("", "", "", "", 0, ""), 0))])
 
         def work(session: Session) -> int:
             rows = session.rows("take_outbox", listener=name, limit=limit, seconds=60.0)
@@ -131,14 +131,14 @@ def _record(listener: Listener, kept: bool) -> dict[str, object]:
     return {
         "name": listener.name,
         "event": listener.event,
-        "task": listener.kind,
+        "task": listener.task,
         "webhook": listener.webhook,
         "kept": kept,
     }
 
 
 def _delivery(row: Row) -> Delivery:
-    event = HookEvent(
+    event = Notification(
         row["event"],
         row["job_id"] or "",
         row["task"],

@@ -13,8 +13,7 @@ from leasehold.domain.errors import JobNotFound
 from leasehold.domain.failures import first_line
 from leasehold.domain.flow import FlowEdge, FlowNode, Tie
 from leasehold.domain.job import Job
-from leasehold.domain.states import State
-from leasehold.domain.views import (
+from leasehold.domain.records import (
     ALL,
     AttemptRecord,
     Filter,
@@ -26,10 +25,11 @@ from leasehold.domain.views import (
     StepRecord,
     Summary,
 )
-from leasehold.stores.base.attempts import records_of
-from leasehold.stores.base.database import Row, Session
-from leasehold.stores.base.rows import job_from_row, record_of, tags_of
-from leasehold.stores.verbs.walks import IDS, JOBS, MEMBERS, TAGGED, TOP, Walk, Walked, Way
+from leasehold.domain.states import State
+from leasehold.stores.database.attempts import records_of
+from leasehold.stores.database.database import Row, Session
+from leasehold.stores.database.rows import job_from_row, record_of, tags_of
+from leasehold.stores.verbs.list_plans import IDS, JOBS, MEMBERS, TAGGED, TOP, Walk, Walked, Way
 from leasehold.stores.verbs.writing import Verbs
 
 WINDOW = 20_000
@@ -167,22 +167,22 @@ def walk_of(
     """How jobs are found by a filter, and by `more` that every one must meet (None: is not asked)."""
     given = {
         "queue": filter.queue,
-        "tasks": None if filter.kind is None else [filter.kind],
+        "tasks": None if filter.task is None else [filter.task],
         "lane": filter.lane,
         "group": filter.group,
         "tags": None if filter.tag is None else [filter.tag],
         **more,
     }
-    asked: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    walk = Walk(session, asked, size, floor, top)
+    requested: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    walk = Walk(session, requested, size, floor, top)
     ways = _ways(walk, filter)
     if filter.states and ways[0] in (MEMBERS, TAGGED, IDS):
-        walk = replace(walk, asked={**asked, "states": [state.value for state in filter.states]})
+        walk = replace(walk, requested={**requested, "states": [state.value for state in filter.states]})
     return walk, ways
 
 
 def _ways(walk: Walk, filter: Filter) -> list[Way]:
-    if "ids" in walk.asked and walk.few_ids():
+    if "ids" in walk.requested and walk.few_ids():
         return [IDS]
     if filter.group is not None:
         return [MEMBERS]

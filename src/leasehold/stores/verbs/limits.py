@@ -13,10 +13,10 @@ from leasehold.domain.due_groups import DueGroup, DueGroups
 from leasehold.domain.errors import InvalidInput, LeaseLost
 from leasehold.domain.job import Grant
 from leasehold.domain.limits import DefaultLimit, Need, RateUse, Room, SlotUse, read_need
-from leasehold.domain.views import GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
-from leasehold.stores.answers import Acquired
-from leasehold.stores.base.audit import changed
-from leasehold.stores.base.database import Database, Records, Row, Session
+from leasehold.domain.records import GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
+from leasehold.stores.database.audit import changed
+from leasehold.stores.database.database import Database, Records, Row, Session
+from leasehold.stores.results import Acquired
 from leasehold.stores.verbs.named_limits import make_defaults, names_of, two_meanings, unknown_rate
 from leasehold.stores.verbs.writing import Verbs
 
@@ -77,8 +77,8 @@ class LimitVerbs(Verbs):
         until: datetime | None = None,
     ) -> None:
         """Let no job of this key start on any worker until the given time or until `open_rate`."""
-        asked = {"key": key, "actor": actor, "reason": reason, "seconds": for_, "until": until}
-        if not self._database.single(lambda session: changed(session.rows("close_rate", **asked))):
+        requested = {"key": key, "actor": actor, "reason": reason, "seconds": for_, "until": until}
+        if not self._database.single(lambda session: changed(session.rows("close_rate", **requested))):
             raise unknown_rate("key", key)
 
     def open_rate(self, key: str) -> bool:
@@ -165,17 +165,17 @@ class LimitVerbs(Verbs):
         return sum(row["units"] for row in rows)
 
     # -- claim -----------------------------------------------------------------------------------------------------
-    def opens_in(self, queues: Sequence[str], kinds: Sequence[str] | None = None) -> float | None:
+    def opens_in(self, queues: Sequence[str], tasks: Sequence[str] | None = None) -> float | None:
         """Seconds until the next job may start that the last claims from these queues left behind because it was not
         due yet or a rate blocked it. None: there was no such job. The call reads only memory."""
         if not self._openings:
             return None
         now = self._database.clock.monotonic()
-        asked, wanted = frozenset(queues), None if kinds is None else frozenset(kinds)
+        requested, wanted = frozenset(queues), None if tasks is None else frozenset(tasks)
         found = []
         for claimed, at in list(self._openings.items()):
-            of_queues, of_kinds = claimed
-            if of_queues <= asked and (wanted is None or (of_kinds is not None and of_kinds <= wanted)):
+            of_queues, of_tasks = claimed
+            if of_queues <= requested and (wanted is None or (of_tasks is not None and of_tasks <= wanted)):
                 found.append(max(0.0, at - now))
                 if at <= now:
                     # Told once: the claim that follows says anew.
@@ -183,11 +183,11 @@ class LimitVerbs(Verbs):
         return min(found, default=None)
 
     def _expect_opening(
-        self, queues: Sequence[str], kinds: Sequence[str] | None, waits: Sequence[float]
+        self, queues: Sequence[str], tasks: Sequence[str] | None, waits: Sequence[float]
     ) -> None:
         if not waits and not self._openings:
             return
-        claimed = (frozenset(queues), None if kinds is None else frozenset(kinds))
+        claimed = (frozenset(queues), None if tasks is None else frozenset(tasks))
         if waits:
             self._openings[claimed] = self._database.clock.monotonic() + min(waits)
         else:

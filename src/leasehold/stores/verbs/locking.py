@@ -12,8 +12,8 @@ from datetime import datetime
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Job
-from leasehold.stores.base.database import Row, Session
-from leasehold.stores.base.places import Place, assemble
+from leasehold.stores.database.database import Row, Session
+from leasehold.stores.database.places import Place, assemble
 
 
 def lock(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from leasehold.domain.job import NewJob
-from leasehold.stores.base.database import Records, Session
+from leasehold.stores.database.database import Records, Session
 from leasehold.stores.verbs.writing import Verbs
 
 
 class LongNameVerbs(Verbs):
     """Names that are stored shortened."""
 
-    def whole_names(self, names: Sequence[str]) -> dict[str, str]:
+    def full_names(self, names: Sequence[str]) -> dict[str, str]:
         """The full form of each name that is stored shortened; other names are left out."""
         found = self._database.read(lambda session: session.tuples("find_long_names", names=list(names)))
         return dict(found)

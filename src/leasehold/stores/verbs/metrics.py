@@ -17,8 +17,8 @@ from leasehold.domain.metrics import (
     SlotUse,
     bounded,
 )
-from leasehold.stores.base.database import Database, Records, Row, Session
-from leasehold.stores.base.rows import record_of
+from leasehold.stores.database.database import Database, Records, Row, Session
+from leasehold.stores.database.rows import record_of
 from leasehold.stores.verbs.writing import Verbs
 
 
@@ -53,11 +53,11 @@ class MetricVerbs(Verbs):
             # Only the answer to the commit may be missing. Counted again it would be counted twice.
 
     def _add(self, session: Session, rollups: Sequence[Rollup]) -> None:
-        if all((one.queue, one.kind) in self._labelled for one in rollups):
+        if all((one.queue, one.task) in self._labelled for one in rollups):
             records = rollups
         else:
             session.run("lock_rollups")
-            labels = Labels((queue, kind) for queue, kind in session.tuples("list_rollup_labels"))
+            labels = Labels((queue, task) for queue, task in session.tuples("list_rollup_labels"))
             self._labelled |= labels.known
             records = bounded(rollups, labels)
         session.run("add_rollups", rollups=Records([_record(one) for one in records]))
@@ -71,10 +71,10 @@ class MetricVerbs(Verbs):
         rows = self._database.read(lambda session: session.rows("read_totals"))
         return [_rollup(row) for row in rows]
 
-    def list_rollups(self, age: float, queue: str | None = None, kind: str | None = None) -> list[Rollup]:
+    def list_rollups(self, age: float, queue: str | None = None, task: str | None = None) -> list[Rollup]:
         """The counts by minute of the last `age` seconds, the oldest first."""
         rows = self._database.read(
-            lambda session: session.rows("list_rollups", age=age, queue=queue, task=kind)
+            lambda session: session.rows("list_rollups", age=age, queue=queue, task=task)
         )
         return [_rollup(row) for row in rows]
 
@@ -98,7 +98,7 @@ class MetricVerbs(Verbs):
 def _record(one: Rollup) -> Row:
     return {
         "queue": one.queue,
-        "task": one.kind,
+        "task": one.task,
         "outcome": one.outcome,
         "runs": one.runs,
         "wait_seconds": one.wait.seconds,

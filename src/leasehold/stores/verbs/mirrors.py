@@ -6,8 +6,8 @@ from abc import abstractmethod
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.mirror import Mirror, MirrorRow
-from leasehold.stores.base.database import Session
-from leasehold.stores.base.mirrors import MirrorDialect
+from leasehold.stores.database.database import Session
+from leasehold.stores.database.mirrors import MirrorDialect
 from leasehold.stores.verbs.writing import Verbs
 
 

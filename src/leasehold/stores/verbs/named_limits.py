@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
 from leasehold.domain.limits import DefaultLimit, Need
-from leasehold.stores.base.database import Records, Session
+from leasehold.stores.database.database import Records, Session
 
 
 def make_limits(session: Session, jobs: Iterable[NewJob]) -> None:
@@ -37,9 +37,9 @@ def limit_problems(session: Session, jobs: Iterable[NewJob]) -> dict[str, Invali
     if not limited:
         return {}
     names, keys = names_of([Need(job.slots, job.rate) for job in limited])
-    asked = [*names, *keys]
-    limits = {row["name"]: row["lim"] for row in session.rows("find_slots", names=asked)}
-    known = {row["key"] for row in session.rows("find_rates", keys=asked)}
+    requested = [*names, *keys]
+    limits = {row["name"]: row["lim"] for row in session.rows("find_slots", names=requested)}
+    known = {row["key"] for row in session.rows("find_rates", keys=requested)}
     found = {job.id: _problem(job, limits, known) for job in limited}
     return {job_id: problem for job_id, problem in found.items() if problem is not None}
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from leasehold.domain import operate
-from leasehold.domain.errors import DuplicateJob, InvalidInput, JobNotFound, Refused
+from leasehold.domain.errors import DuplicateJob, InvalidInput, InvalidState, JobNotFound
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.limits import Need, read_need
-from leasehold.domain.moves import Move
+from leasehold.domain.records import PauseRecord, Scope
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
-from leasehold.domain.views import PauseRecord, Scope
-from leasehold.stores.base.audit import changed
-from leasehold.stores.base.database import Row, Session
-from leasehold.stores.base.places import as_stored
+from leasehold.domain.transitions import Move
+from leasehold.stores.database.audit import changed
+from leasehold.stores.database.database import Row, Session
+from leasehold.stores.database.places import as_stored
 from leasehold.stores.verbs.budgets import refuse_over_budget
 from leasehold.stores.verbs.enqueue import enqueue_in
 from leasehold.stores.verbs.groups import refuse_in_held_group
@@ -63,7 +63,7 @@ class OperateVerbs(Verbs):
             job, now = _locked(session, job_id)
             refuse_in_held_group(session, job)
             if fresh and job.state is State.RUNNING:
-                raise Refused(
+                raise InvalidState(
                     job_id, "resume", job.state.value, "the steps of a run cannot be forgotten under it"
                 )
             refuse_over_budget(session, job)
@@ -80,11 +80,9 @@ class OperateVerbs(Verbs):
 
         return self._database.transact(work)
 
-    def resolve(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
+    def skip(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
         """Let the lane of a failed job go on. The failure stays."""
-        return self._operate(
-            job_id, lambda job, now: operate.resolve(job, now=now, actor=actor, reason=reason)
-        )
+        return self._operate(job_id, lambda job, now: operate.skip(job, now=now, actor=actor, reason=reason))
 
     def abandon(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
         """Give up the execution of an orphan whose site is gone for good. This counts as a failure."""
@@ -128,7 +126,7 @@ class OperateVerbs(Verbs):
     ) -> PauseRecord:
         """Stop claims from this queue, or of this task, until the given time or until `resume_scope`. Running jobs go
         on."""
-        if scope not in ("queue", "kind"):
+        if scope not in ("queue", "task"):
             raise InvalidInput("scope", f"{scope!r} cannot be paused", "use 'queue' or 'kind'")
         if for_ is not None and for_ <= 0:
             raise InvalidInput("for_", f"{for_:g} s is not a duration", "give a positive number of seconds")
@@ -194,16 +192,16 @@ def _check_key(session: Session, move: Move) -> None:
     key = move.job.unique_key
     if key is None or move.before.state in HOLDS_UNIQUE_KEY or move.job.state not in HOLDS_UNIQUE_KEY:
         return
-    for holder in find_holders(session, [(move.job.kind, key)]):
+    for holder in find_holders(session, [(move.job.task, key)]):
         if holder["id"] != move.job.id:
-            raise DuplicateJob(holder["id"], move.job.kind, key)
+            raise DuplicateJob(holder["id"], move.job.task, key)
 
 
 def _again(job: Job, new_id: str, parents: Sequence[Row], need: Need) -> NewJob:
     """It waits for the same jobs, as far as they are still there: it may want their results."""
     return NewJob(
         id=new_id,
-        kind=job.kind,
+        task=job.task,
         args=job.args,
         queue=job.queue,
         priority=job.priority,
@@ -213,7 +211,7 @@ def _again(job: Job, new_id: str, parents: Sequence[Row], need: Need) -> NewJob:
         on_duplicate="raise",
         lease_seconds=job.lease_seconds,
         policy=job.policy,
-        group=job.group_name,
+        group=job.group,
         tags=job.tags,
         deadline=None if job.deadline_at is None else (job.deadline_at - job.created_at).total_seconds(),
         retry_of=job.id,

@@ -9,15 +9,15 @@ from typing import Any
 
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.hooks import Happened, Listener, group_is_done
-from leasehold.domain.moves import clean_error
-from leasehold.stores.base.database import Records, Session
-from leasehold.stores.base.rows import record_of
+from leasehold.domain.transitions import clean_error
+from leasehold.stores.database.database import Records, Session
+from leasehold.stores.database.rows import record_of
 
 SILENT_FOR = 86_400.0
 """Seconds after which a listener whose code nobody has shown hears nothing more. settle.sql knows them too."""
 
 
-def tell(session: Session, happened: Sequence[Happened]) -> None:
+def notify(session: Session, happened: Sequence[Happened]) -> None:
     """Nothing is written where nobody listens."""
     if not happened:
         return
@@ -27,7 +27,7 @@ def tell(session: Session, happened: Sequence[Happened]) -> None:
         session.run("insert_outbox", rows=Records(rows))
 
 
-def tell_of_groups(
+def notify_about_groups(
     session: Session, rows: Sequence[tuple[Any, ...]], ended: Mapping[str, int] | None = None
 ) -> None:
     """Of those among these groups that have no job left which could run. `ended` says by how many each has changed:
@@ -35,7 +35,7 @@ def tell_of_groups(
     done = [
         (name, version) for name, live, version in rows if live == 0 and (ended is None or ended[name] < 0)
     ]
-    tell(session, [group_is_done(name, version) for name, version in done])
+    notify(session, [group_is_done(name, version) for name, version in done])
 
 
 def read_listeners(session: Session, events: set[str]) -> list[Listener]:
@@ -49,7 +49,7 @@ def _row(listener: Listener, one: Happened) -> dict[str, Any]:
         "listener": listener.name,
         "event": one.event,
         "job_id": one.job_id,
-        "task": one.kind,
+        "task": one.task,
         "queue": one.queue,
         "attempt": one.attempt,
         "group_name": one.group,

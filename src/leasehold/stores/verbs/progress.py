@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from leasehold.domain.job import Job
-from leasehold.stores.base.database import Session
+from leasehold.stores.database.database import Session
 
 
 def find_progress(session: Session, jobs: Iterable[Job]) -> set[int]:
     """The numbers of those whose runs have kept a step or a checkpoint since the last crash. Asked only of those that
     have crashed before: a first crash counts as one whatever was kept."""
-    asked = sorted(job.seq for job in jobs if job.crashes > 0)
-    return {row[0] for row in session.tuples("find_progress", seqs=asked)} if asked else set()
+    requested = sorted(job.seq for job in jobs if job.crashes > 0)
+    return {row[0] for row in session.tuples("find_progress", seqs=requested)} if requested else set()

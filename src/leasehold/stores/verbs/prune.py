@@ -9,9 +9,9 @@ from dataclasses import replace
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.retention import Ages, Retention
 from leasehold.domain.states import State
-from leasehold.stores.answers import Pruned
-from leasehold.stores.base.database import Records, Row, Session
-from leasehold.stores.base.places import ENDED_STATES
+from leasehold.stores.database.database import Records, Row, Session
+from leasehold.stores.database.places import ENDED_STATES
+from leasehold.stores.results import Pruned
 from leasehold.stores.verbs.results import ResultVerbs
 
 _STATES = {number: state for state, number in ENDED_STATES.items()}
@@ -84,8 +84,8 @@ class PruneVerbs(ResultVerbs):
         """Store how long jobs of these tasks are kept, as their code says; an empty rule removes a task's rule. The
         rules apply to every pruner of this store."""
         rows = [
-            {"task": kind, "state": ENDED_STATES[state], "seconds": age}
-            for kind, ages in sorted(rules.items())
+            {"task": task, "state": ENDED_STATES[state], "seconds": age}
+            for task, ages in sorted(rules.items())
             for state, age in ages.items()
         ]
 
@@ -94,16 +94,16 @@ class PruneVerbs(ResultVerbs):
             if rows:
                 session.run("insert_retention", rules=Records(rows))
 
-        wanted = {kind: dict(ages) for kind, ages in rules.items()}
+        wanted = {task: dict(ages) for task, ages in rules.items()}
         found = self.retention()
-        if any(found.get(kind, {}) != ages for kind, ages in wanted.items()):
+        if any(found.get(task, {}) != ages for task, ages in wanted.items()):
             self._database.transact(work)
 
     def retention(self) -> dict[str, dict[State, float | None]]:
         """The rules of `set_retention`, by task."""
         found: dict[str, dict[State, float | None]] = {}
-        for kind, state, age in self._database.read(lambda session: session.tuples("list_retention")):
-            found.setdefault(kind, {})[_STATES[state]] = age
+        for task, state, age in self._database.read(lambda session: session.tuples("list_retention")):
+            found.setdefault(task, {})[_STATES[state]] = age
         return found
 
 

@@ -10,13 +10,13 @@ from leasehold.domain import operate
 from leasehold.domain.checks.json_schema import first_problem
 from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.checks.payload import check_text
-from leasehold.domain.errors import InvalidAnswer, InvalidInput, JobNotFound, Refused
+from leasehold.domain.errors import InvalidAnswer, InvalidInput, InvalidState, JobNotFound
 from leasehold.domain.job import Job, Question
+from leasehold.domain.records import OpenQuestion
 from leasehold.domain.states import State
-from leasehold.domain.views import OpenQuestion
-from leasehold.stores.base.database import Session
-from leasehold.stores.base.places import as_stored
-from leasehold.stores.base.rows import record_of
+from leasehold.stores.database.database import Session
+from leasehold.stores.database.places import as_stored
+from leasehold.stores.database.rows import record_of
 from leasehold.stores.verbs.groups import refuse_in_held_group
 from leasehold.stores.verbs.locking import lock, lock_free
 from leasehold.stores.verbs.writing import Verbs, write
@@ -54,18 +54,18 @@ class QuestionVerbs(Verbs):
         return Question(**rows[0]) if rows else None
 
     def open_questions(
-        self, group: str | None = None, queue: str | None = None, kind: str | None = None, limit: int = 100
+        self, group: str | None = None, queue: str | None = None, task: str | None = None, limit: int = 100
     ) -> list[OpenQuestion]:
         """Open questions that can be answered, the oldest first."""
         check_page(limit, LONGEST_LIST)
-        given = {"group": group, "queue": queue, "task": kind}
-        asked = {name: value for name, value in given.items() if value is not None}
+        given = {"group": group, "queue": queue, "task": task}
+        requested = {name: value for name, value in given.items() if value is not None}
         parts = [
             "list_open_questions",
-            *(f"list_open_questions.where_{name}" for name in asked),
+            *(f"list_open_questions.where_{name}" for name in requested),
             "list_open_questions.page",
         ]
-        rows = self._database.read(lambda session: session.listing(parts, limit=limit, **asked))
+        rows = self._database.read(lambda session: session.listing(parts, limit=limit, **requested))
         return [record_of(OpenQuestion, row, state=State(row["state"])) for row in rows]
 
     def _expire_questions(self, ids: list[str]) -> list[Job]:
@@ -80,15 +80,15 @@ def _answer(
     rows = session.rows("read_question", id=job.id, key=key)
     question = Question(**rows[0]) if rows else None
     if question is not None and question.expired:
-        raise Refused(job.id, "answer", job.state.value, f"question {key!r} has expired")
+        raise InvalidState(job.id, "answer", job.state.value, f"question {key!r} has expired")
     if question is None or question.closed_at is not None:
-        raise Refused(job.id, "answer", job.state.value, f"it has no open question {key!r}")
+        raise InvalidState(job.id, "answer", job.state.value, f"it has no open question {key!r}")
     problem = None if question.schema is None else first_problem(value, json.loads(question.schema))
     if problem is not None:
         raise InvalidAnswer(key, *problem)
     session.run("answer_question", id=job.id, key=key, answer=answer)
-    asking = _still_asking(session, [job.id])
-    move = operate.answer(job, key, now=now, actor=actor, still_asks=job.id in asking)
+    questions_box = _still_open(session, [job.id])
+    move = operate.answer(job, key, now=now, actor=actor, still_asks=job.id in questions_box)
     write(session, [move], now)
     return as_stored(move, now)
 
@@ -101,13 +101,13 @@ def _expire(session: Session, ids: list[str]) -> list[Job]:
     closed = session.rows("close_expired_questions", ids=sorted(jobs))
     # Of several that ran out at once the last lets the job go on.
     last = {row["job_id"]: row["key"] for row in closed}
-    asking = _still_asking(session, sorted(last))
+    questions_box = _still_open(session, sorted(last))
     moves = [
         operate.expire_question(
             jobs[row["job_id"]],
             row["key"],
             now=now,
-            still_asks=row["job_id"] in asking or last[row["job_id"]] != row["key"],
+            still_asks=row["job_id"] in questions_box or last[row["job_id"]] != row["key"],
         )
         for row in closed
     ]
@@ -115,7 +115,7 @@ def _expire(session: Session, ids: list[str]) -> list[Job]:
     return [as_stored(move, now) for move in moves if move.job is not move.before]
 
 
-def _still_asking(session: Session, ids: list[str]) -> set[str]:
+def _still_open(session: Session, ids: list[str]) -> set[str]:
     """Those of these jobs that have open questions, as it is now."""
     return {row[0] for row in session.tuples("find_still_asking", ids=ids)} if ids else set()
 

@@ -9,14 +9,14 @@ from datetime import datetime
 from leasehold.domain import operate
 from leasehold.domain.expiry import time_is_over
 from leasehold.domain.job import TOLERANCE, Grant, Job, Sighting
-from leasehold.domain.moves import Move
 from leasehold.domain.outcome import Lost
+from leasehold.domain.records import Reaped
 from leasehold.domain.settle import settle_lost
-from leasehold.domain.states import Event, allowed
-from leasehold.domain.views import Reaped
-from leasehold.stores.base.database import Records, Session
-from leasehold.stores.base.places import START_BY, as_stored
-from leasehold.stores.base.rows import record_of
+from leasehold.domain.states import Trigger, allowed
+from leasehold.domain.transitions import Move
+from leasehold.stores.database.database import Records, Session
+from leasehold.stores.database.places import START_BY, as_stored
+from leasehold.stores.database.rows import record_of
 from leasehold.stores.verbs.claim import grant_of
 from leasehold.stores.verbs.dependencies import without_locked_children
 from leasehold.stores.verbs.locking import lock_free, lock_free_held
@@ -32,8 +32,8 @@ class RecoverVerbs(QuestionVerbs):
         """The first look at leases whose renewal is overdue on the database's clock: those that a look `sweep` seconds
         later would see too late to reap at their expiry. It includes leases that expire further ahead than their own
         length, because the clock was set back."""
-        asked = {"sweep": sweep, "tolerance": TOLERANCE, "limit": limit}
-        rows = self._database.read(lambda session: session.rows("sight_missed", **asked))
+        requested = {"sweep": sweep, "tolerance": TOLERANCE, "limit": limit}
+        rows = self._database.read(lambda session: session.rows("sight_missed", **requested))
         seen_at = self._database.clock.monotonic()
         return [
             Sighting(
@@ -62,10 +62,10 @@ class RecoverVerbs(QuestionVerbs):
             reaped += [
                 Reaped(
                     move.job.id,
-                    move.before.lease_owner,
+                    move.before.worker,
                     move.job.state,
                     move.job.orphan,
-                    kind=move.job.kind,
+                    task=move.job.task,
                     queue=move.job.queue,
                     attempt=move.job.attempt,
                 )
@@ -82,22 +82,22 @@ class RecoverVerbs(QuestionVerbs):
         `start_by`, they are cancelled. Close questions whose time is over and queue the jobs that wait for them. The
         look is a read of its own: a sweep that finds nothing writes nothing."""
         rows = self._database.read(lambda session: session.tuples("find_overdue", limit=limit))
-        ids = [job_id for job_id, asked in rows if not asked]
+        ids = [job_id for job_id, requested in rows if not requested]
         ended = self._database.transact(lambda session: _expire(session, ids)) if ids else []
-        return ended + self._expire_questions([job_id for job_id, asked in rows if asked])
+        return ended + self._expire_questions([job_id for job_id, requested in rows if requested])
 
     def adopt(
-        self, owner: str, sites: Sequence[str], kinds: Sequence[str] | None = None, limit: int = 100
+        self, owner: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
     ) -> list[Grant]:
         """Lease orphans of these sites to this worker. An adoption costs no attempt."""
         if not sites or limit < 1:
             return []
 
         self._make_owner(owner)
-        asked = {"sites": list(sites), "tasks": None if kinds is None else list(kinds), "limit": limit}
+        requested = {"sites": list(sites), "tasks": None if tasks is None else list(tasks), "limit": limit}
 
         def work(session: Session) -> list[Grant]:
-            found = [row[0] for row in session.tuples("find_orphans", **asked)]
+            found = [row[0] for row in session.tuples("find_orphans", **requested)]
             jobs, now = lock_free(session, found)
             if now is None:
                 return []
@@ -131,7 +131,7 @@ def _expire(session: Session, ids: Sequence[str]) -> list[Job]:
     jobs, now = lock_free(session, ids)
     if now is None:
         return []
-    waiting = [job for job in jobs.values() if allowed(job.state, Event.EXPIRE)]
+    waiting = [job for job in jobs.values() if allowed(job.state, Trigger.EXPIRE)]
     over = [job for job in waiting if time_is_over(job, now)]
     met = [job for job in jobs.values() if job.start_by is not None and job.attempt > 0]
     if met:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from leasehold.domain.job import Renewal
 from leasehold.domain.states import Flag
-from leasehold.stores.base.database import Columns
-from leasehold.stores.base.places import FLAGS
+from leasehold.stores.database.database import Columns
+from leasehold.stores.database.places import FLAGS
 from leasehold.stores.verbs.writing import Verbs
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leasehold.domain.errors import NO_RESULTS_FOLDER, InvalidInput, ResultMissing
-from leasehold.stores.base.result_files import PARTS, ResultFiles, check_folder
+from leasehold.stores.database.result_files import PARTS, ResultFiles, check_folder
 from leasehold.stores.verbs.writing import BATCH, Verbs
 
 STRAY_AFTER = 86_400.0

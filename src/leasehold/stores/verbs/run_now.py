@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from leasehold.domain.capacity import Holder, retry_hint
-from leasehold.domain.errors import Refused
+from leasehold.domain.errors import InvalidState
 from leasehold.domain.job import Grant, NewJob
 from leasehold.domain.limits import Need
-from leasehold.stores.answers import Denied, Enqueued, Full
-from leasehold.stores.base.database import Row, Session
+from leasehold.stores.database.database import Row, Session
+from leasehold.stores.results import Denied, Enqueued, Full
 from leasehold.stores.verbs.claim import claim_in, grant_of
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.limits import lock_limits
@@ -33,9 +33,9 @@ class RunNowVerbs(EnqueueVerbs):
 def _run_now(
     session: Session, job: NewJob, owner: str, cap: int, monotonic: float
 ) -> Grant | Full | Enqueued:
-    _take_turn(session, job.kind)
+    _take_turn(session, job.task)
     # Counted by a statement of its own: it must see what those wrote who had their turn before.
-    places = session.rows("list_places", task=job.kind)
+    places = session.rows("list_places", task=job.task)
     if any(place["id"] == job.id for place in places):
         return _given_before(session, job, owner)
     holders = [_holder(place) for place in places if _is_taken(place)]
@@ -52,14 +52,14 @@ def _run_now(
     granted = claim_in(session, jobs[job.id], now, owner, (), None, monotonic, need)
     if isinstance(granted, Denied):
         # Raised, so that what was stored goes too.
-        raise Refused(job.id, "start", "not stored", granted.why)
+        raise InvalidState(job.id, "start", "not stored", granted.why)
     return granted
 
 
-def _take_turn(session: Session, kind: str) -> None:
+def _take_turn(session: Session, task: str) -> None:
     """Calls for one kind decide one after the other: two that count at the same time would both see the last place."""
-    while not session.rows("lock_running_cap", task=kind):
-        session.run("insert_running_cap", task=kind)
+    while not session.rows("lock_running_cap", task=task):
+        session.run("insert_running_cap", task=task)
 
 
 def _is_taken(place: Row) -> bool:
@@ -76,7 +76,7 @@ def _given_before(session: Session, job: NewJob, owner: str) -> Grant | Enqueued
     """The same call again, after a lost reply."""
     jobs, now = lock(session, [job.id])
     row = jobs[job.id]
-    if row.lease_owner != owner or now is None:
+    if row.worker != owner or now is None:
         return Enqueued(job.id, created=False)
     return grant_of(row, now)
 
@@ -85,5 +85,5 @@ def _duplicate_of(session: Session, job: NewJob) -> Enqueued | None:
     """Whoever wants what is there already needs no place."""
     if job.unique_key is None or job.on_duplicate != "return":
         return None
-    rows = find_holders(session, [(job.kind, job.unique_key)])
+    rows = find_holders(session, [(job.task, job.unique_key)])
     return Enqueued(rows[0]["id"], created=False) if rows else None

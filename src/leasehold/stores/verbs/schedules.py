@@ -10,13 +10,13 @@ from typing import Any
 from leasehold.domain import operate
 from leasehold.domain.errors import InvalidInput, ScheduleNotFound
 from leasehold.domain.job import Job, NewJob
+from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Schedule, Source
 from leasehold.domain.states import LIVE, State
-from leasehold.domain.views import ScheduleRow
-from leasehold.stores.answers import Fired, Registered
-from leasehold.stores.base.audit import changed
-from leasehold.stores.base.database import Records, Row, Session
-from leasehold.stores.base.rows import record_of
+from leasehold.stores.database.audit import changed
+from leasehold.stores.database.database import Records, Row, Session
+from leasehold.stores.database.rows import record_of
+from leasehold.stores.results import Fired, Registered
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.workers import SILENT_AFTER
@@ -95,8 +95,8 @@ class ScheduleVerbs(EnqueueVerbs):
 
     def pause_schedule(self, name: str, actor: str | None = None, reason: str | None = None) -> None:
         """Stop the ticks until `resume_schedule`. Raises ScheduleNotFound."""
-        asked = {"name": name, "actor": actor, "reason": reason}
-        paused = self._database.single(lambda session: changed(session.tuples("pause_schedule", **asked)))
+        requested = {"name": name, "actor": actor, "reason": reason}
+        paused = self._database.single(lambda session: changed(session.tuples("pause_schedule", **requested)))
         if not paused:
             raise ScheduleNotFound(name)
 
@@ -246,7 +246,7 @@ def _record(schedule: Schedule, source: Source, now: datetime) -> dict[str, Any]
 
 
 def _spec(schedule: Schedule) -> dict[str, Any]:
-    return {"task": schedule.kind, **{name: getattr(schedule, name) for name in _SPEC}}
+    return {"task": schedule.task, **{name: getattr(schedule, name) for name in _SPEC}}
 
 
 def _spec_of(row: Row) -> dict[str, Any]:

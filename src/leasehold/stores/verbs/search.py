@@ -9,13 +9,13 @@ from leasehold.domain.checks.ids import checked_id, range_of
 from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.failures import MOST_FAILURES, FailedJob
 from leasehold.domain.policy import Policy
-from leasehold.domain.search import MOST_LOOKED, SLACK, Found, Needles, Search, is_found, needles_of
-from leasehold.domain.views import Filter, Summary
-from leasehold.stores.answers import Failed
-from leasehold.stores.base.database import Row, Session
-from leasehold.stores.base.rows import record_of
+from leasehold.domain.records import Filter, Summary
+from leasehold.domain.search import MOST_LOOKED, SLACK, Needles, Search, SearchPage, is_found, needles_of
+from leasehold.stores.database.database import Row, Session
+from leasehold.stores.database.rows import record_of
+from leasehold.stores.results import Failed
 from leasehold.stores.verbs.inspect import WINDOW, summary_of, walk_of
-from leasehold.stores.verbs.walks import TOP, Walk, Way
+from leasehold.stores.verbs.list_plans import TOP, Walk, Way
 from leasehold.stores.verbs.writing import Verbs
 
 ROUND = 2000
@@ -28,7 +28,7 @@ ROUND_WINDOW = 10_000
 class SearchVerbs(Verbs):
     """Search jobs and their errors."""
 
-    def search_jobs(self, search: Search, limit: int = 50, before: str | None = None) -> Found:
+    def search_jobs(self, search: Search, limit: int = 50, before: str | None = None) -> SearchPage:
         """Jobs that match, newest first; `before` is the last page's `next`. The text is searched in at most 10,000 of
         the jobs that the other criteria find, and never in sensitive arguments."""
         check_page(limit)
@@ -48,16 +48,18 @@ class SearchVerbs(Verbs):
         return self._database.read(work)
 
 
-def _search(session: Session, search: Search, limit: int, before: str | None) -> Found:
+def _search(session: Session, search: Search, limit: int, before: str | None) -> SearchPage:
     if search.text is not None:
         return _search_text(session, search, needles_of(search.text), limit, before)
     walk, ways = _walk(session, search, WINDOW)
     rows, more = walk.go("list_jobs", ways, "list_jobs.page", limit + 1, before)
     jobs = [summary_of(row) for row in rows[:limit]]
-    return Found(jobs, jobs[-1].id if len(rows) > limit else more, len(jobs))
+    return SearchPage(jobs, jobs[-1].id if len(rows) > limit else more, len(jobs))
 
 
-def _search_text(session: Session, search: Search, needles: Needles, limit: int, before: str | None) -> Found:
+def _search_text(
+    session: Session, search: Search, needles: Needles, limit: int, before: str | None
+) -> SearchPage:
     """Round by round, until the page is full or so many were looked at."""
     walk, ways = _walk(session, search, ROUND_WINDOW)
     numbers: list[int] = []
@@ -75,7 +77,7 @@ def _search_text(session: Session, search: Search, needles: Needles, limit: int,
         looked += len(rows)
         if before is None:
             break
-    return Found(_summaries(session, numbers, search.filter), before, looked)
+    return SearchPage(_summaries(session, numbers, search.filter), before, looked)
 
 
 def _beyond_doubt(session: Session, rows: Sequence[Row], needles: Needles) -> list[int]:

@@ -13,12 +13,12 @@ from leasehold.domain.batch import MOST_AT_ONCE
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.job import Job, NewJob
-from leasehold.domain.moves import Move
-from leasehold.domain.outcome import Asked, Crashed, Failure, Outcome, Success
+from leasehold.domain.outcome import Crashed, Failure, Outcome, QuestionAsked, Success
 from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import State
-from leasehold.stores.answers import Ending, Settled
-from leasehold.stores.base.database import Columns, Session
+from leasehold.domain.transitions import Move
+from leasehold.stores.database.database import Columns, Session
+from leasehold.stores.results import Ending, Settled
 from leasehold.stores.verbs.dependencies import lock_free_descendants
 from leasehold.stores.verbs.enqueue import EnqueueVerbs
 from leasehold.stores.verbs.follow_ups import file_follow_ups
@@ -275,7 +275,7 @@ def _problem(outcome: Outcome) -> str | None:
                 check_text(outcome.result, "result")
             if outcome.result_ref is not None:
                 check_text(outcome.result_ref, "result_ref")
-        elif isinstance(outcome, Asked):
+        elif isinstance(outcome, QuestionAsked):
             for question in outcome.questions:
                 check_text(question.key, "key")
                 check_text(question.text, "text")
@@ -286,7 +286,7 @@ def _problem(outcome: Outcome) -> str | None:
 
 
 def _unstorable(ending: Ending, problem: str) -> Ending:
-    what = "question" if isinstance(ending.outcome, Asked) else "result"
+    what = "question" if isinstance(ending.outcome, QuestionAsked) else "result"
     return ending._replace(outcome=Failure(f"unstorable {what}: {problem}", final=True))
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from leasehold.domain.budgets import BudgetLine, Spend
 from leasehold.domain.errors import LeaseLost, TransactionTooLong
 from leasehold.domain.outcome import Success
-from leasehold.stores.answers import Ending
-from leasehold.stores.base.database import Overdue, Records, Session
-from leasehold.stores.base.lent import inside_transaction, refuse_inside
+from leasehold.stores.database.database import Overdue, Records, Session
+from leasehold.stores.database.nested_writes import inside_transaction, refuse_inside
+from leasehold.stores.results import Ending
 from leasehold.stores.verbs.budgets import record_spends
 from leasehold.stores.verbs.gates import gate_of, make_gates
 from leasehold.stores.verbs.named_limits import make_limits

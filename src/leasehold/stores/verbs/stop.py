@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from leasehold.domain.moves import Move
 from leasehold.domain.states import State
 from leasehold.domain.stop import STOPPABLE, StopMode, StoppedJob, StopScope, decide
-from leasehold.stores.answers import Stoppable
-from leasehold.stores.base.audit import changed
-from leasehold.stores.base.database import Session
+from leasehold.domain.transitions import Move
+from leasehold.stores.database.audit import changed
+from leasehold.stores.database.database import Session
+from leasehold.stores.results import Stoppable
 from leasehold.stores.verbs.groups import note_stops
+from leasehold.stores.verbs.list_plans import IN_LANE, LANE_HOLDERS, MEMBERS, PENDING, TAGGED, Walk, Way
 from leasehold.stores.verbs.locking import lock
-from leasehold.stores.verbs.walks import IN_LANE, LANE_HOLDERS, MEMBERS, PENDING, TAGGED, Walk, Way
 from leasehold.stores.verbs.writing import Verbs, bump_groups, write_moves
 
 PAGE = 10_000
@@ -57,9 +57,9 @@ class StopVerbs(Verbs):
             groups = write_moves(session, moves, now)
             bump_groups(session, groups)
             if scope.group is None:
-                met = {move.job.group_name for move in moves} & groups.keys()
+                met = {move.job.group for move in moves} & groups.keys()
                 note_stops(session, [name for name in met if name is not None], scope, mode, actor, reason)
-            return changed([StoppedJob(move.job.id, move.job.kind, move.before.state) for move in moves])
+            return changed([StoppedJob(move.job.id, move.job.task, move.before.state) for move in moves])
 
         return self._database.transact(work)
 
@@ -73,15 +73,15 @@ def _find(session: Session, scope: StopScope, before: str | None, running: bool)
     given: dict[str, Any] = {
         "group": scope.group,
         "queue": scope.queue,
-        "tasks": None if scope.kinds is None else list(scope.kinds),
+        "tasks": None if scope.tasks is None else list(scope.tasks),
         "lane": scope.lane,
         "tags": list(scope.tags) or None,
     }
-    asked = {name: value for name, value in given.items() if value is not None}
-    walk = Walk(session, asked, PAGE)
+    requested = {name: value for name, value in given.items() if value is not None}
+    walk = Walk(session, requested, PAGE)
     ways = _ways(walk, running)
     if ways[0] in (MEMBERS, TAGGED):
-        walk = replace(walk, asked={**asked, "live": True})
+        walk = replace(walk, requested={**requested, "live": True})
     rows, more = walk.go("find_stoppable", ways, "find_stoppable.page", PAGE, before)
     jobs = [StoppedJob(row["id"], row["task"], State(row["state"])) for row in rows]
     return Stoppable(jobs, jobs[-1].id if len(jobs) == PAGE else more)
@@ -91,10 +91,10 @@ def _ways(walk: Walk, running: bool) -> list[Way]:
     """Those that read the least."""
     if running:
         return walk.ways_to([State.RUNNING])
-    if "group" in walk.asked:
+    if "group" in walk.requested:
         return [MEMBERS]
-    if "lane" in walk.asked:
+    if "lane" in walk.requested:
         return [IN_LANE, LANE_HOLDERS, PENDING]
-    if "tags" in walk.asked and walk.few_tagged():
+    if "tags" in walk.requested and walk.few_tagged():
         return [TAGGED]
     return walk.ways_to(STOPPABLE)

@@ -10,9 +10,9 @@ from datetime import datetime
 
 from leasehold.domain import operate
 from leasehold.domain.job import NewJob
-from leasehold.domain.moves import Move
 from leasehold.domain.stop import StopMark, StopScope
-from leasehold.stores.base.database import Session
+from leasehold.domain.transitions import Move
+from leasehold.stores.database.database import Session
 from leasehold.stores.verbs.locking import lock
 
 Marks = Mapping[str, Sequence[StopMark]]

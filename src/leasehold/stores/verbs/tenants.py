@@ -9,8 +9,8 @@ from datetime import datetime
 from leasehold.domain.checks.instants import EARLIEST
 from leasehold.domain.checks.names import checked_tenant
 from leasehold.domain.errors import InvalidInput, TenantNotFound
-from leasehold.domain.views import TenantRow
-from leasehold.stores.base.wakeups import Hint, tenants_of, wake_here
+from leasehold.domain.records import TenantRow
+from leasehold.stores.database.wakeups import Hint, notify_workers_here, tenants_of
 from leasehold.stores.verbs.writing import Verbs
 
 
@@ -58,16 +58,16 @@ class TenantVerbs(Verbs):
             raise TenantNotFound(name)
         return row
 
-    def told_tenants(self, since: datetime | None = None) -> list[TenantRow]:
-        """The tenants that `tell_tenants` named since then, including new ones and those that are not ready."""
+    def notified_tenants(self, since: datetime | None = None) -> list[TenantRow]:
+        """The tenants that `notify_tenants` named since then, including new ones and those that are not ready."""
         rows = self._database.read(lambda session: session.rows("told_tenants", since=since or EARLIEST))
         return [TenantRow(**row) for row in rows]
 
-    def tell_tenants(self, names: Sequence[str], hint: Hint) -> None:
+    def notify_tenants(self, names: Sequence[str], hint: Hint) -> None:
         """Notify the workers in every process that there may be work in these tenants; with STOP, that a running job
         may have a stop request."""
         self._database.single(lambda session: session.run("tell_tenants", names=list(names)))
-        wake_here(tenants_of(self.label), hint)
+        notify_workers_here(tenants_of(self.label), hint)
 
     def _find(self, name: str) -> TenantRow | None:
         rows = self._database.read(lambda session: session.rows("find_tenant", name=name))
@@ -75,7 +75,7 @@ class TenantVerbs(Verbs):
 
     def _mark(self, name: str, ready: bool) -> None:
         self._database.single(lambda session: session.run("mark_tenant", name=name, ready=ready))
-        self.tell_tenants([name], Hint.WORK)
+        self.notify_tenants([name], Hint.WORK)
 
     # -- each dialect's own ----------------------------------------------------------------------------------------
     @abstractmethod

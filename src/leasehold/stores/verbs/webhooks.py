@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from leasehold.domain.hooks import Listener
 from leasehold.domain.webhooks import Webhook, listener_of
-from leasehold.stores.base.audit import changed
-from leasehold.stores.base.database import Session
+from leasehold.stores.database.audit import changed
+from leasehold.stores.database.database import Session
 from leasehold.stores.verbs.hooks import HookVerbs, drop_listener, file_listeners
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from leasehold.domain.checks.cursors import cursor_of, parts_of
 from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.leases import LeasePage, LeaseRow
+from leasehold.domain.records import ExecutionRow, LaneHolder, WorkerCard
 from leasehold.domain.states import State
-from leasehold.domain.views import ExecutionRow, LaneHolder, WorkerCard
-from leasehold.stores.base.rows import record_of
-from leasehold.stores.base.wakeups import NearWakeups
+from leasehold.stores.database.rows import record_of
+from leasehold.stores.database.wakeups import NearWakeups
 from leasehold.stores.verbs.writing import Verbs
 
 SILENT_AFTER = 45.0
@@ -28,7 +28,7 @@ class WorkerVerbs(Verbs):
                 "beat_worker",
                 worker=card.owner,
                 queues=json.dumps(card.queues),
-                tasks=json.dumps(card.kinds),
+                tasks=json.dumps(card.tasks),
                 sites=json.dumps(card.sites),
                 tenants=json.dumps(card.tenants),
                 concurrency=card.concurrency,
@@ -59,8 +59,8 @@ class WorkerVerbs(Verbs):
         """Which worker runs which job, in the order of the jobs' arrival; `cursor` is the last page's `next`."""
         check_page(limit)
         (after,) = (0,) if cursor is None else parts_of(cursor, int)
-        asked = {"worker": owner, "after": after, "limit": limit + 1}
-        rows = self._database.read(lambda session: session.rows("list_leases", **asked))
+        requested = {"worker": owner, "after": after, "limit": limit + 1}
+        rows = self._database.read(lambda session: session.rows("list_leases", **requested))
         more = cursor_of(rows[limit - 1]["seq"]) if len(rows) > limit else None
         return LeasePage([_lease(row) for row in rows[:limit]], more)
 
@@ -77,7 +77,7 @@ class WorkerVerbs(Verbs):
     def list_gates(self) -> list[tuple[str, str]]:
         """Every (queue, task) that ever had a job."""
         rows = self._database.read(lambda session: session.tuples("list_gates"))
-        return [(queue, kind) for queue, kind in rows]
+        return [(queue, task) for queue, task in rows]
 
     def lane_front(self, lane: str) -> tuple[str | None, str | None]:
         """The first job of the lane, and the job that blocks it."""

@@ -15,14 +15,14 @@ from leasehold.domain.errors import DuplicateJob, StoreError
 from leasehold.domain.hooks import happened_in
 from leasehold.domain.job import TIED, Job
 from leasehold.domain.lanes import Ticket, tickets_after
-from leasehold.domain.moves import Move
-from leasehold.domain.outcome import Asked
+from leasehold.domain.outcome import QuestionAsked
 from leasehold.domain.states import State
-from leasehold.stores.base import places
-from leasehold.stores.base.database import Columns, Database, Records, Row, Session
-from leasehold.stores.base.places import Place, place_of
+from leasehold.domain.transitions import Move
+from leasehold.stores.database import places
+from leasehold.stores.database.database import Columns, Database, Records, Row, Session
+from leasehold.stores.database.places import Place, place_of
 from leasehold.stores.verbs.dependencies import lock_descendants, moves_of_children
-from leasehold.stores.verbs.outbox import tell, tell_of_groups
+from leasehold.stores.verbs.outbox import notify, notify_about_groups
 
 T = TypeVar("T")
 BATCH = 500
@@ -85,13 +85,13 @@ def write_moves(session: Session, moves: Sequence[Move], now: datetime) -> Group
             _count(groups, move)
         written += moves
         moves = moves_of_children(session, moves, now)
-    tell(session, happened_in(written))
+    notify(session, happened_in(written))
     return groups
 
 
 def bump_groups(session: Session, groups: Mapping[str, int]) -> None:
     if groups:
-        tell_of_groups(session, session.tuples("bump_groups", groups=group_records(groups)), groups)
+        notify_about_groups(session, session.tuples("bump_groups", groups=group_records(groups)), groups)
 
 
 def group_records(groups: Mapping[str, int]) -> Records:
@@ -106,7 +106,7 @@ def _with_ties(move: Move) -> Move:
 
 
 def _count(groups: Groups, move: Move) -> None:
-    name = move.job.group_name
+    name = move.job.group
     if name is not None and _concerns_watchers(move):
         change = places.counts_as_live(move.job) - places.counts_as_live(move.before)
         groups[name] = groups.get(name, 0) + change
@@ -193,7 +193,7 @@ def _sides(rows: _Rows, move: Move, now: datetime) -> None:
 
 def _key(job: Job) -> dict[str, Any]:
     return {
-        "task": job.kind,
+        "task": job.task,
         "key": job.unique_key,
         "job_id": job.id,
         "for_ever": job.unique_for == "ever",
@@ -219,7 +219,7 @@ _SIDES = (
 
 def find_holders(session: Session, keys: Sequence[tuple[str, str]]) -> list[Row]:
     """Who holds these unique keys, each with its kind, now."""
-    pairs = Columns(tasks=[kind for kind, _ in keys], keys=[key for _, key in keys])
+    pairs = Columns(tasks=[task for task, _ in keys], keys=[key for _, key in keys])
     return session.rows("find_key_holders", pairs=pairs)
 
 
@@ -291,10 +291,10 @@ def _write_notes(session: Session, moves: Sequence[Move]) -> None:
             _open_questions(session, move.job.id, move.asks.questions)
 
 
-def _open_questions(session: Session, job_id: str, asked: Sequence[Asked]) -> None:
+def _open_questions(session: Session, job_id: str, requested: Sequence[QuestionAsked]) -> None:
     """These, and no others: one that an earlier run has asked and this one has not would keep the job waiting."""
-    session.run("withdraw_questions", id=job_id, keys=sorted({question.key for question in asked}))
-    for question in asked:
+    session.run("withdraw_questions", id=job_id, keys=sorted({question.key for question in requested}))
+    for question in requested:
         session.run(
             "open_question",
             id=job_id,

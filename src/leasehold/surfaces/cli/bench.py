@@ -91,11 +91,11 @@ async def _measure(app: Leasehold, jobs: int, concurrency: int) -> dict[str, flo
         bulk = await to_thread(in_bulk)
         waiting = jobs + ONE_BY_ONE + 1
         async with app.worker(concurrency=concurrency, retention=None) as worker:
-            told = 0
+            reported = 0
             while worker.attempts.ended < waiting:
                 await asyncio.sleep(0.005)
-                advance(min(worker.attempts.ended, jobs) - told)
-                told = min(worker.attempts.ended, jobs)
+                advance(min(worker.attempts.ended, jobs) - reported)
+                reported = min(worker.attempts.ended, jobs)
             drain = waiting / (time.perf_counter() - began[0])
             waits = []
             for _ in range(PROBES):

@@ -99,7 +99,7 @@ def prune(
     if dry_run and report.counts:
         call.show(
             report.counts,
-            {"task": lambda one: one.kind, "state": lambda one: one.state, "jobs": lambda one: one.jobs},
+            {"task": lambda one: one.task, "state": lambda one: one.state, "jobs": lambda one: one.jobs},
         )
 
 
@@ -178,7 +178,7 @@ def mirror(
             )
         )
         wanted = Mirror(
-            kind=task,
+            task=task,
             table=table,
             key=_needed(key, "key"),
             argument=_argument(call.app, task, match),
@@ -219,7 +219,7 @@ def list_mirrors(call: Call) -> None:
     call.show(
         call.operations.list_mirrors(),
         {
-            "task": lambda row: row.mirror.kind,
+            "task": lambda row: row.mirror.task,
             "table": lambda row: row.mirror.table,
             "found by": lambda row: row.mirror.argument or "unique key",
             "state": lambda row: "; ".join(row.problems) or "ok",

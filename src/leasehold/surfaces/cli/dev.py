@@ -168,25 +168,25 @@ class Supervisor:
 
     def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._hear)
+            signal.signal(number, self._receive)
         first = True
         while True:
             child = Child(self._settings)
             try:
                 changed = self._attend(child)
-                if self._told_to_stop():
+                if self._stop_requested():
                     self._end(child)
                     return Exit.OK
                 if not changed:
                     if child.broken is None or (first and not child.broken["raised"]):
                         return Exit.OK if child.code is None else child.code
                     changed = self._wait_for_change()
-                    if self._told_to_stop():
+                    if self._stop_requested():
                         return Exit.OK
                 self._say(f"{self._named(changed)}: restarting")
                 self._files.settle()
                 self._end(child)
-                if self._told_to_stop():
+                if self._stop_requested():
                     return Exit.OK
                 first = False
             finally:
@@ -194,7 +194,7 @@ class Supervisor:
 
     def _attend(self, child: Child) -> list[str]:
         """Until it has ended, or is to end because of these files or of a signal."""
-        while not self._told_to_stop():
+        while not self._stop_requested():
             ended = child.code is not None
             for message in child.messages():
                 self._take(message)
@@ -223,7 +223,7 @@ class Supervisor:
         return self._files.changed()
 
     def _wait_for_change(self) -> list[str]:
-        while not self._told_to_stop():
+        while not self._stop_requested():
             if changed := self._look():
                 return changed
             time.sleep(TICK)
@@ -238,10 +238,10 @@ class Supervisor:
                 if "files" in message:
                     self._files.learn(message["files"])
 
-    def _hear(self, number: int, frame: object) -> None:
+    def _receive(self, number: int, frame: object) -> None:
         self._signals += 1
 
-    def _told_to_stop(self) -> bool:
+    def _stop_requested(self) -> bool:
         return self._signals > 0
 
     def _named(self, changed: list[str]) -> str:

@@ -20,7 +20,7 @@ from leasehold.domain.errors import InvalidInput, LeaseholdError
 from leasehold.domain.frozen import frozen
 from leasehold.surfaces.cli.listening import HOST
 from leasehold.surfaces.cli.load import load_app
-from leasehold.surfaces.cli.problems import Exit, complain, tell
+from leasehold.surfaces.cli.problems import Exit, complain, notify
 
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
@@ -36,7 +36,7 @@ LAST_WORDS = 1.0
 LOOK_EVERY = 1.0
 
 Message = dict[str, Any]
-Tell = Callable[[Message], None]
+Notify = Callable[[Message], None]
 
 
 @frozen(kw_only=True)
@@ -53,7 +53,7 @@ class DevSettings:
         return json.dumps(asdict(self))
 
 
-def run(settings: DevSettings, told: Tell) -> int:
+def run(settings: DevSettings, reported: Notify) -> int:
     """Server and worker until SIGTERM or Ctrl-C."""
     import asyncio
     import logging
@@ -63,7 +63,7 @@ def run(settings: DevSettings, told: Tell) -> int:
     set_up_logging(settings.log_level, as_json=False)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # it comes and goes with every change
     with load_app(settings.app) as app:
-        queues = settings.queues or ",".join(sorted({card.queue for card in app.kinds.list()})) or "default"
+        queues = settings.queues or ",".join(sorted({card.queue for card in app.tasks.list()})) or "default"
         worker = app.worker(
             queues=queues,
             concurrency=settings.concurrency,
@@ -72,7 +72,7 @@ def run(settings: DevSettings, told: Tell) -> int:
             drain_on_sigterm=False,
         )
         ready = {"ready": True, "store": app.__internals__.store.label, "queues": worker.settings.queues}
-        asyncio.run(_serve(app, settings, worker, lambda: told(ready)))
+        asyncio.run(_serve(app, settings, worker, lambda: reported(ready)))
     return Exit.GAVE_UP if worker.gave_up else Exit.OK
 
 
@@ -125,21 +125,21 @@ class Line:
         self._end = end
         self._folder = folder
         self._lock = threading.Lock()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         threading.Thread(target=self._listen, name="leasehold dev", daemon=True).start()
 
-    def tell(self, message: Message) -> None:
+    def notify(self, message: Message) -> None:
         with self._lock, contextlib.suppress(OSError):
             self._end.sendall(json.dumps(message).encode() + b"\n")
 
-    def tell_files(self, *more: str) -> None:
+    def send_files(self, *more: str) -> None:
         """Handlers may import something later."""
         from leasehold.surfaces.cli.dev_files import loaded_below
 
-        new = {*loaded_below(self._folder), *more} - self._told
+        new = {*loaded_below(self._folder), *more} - self._reported
         if new:
-            self._told |= new
-            self.tell({"files": sorted(new)})
+            self._reported |= new
+            self.notify({"files": sorted(new)})
 
     def _listen(self) -> None:
         self._end.settimeout(LOOK_EVERY)
@@ -148,7 +148,7 @@ class Line:
                 if not self._end.recv(1):
                     break
             except TimeoutError:
-                self.tell_files()
+                self.send_files()
             except OSError:
                 break
         _leave_after(GRACE + STOP_GRACE + LAST_ANSWERS + LAST_WORDS, 1)
@@ -166,11 +166,11 @@ def main(arguments: list[str]) -> int:
     except InvalidInput as error:
         _tell_broken(error, line)
         return Exit.USAGE
-    line.tell_files()
+    line.send_files()
     try:
-        return run(settings, line.tell)
+        return run(settings, line.notify)
     except LeaseholdError as error:
-        return tell(error, as_json=False)
+        return notify(error, as_json=False)
 
 
 def _tell_broken(error: InvalidInput, line: Line) -> None:
@@ -182,10 +182,10 @@ def _tell_broken(error: InvalidInput, line: Line) -> None:
         complain(str(error))
     else:
         files = [frame.filename for frame in traceback.extract_tb(cause.__traceback__)]
-        line.tell_files(*(file for file in files if os.path.isfile(file)))
-        told = traceback.format_exception(type(cause), cause, _from_the_app_on(cause.__traceback__))
-        sys.stderr.write("".join(told))
-    line.tell({"broken": True, "raised": cause is not None})
+        line.send_files(*(file for file in files if os.path.isfile(file)))
+        reported = traceback.format_exception(type(cause), cause, _from_the_app_on(cause.__traceback__))
+        sys.stderr.write("".join(reported))
+    line.notify({"broken": True, "raised": cause is not None})
 
 
 def _from_the_app_on(trace: TracebackType | None) -> TracebackType | None:

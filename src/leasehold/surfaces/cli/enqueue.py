@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leasehold.domain.by_id import NotRun
 from leasehold.domain.checks.durations import seconds
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.run_by_id import NotRun
 from leasehold.domain.states import State
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command
@@ -21,7 +21,7 @@ from leasehold.surfaces.cli.problems import Exit, complain
 
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
-    from leasehold.types import CallOptions, Job, Ran
+    from leasehold.types import CallOptions, Job, RunResult
 
 Words = Annotated[
     list[str],
@@ -165,7 +165,7 @@ def _not_run(answer: NotRun, as_json: bool) -> int:
     return Exit.NOT_FOUND if answer.state is None else Exit.REFUSED
 
 
-def _ran(answer: Ran, call: Call) -> int:
+def _ran(answer: RunResult, call: Call) -> int:
     job = answer.job
     facts = {"state": job.state, "attempt": job.attempt, "error": job.error, "retry_in": answer.retry_in}
     call.report({"ran": True, "job_id": job.id, **facts}, f"{job.id} {job.state}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.domain.views import ExecutionRow
+from leasehold.domain.records import ExecutionRow
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, noun
 
@@ -18,7 +18,7 @@ def list_executions(call: Call) -> None:
         rows,
         {
             "job": lambda row: short[row.job_id],
-            "task": lambda row: row.kind,
+            "task": lambda row: row.task,
             "attempt": lambda row: str(row.attempt),
             "started": lambda row: "not yet" if row.started_at is None else render.ago(row.started_at),
             "watched by": _watcher,

@@ -85,9 +85,9 @@ def show(
     operations = call.operations
     if follow:
         return _follow(
-            lambda **waiting: operations.group_status(name, kinds=task or None, **waiting), call.as_json
+            lambda **waiting: operations.group_status(name, tasks=task or None, **waiting), call.as_json
         )
-    status = operations.group_status(name, wait=wait, since=since, kinds=task or None)
+    status = operations.group_status(name, wait=wait, since=since, tasks=task or None)
     if call.as_json:
         render.emit(status)
     else:
@@ -139,7 +139,7 @@ def _picture(status: GroupStatus) -> RenderableType:
     from rich.text import Text
 
     facts = Text("\n".join(render.field_lines(_facts(status))) + "\n")
-    rows = [(render.clean(kind), _counted(states)) for kind, states in status.counts.items()]
+    rows = [(render.clean(task), _counted(states)) for task, states in status.counts.items()]
     width = render.console().width
     return Group(facts, draw(("task", "jobs"), rows, width, ("jobs",))) if rows else facts
 
@@ -164,7 +164,7 @@ def _show(status: GroupStatus, ids: render.Shorten) -> None:
     render.fields(_facts(status))
     if status.counts:
         print()
-        rows = [(kind, _counted(states)) for kind, states in status.counts.items()]
+        rows = [(task, _counted(states)) for task, states in status.counts.items()]
         render.table(("task", "jobs"), rows, prose=("jobs",))
     if status.errors:
         print("\nerrors")
@@ -172,7 +172,7 @@ def _show(status: GroupStatus, ids: render.Shorten) -> None:
             status.errors[:LISTED],
             {
                 "id": lambda failed: failed.id,
-                "task": lambda failed: failed.kind,
+                "task": lambda failed: failed.task,
                 "state": lambda failed: failed.state,
                 "error": lambda failed: render.cut(failed.error, 80),
             },

@@ -15,9 +15,9 @@ from leasehold.domain.bulk import LARGEST_LIMIT, RESUMABLE, BulkReport, BulkRequ
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.errors import GroupOnHold, InvalidInput, JobError, LeaseholdError
 from leasehold.domain.job import Job
+from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopRequest, checked_mode
-from leasehold.domain.views import Filter
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command
 from leasehold.surfaces.cli.jobs import jobs
@@ -38,7 +38,7 @@ VERBS: dict[str, tuple[BulkVerb, str]] = {
     "interrupt": ("interrupt", "Pause running jobs and cancel the others."),
     "resume": ("resume", "Resume paused, failed or timed-out jobs."),
     "retry": ("retry", "Enqueue a new job like each of these."),
-    "skip": ("resolve", "Leave failed jobs as they are, and let their lanes continue."),
+    "skip": ("skip", "Leave failed jobs as they are, and let their lanes continue."),
     "release": ("release", "Release jobs that were enqueued on hold."),
 }
 """Command → what it does to each job, and its help."""
@@ -77,7 +77,7 @@ def _add(word: str, verb: BulkVerb, text: str) -> None:
         request = BulkRequest(
             verb=verb,
             filter=Filter(
-                checked_states(state or ()), queue=queue, kind=task, lane=lane, group=group, tag=tag
+                checked_states(state or ()), queue=queue, task=task, lane=lane, group=group, tag=tag
             ),
             everything=True,  # --all was given: see above
             dry_run=dry_run,
@@ -155,8 +155,8 @@ class Tally:
         if self.emit is not None:
             self.emit({"id": outcome.id, "state": outcome.state, "stop_requested": outcome.stop_requested})
         elif self.alone:
-            asked = f", {outcome.stop_requested} asked" if outcome.stop_requested else ""
-            print(f"{outcome.id} {outcome.state}{asked}")
+            requested = f", {outcome.stop_requested} asked" if outcome.stop_requested else ""
+            print(f"{outcome.id} {outcome.state}{requested}")
 
     def _refuse(self, job_id: str, error: LeaseholdError) -> None:
         if self.by_filter and has_moved_on(error, self.request.found_by):
@@ -190,7 +190,7 @@ def _apply(call: Call, word: str, request: BulkRequest, ids: list[str]) -> int:
         advance = output.enter_context(_bar(word, len(ids)))
         for job_id in ids:
             try:
-                tally.note(job_id, act(job_id, **request.told))
+                tally.note(job_id, act(job_id, **request.arguments))
             except (JobError, GroupOnHold) as error:
                 tally.note(job_id, error)
             advance()
@@ -264,7 +264,7 @@ def stop(
     request = StopRequest(
         group=group,
         queue=queue,
-        kinds=task or None,
+        tasks=task or None,
         lane=lane,
         tags=tag or None,
         everything=all_,
@@ -303,12 +303,12 @@ class _Waiting:
 
 def _print_report(report: StopReport) -> None:
     rows = [
-        (kind, state.value, f"{number:,}")
-        for kind, states in report.cancelled_counts.items()
+        (task, state.value, f"{number:,}")
+        for task, states in report.cancelled_counts.items()
         for state, number in states.items()
     ]
     finishing = report.flagged if report.mode == "graceful" else {}
-    rows += [(kind, "running", f"{number:,} to finish") for kind, number in finishing.items()]
+    rows += [(task, "running", f"{number:,} to finish") for task, number in finishing.items()]
     would = "would be " if report.dry_run else ""
     if rows:
         render.table(("task", "was", f"{would}cancelled"), rows)
@@ -319,8 +319,8 @@ def _print_report(report: StopReport) -> None:
         more = len(report.still_running) - LISTED
         listed = f"{left} … and {more:,} more" if more > 0 else left
         print(f"{_label_of_running(report)}: {listed}")
-    if report.unaffected_kinds:
-        print(f"unaffected: {render.clean(', '.join(report.unaffected_kinds))}")
+    if report.unaffected_tasks:
+        print(f"unaffected: {render.clean(', '.join(report.unaffected_tasks))}")
     if report.held and not report.dry_run:
         print("the group is on hold")
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from leasehold.domain.failures import Failures
     from leasehold.domain.job import Job
-    from leasehold.domain.search import Found
-    from leasehold.domain.views import (
+    from leasehold.domain.records import (
         AttemptRecord,
         Criteria,
         HistoryEntry,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         Relative,
         Summary,
     )
+    from leasehold.domain.search import SearchPage
     from leasehold.operations.operations import Operations
 
 LONGEST_VALUE = 2000
@@ -78,12 +78,12 @@ def list_jobs(
     follow: options.Follow = False,
 ) -> None:
     """List jobs, newest first. With --follow, update the list as it changes; piped, print a line for each change."""
-    criteria: Criteria = {"queue": queue, "kind": task, "lane": lane, "group": group, "tag": tag}
+    criteria: Criteria = {"queue": queue, "task": task, "lane": lane, "group": group, "tag": tag}
     operations = call.operations
     cursor = None if before is None else operations.find_id(before)
     between = _between(since, until, operations.now)
 
-    def look() -> Found:
+    def look() -> SearchPage:
         return call.app.search(
             text=text, state=tuple(state or ()), limit=limit, cursor=cursor, **between, **criteria
         )
@@ -129,7 +129,7 @@ def _columns(jobs: Sequence[Summary]) -> render.Columns[Summary]:
     columns: dict[str, Callable[[Summary], object]] = {
         "id": lambda job: job.id,
         "state": lambda job: job.state,
-        "task": lambda job: job.kind,
+        "task": lambda job: job.task,
         "queue": lambda job: job.queue,
         "lane": lambda job: job.lane,
         "try" if on_terminal else "attempt": lambda job: job.attempt,
@@ -149,7 +149,7 @@ def _age(job: Summary) -> str:
 
 def _detail(job: Summary) -> str:
     if job.state == "running":
-        return f"{job.lease_owner or 'an orphan'}" + (
+        return f"{job.worker or 'an orphan'}" + (
             f", {job.stop_requested} asked" if job.stop_requested else ""
         )
     if job.state == "queued" and job.attempt == 0:
@@ -157,7 +157,7 @@ def _detail(job: Summary) -> str:
     return render.cut(job.error or job.reason, 60)
 
 
-def _follow(look: Callable[[], Page | Found], ids: render.Shorten, as_json: bool) -> NoReturn:
+def _follow(look: Callable[[], Page | SearchPage], ids: render.Shorten, as_json: bool) -> NoReturn:
     """Until Ctrl-C."""
     if sys.stdout.isatty() and not as_json:
         with live(render.console()) as show:
@@ -184,7 +184,7 @@ def _print_change(job: Summary, as_json: bool) -> None:
     if as_json:
         render.emit(job)
     else:
-        words = (f"{job.updated_at.astimezone():%H:%M:%S}", job.id, job.state, job.kind, _detail(job))
+        words = (f"{job.updated_at.astimezone():%H:%M:%S}", job.id, job.state, job.task, _detail(job))
         print(render.clean(" ".join(words).rstrip()), flush=True)
 
 
@@ -231,10 +231,10 @@ def show(call: Call, job_id: options.JobId) -> None:
         render.show(
             questions,
             {
-                "key": lambda asked: asked.key,
-                "question": lambda asked: asked.text,
-                "state": lambda asked: asked.status,
-                "answer": lambda asked: "(secret)" if asked.secret else asked.answer,
+                "key": lambda requested: requested.key,
+                "question": lambda requested: requested.text,
+                "state": lambda requested: requested.status,
+                "answer": lambda requested: "(secret)" if requested.secret else requested.answer,
             },
             prose=("question", "answer"),
         )
@@ -307,7 +307,7 @@ def _show_relatives(
         {
             "relation": lambda one: one.relation.replace("_", " "),
             "id": lambda one: one.id,
-            "task": lambda one: one.kind,
+            "task": lambda one: one.task,
             "state": lambda one: one.state,
         },
         ids=lambda _: short,
@@ -338,13 +338,13 @@ def _facts(job: Job, missing: str | None) -> dict[str, object]:
     """What a person wants to know first, first."""
     return {
         "id": job.id,
-        "task": job.kind,
+        "task": job.task,
         "state": job.state,
         "reason": job.reason,
         "queue": job.queue,
         "priority": job.priority,
         "lane": job.lane,
-        "group": job.group_name,
+        "group": job.group,
         "tags": ", ".join(job.tags) or None,
         "unique key": job.unique_key,
         "attempts": f"{job.attempt} started, {job.failures} failed, {job.crashes} crashed",
@@ -364,11 +364,11 @@ def _facts(job: Job, missing: str | None) -> dict[str, object]:
 
 
 def _lease(job: Job) -> str | None:
-    if job.lease_owner is None:
+    if job.worker is None:
         return None
     when = render.ago(job.lease_expires_at)
     verb = "ran out" if when.endswith("ago") else "runs out"
-    return f"{job.lease_owner}, token {job.lease_token}, {verb} {when}"
+    return f"{job.worker}, token {job.lease_token}, {verb} {when}"
 
 
 def _when(when: datetime | None) -> str | None:
@@ -437,15 +437,15 @@ def list_failures(
     ] = 1000,
 ) -> None:
     """List recent failures by task and error, most frequent first. Errors that differ only in details count as one."""
-    from leasehold.domain.views import Filter
+    from leasehold.domain.records import Filter
 
-    filter = Filter(queue=queue, kind=task, lane=lane, group=group, tag=tag)
+    filter = Filter(queue=queue, task=task, lane=lane, group=group, tag=tag)
     found = call.operations.list_failures(limit, filter)
     call.show(
         found.groups,
         {
             "jobs": lambda one: f"{one.count:,}",
-            "task": lambda one: one.kind,
+            "task": lambda one: one.task,
             "last": lambda one: render.ago(one.newest),
             "id": lambda one: one.sample_id,
             "error": lambda one: one.fingerprint or "(no error recorded)",

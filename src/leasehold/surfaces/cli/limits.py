@@ -10,7 +10,7 @@ import typer
 
 from leasehold.domain.budgets import BudgetLine, BudgetOwner, BudgetRow
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.views import RateRow, SlotRow
+from leasehold.domain.records import RateRow, SlotRow
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, noun
 
@@ -142,7 +142,7 @@ def list_budgets(
         "budgets",
         {
             "of": lambda row: f"group {row.name}" if row.scope == "group" else row.name,
-            "task": lambda row: row.kind,
+            "task": lambda row: row.task,
             "unit": lambda row: row.unit,
             "spent": lambda row: f"{row.spent:,}" + (" in its run" if row.scope == "run" else ""),
             "limit": lambda row: "" if row.limit is None else f"{row.limit:,}",

@@ -12,7 +12,7 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.cli.render import clean, safe_json
 
 _LEVELS = ("debug", "info", "warning", "error")
-_FIELDS = ("job", "kind", "attempt", "queue", "lease")
+_FIELDS = ("job", "task", "attempt", "queue", "lease")
 
 
 def set_up_logging(level: str, as_json: bool) -> None:
@@ -34,9 +34,11 @@ class TextLines(logging.Formatter):
         return clean(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        told = vars(record)
-        own = record.name.startswith("leasehold.") or "job" not in told
-        told["whose"] = "" if own else f"[{told.get('kind')} {told['job']} #{told.get('attempt')}] "
+        reported = vars(record)
+        own = record.name.startswith("leasehold.") or "job" not in reported
+        reported["whose"] = (
+            "" if own else f"[{reported.get('task')} {reported['job']} #{reported.get('attempt')}] "
+        )
         return super().formatMessage(record)
 
 

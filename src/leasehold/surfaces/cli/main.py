@@ -16,7 +16,7 @@ from typer.main import get_command
 from leasehold.domain.errors import LeaseholdError
 from leasehold.surfaces.cli import render
 from leasehold.surfaces.cli.nouns import ENTRIES, NOUNS, modules_of
-from leasehold.surfaces.cli.problems import Exit, tell, tell_usage
+from leasehold.surfaces.cli.problems import Exit, notify, print_usage_error
 
 _HELP = """Long background work that survives crashes, in your own database.
 
@@ -108,9 +108,9 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return int(code or Exit.OK)
     except LeaseholdError as error:
-        return tell(error, as_json)
+        return notify(error, as_json)
     except typer.TyperException as error:
-        return tell_usage(error.format_message(), as_json)
+        return print_usage_error(error.format_message(), as_json)
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         return Exit.INTERRUPTED

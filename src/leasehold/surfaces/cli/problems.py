@@ -72,7 +72,7 @@ _CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (
 
 
 def code_of(error: LeaseholdError) -> Exit:
-    return next(code for kind, code in _CODES if isinstance(error, kind))
+    return next(code for task, code in _CODES if isinstance(error, task))
 
 
 def facts_of(error: LeaseholdError) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def tell(error: LeaseholdError, as_json: bool) -> Exit:
+def notify(error: LeaseholdError, as_json: bool) -> Exit:
     """Say what went wrong; the code to leave with."""
     if as_json:
         print(json.dumps({"error": facts_of(error)}, default=_plain))
@@ -96,7 +96,7 @@ def tell(error: LeaseholdError, as_json: bool) -> Exit:
     return code_of(error)
 
 
-def tell_usage(message: str, as_json: bool) -> Exit:
+def print_usage_error(message: str, as_json: bool) -> Exit:
     if as_json:
         print(json.dumps({"error": {"type": "UsageError", "message": message}}))
     else:

@@ -23,7 +23,7 @@ def list_questions(
     limit: options.Limit = 100,
 ) -> None:
     """List open questions, oldest first. With --json, include the schema of each answer."""
-    found = call.app.questions.list(group=group, queue=queue, kind=task, limit=limit)
+    found = call.app.questions.list(group=group, queue=queue, task=task, limit=limit)
     if call.as_json:
         with render.json_array() as add:
             for one in found:
@@ -33,13 +33,13 @@ def list_questions(
     call.show(
         found,
         {
-            "id": lambda asked: asked.job_id,
-            "key": lambda asked: asked.key,
-            "task": lambda asked: asked.kind,
-            "group": lambda asked: asked.group_name,
-            "asked": lambda asked: render.ago(asked.asked_at),
-            "expires": lambda asked: render.ago(asked.expires_at),
-            "question": lambda asked: render.cut(asked.text, 80),
+            "id": lambda requested: requested.job_id,
+            "key": lambda requested: requested.key,
+            "task": lambda requested: requested.task,
+            "group": lambda requested: requested.group,
+            "asked": lambda requested: render.ago(requested.asked_at),
+            "expires": lambda requested: render.ago(requested.expires_at),
+            "question": lambda requested: render.cut(requested.text, 80),
         },
         empty="no open questions; a job asks one with ctx.ask",
         ids=True,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from leasehold.domain.records import COUNT_CAP, PauseRecord, QueueRow
 from leasehold.domain.states import State
-from leasehold.domain.views import COUNT_CAP, PauseRecord, QueueRow
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, Noun, command, noun
 from leasehold.surfaces.cli.problems import Exit, complain
@@ -20,14 +20,14 @@ def _add_verbs(scope: Noun, word: str) -> None:
         call: Call, target: options.Name, for_: options.For = None, reason: options.Reason = None
     ) -> None:
         """Start no new jobs; running ones continue."""
-        switch = call.app.queues if scope is queues else call.app.kinds
+        switch = call.app.queues if scope is queues else call.app.tasks
         paused = switch.pause(target, for_=for_, reason=reason, actor=call.actor)
         until = f" until {render.clean(paused.until)}" if paused.until else ""
         call.report(paused, f"{word} {paused.name} is paused{until}")
 
     def resume(call: Call, target: options.Name) -> None:
         """Start jobs again."""
-        switch = call.app.queues if scope is queues else call.app.kinds
+        switch = call.app.queues if scope is queues else call.app.tasks
         was_paused = switch.resume(target, actor=call.actor)
         facts = {"name": target, "was_paused": was_paused}
         call.report(facts, f"{word} {target} " + ("is resumed" if was_paused else "was not paused"))
@@ -53,10 +53,10 @@ PROSE = ("jobs", "paused")
 def columns() -> render.Columns[QueueRow]:
     return {
         "queue": lambda row: row.queue,
-        "task": lambda row: row.kind,
+        "task": lambda row: row.task,
         "workers": lambda row: row.workers,
         "jobs": lambda row: counted(row.counts),
-        "paused": lambda row: _pauses(row.queue_pause, row.kind_pause),
+        "paused": lambda row: _pauses(row.queue_pause, row.task_pause),
     }
 
 
@@ -88,8 +88,8 @@ def list_lanes(call: Call) -> None:
             "lane": lambda lane: lane.lane,
             "state": lambda lane: lane.state,
             "id": lambda lane: lane.id,
-            "task": lambda lane: lane.kind,
-            "detail": lambda lane: lane.lease_owner or render.cut(lane.error or lane.reason, 60),
+            "task": lambda lane: lane.task,
+            "detail": lambda lane: lane.worker or render.cut(lane.error or lane.reason, 60),
         },
         empty="no lane is held or halted",
         ids=True,

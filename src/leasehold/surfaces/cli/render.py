@@ -17,7 +17,7 @@ from leasehold.surfaces.cli.tables import GAP, NARROWEST, draw
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from leasehold.domain.views import Finding
+    from leasehold.domain.records import Finding
 
 Row = TypeVar("Row")
 Columns = Mapping[str, Callable[[Row], object]]

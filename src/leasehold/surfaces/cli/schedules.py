@@ -8,8 +8,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Missed, Overlap, Schedule
-from leasehold.domain.views import ScheduleRow
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, noun
 from leasehold.surfaces.cli.load import APP_VARIABLE
@@ -37,7 +37,7 @@ def list_schedules(call: Call) -> None:
         rows,
         {
             "schedule": lambda row: row.name,
-            "task": lambda row: row.kind,
+            "task": lambda row: row.task,
             "when": lambda row: _schedule(row).when,
             "next": lambda row: "" if row.paused or row.orphaned else render.ago(row.next_at),
             "last": lambda row: render.ago(row.last_at),
@@ -56,7 +56,7 @@ def _why(row: ScheduleRow) -> str:
 
 
 def _schedule(row: ScheduleRow) -> Schedule:
-    return Schedule(name=row.name, kind=row.kind, every=row.every, cron=row.cron, tz=row.tz)
+    return Schedule(name=row.name, task=row.task, every=row.every, cron=row.cron, tz=row.tz)
 
 
 @command(schedules, "next")

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from leasehold.domain.frozen import frozen
+from leasehold.domain.records import LaneHolder, QueueRow
 from leasehold.domain.states import State
-from leasehold.domain.views import LaneHolder, QueueRow
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command
 from leasehold.surfaces.cli.problems import Exit

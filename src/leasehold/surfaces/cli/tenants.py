@@ -23,7 +23,7 @@ def list_tenants(call: Call) -> None:
             "tenant": lambda row: row.name,
             "ready": lambda row: "yes" if row.ready else "no: run create or drop again",
             "created": lambda row: row.created_at,
-            "last work": lambda row: row.told_at,
+            "last work": lambda row: row.changed_at,
         },
         empty="no tenants; create one with leasehold tenants create NAME",
     )

@@ -75,7 +75,7 @@ def add_webhook(
         name,
         target,
         events,
-        kinds=tasks or (),
+        tasks=tasks or (),
         secret=secret,
         allow_private=allow_private,
         actor=call.actor,
@@ -109,7 +109,7 @@ def list_hooks(call: Call) -> None:
         {
             "hook": lambda row: row.name,
             "event": lambda row: row.event,
-            "task": lambda row: row.kind or "all",
+            "task": lambda row: row.task or "all",
             "seen": lambda row: "added by hand" if row.seen_at is None else render.ago(row.seen_at),
             "waiting": lambda row: str(row.waiting),
             "given up": _given_up,

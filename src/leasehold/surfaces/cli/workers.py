@@ -8,7 +8,7 @@ import typer
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.leases import LeaseRow
-from leasehold.domain.views import Finding
+from leasehold.domain.records import Finding
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, noun
 from leasehold.surfaces.cli.problems import Exit
@@ -24,7 +24,7 @@ def list_workers(call: Call) -> None:
         {
             "worker": lambda card: card.owner,
             "queues": lambda card: ",".join(card.queues),
-            "tasks": lambda card: len(card.kinds),
+            "tasks": lambda card: len(card.tasks),
             "running": lambda card: card.running,
             "places": lambda card: card.concurrency,
             "version": lambda card: card.version,
@@ -49,7 +49,7 @@ def list_leases(
         "leases",
         {
             "id": lambda row: row.job_id,
-            "task": lambda row: row.kind,
+            "task": lambda row: row.task,
             "queue": lambda row: row.queue,
             "attempt": lambda row: str(row.attempt),
             "worker": _holder,

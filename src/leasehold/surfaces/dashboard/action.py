@@ -7,7 +7,7 @@ from collections.abc import Callable
 from leasehold.domain.frozen import frozen
 from leasehold.domain.tokens import TokenScope
 from leasehold.surfaces.dashboard.forms import Form
-from leasehold.surfaces.dashboard.visit import Visit
+from leasehold.surfaces.dashboard.page_request import PageRequest
 
 
 @frozen
@@ -23,5 +23,5 @@ class Done:
 class Action:
     name: str
     scope: TokenScope
-    run: Callable[[Visit, Form], Done]
+    run: Callable[[PageRequest, Form], Done]
     """Raises our errors, which the page shows. It runs in a thread."""

@@ -14,7 +14,7 @@ from leasehold.domain.bulk import BulkRefusal, BulkRequest
 from leasehold.domain.errors import InvalidInput, LeaseholdError
 from leasehold.domain.job import Job
 from leasehold.operations.operations import Operations
-from leasehold.surfaces.dashboard.problems import told
+from leasehold.surfaces.dashboard.problems import describe
 
 PART = 500
 """Jobs between two looks at whether it is to stop."""
@@ -64,7 +64,7 @@ class BulkRun:
         try:
             self._go(operations)
         except Exception as error:
-            _, self.problem = told(error)
+            _, self.problem = describe(error)
         finally:
             self.ended = time.time()
 

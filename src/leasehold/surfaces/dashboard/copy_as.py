@@ -25,14 +25,14 @@ def copies_of(job: Job, tenant: str | None, server: str) -> Copies:
     of_tenant = "" if tenant is None else f" --tenant {shlex.quote(tenant)}"
     header = "" if tenant is None else f" -H {shlex.quote(f'Leasehold-Tenant: {tenant}')}"
     token = ' -H "Authorization: Bearer $LEASEHOLD_TOKEN"'
-    body = json.dumps({"kind": job.kind, "args": json.loads(args)}, ensure_ascii=False)
+    body = json.dumps({"task": job.task, "args": json.loads(args)}, ensure_ascii=False)
     view = "app" if tenant is None else f"app.tenant({tenant!r})"
     return Copies(
         cli="\n".join(
             (
                 f"leasehold jobs show {job.id}{of_tenant}",
                 f"leasehold why {job.id}{of_tenant}",
-                f"leasehold jobs enqueue MODULE:APP {shlex.quote(job.kind)} {shlex.quote(args)}{of_tenant}",
+                f"leasehold jobs enqueue MODULE:APP {shlex.quote(job.task)} {shlex.quote(args)}{of_tenant}",
             )
         ),
         curl="\n".join(
@@ -46,7 +46,7 @@ def copies_of(job: Job, tenant: str | None, server: str) -> Copies:
             (
                 f"job = {view}.get({job.id!r})",
                 "print(job.state, job.explain())",
-                f"again = {view}.enqueue({job.kind!r}, {json.loads(args)!r})",
+                f"again = {view}.enqueue({job.task!r}, {json.loads(args)!r})",
             )
         ),
     )

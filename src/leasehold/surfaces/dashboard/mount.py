@@ -18,12 +18,12 @@ from starlette.types import ASGIApp
 from leasehold.app import Leasehold
 from leasehold.domain.errors import LeaseholdError, StoreError
 from leasehold.surfaces.dashboard import forms, notices, page, pages, problems, render, sign_in
+from leasehold.surfaces.dashboard.access import HEADERS, Access
 from leasehold.surfaces.dashboard.bulk_runs import BulkRuns
-from leasehold.surfaces.dashboard.door import HEADERS, Door
-from leasehold.surfaces.dashboard.visit import root_of
+from leasehold.surfaces.dashboard.page_request import root_of
+from leasehold.surfaces.guard.allowed_hosts import Places
 from leasehold.surfaces.guard.callers import Callers
 from leasehold.surfaces.guard.denied import Denied
-from leasehold.surfaces.guard.places import Places
 from leasehold.surfaces.guard.request_rates import USUAL_RATE, RequestRates
 
 LONGEST_READ = 10.0
@@ -47,7 +47,7 @@ def create_dashboard(
     People sign in with a token (`leasehold tokens create`): `read` looks, `operate` steers, `admin` sets limits too.
     With `tokens=False` anyone who reaches it may do everything, so put your own guard before it. With `read_only`
     nobody may change anything. The other arguments are those of `leasehold.http.router`."""
-    door = Door(
+    door = Access(
         Places.of(hosts, origins),
         Callers(app, tokens=tokens, surface="dashboard"),
         RequestRates(rate_limit),
@@ -91,20 +91,20 @@ def create_dashboard(
     return made
 
 
-async def _act(request: Request, door: Door) -> Response:
+async def _act(request: Request, door: Access) -> Response:
     """A verb, and back to the page that it was asked on, with what it has to say. A reload does not repeat it."""
     action = pages.ACTIONS.get(request.path_params["verb"])
     if action is None:
         raise HTTPException(404)
-    visit = await door.admit(request, action.scope)
+    page_request = await door.admit(request, action.scope)
     form = await forms.read(request)
-    back = visit.back(form.maybe("back"))
+    back = page_request.back(form.maybe("back"))
     try:
-        done = await run_in_threadpool(action.run, visit, form)
+        done = await run_in_threadpool(action.run, page_request, form)
     except StoreError:
         raise
     except LeaseholdError as error:
-        status, text = problems.told(error)
+        status, text = problems.describe(error)
         if status >= 500:
             raise
         notice = notices.Notice("refused", text)
@@ -116,7 +116,7 @@ async def _act(request: Request, door: Door) -> Response:
     return answer
 
 
-async def _static(request: Request, door: Door) -> Response:
+async def _static(request: Request, door: Access) -> Response:
     """Known names only. They tell nothing about jobs, so that the sign-in page has them too."""
     door.check_place(request)
     found = render.static_file(request.path_params["name"])
@@ -126,21 +126,21 @@ async def _static(request: Request, door: Door) -> Response:
     return Response(found[0], media_type=found[1], headers={"Cache-Control": kept})
 
 
-async def _refusal(request: Request, door: Door, error: Exception) -> Response:
+async def _refusal(request: Request, door: Access, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         status, text = error.status_code, "There is no such page."
     else:
-        status, text = problems.told(error)
+        status, text = problems.describe(error)
     if status == 401 and request.method == "GET":
         root = root_of(request)
-        asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return RedirectResponse(f"{root}/sign-in?next={quote(asked, safe='')}", 303)
+        requested = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"{root}/sign-in?next={quote(requested, safe='')}", 303)
     headers = error.headers if isinstance(error, Denied) else {}
     values = {"status": status, "text": text, "root": root_of(request)}
     return HTMLResponse(render.page("problem.html", values), status, {**headers, "Cache-Control": "no-store"})
 
 
-def _lost(door: Door) -> Callable[[Request, Exception], Awaitable[Response]]:
+def _lost(door: Access) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
         """No route: also `/ops` for `/ops/`."""
         assert isinstance(error, HTTPException)

@@ -26,10 +26,10 @@ class Notice:
 
 def leave(response: Response, request: Request, notice: Notice) -> None:
     text = notice.text if len(notice.text) <= LONGEST else notice.text[: LONGEST - 1] + "…"
-    told = json.dumps(
+    payload = json.dumps(
         [notice.kind, text], ensure_ascii=False
     )  # escapes would make it longer than cookies may be
-    value = base64.urlsafe_b64encode(told.encode("utf-8", "replace")).decode()
+    value = base64.urlsafe_b64encode(payload.encode("utf-8", "replace")).decode()
     response.set_cookie(COOKIE, value, max_age=_SECONDS, path=_path(request), httponly=True, samesite="lax")
 
 

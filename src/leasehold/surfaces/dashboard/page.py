@@ -13,10 +13,10 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from leasehold.domain.errors import LeaseholdError
 from leasehold.domain.frozen import frozen
-from leasehold.operations.patience import reads_within
+from leasehold.operations.read_timeout import reads_within
 from leasehold.surfaces.dashboard import notices, render
-from leasehold.surfaces.dashboard.door import Door
-from leasehold.surfaces.dashboard.visit import LIVE, Visit
+from leasehold.surfaces.dashboard.access import Access
+from leasehold.surfaces.dashboard.page_request import LIVE, PageRequest
 from leasehold.surfaces.guard.denied import Denied
 
 EVERY = 1.0
@@ -27,7 +27,7 @@ LONGEST_REST = 15.0
 QUIET = 5.0
 """Seconds after which a stream without news says that it is there; a viewer who has left is noticed by that."""
 
-Read = Callable[[Visit], dict[str, Any]]
+Read = Callable[[PageRequest], dict[str, Any]]
 
 
 @frozen
@@ -42,19 +42,24 @@ class Page:
     live: bool = True
 
 
-def values_of(page: Page, visit: Visit) -> dict[str, Any]:
-    values = page.read(visit)
-    return {"visit": visit, "page": page, "notice": None, "now": visit.operations.now()} | values
+def values_of(page: Page, page_request: PageRequest) -> dict[str, Any]:
+    values = page.read(page_request)
+    return {
+        "page_request": page_request,
+        "page": page,
+        "notice": None,
+        "now": page_request.operations.now(),
+    } | values
 
 
-async def show(page: Page, request: Request, door: Door, longest_read: float | None) -> Response:
+async def show(page: Page, request: Request, door: Access, longest_read: float | None) -> Response:
     """Raises Denied and our errors."""
-    visit = await door.admit(request)
+    page_request = await door.admit(request)
     if LIVE in request.query_params and page.live:
-        return _stream(page, visit, door, longest_read)
+        return _stream(page, page_request, door, longest_read)
     with reads_within(longest_read):
-        values = await run_in_threadpool(values_of, page, visit)
-        menu = await run_in_threadpool(menu_of, visit)
+        values = await run_in_threadpool(values_of, page, page_request)
+        menu = await run_in_threadpool(menu_of, page_request)
     values |= menu | {"notice": notices.of(request)}
     text = await run_in_threadpool(render.page, page.template, values)
     answer = HTMLResponse(text, headers={"Cache-Control": "no-store"})
@@ -62,36 +67,36 @@ async def show(page: Page, request: Request, door: Door, longest_read: float | N
     return answer
 
 
-def menu_of(visit: Visit) -> dict[str, Any]:
+def menu_of(page_request: PageRequest) -> dict[str, Any]:
     """What stands around every page."""
-    access = visit.who.access
+    access = page_request.caller.access
     tenants: list[str] = []
     if access.tenants:
-        rows = visit.who.app.__internals__.operations.list_tenants()
+        rows = page_request.caller.app.__internals__.operations.list_tenants()
         tenants = [row.name for row in rows if access.may_use_tenant(row.name)][:200]
     return {"tenants": tenants}
 
 
-def _stream(page: Page, visit: Visit, door: Door, longest_read: float | None) -> Response:
+def _stream(page: Page, page_request: PageRequest, door: Access, longest_read: float | None) -> Response:
     def main() -> str:
         with reads_within(longest_read):
-            return render.main_part(page.template, values_of(page, visit))
+            return render.main_part(page.template, values_of(page, page_request))
 
     async def parts() -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
-        last, told_at = "", time.monotonic()
+        last, reported_at = "", time.monotonic()
         while True:
             began = time.monotonic()
             text = await run_in_threadpool(main)
             took = time.monotonic() - began
             if text != last:
                 yield "".join(f"data: {line}\n" for line in text.splitlines()) + "\n"
-                last, told_at = text, time.monotonic()
-            elif time.monotonic() - told_at > QUIET:
+                last, reported_at = text, time.monotonic()
+            elif time.monotonic() - reported_at > QUIET:
                 yield ": nothing new\n\n"
-                told_at = time.monotonic()
+                reported_at = time.monotonic()
             await asyncio.sleep(min(LONGEST_REST, max(EVERY, SHARE * took)))
-            await door.admit(visit.request)  # a token that was revoked sees no more
+            await door.admit(page_request.request)  # a token that was revoked sees no more
 
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_until_trouble(parts()), media_type="text/event-stream", headers=headers)

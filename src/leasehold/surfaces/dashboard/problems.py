@@ -34,7 +34,7 @@ _ERRORS: tuple[tuple[type[LeaseholdError], int], ...] = (
 """The first that fits."""
 
 
-def told(error: Exception) -> tuple[int, str]:
+def describe(error: Exception) -> tuple[int, str]:
     """The status, and a sentence. What nobody expected is logged, and told without its details."""
     match error:
         case Denied():
@@ -46,7 +46,7 @@ def told(error: Exception) -> tuple[int, str]:
             logger.error("%s: %s", type(error).__name__, error)
             return 503, "The database is unreachable or not ready. See the server's log."
         case LeaseholdError():
-            return next(status for kind, status in _ERRORS if isinstance(error, kind)), str(error)
+            return next(status for task, status in _ERRORS if isinstance(error, task)), str(error)
         case _:
             logger.error("a page went wrong", exc_info=error)
             return 500, "Something went wrong. See the server's log."

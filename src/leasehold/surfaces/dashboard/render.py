@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 
-from leasehold.surfaces.dashboard import forms, words
+from leasehold.surfaces.dashboard import formatting, forms
 
 HOME = Path(__file__).parent
 STATIC = HOME / "static"
@@ -18,7 +18,7 @@ STATIC = HOME / "static"
 
 def _shown(value: Any) -> Any:
     """Of every expression in a template. What is safe markup already is left as it is."""
-    return words.plain(value) if type(value) is str else value
+    return formatting.plain(value) if type(value) is str else value
 
 
 @functools.cache
@@ -44,8 +44,13 @@ def _environment() -> jinja2.Environment:
         "clip",
         "short",
     ):
-        made.filters[name] = getattr(words, name)
-    made.globals |= {"badge": words.badge, "looks": words.LOOKS, "stamp": stamp, "carried": forms.carried}
+        made.filters[name] = getattr(formatting, name)
+    made.globals |= {
+        "badge": formatting.badge,
+        "looks": formatting.LOOKS,
+        "stamp": stamp,
+        "carried": forms.carried,
+    }
     return made
 
 

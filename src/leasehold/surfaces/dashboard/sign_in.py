@@ -8,24 +8,24 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from leasehold.domain.errors import TenantNotFound
 from leasehold.surfaces.dashboard import forms, render
-from leasehold.surfaces.dashboard.door import Door, forget, remember
-from leasehold.surfaces.dashboard.visit import base_of, is_inside, root_of
+from leasehold.surfaces.dashboard.access import Access, forget, remember
+from leasehold.surfaces.dashboard.page_request import base_of, is_inside, root_of
 from leasehold.surfaces.guard.denied import Denied
 
 
-async def show(request: Request, door: Door) -> Response:
+async def show(request: Request, door: Access) -> Response:
     door.check_place(request)
     return _form(request, request.query_params.get("next", ""))
 
 
-async def enter(request: Request, door: Door) -> Response:
+async def enter(request: Request, door: Access) -> Response:
     door.check_place(request)
     door.check_rate(request)
     form = await forms.read(request)
     token, wanted = form.fields.get("token", "").strip(), form.fields.get("next", "")
     try:
-        who = await run_in_threadpool(door.caller, request, f"Bearer {token}", form.maybe("tenant"))
-        who.check_scope("read")
+        caller = await run_in_threadpool(door.caller, request, f"Bearer {token}", form.maybe("tenant"))
+        caller.check_scope("read")
     except Denied as denied:
         if denied.reason not in ("unauthenticated", "scope-missing"):
             raise
@@ -33,12 +33,12 @@ async def enter(request: Request, door: Door) -> Response:
         return _form(request, wanted, text, for_tenants=True)
     except TenantNotFound as error:
         return _form(request, wanted, str(error), for_tenants=True)
-    answer = RedirectResponse(_inside(request, wanted, who.tenant), 303)
+    answer = RedirectResponse(_inside(request, wanted, caller.tenant), 303)
     remember(answer, request, token)
     return answer
 
 
-async def leave(request: Request, door: Door) -> Response:
+async def leave(request: Request, door: Access) -> Response:
     door.check_place(request)
     answer = RedirectResponse(f"{root_of(request)}/sign-in", 303)
     forget(answer, request)

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from leasehold.domain.frozen import frozen
-from leasehold.domain.stream import Event
-from leasehold.domain.views import AttemptRecord, HistoryEntry, StepRecord
-from leasehold.surfaces.dashboard.words import span
+from leasehold.domain.records import AttemptRecord, HistoryEntry, StepRecord
+from leasehold.domain.stream import Update
+from leasehold.surfaces.dashboard.formatting import span
 
 ROW, TOP = 34, 22
 """Pixels: the height of a bar with its label, and of the scale above the first."""
@@ -93,7 +93,7 @@ def timeline(
     attempts: Sequence[AttemptRecord],
     steps: Sequence[StepRecord] = (),
     history: Sequence[HistoryEntry] = (),
-    events: Sequence[Event] = (),
+    events: Sequence[Update] = (),
 ) -> Timeline | None:
     """None: it has not run yet."""
     shown = list(attempts)[-MOST_BARS:]
@@ -121,7 +121,7 @@ def timeline(
 
 
 def _marks(
-    scale: _Scale, created_at: datetime, history: Sequence[HistoryEntry], events: Sequence[Event]
+    scale: _Scale, created_at: datetime, history: Sequence[HistoryEntry], events: Sequence[Update]
 ) -> tuple[Tick, ...]:
     found = [(one.at, one.event.replace("_", " ")) for one in history]
     found += [(one.at, f"event {one.kind}") for one in events if one.at is not None]
@@ -150,7 +150,7 @@ def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepReco
     end = one.ended_at or until
     start, stop = scale.at(one.started_at), scale.at(end)
     took = span(max((end - one.started_at).total_seconds(), 0.0))
-    label = f"{one.number} · {one.outcome.replace('_', ' ')} · {took} · {one.owner or 'nobody'}"
+    label = f"{one.number} · {one.outcome.replace('_', ' ')} · {took} · {one.owner or 'ignore'}"
     within = [
         Tick(scale.at(step.saved_at), f"step {step.name}")
         for step in steps
@@ -162,7 +162,7 @@ def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepReco
         width=max(stop - start, 0.25),
         look=_LOOKS.get(one.outcome, "queued"),
         label=label,
-        title=f"Attempt {one.number}, {one.outcome}, {took}, lease held by {one.owner or 'nobody'}",
+        title=f"Attempt {one.number}, {one.outcome}, {took}, lease held by {one.owner or 'ignore'}",
         right=start > 55,
         steps=tuple(within[:MOST_TICKS]),
     )
@@ -191,7 +191,7 @@ def _handovers(scale: _Scale, shown: Sequence[AttemptRecord]) -> list[Handover]:
         Handover(
             scale.at(other.started_at),
             TOP + ROW * place,
-            f"attempt {other.number} continues: {one.owner or 'nobody'} handed over to {other.owner or 'nobody'}",
+            f"attempt {other.number} continues: {one.owner or 'ignore'} handed over to {other.owner or 'ignore'}",
         )
         for place, (one, other) in enumerate(pairwise(shown))
         if one.number == other.number

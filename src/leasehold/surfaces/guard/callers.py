@@ -11,8 +11,8 @@ from leasehold.domain.checks.names import EVERY_TENANT
 from leasehold.domain.errors import JobNotFound, TenantNotFound
 from leasehold.domain.explanation import Cause, Hold
 from leasehold.domain.frozen import frozen
+from leasehold.domain.records import WorkerCard
 from leasehold.domain.tokens import SCOPES, Access, TokenScope
-from leasehold.domain.views import WorkerCard
 from leasehold.operations.operations import Operations
 from leasehold.operations.verb import Verb
 from leasehold.surfaces.guard.denied import Denied
@@ -63,7 +63,7 @@ class Caller:
             raise JobNotFound(job_id)
         return job
 
-    def seen(self, rows: Iterable[Row]) -> list[Row]:
+    def visible_rows(self, rows: Iterable[Row]) -> list[Row]:
         """Those of the queues that the caller may know of. What is of no queue is of all of them."""
         if not self.access.queues:
             return list(rows)
@@ -74,7 +74,7 @@ class Caller:
         if not self.access.queues:
             return answer
         if isinstance(answer, list):
-            return cast(T, self.seen(answer) if answer and hasattr(answer[0], "queue") else answer)
+            return cast(T, self.visible_rows(answer) if answer and hasattr(answer[0], "queue") else answer)
         if hasattr(answer, "next") and is_dataclass(answer) and not isinstance(answer, type):
             rows = {one.name: getattr(answer, one.name) for one in fields(answer)}
             return replace(

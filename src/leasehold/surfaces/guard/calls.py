@@ -11,16 +11,16 @@ from typing import Any
 
 from leasehold.domain.errors import UnknownTask
 from leasehold.domain.frozen import frozen
-from leasehold.domain.kinds import KindCard
+from leasehold.domain.task_cards import TaskCard
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.types import CallOptions, Job
 
 
 @frozen(kw_only=True)
-class AskedCall:
+class CallRequest:
     """What is None is as the task says. Nothing here lifts a limit."""
 
-    kind: str
+    task: str
     args: Mapping[str, Any] = field(default_factory=dict)
     delay: float | str | None = None
     at: datetime | None = None
@@ -47,35 +47,35 @@ class AskedCall:
         return options
 
 
-def kinds_for(who: Caller) -> list[KindCard]:
+def tasks_for(caller: Caller) -> list[TaskCard]:
     """The tasks that the caller may call, by name."""
-    tasks = who.view.__internals__.tasks.definitions
+    tasks = caller.view.__internals__.tasks.definitions
     cards = (task.card for _, task in sorted(tasks.items()))
-    return [card for card in cards if who.access.may_use_queue(card.queue)]
+    return [card for card in cards if caller.access.may_use_queue(card.queue)]
 
 
-def enqueue_for(who: Caller, calls: Sequence[AskedCall]) -> Sequence[Job[Any]]:
+def enqueue_for(caller: Caller, calls: Sequence[CallRequest]) -> Sequence[Job[Any]]:
     """All or none, in the order given. Raises UnknownTask, for tasks of other queues too."""
-    _check_kinds(who, calls)
-    return who.view.__internals__.enqueue_calls([(call.kind, call.args, call.options()) for call in calls])
+    _check_tasks(caller, calls)
+    return caller.view.__internals__.enqueue_calls([(call.task, call.args, call.options()) for call in calls])
 
 
 def enqueue_once_for(
-    who: Caller, calls: Sequence[AskedCall], key: str, body: object
+    caller: Caller, calls: Sequence[CallRequest], key: str, body: object
 ) -> tuple[Sequence[Job[Any]], bool]:
     """The same once for a key of the caller's; and whether it was a repeat. `body` is what was asked for, as JSON.
     Raises IdempotencyKeyReused."""
-    _check_kinds(who, calls)
+    _check_tasks(caller, calls)
     fingerprint = _digest(json.dumps(body, sort_keys=True))
-    named = [(call.kind, call.args, call.options()) for call in calls]
-    return who.view.__internals__.enqueue_calls_once(named, _digest(who.actor, key), fingerprint)
+    named = [(call.task, call.args, call.options()) for call in calls]
+    return caller.view.__internals__.enqueue_calls_once(named, _digest(caller.actor, key), fingerprint)
 
 
-def _check_kinds(who: Caller, calls: Sequence[AskedCall]) -> None:
-    allowed = [card.name for card in kinds_for(who)]
+def _check_tasks(caller: Caller, calls: Sequence[CallRequest]) -> None:
+    allowed = [card.name for card in tasks_for(caller)]
     for call in calls:
-        if call.kind not in allowed:
-            raise UnknownTask(call.kind, allowed)
+        if call.task not in allowed:
+            raise UnknownTask(call.task, allowed)
 
 
 def _digest(*texts: str) -> str:

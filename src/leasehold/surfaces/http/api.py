@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from leasehold.app import Leasehold
+from leasehold.surfaces.guard.allowed_hosts import Places
 from leasehold.surfaces.guard.callers import Callers
 from leasehold.surfaces.guard.denied import Denied
-from leasehold.surfaces.guard.places import Places
 from leasehold.surfaces.guard.request_rates import USUAL_RATE, RequestRates
 from leasehold.surfaces.http import bulk, fleet, groups, jobs, metrics, watching
 from leasehold.surfaces.http.problems import PROBLEMS, Problem, answer_to

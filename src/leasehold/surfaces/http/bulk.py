@@ -8,33 +8,33 @@ from typing import cast
 from fastapi import APIRouter
 
 from leasehold.domain.bulk import BulkRefusal, BulkRequest, BulkVerb
-from leasehold.domain.views import Filter
-from leasehold.surfaces.http import asked, told_many
-from leasehold.surfaces.http.route import Who, needs
+from leasehold.domain.records import Filter
+from leasehold.surfaces.http import list_responses, requests
+from leasehold.surfaces.http.route import RequestCaller, needs
 
 
 def add_to(router: APIRouter) -> None:
     @router.post("/v1/jobs/bulk", dependencies=needs("operate"), tags=["jobs"])
-    def bulk(body: asked.Bulk, who: Who) -> told_many.BulkReport:
+    def bulk(body: requests.Bulk, caller: RequestCaller) -> list_responses.BulkReport:
         """Steer every job that matches all filters, newest first, one by one; a dry run unless `dry_run` is
         false. Jobs that refuse are reported, and hold up none of the others."""
         if body.queue is None:
-            who.check_all_queues()
+            caller.check_all_queues()
         else:
-            who.check_queue(body.queue)
+            caller.check_queue(body.queue)
         request = BulkRequest(
             verb=cast(BulkVerb, body.verb),
-            filter=Filter(tuple(body.states), body.queue, body.kind, body.lane, body.group, body.tag),
+            filter=Filter(tuple(body.states), body.queue, body.task, body.lane, body.group, body.tag),
             everything=body.everything,
             dry_run=body.dry_run,
             limit=body.limit,
             cursor=body.cursor,
-            actor=who.actor,
+            actor=caller.actor,
             reason=body.reason,
             fresh=body.fresh,
         )
-        report = who.operations.bulk(request)
-        return told_many.BulkReport(
+        report = caller.operations.bulk(request)
+        return list_responses.BulkReport(
             verb=report.verb,
             dry_run=report.dry_run,
             matched=report.matched,
@@ -46,9 +46,9 @@ def add_to(router: APIRouter) -> None:
         )
 
 
-def _refusal(one: BulkRefusal) -> told_many.BulkRefusal:
+def _refusal(one: BulkRefusal) -> list_responses.BulkRefusal:
     """Codes are spelt as those of problems are."""
     code = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", one.error).lower()
-    return told_many.BulkRefusal(
+    return list_responses.BulkRefusal(
         code=code, state=one.state, detail=one.detail, jobs=one.jobs, sample=list(one.sample)
     )

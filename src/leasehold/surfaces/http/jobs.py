@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request, Response
 
 from leasehold.surfaces.guard.callers import Caller
-from leasehold.surfaces.guard.calls import AskedCall, enqueue_for, enqueue_once_for
-from leasehold.surfaces.http import asked, told
+from leasehold.surfaces.guard.calls import CallRequest, enqueue_for, enqueue_once_for
+from leasehold.surfaces.http import requests, responses
 from leasehold.surfaces.http.paging import add_location
-from leasehold.surfaces.http.route import Who, needs
+from leasehold.surfaces.http.route import RequestCaller, needs
 from leasehold.types import Job as Handle
 
 IdempotencyKey = Annotated[
@@ -29,18 +29,18 @@ def add_to(router: APIRouter) -> None:
         status_code=201,
         dependencies=needs("enqueue"),
         tags=["jobs"],
-        response_model=told.Created,
-        responses={200: {"model": told.Created, "description": "It was there already"}},
+        response_model=responses.Created,
+        responses={200: {"model": responses.Created, "description": "It was there already"}},
     )
     def create_job(
-        body: asked.NewJob,
-        who: Who,
+        body: requests.NewJob,
+        caller: RequestCaller,
         request: Request,
         response: Response,
         idempotency_key: IdempotencyKey = "",
     ) -> Any:
         """Store a job; it is durable when this answers."""
-        ((made,), repeated) = _store(who, [body], idempotency_key)
+        ((made,), repeated) = _store(caller, [body], idempotency_key)
         add_location(request, response, "/v1/jobs", made.id)
         return _created(response, made, repeated)
 
@@ -49,70 +49,74 @@ def add_to(router: APIRouter) -> None:
         status_code=201,
         dependencies=needs("enqueue"),
         tags=["jobs"],
-        response_model=told.CreatedBatch,
-        responses={200: {"model": told.CreatedBatch, "description": "A repeat: all were there already"}},
+        response_model=responses.CreatedBatch,
+        responses={200: {"model": responses.CreatedBatch, "description": "A repeat: all were there already"}},
     )
     def create_jobs(
-        body: asked.Batch, who: Who, response: Response, idempotency_key: IdempotencyKey = ""
+        body: requests.Batch, caller: RequestCaller, response: Response, idempotency_key: IdempotencyKey = ""
     ) -> Any:
         """Store many jobs, all or none."""
-        made, repeated = _store(who, body.jobs, idempotency_key)
+        made, repeated = _store(caller, body.jobs, idempotency_key)
         if repeated:
             response.status_code = 200
             response.headers["Idempotent-Replayed"] = "true"
-        return told.CreatedBatch(jobs=[told.Created.model_validate(one) for one in made])
+        return responses.CreatedBatch(jobs=[responses.Created.model_validate(one) for one in made])
 
     @router.get("/v1/jobs/{id}/explain", dependencies=needs("read"), tags=["jobs"])
-    def explain_job(id: str, who: Who) -> list[told.Hold]:
+    def explain_job(id: str, caller: RequestCaller) -> list[responses.Hold]:
         """Why it is not running: every cause in order, with what would change it."""
-        return [told.Hold.model_validate(hold) for hold in who.explain(id)]
+        return [responses.Hold.model_validate(hold) for hold in caller.explain(id)]
 
     @router.post(
         "/v1/jobs/{id}/questions/{key:path}/answer", dependencies=needs("operate"), tags=["questions"]
     )
-    def answer_question(id: str, key: str, body: asked.Answer, who: Who) -> told.Job:
+    def answer_question(id: str, key: str, body: requests.Answer, caller: RequestCaller) -> responses.Job:
         """Answer a question. A waiting job goes on; a paused one keeps the answer for its resume."""
-        return job_of(who.job(id).answer(key, body.value, actor=who.actor))
+        return job_of(caller.job(id).answer(key, body.value, actor=caller.actor))
 
     @router.post(
         "/v1/schedules/{name:path}/run", status_code=201, dependencies=needs("operate"), tags=["schedules"]
     )
-    def run_schedule(name: str, who: Who, request: Request, response: Response) -> told.Created:
+    def run_schedule(
+        name: str, caller: RequestCaller, request: Request, response: Response
+    ) -> responses.Created:
         """Make a job of it now, besides its ticks."""
-        who.check_all_queues()
-        made = who.view.schedules.run(name, actor=who.actor)
+        caller.check_all_queues()
+        made = caller.view.schedules.run(name, actor=caller.actor)
         add_location(request, response, "/v1/schedules/", made.id)
-        return told.Created.model_validate(made)
+        return responses.Created.model_validate(made)
 
     @router.post("/v1/jobs/{id}/retry", status_code=201, dependencies=needs("operate"), tags=["jobs"])
-    def retry_job(id: str, who: Who, request: Request, response: Response) -> told.Job:
+    def retry_job(id: str, caller: RequestCaller, request: Request, response: Response) -> responses.Job:
         """Enqueue a new job like this one, which stays as it is."""
-        made = who.job(id).retry(actor=who.actor)
+        made = caller.job(id).retry(actor=caller.actor)
         add_location(request, response, "/v1/jobs", made.id)
         return job_of(made)
 
 
-def job_of(job: Handle[object]) -> told.Job:
+def job_of(job: Handle[object]) -> responses.Job:
     """As it was last read, and how far it is."""
-    found = told.Job.model_validate(job.__row__)
+    found = responses.Job.model_validate(job.__row__)
     progress = job.progress()
     return (
         found
         if progress is None
-        else found.model_copy(update={"progress": told.Progress.model_validate(progress)})
+        else found.model_copy(update={"progress": responses.Progress.model_validate(progress)})
     )
 
 
-def _created(response: Response, made: Handle[object], repeated: bool) -> told.Created:
+def _created(response: Response, made: Handle[object], repeated: bool) -> responses.Created:
     if repeated:
         response.headers["Idempotent-Replayed"] = "true"
     if repeated or not made.created:
         response.status_code = 200
-    return told.Created.model_validate(made)
+    return responses.Created.model_validate(made)
 
 
-def _store(who: Caller, jobs: Sequence[asked.NewJob], key: str) -> tuple[Sequence[Handle[Any]], bool]:
-    calls = [AskedCall(**{name: getattr(job, name) for name in asked.NewJob.model_fields}) for job in jobs]
+def _store(caller: Caller, jobs: Sequence[requests.NewJob], key: str) -> tuple[Sequence[Handle[Any]], bool]:
+    calls = [
+        CallRequest(**{name: getattr(job, name) for name in requests.NewJob.model_fields}) for job in jobs
+    ]
     if not key:
-        return enqueue_for(who, calls), False
-    return enqueue_once_for(who, calls, key, [job.model_dump(mode="json") for job in jobs])
+        return enqueue_for(caller, calls), False
+    return enqueue_once_for(caller, calls, key, [job.model_dump(mode="json") for job in jobs])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse
 
-from leasehold.surfaces.http.route import Who, needs
+from leasehold.surfaces.http.route import RequestCaller, needs
 from leasehold.surfaces.prometheus import CONTENT_TYPE, text_of
 
 
@@ -15,7 +15,7 @@ class _Text(PlainTextResponse):
 
 def add_to(router: APIRouter) -> None:
     @router.get("/metrics", dependencies=needs("read"), tags=["metrics"], response_class=_Text)
-    def metrics(who: Who) -> _Text:
+    def metrics(caller: RequestCaller) -> _Text:
         """Runs by outcome, waiting and running times, depths and ages, in Prometheus' text format 0.0.4."""
-        who.check_all_queues()
-        return _Text(text_of(who.view.metrics()))
+        caller.check_all_queues()
+        return _Text(text_of(caller.view.metrics()))

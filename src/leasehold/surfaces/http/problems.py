@@ -22,18 +22,18 @@ from leasehold.domain.errors import (
     InvalidAnswer,
     InvalidArguments,
     InvalidInput,
+    InvalidState,
     JobError,
     JobNotFound,
     JobNotSucceeded,
     LeaseholdError,
+    NotSerializable,
     ReadTooSlow,
-    Refused,
     ResultMissing,
     ScheduleNotFound,
     StoreError,
     TenantNotFound,
     UnknownTask,
-    Unstorable,
     WaitTimedOut,
 )
 from leasehold.surfaces.guard.denied import STATUSES, Denied
@@ -52,10 +52,10 @@ _ERRORS: tuple[tuple[type[LeaseholdError], int, str], ...] = (
     (UnknownTask, 422, "unknown-task"),
     (InvalidArguments, 422, "invalid-arguments"),
     (InvalidAnswer, 422, "invalid-answer"),
-    (Unstorable, 422, "unstorable"),
+    (NotSerializable, 422, "unstorable"),
     (InvalidInput, 422, "invalid-input"),
     (DuplicateJob, 409, "duplicate-job"),
-    (Refused, 409, "refused"),
+    (InvalidState, 409, "refused"),
     (JobNotSucceeded, 409, "job-not-succeeded"),
     (JobError, 409, "job-error"),
     (GroupOnHold, 409, "group-on-hold"),
@@ -132,7 +132,7 @@ def answer_to(error: Exception) -> JSONResponse:
             faults = [
                 Fault(pointer=_pointer(fault["loc"]), detail=str(fault["msg"])) for fault in error.errors()
             ]
-            return problem(422, "invalid-request", _told(faults), faults)
+            return problem(422, "invalid-request", _listed(faults), faults)
         case HTTPException():
             code = HTTPStatus(error.status_code).name.lower().replace("_", "-")
             return problem(error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
@@ -184,7 +184,7 @@ def problem(
     headers: dict[str, str] | None = None,
     facts: dict[str, Any] | None = None,
 ) -> JSONResponse:
-    told = Problem(
+    reported = Problem(
         type=_TYPE + code,
         title=HTTPStatus(status).phrase,
         status=status,
@@ -195,14 +195,14 @@ def problem(
         else [Fault(pointer=_sendable(e.pointer), detail=_sendable(e.detail)) for e in errors],
         facts=facts,
     )
-    return JSONResponse(told.model_dump(exclude_none=True), status, headers, media_type=MEDIA_TYPE)
+    return JSONResponse(reported.model_dump(exclude_none=True), status, headers, media_type=MEDIA_TYPE)
 
 
 def _pointer(location: Sequence[object]) -> str:
     return "/" + "/".join(map(str, location))
 
 
-def _told(faults: Sequence[Fault]) -> str:
+def _listed(faults: Sequence[Fault]) -> str:
     return "; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults[:5])
 
 

@@ -20,10 +20,10 @@ from starlette.types import Message
 
 from leasehold.domain.frozen import frozen
 from leasehold.domain.tokens import TokenScope
-from leasehold.operations.patience import reads_within
+from leasehold.operations.read_timeout import reads_within
+from leasehold.surfaces.guard.allowed_hosts import Places
 from leasehold.surfaces.guard.callers import FORWARDED, TENANT_HEADER, Caller, Callers
 from leasehold.surfaces.guard.denied import Denied
-from leasehold.surfaces.guard.places import Places
 from leasehold.surfaces.guard.request_rates import RequestRates
 from leasehold.surfaces.http.problems import answer_to
 
@@ -67,7 +67,7 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-Who = Annotated[Caller, Depends(caller_of)]
+RequestCaller = Annotated[Caller, Depends(caller_of)]
 """A parameter of every endpoint that is about jobs."""
 
 Admit = Callable[[], Caller]

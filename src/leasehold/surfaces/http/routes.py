@@ -17,8 +17,7 @@ from leasehold.domain.budgets import BudgetLine, BudgetPage
 from leasehold.domain.groups import GroupPage
 from leasehold.domain.job import Job, Question
 from leasehold.domain.leases import LeasePage
-from leasehold.domain.stream import LogTail, Seen
-from leasehold.domain.views import (
+from leasehold.domain.records import (
     AttemptRecord,
     ExecutionRow,
     HistoryEntry,
@@ -33,38 +32,39 @@ from leasehold.domain.views import (
     SlotRow,
     StepRecord,
 )
+from leasehold.domain.stream import LogTail, Seen
 from leasehold.operations.verb import VERBS, Param, Verb
 from leasehold.surfaces.guard.callers import Caller
-from leasehold.surfaces.http import told, told_many
+from leasehold.surfaces.http import list_responses, responses
 from leasehold.surfaces.http.paging import add_link
-from leasehold.surfaces.http.route import Who, needs
+from leasehold.surfaces.http.route import RequestCaller, needs
 
 RECORDS: dict[Any, Any] = {
     NoneType: None,
-    bool: told.Changed,
-    Job: told.Job,
-    Job | None: told.Job | None,
-    Page: told.JobPage,
-    Seen: told.Events,
-    LogTail: told.Log,
-    PauseRecord: told.Pause,
-    ScheduleRow: told.Schedule,
-    AuditPage: told_many.AuditPage,
-    BudgetPage: told_many.BudgetPage,
-    GroupPage: told_many.GroupPage,
-    LeasePage: told_many.LeasePage,
-    AttemptRecord: told.Attempt,
-    BudgetLine: told_many.BudgetLine,
-    ExecutionRow: told_many.Execution,
-    HistoryEntry: told.HistoryEntry,
-    LaneHolder: told.Lane,
-    OpenQuestion: told.OpenQuestion,
-    Question: told.Question,
-    QueueRow: told.Queue,
-    RateRow: told.Rate,
-    Relative: told_many.Relative,
-    SlotRow: told.Slot,
-    StepRecord: told_many.Step,
+    bool: responses.Changed,
+    Job: responses.Job,
+    Job | None: responses.Job | None,
+    Page: responses.JobPage,
+    Seen: responses.Events,
+    LogTail: responses.Log,
+    PauseRecord: responses.Pause,
+    ScheduleRow: responses.Schedule,
+    AuditPage: list_responses.AuditPage,
+    BudgetPage: list_responses.BudgetPage,
+    GroupPage: list_responses.GroupPage,
+    LeasePage: list_responses.LeasePage,
+    AttemptRecord: responses.Attempt,
+    BudgetLine: list_responses.BudgetLine,
+    ExecutionRow: list_responses.Execution,
+    HistoryEntry: responses.HistoryEntry,
+    LaneHolder: responses.Lane,
+    OpenQuestion: responses.OpenQuestion,
+    Question: responses.Question,
+    QueueRow: responses.Queue,
+    RateRow: responses.Rate,
+    Relative: list_responses.Relative,
+    SlotRow: responses.Slot,
+    StepRecord: list_responses.Step,
 }
 """What callers see of each record."""
 
@@ -125,10 +125,10 @@ def _add_route(router: APIRouter, verb: Verb[..., Any]) -> None:
 def show(caller: Caller, adapter: TypeAdapter[Any], answer: object) -> Any:
     """A job comes with how far it is."""
     if isinstance(answer, bool):
-        return told.Changed(changed=answer)
+        return responses.Changed(changed=answer)
     shown = adapter.validate_python(answer, from_attributes=True)
     if isinstance(answer, Job) and (progress := caller.operations.progress(answer.id)) is not None:
-        shown.progress = told.Progress.model_validate(progress)
+        shown.progress = responses.Progress.model_validate(progress)
     return shown
 
 
@@ -156,7 +156,7 @@ def _signature(
     verb: Verb[..., Any], in_path: str | None, body: type[BaseModel] | None, shown: Any
 ) -> inspect.Signature:
     params = [
-        inspect.Parameter("caller", KEYWORD, annotation=Who),
+        inspect.Parameter("caller", KEYWORD, annotation=RequestCaller),
         inspect.Parameter("request", KEYWORD, annotation=Request),
         inspect.Parameter("response", KEYWORD, annotation=Response),
     ]

@@ -16,20 +16,20 @@ from starlette.concurrency import run_in_threadpool
 
 from leasehold.domain.errors import JobNotSucceeded, LeaseholdError
 from leasehold.domain.states import State
-from leasehold.domain.stream import Event
+from leasehold.domain.stream import Update
 from leasehold.operations.watch import AT_REST, Watch
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.guard.denied import Denied
-from leasehold.surfaces.http import asked, told
+from leasehold.surfaces.http import requests, responses
 from leasehold.surfaces.http.jobs import job_of
 from leasehold.surfaces.http.names import ID
-from leasehold.surfaces.http.route import Admit, AskAgain, Who, needs
+from leasehold.surfaces.http.route import Admit, AskAgain, RequestCaller, needs
 
 RETRY_MS = 2000
 """After which a client that lost the stream comes back."""
 LONGEST_PAUSE = 15.0
 """Seconds between two looks of a stream at a job of which nothing is heard."""
-ASKED_AGAIN = 5.0
+CHECK_EVERY = 5.0
 """Seconds after which a stream that has something to tell asks first whether its caller may still hear it."""
 
 IfNoneMatch = Annotated[str, Header(max_length=1000, description="The ETag of an earlier answer.")]
@@ -40,23 +40,25 @@ def add_to(router: APIRouter) -> None:
         f"/v1/jobs/{{id:{ID}}}",
         dependencies=needs("read"),
         tags=["jobs"],
-        response_model=told.Job,
+        response_model=responses.Job,
         responses={304: {"description": "It is as it was"}},
     )
-    async def get_job(id: str, who: Who, wait: asked.Wait = 0, if_none_match: IfNoneMatch = "") -> Any:
+    async def get_job(
+        id: str, caller: RequestCaller, wait: requests.Wait = 0, if_none_match: IfNoneMatch = ""
+    ) -> Any:
         """A job as it is now. With `wait`: as soon as it differs from If-None-Match, or from what it was; at
         once if it has ended."""
         until = time.monotonic() + wait
         known = if_none_match
         while True:
-            mark = await run_in_threadpool(who.operations.job_mark, id) if wait else None
-            body, state = await run_in_threadpool(_read, who, id)
+            mark = await run_in_threadpool(caller.operations.job_mark, id) if wait else None
+            body, state = await run_in_threadpool(_read, caller, id)
             tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
             known = known or tag
             left = until - time.monotonic()
             if tag not in known or state in AT_REST or left <= 0 or mark is None:
                 break
-            await who.operations.await_job(id, mark, left)
+            await caller.operations.await_job(id, mark, left)
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
         if tag in if_none_match:
             return Response(status_code=304, headers=headers)
@@ -66,22 +68,22 @@ def add_to(router: APIRouter) -> None:
         "/v1/jobs/{id}/result",
         dependencies=needs("read"),
         tags=["jobs"],
-        response_model=told.Result,
-        responses={202: {"model": told.NotYet, "description": "It has not ended yet"}},
+        response_model=responses.Result,
+        responses={202: {"model": responses.NotYet, "description": "It has not ended yet"}},
     )
-    async def get_result(id: str, who: Who, wait: asked.Wait = 0) -> Any:
+    async def get_result(id: str, caller: RequestCaller, wait: requests.Wait = 0) -> Any:
         """What it has returned. With `wait`: as soon as it has ended. A job that did not succeed is a problem (409)."""
         until = time.monotonic() + wait
         while True:
-            mark = await run_in_threadpool(who.operations.job_mark, id) if wait else None
-            state, text = await run_in_threadpool(_result, who, id)
+            mark = await run_in_threadpool(caller.operations.job_mark, id) if wait else None
+            state, text = await run_in_threadpool(_result, caller, id)
             left = until - time.monotonic()
             if text is not None:
                 return Response(text, media_type="application/json")
             if left <= 0 or mark is None:
-                answer = told.NotYet(id=id, state=state).model_dump_json()
+                answer = responses.NotYet(id=id, state=state).model_dump_json()
                 return Response(answer, 202, media_type="application/json")
-            await who.operations.await_job(id, mark, left)
+            await caller.operations.await_job(id, mark, left)
 
     @router.get(
         "/v1/jobs/{id}/watch",
@@ -90,59 +92,60 @@ def add_to(router: APIRouter) -> None:
         response_class=EventSourceResponse,
     )
     async def watch_job(
-        who: Who,
+        caller: RequestCaller,
         admit: AskAgain,
         id: Annotated[str, Depends(_known)],
         last_event_id: Annotated[
             str, Header(pattern=r"^[0-9]{0,15}$", description="Go on behind this one.")
         ] = "",
         wait: Annotated[
-            float, Query(ge=0, le=asked.LONGEST_WAIT, description="End it after so many seconds; 0: do not.")
+            float,
+            Query(ge=0, le=requests.LONGEST_WAIT, description="End it after so many seconds; 0: do not."),
         ] = 0,
     ) -> AsyncIterable[ServerSentEvent]:
         """Server-sent events: what the job reports, in order, and its state as it changes, until it has ended, or the
         token does not count any more."""
-        watch = Watch(id, who.operations.read_stream, int(last_event_id or 0), None)
+        watch = Watch(id, caller.operations.read_stream, int(last_event_id or 0), None)
         until = time.monotonic() + wait if wait else math.inf
         # A stream that cannot go on just ends: the client comes back, and is told why then.
         with contextlib.suppress(LeaseholdError, Denied):
-            async for event in _events(who, watch, id, until, admit):
-                data = told.Event.model_validate(event)
+            async for event in _events(caller, watch, id, until, admit):
+                data = responses.Event.model_validate(event)
                 yield ServerSentEvent(data=data, event=event.kind, id=str(event.seq), retry=RETRY_MS)
 
 
-async def _events(who: Caller, watch: Watch, id: str, until: float, admit: Admit) -> AsyncIterator[Event]:
+async def _events(caller: Caller, watch: Watch, id: str, until: float, admit: Admit) -> AsyncIterator[Update]:
     asked_at = time.monotonic()
     while True:
-        mark = await run_in_threadpool(who.operations.job_mark, id)
+        mark = await run_in_threadpool(caller.operations.job_mark, id)
         for event in await run_in_threadpool(watch.look):
             yield event
         left = until - time.monotonic()
         if watch.over or left <= 0:
             return
         if watch.pause:
-            await who.operations.await_job(id, mark, min(left, LONGEST_PAUSE))
-        if time.monotonic() - asked_at >= ASKED_AGAIN:
+            await caller.operations.await_job(id, mark, min(left, LONGEST_PAUSE))
+        if time.monotonic() - asked_at >= CHECK_EVERY:
             await run_in_threadpool(admit)
             asked_at = time.monotonic()
 
 
-def _known(id: str, who: Who) -> str:
+def _known(id: str, caller: RequestCaller) -> str:
     """Looked for before the stream begins: then a problem can still be told."""
-    return who.job(id).id
+    return caller.job(id).id
 
 
-def _read(who: Caller, id: str) -> tuple[bytes, State]:
-    job = who.job(id)
+def _read(caller: Caller, id: str) -> tuple[bytes, State]:
+    job = caller.job(id)
     return job_of(job).model_dump_json().encode(), job.state
 
 
-def _result(who: Caller, id: str) -> tuple[State, str | None]:
+def _result(caller: Caller, id: str) -> tuple[State, str | None]:
     """None: it has not ended yet."""
-    job = who.job(id)
+    job = caller.job(id)
     if job.state not in AT_REST:
         return job.state, None
     if job.state is not State.SUCCEEDED:
         raise JobNotSucceeded(job.id, job.state.value, job.error or job.reason)
-    text = who.operations.result_text(job.__row__) or "null"
+    text = caller.operations.result_text(job.__row__) or "null"
     return job.state, f'{{"id":"{job.id}","state":"succeeded","result":{text}}}'

@@ -24,12 +24,12 @@ from mcp_types import (
 from mcp_types import Tool as Listed
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.kinds import KindCard
 from leasehold.domain.states import State
+from leasehold.domain.task_cards import TaskCard
 from leasehold.surfaces.guard.callers import Caller
-from leasehold.surfaces.guard.calls import AskedCall, enqueue_for, kinds_for
-from leasehold.surfaces.mcp import told
-from leasehold.surfaces.mcp.asked import USUAL_WAIT
+from leasehold.surfaces.guard.calls import CallRequest, enqueue_for, tasks_for
+from leasehold.surfaces.mcp import responses
+from leasehold.surfaces.mcp.arguments import USUAL_WAIT
 from leasehold.surfaces.mcp.forms import form_of, is_plain
 from leasehold.surfaces.mcp.waiting import settled
 from leasehold.threads import to_thread
@@ -40,14 +40,14 @@ MISSING = "arguments"
 _RUNS = ToolAnnotations(read_only_hint=False, open_world_hint=True)
 
 
-def exposed_to(who: Caller) -> dict[str, KindCard]:
+def exposed_to(caller: Caller) -> dict[str, TaskCard]:
     """By name, of those that the caller may enqueue."""
-    if not who.access.may("enqueue"):
+    if not caller.access.may("enqueue"):
         return {}
-    return {card.name: card for card in kinds_for(who) if card.expose}
+    return {card.name: card for card in tasks_for(caller) if card.expose}
 
 
-def listed(task: KindCard) -> Listed:
+def listed(task: TaskCard) -> Listed:
     return Listed(
         name=task.name,
         description=task.description or f"Runs {task.name} as a background job.",
@@ -71,7 +71,7 @@ def arguments_of(params: CallToolRequestParams) -> dict[str, Any]:
 
 
 def ask_for_missing(
-    task: KindCard, given: Mapping[str, Any], client: ClientCapabilities | None
+    task: TaskCard, given: Mapping[str, Any], client: ClientCapabilities | None
 ) -> InputRequiredResult | None:
     """None: nothing is missing, or it cannot be asked for."""
     schema = task.arguments
@@ -84,28 +84,28 @@ def ask_for_missing(
     form = form_of(
         {"type": "object", "properties": {name: properties[name] for name in missing}, "required": missing}
     )
-    asking = ElicitRequestFormParams(
+    questions_box = ElicitRequestFormParams(
         message=f"{task.name} needs: {', '.join(missing)}", requested_schema=form
     )
-    return InputRequiredResult(input_requests={MISSING: ElicitRequest(params=asking)})
+    return InputRequiredResult(input_requests={MISSING: ElicitRequest(params=questions_box)})
 
 
-async def enqueue(who: Caller, task: KindCard, arguments: Mapping[str, Any], tag: str) -> Job[Any]:
+async def enqueue(caller: Caller, task: TaskCard, arguments: Mapping[str, Any], tag: str) -> Job[Any]:
     """Durable when it returns."""
-    call = AskedCall(kind=task.name, args=arguments, tags=(*task.tags, tag))
-    (job,) = await to_thread(enqueue_for, who, [call])
+    call = CallRequest(task=task.name, args=arguments, tags=(*task.tags, tag))
+    (job,) = await to_thread(enqueue_for, caller, [call])
     return job
 
 
-async def result_in_time(who: Caller, job: Job[Any]) -> CallToolResult:
+async def result_in_time(caller: Caller, job: Job[Any]) -> CallToolResult:
     """For clients that do not know tasks: its result, or how to ask for it."""
-    job = await settled(who, job.id, USUAL_WAIT)
-    return await to_thread(result_of, who, job)
+    job = await settled(caller, job.id, USUAL_WAIT)
+    return await to_thread(result_of, caller, job)
 
 
-def result_of(who: Caller, job: Job[Any]) -> CallToolResult:
+def result_of(caller: Caller, job: Job[Any]) -> CallToolResult:
     """What it has come to so far. Blocks."""
-    brief = told.job_of(who, job)
+    brief = responses.job_of(caller, job)
     content: dict[str, Any] = {"job_id": job.id, "state": str(job.state)}
     if job.state is State.SUCCEEDED:
         content["result"] = brief.result
@@ -127,7 +127,7 @@ def _answer(text: str, content: dict[str, Any], *, is_error: bool = False) -> Ca
     )
 
 
-def _output_schema(task: KindCard) -> dict[str, Any]:
+def _output_schema(task: TaskCard) -> dict[str, Any]:
     result = dict(task.result)
     schema: dict[str, Any] = {
         "type": "object",

@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from leasehold.app import Leasehold
 from leasehold.domain.errors import TenantNotFound
+from leasehold.surfaces.guard.allowed_hosts import Places
 from leasehold.surfaces.guard.callers import FORWARDED, TENANT_HEADER, Caller, Callers
 from leasehold.surfaces.guard.denied import STATUSES, Denied
-from leasehold.surfaces.guard.places import Places
 from leasehold.surfaces.guard.request_rates import USUAL_RATE, RequestRates
 from leasehold.surfaces.mcp.server import make_server
 from leasehold.surfaces.mcp.tasks import Request
@@ -66,26 +66,26 @@ class McpApp:
         if scope["type"] != "http":
             raise RuntimeError(f"MCP is spoken over HTTP here, not over {scope['type']}")
         try:
-            who = await run_in_threadpool(self._admit, Headers(scope=scope), scope.get("client"))
+            caller = await run_in_threadpool(self._admit, Headers(scope=scope), scope.get("client"))
         except Denied as error:
             await _refusal(error)(scope, receive, send)
         except TenantNotFound as error:
             await JSONResponse({"error": "tenant-not-found", "detail": str(error)}, 404)(scope, receive, send)
         else:
-            await self._manager.handle_request({**scope, _CALLER: who}, receive, send)
+            await self._manager.handle_request({**scope, _CALLER: caller}, receive, send)
 
     def _admit(self, headers: Headers, client: tuple[str, int] | None) -> Caller:
         self._places.check(headers.getlist("host"), headers.getlist("origin"))
         authorization = headers.get("authorization")
         self._rates.check(authorization, None if client is None else client[0])
-        who = self._callers.admit(
+        caller = self._callers.admit(
             authorization,
             headers.get(TENANT_HEADER),
             forwarded=any(name in headers for name in FORWARDED),
             scope=None,  # each tool says what it needs
         )
-        self._rates.know(authorization, who.access.name)
-        return who
+        self._rates.know(authorization, caller.access.name)
+        return caller
 
 
 def _caller_of(ctx: Request) -> Caller:

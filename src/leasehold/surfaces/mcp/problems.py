@@ -39,7 +39,7 @@ def tool_error(error: Exception) -> CallToolResult:
 
 
 def protocol_error(error: Exception) -> MCPError:
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL_ERROR)
+    code = next((code for task, code in _CODES if isinstance(error, task)), INTERNAL_ERROR)
     return MCPError(code, said(error))
 
 

@@ -18,7 +18,7 @@ from mcp_types import (
     TextContent,
 )
 
-from leasehold.operations.patience import reads_within
+from leasehold.operations.read_timeout import reads_within
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.mcp import exposed, tasks
 from leasehold.surfaces.mcp.problems import protocol_error, tool_error
@@ -64,10 +64,10 @@ class _McpServer:
         async def handle(ctx: Request, params: P) -> dict[str, Any]:
             tasks.check_request(ctx, params)
             try:
-                who = self._caller_of(ctx)
-                who.check_scope("read" if method == "tasks/get" else "enqueue")
+                caller = self._caller_of(ctx)
+                caller.check_scope("read" if method == "tasks/get" else "enqueue")
                 with reads_within(self._longest_read):
-                    return await act(who, params)
+                    return await act(caller, params)
             except MCPError:
                 raise
             except Exception as error:
@@ -78,10 +78,10 @@ class _McpServer:
     async def _list_tools(self, ctx: Request, _: PaginatedRequestParams | None) -> ListToolsResult:
         """Only what the caller may call."""
         try:
-            who = self._caller_of(ctx)
-            own = [tool.listed() for tool in TOOLS.values() if who.access.may(tool.scope)]
+            caller = self._caller_of(ctx)
+            own = [tool.listed() for tool in TOOLS.values() if caller.access.may(tool.scope)]
             found = [
-                exposed.listed(task) for name, task in exposed.exposed_to(who).items() if name not in TOOLS
+                exposed.listed(task) for name, task in exposed.exposed_to(caller).items() if name not in TOOLS
             ]
         except Exception as error:
             raise protocol_error(error) from error
@@ -89,35 +89,35 @@ class _McpServer:
 
     async def _call_tool(self, ctx: Request, params: CallToolRequestParams) -> Any:
         try:
-            who = self._caller_of(ctx)
+            caller = self._caller_of(ctx)
             with reads_within(self._longest_read):
                 if (tool := TOOLS.get(params.name)) is not None:
-                    who.check_scope(tool.scope)
-                    return await _call(who, tool, params.arguments or {})
-                if params.name in exposed.exposed_to(who):
-                    return await self._run(ctx, who, params)
+                    caller.check_scope(tool.scope)
+                    return await _call(caller, tool, params.arguments or {})
+                if params.name in exposed.exposed_to(caller):
+                    return await self._run(ctx, caller, params)
         except MCPError:
             raise
         except Exception as error:
             return tool_error(error)
         raise MCPError(INVALID_PARAMS, f"no tool is named {params.name!r}")
 
-    async def _run(self, ctx: Request, who: Caller, params: CallToolRequestParams) -> Any:
-        task = exposed.exposed_to(who)[params.name]
+    async def _run(self, ctx: Request, caller: Caller, params: CallToolRequestParams) -> Any:
+        task = exposed.exposed_to(caller)[params.name]
         if task.expose == "task":
             require_client_extension(ctx, tasks.IDENTIFIER)
         arguments = exposed.arguments_of(params)
         missing = exposed.ask_for_missing(task, arguments, ctx.session.client_capabilities)
         if missing is not None:
             return missing
-        job = await exposed.enqueue(who, task, arguments, tasks.tag_of(who))
+        job = await exposed.enqueue(caller, task, arguments, tasks.tag_of(caller))
         if task.expose != "call" and tasks.knows_tasks(ctx):
             return tasks.created(job)
-        return await exposed.result_in_time(who, job)
+        return await exposed.result_in_time(caller, job)
 
 
-async def _call(who: Caller, tool: Tool, arguments: dict[str, Any]) -> CallToolResult:
-    answer = await tool.call(who, tool.arguments.model_validate(arguments))
+async def _call(caller: Caller, tool: Tool, arguments: dict[str, Any]) -> CallToolResult:
+    answer = await tool.call(caller, tool.arguments.model_validate(arguments))
     return CallToolResult(
         content=[TextContent(type="text", text=answer.model_dump_json(exclude_none=True))],
         structured_content=answer.model_dump(mode="json"),

@@ -17,13 +17,13 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, ElicitResult, RequestParams
 from pydantic import Field
 
-from leasehold.domain.errors import JobNotFound, Refused
+from leasehold.domain.errors import InvalidState, JobNotFound
 from leasehold.domain.job import Question
 from leasehold.domain.states import State
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.mcp.exposed import result_of
 from leasehold.surfaces.mcp.forms import answer_of, form_of
-from leasehold.surfaces.mcp.told import poll_after, progress_of
+from leasehold.surfaces.mcp.responses import poll_after, progress_of
 from leasehold.threads import to_thread
 from leasehold.types import Job
 
@@ -54,23 +54,23 @@ def check_request(ctx: Request, params: TaskParams) -> None:
         raise MCPError(HEADER_MISMATCH, "the header Mcp-Name is not the taskId of the body")
 
 
-def tag_of(who: Caller) -> str:
-    return f"mcp:{who.access.name}"
+def tag_of(caller: Caller) -> str:
+    return f"mcp:{caller.access.name}"
 
 
-async def get_task(who: Caller, params: TaskParams) -> dict[str, Any]:
-    return {"resultType": "complete", **await to_thread(_read, who, params.task_id)}
+async def get_task(caller: Caller, params: TaskParams) -> dict[str, Any]:
+    return {"resultType": "complete", **await to_thread(_read, caller, params.task_id)}
 
 
-async def update_task(who: Caller, params: UpdateParams) -> dict[str, Any]:
+async def update_task(caller: Caller, params: UpdateParams) -> dict[str, Any]:
     """Keys that nobody asks for any more are passed over, as the protocol wants it."""
-    await to_thread(_update, who, params)
+    await to_thread(_update, caller, params)
     return {"resultType": "complete"}
 
 
-async def cancel_task(who: Caller, params: TaskParams) -> dict[str, Any]:
+async def cancel_task(caller: Caller, params: TaskParams) -> dict[str, Any]:
     """It may yet complete: a cancel is asked for, and a run that is about to end may win."""
-    await to_thread(_cancel, who, params.task_id, None)
+    await to_thread(_cancel, caller, params.task_id, None)
     return {"resultType": "complete"}
 
 
@@ -79,38 +79,38 @@ def created(job: Job[Any]) -> dict[str, Any]:
     return {"resultType": "task", **_handle(job), "status": "working"}
 
 
-def _find(who: Caller, task_id: str) -> Job[Any]:
-    job = who.job(task_id)
-    if tag_of(who) not in job.__row__.tags:
+def _find(caller: Caller, task_id: str) -> Job[Any]:
+    job = caller.job(task_id)
+    if tag_of(caller) not in job.__row__.tags:
         raise JobNotFound(task_id)
     return job
 
 
-def _read(who: Caller, task_id: str) -> dict[str, Any]:
-    job = _find(who, task_id)
-    told = _handle(job)
+def _read(caller: Caller, task_id: str) -> dict[str, Any]:
+    job = _find(caller, task_id)
+    handle = _handle(job)
     match job.state:
         case State.SUCCEEDED | State.FAILED:
-            result = result_of(who, job)
+            result = result_of(caller, job)
             sent = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-            return told | {"status": "completed", "result": sent}
+            return handle | {"status": "completed", "result": sent}
         case State.TIMED_OUT:
             # Its own code has not said anything: this is our error, not the tool's.
             said = job.error or job.reason or "it took too long"
-            return told | {"status": "failed", "error": {"code": INTERNAL_ERROR, "message": said}}
+            return handle | {"status": "failed", "error": {"code": INTERNAL_ERROR, "message": said}}
         case State.CANCELLED:
-            return told | {"status": "cancelled"} | _message(job.reason)
+            return handle | {"status": "cancelled"} | _message(job.reason)
         case State.WAITING:
-            asked = {one.key: _form(one) for one in _open(job) if not one.secret}
-            if asked:
-                return told | {"status": "input_required", "inputRequests": asked}
+            requested = {one.key: _form(one) for one in _open(job) if not one.secret}
+            if requested:
+                return handle | {"status": "input_required", "inputRequests": requested}
             return (
-                told
+                handle
                 | {"status": "working"}
                 | _message("waits for a secret, to be given with `leasehold questions answer`")
             )
         case _:
-            return told | {"status": "working"} | _message(progress_of(job) or str(job.state))
+            return handle | {"status": "working"} | _message(progress_of(job) or str(job.state))
 
 
 def _handle(job: Job[Any]) -> dict[str, Any]:
@@ -124,8 +124,8 @@ def _handle(job: Job[Any]) -> dict[str, Any]:
     }
 
 
-def _update(who: Caller, params: UpdateParams) -> None:
-    job = _find(who, params.task_id)
+def _update(caller: Caller, params: UpdateParams) -> None:
+    job = _find(caller, params.task_id)
     open_ = {one.key: one for one in _open(job) if not one.secret}
     for key, response in params.input_responses.items():
         if key not in open_:
@@ -133,22 +133,22 @@ def _update(who: Caller, params: UpdateParams) -> None:
         reply = ElicitResult.model_validate(response)
         match reply.action:
             case "accept":
-                _answer(who, job, open_[key], reply.content or {})
+                _answer(caller, job, open_[key], reply.content or {})
             case "decline":
                 # The user does not want it: a job that cannot go on without an answer is over.
-                _cancel(who, job.id, f"the user declined to answer {key!r}")
+                _cancel(caller, job.id, f"the user declined to answer {key!r}")
             case "cancel":
                 pass  # put off: the question stays open
 
 
-def _answer(who: Caller, job: Job[Any], question: Question, content: dict[str, Any]) -> None:
-    with contextlib.suppress(Refused):  # somebody was faster
-        job.answer(question.key, answer_of(_schema(question), content), actor=who.actor)
+def _answer(caller: Caller, job: Job[Any], question: Question, content: dict[str, Any]) -> None:
+    with contextlib.suppress(InvalidState):  # somebody was faster
+        job.answer(question.key, answer_of(_schema(question), content), actor=caller.actor)
 
 
-def _cancel(who: Caller, task_id: str, reason: str | None) -> None:
-    with contextlib.suppress(Refused):  # it has ended
-        _find(who, task_id).cancel(reason or "cancelled by the MCP client", actor=who.actor)
+def _cancel(caller: Caller, task_id: str, reason: str | None) -> None:
+    with contextlib.suppress(InvalidState):  # it has ended
+        _find(caller, task_id).cancel(reason or "cancelled by the MCP client", actor=caller.actor)
 
 
 def _open(job: Job[Any]) -> list[Question]:

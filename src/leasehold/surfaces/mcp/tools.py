@@ -10,12 +10,12 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
 from leasehold.domain.frozen import frozen
+from leasehold.domain.records import Filter
 from leasehold.domain.stop import StopRequest
 from leasehold.domain.tokens import TokenScope
-from leasehold.domain.views import Filter
 from leasehold.surfaces.guard.callers import Caller
-from leasehold.surfaces.guard.calls import AskedCall, enqueue_for, enqueue_once_for, kinds_for
-from leasehold.surfaces.mcp import asked, told
+from leasehold.surfaces.guard.calls import CallRequest, enqueue_for, enqueue_once_for, tasks_for
+from leasehold.surfaces.mcp import arguments, responses
 from leasehold.surfaces.mcp.waiting import settled
 from leasehold.threads import to_thread
 from leasehold.types import Job
@@ -50,107 +50,109 @@ class Tool:
         )
 
 
-async def list_kinds(who: Caller, _: asked.Nothing) -> told.Kinds:
-    return told.Kinds(kinds=[told.Kind.model_validate(card) for card in kinds_for(who)])
+async def list_tasks(caller: Caller, _: arguments.Nothing) -> responses.Tasks:
+    return responses.Tasks(tasks=[responses.Kind.model_validate(card) for card in tasks_for(caller)])
 
 
-async def enqueue_job(who: Caller, given: asked.EnqueueJob) -> told.Created:
+async def enqueue_job(caller: Caller, given: arguments.EnqueueJob) -> responses.Created:
     wanted = given.model_dump(exclude={"wait_s", "idempotency_key"})
-    call = AskedCall(**wanted)
+    call = CallRequest(**wanted)
 
     def store() -> tuple[Job[Any], bool]:
         if given.idempotency_key is None:
-            (job,) = enqueue_for(who, [call])
+            (job,) = enqueue_for(caller, [call])
             return job, job.created
-        (job,), repeated = enqueue_once_for(who, [call], given.idempotency_key, wanted)
+        (job,), repeated = enqueue_once_for(caller, [call], given.idempotency_key, wanted)
         return job, job.created and not repeated
 
     job, created = await to_thread(store)
-    brief = await _brief(who, job.id, given.wait_s)
-    return told.Created(**dict(brief), created=created)
+    brief = await _brief(caller, job.id, given.wait_s)
+    return responses.Created(**dict(brief), created=created)
 
 
-async def get_job(who: Caller, given: asked.GetJob) -> told.Job:
-    return await _brief(who, given.id, given.wait_s)
+async def get_job(caller: Caller, given: arguments.GetJob) -> responses.Job:
+    return await _brief(caller, given.id, given.wait_s)
 
 
-async def list_jobs(who: Caller, given: asked.ListJobs) -> told.Jobs:
-    filter = Filter(tuple(given.state), given.queue, given.kind, None, given.group, given.tag)
-    page = await to_thread(who.operations.list_jobs, filter, given.limit, given.cursor)
-    return told.Jobs(
+async def list_jobs(caller: Caller, given: arguments.ListJobs) -> responses.Jobs:
+    filter = Filter(tuple(given.state), given.queue, given.task, None, given.group, given.tag)
+    page = await to_thread(caller.operations.list_jobs, filter, given.limit, given.cursor)
+    return responses.Jobs(
         jobs=[
-            told.JobLine(
+            responses.JobLine(
                 id=job.id,
-                kind=job.kind,
+                task=job.task,
                 queue=job.queue,
                 state=job.state,
-                group=job.group_name,
+                group=job.group,
                 created_at=job.created_at,
-                error=told.first_lines(job.error),
+                error=responses.first_lines(job.error),
             )
             for job in page.jobs
-            if who.access.may_use_queue(job.queue)
+            if caller.access.may_use_queue(job.queue)
         ],
         next=page.next,
     )
 
 
-async def explain_job(who: Caller, given: asked.OneJob) -> told.Holds:
-    def read() -> told.Holds:
-        job = who.job(given.id)
-        holds = [told.Hold.model_validate(hold) for hold in who.explain(job.id)]
-        return told.Holds(id=job.id, state=job.state, holds=holds)
+async def explain_job(caller: Caller, given: arguments.OneJob) -> responses.Holds:
+    def read() -> responses.Holds:
+        job = caller.job(given.id)
+        holds = [responses.Hold.model_validate(hold) for hold in caller.explain(job.id)]
+        return responses.Holds(id=job.id, state=job.state, holds=holds)
 
     return await to_thread(read)
 
 
-async def stop_job(who: Caller, given: asked.StopJob) -> told.Job:
-    def stop() -> told.Job:
-        job = who.job(given.id)
+async def stop_job(caller: Caller, given: arguments.StopJob) -> responses.Job:
+    def stop() -> responses.Job:
+        job = caller.job(given.id)
         if given.dry_run:
-            found = told.job_of(who, job)
+            found = responses.job_of(caller, job)
             return found.model_copy(
                 update={"hint": f"dry run: it is {job.state}, and nothing was done to it"}
             )
         verbs = {"cancel": job.cancel, "pause": job.pause, "interrupt": job.interrupt}
-        return told.job_of(who, verbs[given.mode](given.reason, actor=who.actor))
+        return responses.job_of(caller, verbs[given.mode](given.reason, actor=caller.actor))
 
     return await to_thread(stop)
 
 
-async def resume_job(who: Caller, given: asked.ResumeJob) -> told.Job:
-    def resume() -> told.Job:
-        job = who.job(given.id).resume(args=given.args, fresh=given.fresh, actor=who.actor)
-        return told.job_of(who, job)
+async def resume_job(caller: Caller, given: arguments.ResumeJob) -> responses.Job:
+    def resume() -> responses.Job:
+        job = caller.job(given.id).resume(args=given.args, fresh=given.fresh, actor=caller.actor)
+        return responses.job_of(caller, job)
 
     return await to_thread(resume)
 
 
-async def list_questions(who: Caller, given: asked.ListQuestions) -> told.Questions:
-    def read() -> told.Questions:
-        rows = who.operations.open_questions(group=given.group, kind=given.kind, limit=given.limit)
-        return told.Questions(
+async def list_questions(caller: Caller, given: arguments.ListQuestions) -> responses.Questions:
+    def read() -> responses.Questions:
+        rows = caller.operations.open_questions(group=given.group, task=given.task, limit=given.limit)
+        return responses.Questions(
             questions=[
-                told.AskedByJob(**dict(told.question_of(row)), job_id=row.job_id, kind=row.kind)
+                responses.QuestionOfJob(**dict(responses.question_of(row)), job_id=row.job_id, task=row.task)
                 for row in rows
-                if who.access.may_use_queue(row.queue)
+                if caller.access.may_use_queue(row.queue)
             ]
         )
 
     return await to_thread(read)
 
 
-async def answer_question(who: Caller, given: asked.AnswerQuestion) -> told.Job:
-    def answer() -> told.Job:
-        return told.job_of(who, who.job(given.id).answer(given.key, given.value, actor=who.actor))
+async def answer_question(caller: Caller, given: arguments.AnswerQuestion) -> responses.Job:
+    def answer() -> responses.Job:
+        return responses.job_of(
+            caller, caller.job(given.id).answer(given.key, given.value, actor=caller.actor)
+        )
 
     return await to_thread(answer)
 
 
-async def group_status(who: Caller, given: asked.GroupStatus) -> told.Group:
-    who.check_all_queues()
-    status = await who.operations.agroup_status(given.group, wait=given.wait_s, since=given.since)
-    return told.Group(
+async def group_status(caller: Caller, given: arguments.GroupStatus) -> responses.Group:
+    caller.check_all_queues()
+    status = await caller.operations.agroup_status(given.group, wait=given.wait_s, since=given.since)
+    return responses.Group(
         group=status.name,
         state=status.state,
         version=status.version,
@@ -158,45 +160,45 @@ async def group_status(who: Caller, given: asked.GroupStatus) -> told.Group:
         live=status.live,
         succeeded=status.succeeded,
         progress=status.progress,
-        counts={kind: dict(states) for kind, states in status.counts.items()},
-        errors=[f"{one.id}: {told.first_lines(one.error)}" for one in status.errors[:10]],
+        counts={task: dict(states) for task, states in status.counts.items()},
+        errors=[f"{one.id}: {responses.first_lines(one.error)}" for one in status.errors[:10]],
         open_questions=status.questions,
         next_poll_s=5.0 if status.live else None,
     )
 
 
-async def stop_group(who: Caller, given: asked.StopGroup) -> told.Stopped:
-    who.check_all_queues()
+async def stop_group(caller: Caller, given: arguments.StopGroup) -> responses.Stopped:
+    caller.check_all_queues()
     request = StopRequest(
         group=given.group,
-        kinds=given.kinds,
+        tasks=given.tasks,
         mode=given.mode,
         reason=given.reason,
         wait=given.wait_s,
         hold=given.hold,
         dry_run=given.dry_run,
-        actor=who.actor,
+        actor=caller.actor,
     )
-    return told.Stopped.model_validate(await who.operations.astop(request))
+    return responses.Stopped.model_validate(await caller.operations.astop(request))
 
 
-async def _brief(who: Caller, id: str, wait: float) -> told.Job:
-    job = await settled(who, id, wait)
-    return await to_thread(told.job_of, who, job)
+async def _brief(caller: Caller, id: str, wait: float) -> responses.Job:
+    job = await settled(caller, id, wait)
+    return await to_thread(responses.job_of, caller, job)
 
 
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
         Tool(
-            name="list_kinds",
+            name="list_tasks",
             title="List kinds of jobs",
             description="The tasks that can be enqueued here, with the schemas of their arguments.",
             scope="read",
             annotations=READS,
-            arguments=asked.Nothing,
-            answer=told.Kinds,
-            call=list_kinds,
+            arguments=arguments.Nothing,
+            answer=responses.Tasks,
+            call=list_tasks,
         ),
         Tool(
             name="enqueue_job",
@@ -205,8 +207,8 @@ TOOLS: dict[str, Tool] = {
             "Follow it with get_job.",
             scope="enqueue",
             annotations=MAKES,
-            arguments=asked.EnqueueJob,
-            answer=told.Created,
+            arguments=arguments.EnqueueJob,
+            answer=responses.Created,
             call=enqueue_job,
         ),
         Tool(
@@ -216,8 +218,8 @@ TOOLS: dict[str, Tool] = {
             "as the job has ended or asks something. If next_poll_s is set, ask again after so many seconds.",
             scope="read",
             annotations=READS,
-            arguments=asked.GetJob,
-            answer=told.Job,
+            arguments=arguments.GetJob,
+            answer=responses.Job,
             call=get_job,
         ),
         Tool(
@@ -226,8 +228,8 @@ TOOLS: dict[str, Tool] = {
             description="Jobs that match everything given, newest first.",
             scope="read",
             annotations=READS,
-            arguments=asked.ListJobs,
-            answer=told.Jobs,
+            arguments=arguments.ListJobs,
+            answer=responses.Jobs,
             call=list_jobs,
         ),
         Tool(
@@ -236,8 +238,8 @@ TOOLS: dict[str, Tool] = {
             description="Every cause that keeps a job from running, in order, with what would change it.",
             scope="read",
             annotations=READS,
-            arguments=asked.OneJob,
-            answer=told.Holds,
+            arguments=arguments.OneJob,
+            answer=responses.Holds,
             call=explain_job,
         ),
         Tool(
@@ -246,8 +248,8 @@ TOOLS: dict[str, Tool] = {
             description="Cancel, pause or interrupt a job. A running one stops as soon as its worker has heard of it.",
             scope="operate",
             annotations=STOPS,
-            arguments=asked.StopJob,
-            answer=told.Job,
+            arguments=arguments.StopJob,
+            answer=responses.Job,
             call=stop_job,
         ),
         Tool(
@@ -256,8 +258,8 @@ TOOLS: dict[str, Tool] = {
             description="Resume a paused, failed or timed-out job.",
             scope="operate",
             annotations=STEERS,
-            arguments=asked.ResumeJob,
-            answer=told.Job,
+            arguments=arguments.ResumeJob,
+            answer=responses.Job,
             call=resume_job,
         ),
         Tool(
@@ -266,8 +268,8 @@ TOOLS: dict[str, Tool] = {
             description="Questions that jobs ask and wait for, oldest first.",
             scope="read",
             annotations=READS,
-            arguments=asked.ListQuestions,
-            answer=told.Questions,
+            arguments=arguments.ListQuestions,
+            answer=responses.Questions,
             call=list_questions,
         ),
         Tool(
@@ -276,8 +278,8 @@ TOOLS: dict[str, Tool] = {
             description="Answer a job's question, so that the job continues. Ask the user; do not make up an answer.",
             scope="operate",
             annotations=STEERS,
-            arguments=asked.AnswerQuestion,
-            answer=told.Job,
+            arguments=arguments.AnswerQuestion,
+            answer=responses.Job,
             call=answer_question,
         ),
         Tool(
@@ -286,8 +288,8 @@ TOOLS: dict[str, Tool] = {
             description="The progress of a group of jobs. With wait_s and since it answers as soon as it changes.",
             scope="read",
             annotations=READS,
-            arguments=asked.GroupStatus,
-            answer=told.Group,
+            arguments=arguments.GroupStatus,
+            answer=responses.Group,
             call=group_status,
         ),
         Tool(
@@ -296,8 +298,8 @@ TOOLS: dict[str, Tool] = {
             description="Stop all jobs of a group, or those of some tasks. Try it with dry_run first.",
             scope="operate",
             annotations=STOPS,
-            arguments=asked.StopGroup,
-            answer=told.Stopped,
+            arguments=arguments.StopGroup,
+            answer=responses.Stopped,
             call=stop_group,
         ),
     )

@@ -15,13 +15,13 @@ SETTLED = AT_REST | {State.WAITING, State.PAUSED}
 """Where a job moves no further by itself."""
 
 
-async def settled(who: Caller, id: str, seconds: float) -> Job[Any]:
+async def settled(caller: Caller, id: str, seconds: float) -> Job[Any]:
     """The job as soon as it has ended, or waits for somebody; or as it is when the time is over."""
     until = time.monotonic() + seconds
     while True:
-        mark = await to_thread(who.operations.job_mark, id) if seconds else None
-        job = await to_thread(who.job, id)
+        mark = await to_thread(caller.operations.job_mark, id) if seconds else None
+        job = await to_thread(caller.job, id)
         left = until - time.monotonic()
         if job.state in SETTLED or left <= 0 or mark is None:
             return job
-        await who.operations.await_job(job.id, mark, left)
+        await caller.operations.await_job(job.id, mark, left)

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 
 from leasehold.domain import errors, signals
 from leasehold.domain.errors import StoreError
-from leasehold.domain.portable import Portable
-from leasehold.worker.process.served import CALLS
+from leasehold.domain.pickling import Portable
+from leasehold.worker.process.rpc_server import CALLS
 
 STOP = b"{}"
 """Asks the child to stop."""
@@ -26,18 +26,18 @@ def write_answer(number: int, verb: str, value: object) -> bytes:
 
 
 def write_error(number: int, error: BaseException) -> bytes:
-    told = {"name": type(error).__name__, "args": error.args, "facts": vars(error), "text": str(error)}
-    return json.dumps({"number": number, "error": told}, default=str).encode()
+    message = {"name": type(error).__name__, "args": error.args, "facts": vars(error), "text": str(error)}
+    return json.dumps({"number": number, "error": message}, default=str).encode()
 
 
 def read_answer(frame: bytes) -> tuple[int, Any, BaseException | None]:
     """Return the number of the request (0: none, a stop), and the value or the error."""
     if frame == STOP:
         return 0, None, None
-    told = json.loads(frame)
-    if "error" in told:
-        return told["number"], None, _error(**told["error"])
-    return told["number"], _adapter(told["verb"]).validate_python(told["value"], strict=False), None
+    message = json.loads(frame)
+    if "error" in message:
+        return message["number"], None, _error(**message["error"])
+    return message["number"], _adapter(message["verb"]).validate_python(message["value"], strict=False), None
 
 
 @functools.cache

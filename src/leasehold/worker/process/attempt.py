@@ -15,8 +15,8 @@ from leasehold.run.stream_buffer import StreamWriter
 from leasehold.tasks.definition import TaskDefinition, margin
 from leasehold.worker.process.child import Child
 from leasehold.worker.process.endings import STOPPED, outcome_from
-from leasehold.worker.process.remote import CUT_OFF
-from leasehold.worker.process.sheet import JobSheet, TaskSheet, task_sheet
+from leasehold.worker.process.job_message import JobSheet, TaskSheet, task_sheet
+from leasehold.worker.process.rpc_client import CUT_OFF
 
 KILL_TIME = 5.0
 """Seconds from the kill of a child to its end. After that it hangs in the kernel, and its thread with it."""
@@ -112,7 +112,7 @@ class ProcessAttempt(Attempt):
     # -- how it ended ----------------------------------------------------------------------------------------------
     def _judged(self, child: Child) -> Success:
         if child.message is not None:
-            return self._as_told(child.message)
+            return self._as_reported(child.message)
         if self.stop_requested:
             raise StopRequested
         if child.expired:
@@ -127,7 +127,7 @@ class ProcessAttempt(Attempt):
             raise ChildProcessError("its process cut its connection to the worker")
         raise ChildProcessError(f"its process ended with exit code {child.code} before the task had returned")
 
-    def _as_told(self, message: dict[str, Any]) -> Success:
+    def _as_reported(self, message: dict[str, Any]) -> Success:
         if message["end"] == STOPPED:
             self._over = message.get("over")
             raise StopRequested
@@ -141,10 +141,10 @@ class ProcessAttempt(Attempt):
             return AttemptTimedOut(
                 f"it computed for longer than cpu_time={self.definition.settings.cpu_time!r}"
             )
-        told = f"its process was killed by {_name(number)}"
+        text = f"its process was killed by {_name(number)}"
         if number == signal.SIGKILL:
-            told += "; the kernel does that where memory runs out"
-        return Crashed(f"{told}\n\n{stack}" if stack else told)
+            text += "; the kernel does that where memory runs out"
+        return Crashed(f"{text}\n\n{stack}" if stack else text)
 
     def judge(self, value: object) -> Success:
         """The child has judged the value."""

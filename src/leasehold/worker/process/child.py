@@ -19,8 +19,8 @@ from leasehold.run.attempt import Attempt
 from leasehold.run.error_text import OURS
 from leasehold.worker.process.answers import STOP, write_answer, write_error
 from leasehold.worker.process.channel import Channel
-from leasehold.worker.process.served import Served
-from leasehold.worker.process.sheet import JobSheet, write_sheet
+from leasehold.worker.process.job_message import JobSheet, write_sheet
+from leasehold.worker.process.rpc_server import Served
 
 LAST_BREATH = 2.0
 """Seconds from the end of the channel to the end of the child, before it is killed."""
@@ -47,7 +47,7 @@ class Child:
         self._served = Served(run)
         self._pid = 0
         self._guard_lives = True
-        self._heard = b""
+        self._received = b""
         self._end_by = float("inf")
         self._stack = tempfile.TemporaryFile()  # noqa: SIM115 — closed with the child
         self._control, guards = socket.socketpair()
@@ -58,7 +58,7 @@ class Child:
         try:
             # Its own session: Ctrl-C in the worker's terminal is for the worker.
             self._guard = subprocess.Popen(
-                [sys.executable, "-c", boot, run.grant.kind, run.grant.id],
+                [sys.executable, "-c", boot, run.grant.task, run.grant.id],
                 stdin=subprocess.DEVNULL,
                 pass_fds=ends,
                 start_new_session=True,
@@ -72,13 +72,13 @@ class Child:
 
     def stop(self, grace: float) -> None:
         """Callable from any thread, returns at once: SIGTERM for the child's whole group, SIGKILL after the grace."""
-        self._tell_guard(f"stop {grace:.3f}")
+        self._send_to_guard(f"stop {grace:.3f}")
 
     def extend(self, until: float) -> None:
         """Callable from any thread: the child may live until then, by the monotonic clock."""
-        self._tell_guard(f"lease {until:.3f}")
+        self._send_to_guard(f"lease {until:.3f}")
 
-    def _tell_guard(self, line: str) -> None:
+    def _send_to_guard(self, line: str) -> None:
         with contextlib.suppress(OSError):  # the guard has ended
             self._control.send(line.encode() + b"\n", socket.MSG_DONTWAIT)
 
@@ -87,8 +87,8 @@ class Child:
         with contextlib.suppress(OSError):  # the child died before it could begin
             self._channel.send(write_sheet(self._sheet))
         with selectors.DefaultSelector() as selector:
-            selector.register(self._control, selectors.EVENT_READ, self._hear_guard)
-            selector.register(self._channel, selectors.EVENT_READ, self._hear_child)
+            selector.register(self._control, selectors.EVENT_READ, self._read_guard)
+            selector.register(self._channel, selectors.EVENT_READ, self._read_child)
             while self._guard_lives:
                 left = None if self._end_by == float("inf") else max(0.0, self._end_by - time.monotonic())
                 for key, _ in selector.select(left):
@@ -99,7 +99,7 @@ class Child:
                     self._end_by = float("inf")
                     self.stop(0.0)
             # The child may have ended right after its last message.
-            while self._channel in selector.get_map() and selector.select(0) and self._hear_child():
+            while self._channel in selector.get_map() and selector.select(0) and self._read_child():
                 pass
         self._guard.wait()
 
@@ -116,24 +116,24 @@ class Child:
     @property
     def stack(self) -> str:
         """Python's traceback of the crash; "" if there is none."""
-        told = os.pread(self._stack.fileno(), LONGEST_STACK, 0).decode(errors="replace")
-        lines = [line for line in told.splitlines() if OURS not in line and '"<string>"' not in line]
+        text = os.pread(self._stack.fileno(), LONGEST_STACK, 0).decode(errors="replace")
+        lines = [line for line in text.splitlines() if OURS not in line and '"<string>"' not in line]
         return "\n".join(lines).strip()
 
     # -- incoming messages -----------------------------------------------------------------------------------------
-    def _hear_guard(self) -> bool:
+    def _read_guard(self) -> bool:
         try:
-            heard = self._control.recv(4096)
+            received = self._control.recv(4096)
         except ConnectionResetError:
-            heard = b""  # it ended without reading all our lines, as after the end of its lease
-        if not heard:
+            received = b""  # it ended without reading all our lines, as after the end of its lease
+        if not received:
             self._guard_lives = False
             if self.code is None and self._pid:
                 # The guard was killed, and the child with it; processes that the child started may live.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._pid, signal.SIGKILL)
             return False
-        *lines, self._heard = (self._heard + heard).split(b"\n")
+        *lines, self._received = (self._received + received).split(b"\n")
         for line in lines:
             word, _, number = line.decode().partition(" ")
             if word == "started":
@@ -146,7 +146,7 @@ class Child:
                 self.code = int(number)
         return True
 
-    def _hear_child(self) -> bool:
+    def _read_child(self) -> bool:
         frame = self._channel.receive()
         try:
             if frame is not None:
@@ -160,8 +160,8 @@ class Child:
     def _act(self, message: dict[str, Any]) -> None:
         if "ask" in message:
             self._serve(message["ask"], message["verb"], message["args"])
-        elif "tell" in message:
-            self._served.tell(*message["tell"])
+        elif "emit" in message:
+            self._served.emit(*message["emit"])
         elif "alive" in message:
             self._run.show_life()
         else:

@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from leasehold.domain.outcome import Asked, Breached, Failure, Outcome, Snoozed, Stopped, Success
+from leasehold.domain.outcome import Breached, Failure, Outcome, QuestionAsked, Snoozed, Stopped, Success
 
 STOPPED = "stopped"
 """The child ended because it was asked to stop. Its worker knows why."""
 
 _KINDS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Success, Failure, Stopped, Snoozed, Asked, Breached)
+    kind.__name__: kind for kind in (Success, Failure, Stopped, Snoozed, QuestionAsked, Breached)
 }
 
 

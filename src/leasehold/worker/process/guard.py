@@ -61,33 +61,33 @@ class Guard:
         self._lease_until = NEVER
         self._stopping = False
         self._reaped = False
-        self._heard = b""
+        self._received = b""
 
     def watch(self) -> NoReturn:
         with contextlib.suppress(OSError):  # the child does it too: a signal to the group must reach it
             os.setpgid(self._child, self._child)
         selector = selectors.DefaultSelector()
-        selector.register(self._hear_signals(), selectors.EVENT_READ, None)
+        selector.register(self._catch_signals(), selectors.EVENT_READ, None)
         selector.register(self._control, selectors.EVENT_READ, self._control)
         # The socket's end shows that the worker is gone, unless a fork of the worker has kept it open.
         prctl(PR_SET_PDEATHSIG, signal.SIGHUP)
         if os.getppid() != self._worker:
             self._leave()
-        self._tell(f"started {self._child}")
+        self._write(f"started {self._child}")
         while True:
             for key, _ in selector.select(self._pause()):
                 if key.data is None:
                     os.read(key.fd, 4096)
                 else:
-                    self._hear()
+                    self._receive()
             code = self._ended()
             if code is not None:
                 self._end_what_is_left()
-                self._tell(f"ended {code}")
+                self._write(f"ended {code}")
                 os._exit(0)
             now = time.monotonic()
             if now >= self._lease_until:
-                self._tell("expired")
+                self._write("expired")
                 self._kill_at, self._lease_until = now, NEVER
             if now >= self._kill_at:
                 self._signal(signal.SIGKILL)
@@ -97,7 +97,7 @@ class Guard:
         next_at = min(self._kill_at, self._lease_until)
         return None if next_at == NEVER else max(0.0, next_at - time.monotonic())
 
-    def _hear_signals(self) -> int:
+    def _catch_signals(self) -> int:
         """Return a pipe that becomes readable whenever a signal arrives. A SIGTERM to all processes of a service is for
         the worker to handle, which may let its jobs end first."""
         read, write = os.pipe()
@@ -112,14 +112,14 @@ class Guard:
         if os.getppid() != self._worker:
             self._leave()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
-            heard = self._control.recv(4096)
+            received = self._control.recv(4096)
         except OSError:
-            heard = b""
-        if not heard:
+            received = b""
+        if not received:
             self._leave()
-        *lines, self._heard = (self._heard + heard).split(b"\n")
+        *lines, self._received = (self._received + received).split(b"\n")
         for line in lines:
             word, _, number = line.partition(b" ")
             if word == b"lease":
@@ -132,7 +132,7 @@ class Guard:
         if not self._stopping:
             self._stopping = True
             self._signal(signal.SIGTERM)
-            self._tell("stopping")
+            self._write("stopping")
 
     def _leave(self) -> NoReturn:
         """The worker is gone: end everything that ran for it, and exit."""
@@ -175,6 +175,6 @@ class Guard:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(self._child, number)
 
-    def _tell(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         with contextlib.suppress(OSError):
             self._control.sendall(line.encode() + b"\n")

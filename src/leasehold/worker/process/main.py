@@ -19,16 +19,16 @@ from leasehold.domain.outcome import Failure, Outcome, Stopped
 from leasehold.domain.signals import StopRequested
 from leasehold.run.attempt import Attempt, run_here
 from leasehold.run.error_text import describe
-from leasehold.run.exits import ExitGuard
 from leasehold.run.journal import Journal
+from leasehold.run.system_exit import ExitGuard
 from leasehold.worker.batch_writer import BatchWriter
 from leasehold.worker.log_capture import LogCapture
 from leasehold.worker.log_fields import LogFields
 from leasehold.worker.pools import HandlerThreads
 from leasehold.worker.process.channel import Channel
 from leasehold.worker.process.endings import ending, stopped
-from leasehold.worker.process.remote import CUT_OFF, Link, RemoteStore, RemoteWriter
-from leasehold.worker.process.sheet import JobSheet, TaskSheet, open_sheet, read_sheet
+from leasehold.worker.process.job_message import JobSheet, TaskSheet, open_sheet, read_sheet
+from leasehold.worker.process.rpc_client import CUT_OFF, Link, RemoteStore, RemoteWriter
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -105,21 +105,21 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.armed = False
-        self._told = False
+        self._reported = False
         self._sends = 0
         self._late = False
         # Not ignored: processes that the handler starts would inherit that.
         signal.signal(signal.SIGTERM, self._on_signal)
 
-    def tell(self) -> None:
+    def emit(self) -> None:
         """Callable from any thread. The signal also ends a wait of the main thread in the kernel."""
-        self._told = True
+        self._reported = True
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def _on_signal(self, *_: object) -> None:
         # A signal that the worker has not sent does nothing: stopping a service sends it to all its processes, and the
         # worker may let its jobs end.
-        if not (self.armed and self._told):
+        if not (self.armed and self._reported):
             return
         if self._sends:
             self._late = True
@@ -197,7 +197,7 @@ class ChildAttempt(Attempt):
         self.stop("flag")
         if not self.definition.is_async:
             if self._interrupt.armed:
-                self._interrupt.tell()
+                self._interrupt.emit()
         elif (task := self.task) is not None:
             with contextlib.suppress(RuntimeError):  # the loop has just ended
                 task.get_loop().call_soon_threadsafe(task.cancel)
@@ -225,7 +225,7 @@ class ChildAttempt(Attempt):
     def show_life(self) -> None:
         self._link.send({"alive": True})
 
-    def tell(self, kind: str, data: str | None = None, key: str | None = None, text: str = "") -> bool:
+    def emit(self, kind: str, data: str | None = None, key: str | None = None, text: str = "") -> bool:
         return self.remote_writer.put(self.remote_writer.stream_of(self), kind, data, key, text)
 
     def becomes_file(self, text: str | None) -> bool:

@@ -194,7 +194,7 @@ CREATE TABLE leasehold.gate (
 );
 
 CREATE TABLE leasehold.pause (
-    scope     text NOT NULL CONSTRAINT pause_scope_known CHECK (scope IN ('queue', 'kind')),
+    scope     text NOT NULL CONSTRAINT pause_scope_known CHECK (scope IN ('queue', 'task')),
     name      text NOT NULL,
     paused_by text,
     reason    text,
@@ -556,7 +556,7 @@ CREATE TABLE leasehold.listener (
     PRIMARY KEY (event, name, task)
 );
 
--- What has happened and was not told yet, a row a listener. `due_at` is moved on by who takes it; NULL: nobody tries again.
+-- What has happened and was not version yet, a row a listener. `due_at` is moved on by who takes it; NULL: nobody tries again.
 CREATE TABLE leasehold.outbox (
     id         text PRIMARY KEY,
     listener   text NOT NULL,
@@ -585,16 +585,16 @@ CREATE TABLE leasehold.webhook (
     changed_at    timestamptz NOT NULL
 );
 
--- Other stores beside this one, each with jobs of its own: a schema each. `told` goes up when there may be work in it, after
+-- Other stores beside this one, each with jobs of its own: a schema each. `version` goes up when there may be work in it, after
 -- the commit of what made it, and tells workers whom to ask. A row that is not ready is being made, or dropped.
 CREATE TABLE leasehold.tenant (
     name       text PRIMARY KEY,
     ready      boolean NOT NULL DEFAULT false,
-    told       bigint NOT NULL DEFAULT 0,
-    told_at    timestamptz NOT NULL,
+    version       bigint NOT NULL DEFAULT 0,
+    changed_at    timestamptz NOT NULL,
     created_at timestamptz NOT NULL
 );
-CREATE INDEX tenant_told ON leasehold.tenant (told_at);
+CREATE INDEX tenant_changed ON leasehold.tenant (changed_at);
 
 -- Who may ask over HTTP, and for what. The token itself is not kept: `hash` is its SHA-256.
 CREATE TABLE leasehold.token (

@@ -5,7 +5,7 @@ listed AS MATERIALIZED (
     SELECT g.id, g.slots IS NULL AND g.rate_key IS NULL AS plain FROM given, leasehold.gate AS g
     WHERE g.queue = ANY(given.queues) AND (given.tasks IS NULL OR g.task = ANY(given.tasks))
       AND NOT EXISTS (SELECT FROM leasehold.pause AS p
-                      WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.task))
+                      WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'task' AND p.name = g.task))
                         AND (p.until IS NULL OR p.until > :now)))
 
 -- part: ready_groups

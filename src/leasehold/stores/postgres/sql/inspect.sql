@@ -132,7 +132,7 @@ SELECT count(*) FROM leasehold.gate AS g, LATERAL (
     ORDER BY p.priority DESC, p.available_at, p.seq LIMIT :cap) AS b
 WHERE g.queue = :queue AND (g.id = :gate OR (g.slots IS NULL AND g.rate_key IS NULL))
   AND NOT EXISTS (SELECT FROM leasehold.pause AS p
-                  WHERE p.scope = 'kind' AND p.name = g.task AND (p.until IS NULL OR p.until > :now))
+                  WHERE p.scope = 'task' AND p.name = g.task AND (p.until IS NULL OR p.until > :now))
   AND b.available_at <= :now
   AND (b.priority > :priority OR (b.available_at, b.seq) < (:available_at::timestamptz, :seq::bigint));
 

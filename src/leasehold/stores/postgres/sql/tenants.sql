@@ -1,22 +1,22 @@
 -- name: insert_tenant
-INSERT INTO leasehold.tenant (name, told_at, created_at) VALUES (:name, :now, :now) ON CONFLICT (name) DO NOTHING;
+INSERT INTO leasehold.tenant (name, changed_at, created_at) VALUES (:name, :now, :now) ON CONFLICT (name) DO NOTHING;
 
 -- name: mark_tenant
-UPDATE leasehold.tenant SET ready = :ready, told = told + 1, told_at = :now WHERE name = :name;
+UPDATE leasehold.tenant SET ready = :ready, version = version + 1, changed_at = :now WHERE name = :name;
 
 -- name: delete_tenant
 DELETE FROM leasehold.tenant WHERE name = :name;
 
 -- name: list_tenants
-SELECT name, ready, told, told_at, created_at FROM leasehold.tenant ORDER BY name;
+SELECT name, ready, version, changed_at, created_at FROM leasehold.tenant ORDER BY name;
 
 -- name: find_tenant
-SELECT name, ready, told, told_at, created_at FROM leasehold.tenant WHERE name = :name;
+SELECT name, ready, version, changed_at, created_at FROM leasehold.tenant WHERE name = :name;
 
 -- name: told_tenants
-SELECT name, ready, told, told_at, created_at FROM leasehold.tenant WHERE told_at >= :since ORDER BY name;
+SELECT name, ready, version, changed_at, created_at FROM leasehold.tenant WHERE changed_at >= :since ORDER BY name;
 
 -- name: tell_tenants
 -- In the order of names: two who tell of the same tenants must not wait for each other.
-UPDATE leasehold.tenant SET told = told + 1, told_at = :now WHERE name IN (
+UPDATE leasehold.tenant SET version = version + 1, changed_at = :now WHERE name IN (
     SELECT name FROM leasehold.tenant WHERE name = ANY(:names::text[]) ORDER BY name FOR UPDATE);

@@ -192,7 +192,7 @@ CREATE TABLE leasehold_gate (
 );
 
 CREATE TABLE leasehold_pause (
-    scope     TEXT NOT NULL CONSTRAINT pause_scope_known CHECK (scope IN ('queue', 'kind')),
+    scope     TEXT NOT NULL CONSTRAINT pause_scope_known CHECK (scope IN ('queue', 'task')),
     name      TEXT NOT NULL,
     paused_by TEXT,
     reason    TEXT,
@@ -521,7 +521,7 @@ CREATE TABLE leasehold_listener (
     PRIMARY KEY (event, name, task)
 );
 
--- What has happened and was not told yet, a row a listener. `due_at` is moved on by who takes it; NULL: nobody tries again.
+-- What has happened and was not version yet, a row a listener. `due_at` is moved on by who takes it; NULL: nobody tries again.
 CREATE TABLE leasehold_outbox (
     id         TEXT PRIMARY KEY,
     listener   TEXT NOT NULL,
@@ -550,16 +550,16 @@ CREATE TABLE leasehold_webhook (
     changed_at    INTEGER NOT NULL
 );
 
--- Other stores beside this one, each with jobs of its own: a file each. `told` goes up when there may be work in it, after
+-- Other stores beside this one, each with jobs of its own: a file each. `version` goes up when there may be work in it, after
 -- the commit of what made it, and tells workers whom to ask. A row that is not ready is being made, or dropped.
 CREATE TABLE leasehold_tenant (
     name       TEXT PRIMARY KEY,
     ready      INTEGER NOT NULL DEFAULT 0,
-    told       INTEGER NOT NULL DEFAULT 0,
-    told_at    INTEGER NOT NULL,
+    version       INTEGER NOT NULL DEFAULT 0,
+    changed_at    INTEGER NOT NULL,
     created_at INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX leasehold_tenant_told ON leasehold_tenant (told_at);
+CREATE INDEX leasehold_tenant_changed ON leasehold_tenant (changed_at);
 
 -- Who may ask over HTTP, and for what. The token itself is not kept: `hash` is its SHA-256.
 CREATE TABLE leasehold_token (

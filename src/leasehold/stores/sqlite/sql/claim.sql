@@ -4,7 +4,7 @@ SELECT g.id, g.slots IS NOT NULL OR g.rate_key IS NOT NULL AS limited FROM lease
 WHERE g.queue IN (SELECT value FROM json_each(:queues))
   AND (:tasks IS NULL OR g.task IN (SELECT value FROM json_each(:tasks)))
   AND NOT EXISTS (SELECT 1 FROM leasehold_pause AS p
-                  WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'kind' AND p.name = g.task))
+                  WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'task' AND p.name = g.task))
                     AND (p.until IS NULL OR p.until > :now));
 
 -- name: look_ready

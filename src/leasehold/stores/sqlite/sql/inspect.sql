@@ -98,7 +98,7 @@ SELECT coalesce(sum((SELECT count(*) FROM (
 FROM leasehold_gate AS g
 WHERE g.queue = :queue AND (g.id = :gate OR (g.slots IS NULL AND g.rate_key IS NULL))
   AND NOT EXISTS (SELECT 1 FROM leasehold_pause AS p
-                  WHERE p.scope = 'kind' AND p.name = g.task AND (p.until IS NULL OR p.until > :now));
+                  WHERE p.scope = 'task' AND p.name = g.task AND (p.until IS NULL OR p.until > :now));
 
 -- name: count_ahead_in_lane
 SELECT count(*) FROM (

@@ -13,7 +13,7 @@ SELECT scope, name, paused_by, reason, paused_at, until FROM leasehold_pause
 WHERE until IS NULL OR until > :now ORDER BY scope, name;
 
 -- name: task_is_paused
-SELECT 1 AS yes FROM leasehold_pause WHERE scope = 'kind' AND name = :task AND (until IS NULL OR until > :now);
+SELECT 1 AS yes FROM leasehold_pause WHERE scope = 'task' AND name = :task AND (until IS NULL OR until > :now);
 
 -- name: find_halter
 -- The job that stands in the way of its lane, if one does; one that can be resumed before one that waits for an answer.

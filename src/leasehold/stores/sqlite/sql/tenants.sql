@@ -1,20 +1,20 @@
 -- name: insert_tenant
-INSERT INTO leasehold_tenant (name, told_at, created_at) VALUES (:name, :now, :now) ON CONFLICT (name) DO NOTHING;
+INSERT INTO leasehold_tenant (name, changed_at, created_at) VALUES (:name, :now, :now) ON CONFLICT (name) DO NOTHING;
 
 -- name: mark_tenant
-UPDATE leasehold_tenant SET ready = :ready, told = told + 1, told_at = :now WHERE name = :name;
+UPDATE leasehold_tenant SET ready = :ready, version = version + 1, changed_at = :now WHERE name = :name;
 
 -- name: delete_tenant
 DELETE FROM leasehold_tenant WHERE name = :name;
 
 -- name: list_tenants
-SELECT name, ready, told, told_at, created_at FROM leasehold_tenant ORDER BY name;
+SELECT name, ready, version, changed_at, created_at FROM leasehold_tenant ORDER BY name;
 
 -- name: find_tenant
-SELECT name, ready, told, told_at, created_at FROM leasehold_tenant WHERE name = :name;
+SELECT name, ready, version, changed_at, created_at FROM leasehold_tenant WHERE name = :name;
 
 -- name: told_tenants
-SELECT name, ready, told, told_at, created_at FROM leasehold_tenant WHERE told_at >= :since ORDER BY name;
+SELECT name, ready, version, changed_at, created_at FROM leasehold_tenant WHERE changed_at >= :since ORDER BY name;
 
 -- name: tell_tenants
-UPDATE leasehold_tenant SET told = told + 1, told_at = :now WHERE name IN (SELECT value FROM json_each(:names));
+UPDATE leasehold_tenant SET version = version + 1, changed_at = :now WHERE name IN (SELECT value FROM json_each(:names));

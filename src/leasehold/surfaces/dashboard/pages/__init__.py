@@ -14,7 +14,7 @@ from leasehold.surfaces.dashboard.pages import (
     jobs,
     lanes,
     limits,
-    now,
+    overview,
     questions,
     schedules,
     system,
@@ -22,7 +22,7 @@ from leasehold.surfaces.dashboard.pages import (
 )
 
 _PARTS: tuple[ModuleType, ...] = (
-    now,
+    overview,
     jobs,
     job,
     flow,

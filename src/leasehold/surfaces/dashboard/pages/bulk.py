@@ -14,9 +14,9 @@ from leasehold.surfaces.dashboard.action import Action, Done
 from leasehold.surfaces.dashboard.bulk_runs import BulkRun, BulkRuns
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.pages.asked import Asked, asked_in
+from leasehold.surfaces.dashboard.page_request import PageRequest
+from leasehold.surfaces.dashboard.pages.filters import QuestionAsked, filter_in
 from leasehold.surfaces.dashboard.pages.jobs import find
-from leasehold.surfaces.dashboard.visit import Visit
 
 COUNTED = 5_000
 """Jobs that a dry run counts: more would take longer than a page may."""
@@ -25,66 +25,74 @@ MOST_RUNS = 10
 DESTROYS = frozenset({"cancel", "interrupt"})
 
 
-def read(visit: Visit) -> dict[str, Any]:
-    visit.who.check_scope("operate")
-    asked = asked_in(visit.given())
-    verb = _verb(visit.request.query_params.get("verb", ""))
-    report = visit.operations.bulk(_request(visit, verb, asked, dry_run=True, limit=COUNTED))
-    summaries = [visit.operations.get(job_id) for job_id in report.sample[:10]]
+def read(page_request: PageRequest) -> dict[str, Any]:
+    page_request.caller.check_scope("operate")
+    requested = filter_in(page_request.given())
+    verb = _verb(page_request.request.query_params.get("verb", ""))
+    report = page_request.operations.bulk(
+        _request(page_request, verb, requested, dry_run=True, limit=COUNTED)
+    )
+    summaries = [page_request.operations.get(job_id) for job_id in report.sample[:10]]
     return {
         "verb": verb,
-        "asked": asked,
-        "about": _about(asked, verb),
+        "asked": requested,
+        "about": _about(requested, verb),
         "report": report,
         "counted": COUNTED,
         "sample": summaries,
-        "criteria": urlencode([("state", state) for state in asked.states] + list(asked.fields.items())),
+        "criteria": urlencode(
+            [("state", state) for state in requested.states] + list(requested.fields.items())
+        ),
         "destroys": verb in DESTROYS,
         "keeps_reason": verb in KEEP_REASON,
-        "back": visit.url("jobs", **asked.query),
-        "runs": visit.who.seen(_runs(visit).newest(visit.who.tenant))[:MOST_RUNS],
+        "back": page_request.url("jobs", **requested.query),
+        "runs": page_request.caller.visible_rows(_runs(page_request).newest(page_request.caller.tenant))[
+            :MOST_RUNS
+        ],
     }
 
 
-def read_run(visit: Visit) -> dict[str, Any]:
-    visit.who.check_scope("operate")
-    run = _run(visit, str(visit.request.path_params["run"]))
+def read_run(page_request: PageRequest) -> dict[str, Any]:
+    page_request.caller.check_scope("operate")
+    run = _run(page_request, str(page_request.request.path_params["run"]))
     return {"run": run, "took": (run.ended or time.time()) - run.began}
 
 
-def start(visit: Visit, form: Form) -> Done:
-    asked = asked_in(parse_qsl(form.fields.get("criteria", ""), keep_blank_values=False))
+def start(page_request: PageRequest, form: Form) -> Done:
+    requested = filter_in(parse_qsl(form.fields.get("criteria", ""), keep_blank_values=False))
     verb = _verb(form.text("verb"))
     expected = form.whole("matched")
     if verb in DESTROYS and form.fields.get("typed", "").strip().replace(",", "") != str(expected):
         raise InvalidInput("confirmation", "is not the number of jobs", f"type {expected} to {verb} them")
-    request = _request(visit, verb, asked, reason=form.maybe("reason"), fresh=form.has("fresh"), limit=MOST)
-    run = _runs(visit).start(
-        visit.operations,
-        request,
-        tenant=visit.who.tenant,
-        expected=expected,
-        about=_about(asked, verb),
-        back=visit.url("jobs", **asked.query),
+    request = _request(
+        page_request, verb, requested, reason=form.maybe("reason"), fresh=form.has("fresh"), limit=MOST
     )
-    return Done(f"{verb.capitalize()} has begun.", visit.url(f"bulk/{run.id}"))
+    run = _runs(page_request).start(
+        page_request.operations,
+        request,
+        tenant=page_request.caller.tenant,
+        expected=expected,
+        about=_about(requested, verb),
+        back=page_request.url("jobs", **requested.query),
+    )
+    return Done(f"{verb.capitalize()} has begun.", page_request.url(f"bulk/{run.id}"))
 
 
-def stop(visit: Visit, form: Form) -> Done:
-    _run(visit, form.text("run")).stop.set()
+def stop(page_request: PageRequest, form: Form) -> Done:
+    _run(page_request, form.text("run")).stop.set()
     return Done("Stopping after the current batch.")
 
 
-def _run(visit: Visit, run_id: str) -> BulkRun:
+def _run(page_request: PageRequest, run_id: str) -> BulkRun:
     """One that the visitor could have begun. Of others nobody learns whether they exist."""
-    run = _runs(visit).get(run_id, visit.who.tenant)
-    if run is None or not visit.who.seen([run]):
+    run = _runs(page_request).get(run_id, page_request.caller.tenant)
+    if run is None or not page_request.caller.visible_rows([run]):
         raise HTTPException(404)
     return run
 
 
-def _runs(visit: Visit) -> BulkRuns:
-    found: BulkRuns = visit.request.app.state.bulk_runs
+def _runs(page_request: PageRequest) -> BulkRuns:
+    found: BulkRuns = page_request.request.app.state.bulk_runs
     return found
 
 
@@ -97,20 +105,20 @@ def _verb(text: str) -> BulkVerb:
 
 
 def _request(
-    visit: Visit,
+    page_request: PageRequest,
     verb: BulkVerb,
-    asked: Asked,
+    requested: QuestionAsked,
     *,
     limit: int,
     dry_run: bool = False,
     reason: str | None = None,
     fresh: bool = False,
 ) -> BulkRequest:
-    search, _ = find(visit, asked, limit=1)  # what the list has found by
+    search, _ = find(page_request, requested, limit=1)  # what the list has found by
     if search.filter.queue is None:
-        visit.who.check_all_queues()
+        page_request.caller.check_all_queues()
     else:
-        visit.who.check_queue(search.filter.queue)
+        page_request.caller.check_queue(search.filter.queue)
     return BulkRequest(
         verb=verb,
         filter=search.filter,
@@ -118,20 +126,20 @@ def _request(
         since=search.since,
         until=search.until,
         id_prefix=search.id_prefix,
-        everything=asked.is_for_all,
+        everything=requested.is_for_all,
         dry_run=dry_run,
         limit=limit,
-        actor=visit.who.actor,
+        actor=page_request.caller.actor,
         reason=reason,
         fresh=fresh and verb == "resume",
     )
 
 
-def _about(asked: Asked, verb: BulkVerb) -> str:
-    states = asked.states or tuple(state.value for state in MEANT_FOR[verb])
+def _about(requested: QuestionAsked, verb: BulkVerb) -> str:
+    states = requested.states or tuple(state.value for state in MEANT_FOR[verb])
     parts = [", ".join(state.replace("_", " ") for state in states)]
-    words = {"q": "text", "kind": "task", "since": "created since", "until": "created until"}
-    parts += [f"{words.get(name, name)} {value}" for name, value in asked.fields.items()]
+    words = {"q": "text", "task": "task", "since": "created since", "until": "created until"}
+    parts += [f"{words.get(name, name)} {value}" for name, value in requested.fields.items()]
     return " · ".join(parts)
 
 

@@ -7,15 +7,17 @@ from typing import Any
 
 from leasehold.surfaces.dashboard.flow_layout import HEIGHT, WIDTH, drawing_of
 from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.visit import Visit
+from leasehold.surfaces.dashboard.page_request import PageRequest
 
 MOST = 100
 
 
-def read(visit: Visit) -> dict[str, Any]:
-    job = visit.who.job(visit.operations.find_id(str(visit.request.path_params["id"])))
-    visit.who.check_all_queues()  # what it is tied to may be anywhere
-    flow = visit.operations.read_flow(job.id, MOST)
+def read(page_request: PageRequest) -> dict[str, Any]:
+    job = page_request.caller.job(
+        page_request.operations.find_id(str(page_request.request.path_params["id"]))
+    )
+    page_request.caller.check_all_queues()  # what it is tied to may be anywhere
+    flow = page_request.operations.read_flow(job.id, MOST)
     return {
         "job": job.__row__,
         "flow": flow,

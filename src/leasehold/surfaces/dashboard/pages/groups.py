@@ -12,10 +12,10 @@ from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupResult, GroupState, Gr
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport, StopRequest, checked_mode
 from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.surfaces.dashboard.formatting import Badge, clip, plural
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.visit import LIVE, Visit
-from leasehold.surfaces.dashboard.words import Badge, clip, plural
+from leasehold.surfaces.dashboard.page_request import LIVE, PageRequest
 
 ROWS = 50
 MOST_SHOWN = 20
@@ -38,21 +38,21 @@ MODES: dict[StopMode, str] = {
 @frozen
 class ShownResult:
     id: str
-    kind: str
+    task: str
     text: str
     in_file: bool
 
 
-def read(visit: Visit) -> dict[str, Any]:
-    visit.who.check_all_queues()
-    name = visit.request.query_params.get("name", "")
-    return (_one(visit, name) if name else _all(visit)) | {"badges": STATES}
+def read(page_request: PageRequest) -> dict[str, Any]:
+    page_request.caller.check_all_queues()
+    name = page_request.request.query_params.get("name", "")
+    return (_one(page_request, name) if name else _all(page_request)) | {"badges": STATES}
 
 
-def _all(visit: Visit) -> dict[str, Any]:
-    query = visit.request.query_params
+def _all(page_request: PageRequest) -> dict[str, Any]:
+    query = page_request.request.query_params
     state, cursor = checked_group_state(query.get("state") or None), query.get("cursor") or None
-    page = visit.operations.list_groups(state, ROWS, cursor)
+    page = page_request.operations.list_groups(state, ROWS, cursor)
     return {
         "group": None,
         "groups": page.groups,
@@ -64,15 +64,15 @@ def _all(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _one(visit: Visit, name: str) -> dict[str, Any]:
-    operations = visit.operations
+def _one(page_request: PageRequest, name: str) -> dict[str, Any]:
+    operations = page_request.operations
     status = operations.group_status(name, partial=True)
     states = [state for state in State if any(state in counts for counts in status.counts.values())]
-    asked = _asked_stop(visit, name)
+    requested = _requested_stop(page_request, name)
     return {
         "group": status,
         "states": states,
-        "kinds": sorted(status.counts),
+        "tasks": sorted(status.counts),
         "totals": {state: sum(counts.get(state, 0) for counts in status.counts.values()) for state in states},
         "failed": _number_of(status, State.FAILED) + _number_of(status, State.TIMED_OUT),
         "runs": [
@@ -83,11 +83,11 @@ def _one(visit: Visit, name: str) -> dict[str, Any]:
         "results": [_result(one) for one in status.results[:MOST_SHOWN]],
         "budget": operations.group_budget(name),
         "modes": MODES,
-        "asked": asked,
-        "kinds_asked": json.dumps(visit.request.query_params.getlist("kinds")),
-        "report": None if asked is None else operations.stop(asked),
+        "asked": requested,
+        "kinds_asked": json.dumps(page_request.request.query_params.getlist("tasks")),
+        "report": None if requested is None else operations.stop(requested),
         # Somebody reads a report: it must stay as it is. A page that tells of one is as of its moment.
-        "page": PAGE if asked is None else dataclasses.replace(PAGE, live=False),
+        "page": PAGE if requested is None else dataclasses.replace(PAGE, live=False),
     }
 
 
@@ -98,22 +98,22 @@ def _number_of(status: GroupStatus, state: State) -> int:
 def _result(one: GroupResult) -> ShownResult:
     """Files are not read for a list."""
     if one.result_ref is not None:
-        return ShownResult(one.id, one.kind, "", True)
-    return ShownResult(one.id, one.kind, _shown(one.result), False)
+        return ShownResult(one.id, one.task, "", True)
+    return ShownResult(one.id, one.task, _shown(one.result), False)
 
 
 def _shown(value: Any) -> str:
     return clip(json.dumps(value, ensure_ascii=False), LONGEST_VALUE)
 
 
-def _asked_stop(visit: Visit, name: str) -> StopRequest | None:
+def _requested_stop(page_request: PageRequest, name: str) -> StopRequest | None:
     """The stop that the address asks about. Looking is for everybody who could do it."""
-    query = visit.request.query_params
-    if not query.get("dry") or LIVE in query or not visit.may("operate"):
+    query = page_request.request.query_params
+    if not query.get("dry") or LIVE in query or not page_request.may("operate"):
         return None
     return StopRequest(
         group=name,
-        kinds=query.getlist("kinds") or None,
+        tasks=query.getlist("tasks") or None,
         mode=checked_mode(query.get("mode") or "graceful"),
         reason=query.get("reason", "").strip() or None,
         hold=bool(query.get("hold")),
@@ -123,49 +123,51 @@ def _asked_stop(visit: Visit, name: str) -> StopRequest | None:
 
 
 # -- verbs -------------------------------------------------------------------------------------------------------------
-def _stop(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
-    kinds = form.json("kinds") if form.maybe("kinds") else None
-    if kinds is not None and not (isinstance(kinds, list) and all(isinstance(one, str) for one in kinds)):
-        raise InvalidInput("kinds", "is not a list of tasks", "go back, and ask again")
+def _stop(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
+    tasks = form.json("tasks") if form.maybe("tasks") else None
+    if tasks is not None and not (isinstance(tasks, list) and all(isinstance(one, str) for one in tasks)):
+        raise InvalidInput("tasks", "is not a list of tasks", "go back, and ask again")
     request = StopRequest(
         group=form.text("group"),
-        kinds=kinds or None,
+        tasks=tasks or None,
         mode=checked_mode(form.text("mode")),
         reason=form.maybe("reason"),
         hold=form.has("hold"),
         # Who waits for what runs, looks at the page.
         wait=0,
-        actor=visit.who.actor,
+        actor=page_request.caller.actor,
     )
-    report = visit.operations.stop(request)
-    return Done(_told(report), visit.url("groups", name=request.group))
+    report = page_request.operations.stop(request)
+    return Done(_summary(report), page_request.url("groups", name=request.group))
 
 
-def _told(report: StopReport) -> str:
+def _summary(report: StopReport) -> str:
     running = sum(report.flagged.values())
     waiting = report.cancelled - sum(
         states.get(State.RUNNING, 0) for states in report.cancelled_counts.values()
     )
-    told = f"{plural(waiting, 'waiting job')} cancelled"
+    text = f"{plural(waiting, 'waiting job')} cancelled"
     if running:
         word = "may finish" if report.mode == "graceful" else "told to stop"
-        told += f", {plural(running, 'running job')} {word}"
-    return told + ("; the group is held." if report.held else ".")
+        text += f", {plural(running, 'running job')} {word}"
+    return text + ("; the group is held." if report.held else ".")
 
 
-def _release(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
-    if visit.operations.release_group(form.text("group"), actor=visit.who.actor):
+def _release(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
+    if page_request.operations.release_group(form.text("group"), actor=page_request.caller.actor):
         return Done("The group accepts jobs again.")
     return Done("The group was not held.")
 
 
-def _set_budget(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
+def _set_budget(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
     unit = form.text("unit").strip()
     limit = form.whole("limit") if form.maybe("limit") else None
-    visit.operations.set_group_budget(form.text("group"), {unit: limit}, actor=visit.who.actor)
+    page_request.operations.set_group_budget(
+        form.text("group"), {unit: limit}, actor=page_request.caller.actor
+    )
     return Done(f"{unit} has no limit now." if limit is None else f"The limit is {limit:,} {unit} now.")
 
 

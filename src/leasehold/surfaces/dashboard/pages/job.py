@@ -9,15 +9,15 @@ from typing import Any
 
 from leasehold.domain.errors import InvalidInput, LeaseholdError
 from leasehold.domain.states import FINAL, State
-from leasehold.domain.stream import PROGRESS, Event
+from leasehold.domain.stream import PROGRESS, Update
 from leasehold.surfaces.dashboard.action import Action, Done
 from leasehold.surfaces.dashboard.copy_as import copies_of
 from leasehold.surfaces.dashboard.forms import Form
+from leasehold.surfaces.dashboard.job_verbs import VERBS, verbs_of
 from leasehold.surfaces.dashboard.json_tree import Node, tree_of, tree_of_text
 from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.steering import VERBS, verbs_of
+from leasehold.surfaces.dashboard.page_request import PageRequest
 from leasehold.surfaces.dashboard.timeline import timeline
-from leasehold.surfaces.dashboard.visit import Visit
 from leasehold.types import Job
 
 MOST_EVENTS = 50
@@ -27,21 +27,21 @@ LARGEST_RESULT = 1_000_000
 """Characters of a result that is read for the page."""
 
 
-def read(visit: Visit) -> dict[str, Any]:
-    asked = str(visit.request.path_params["id"])
-    operations = visit.operations
-    job = visit.who.job(operations.find_id(asked))
+def read(page_request: PageRequest) -> dict[str, Any]:
+    requested = str(page_request.request.path_params["id"])
+    operations = page_request.operations
+    job = page_request.caller.job(operations.find_id(requested))
     row = job.__row__
     now = operations.now()
     attempts, history, steps = job.attempts(), job.history(), job.steps()
     verbs = verbs_of(row)
-    relatives = visit.who.seen(operations.relatives(job.id, MOST_RELATIVES + 1))
-    events = _events(visit, job.id)
+    relatives = page_request.caller.visible_rows(operations.relatives(job.id, MOST_RELATIVES + 1))
+    events = _events(page_request, job.id)
     return {
         "job": row,
         "verbs": verbs,
         "editable": any(verb.name == "resume" for verb in verbs) and not row.policy.sensitive,
-        "why": [] if row.state in FINAL else visit.who.explain(job.id),
+        "why": [] if row.state in FINAL else page_request.caller.explain(job.id),
         "progress": job.progress(),
         "timeline": timeline(row.created_at, row.finished_at or now, attempts, steps, history, events),
         "attempts": attempts,
@@ -49,24 +49,24 @@ def read(visit: Visit) -> dict[str, Any]:
         "steps": [(step, tree_of(step.result)) for step in steps[-100:]],
         "args": tree_of_text(row.args),
         "args_text": json.dumps(json.loads(row.args), indent=2, ensure_ascii=False),
-        "result": _result(visit, job),
-        "log": _log(job, visit.request.query_params.get("attempt")),
+        "result": _result(page_request, job),
+        "log": _log(job, page_request.request.query_params.get("attempt")),
         "log_attempts": [tail.attempt for tail in operations.logs(job.id)],
         "events": [(event, tree_of(event.data)) for event in events],
         "budget": operations.budget(job.id),
         "questions": job.questions(),
         "relatives": relatives[:MOST_RELATIVES],
         "more_relatives": len(relatives) > MOST_RELATIVES,
-        "copies": copies_of(row, visit.who.tenant, _server(visit)),
+        "copies": copies_of(row, page_request.caller.tenant, _server(page_request)),
     }
 
 
-def _result(visit: Visit, job: Job[Any]) -> Node | None:
+def _result(page_request: PageRequest, job: Job[Any]) -> Node | None:
     row = job.__row__
     if row.state is not State.SUCCEEDED:
         return None
     try:
-        text = visit.operations.result_text(row)
+        text = page_request.operations.result_text(row)
     except LeaseholdError as error:
         return Node("cut", None, str(error))
     if text is not None and len(text) > LARGEST_RESULT:
@@ -74,18 +74,18 @@ def _result(visit: Visit, job: Job[Any]) -> Node | None:
     return tree_of_text(text)
 
 
-def _log(job: Job[Any], asked: str | None) -> dict[str, Any]:
-    tail = job.log(int(asked) if asked and asked.isdecimal() and len(asked) < 9 else None)
+def _log(job: Job[Any], requested: str | None) -> dict[str, Any]:
+    tail = job.log(int(requested) if requested and requested.isdecimal() and len(requested) < 9 else None)
     cut = tail.cut + max(0, len(tail.text) - LONGEST_LOG)
     return {"attempt": tail.attempt, "text": tail.text[-LONGEST_LOG:], "cut": cut}
 
 
-def _events(visit: Visit, job_id: str) -> list[Event]:
+def _events(page_request: PageRequest, job_id: str) -> list[Update]:
     """The newest. Progress stands elsewhere."""
-    found: list[Event] = []
+    found: list[Update] = []
     since = 0
     for _ in range(10):
-        seen = visit.operations.read_stream(job_id, since, 500)
+        seen = page_request.operations.read_stream(job_id, since, 500)
         found += [event for event in seen.events if event.kind != PROGRESS]
         if len(seen.events) < 500:
             break
@@ -93,25 +93,25 @@ def _events(visit: Visit, job_id: str) -> list[Event]:
     return found[-MOST_EVENTS:]
 
 
-def _server(visit: Visit) -> str:
+def _server(page_request: PageRequest) -> str:
     """Where the API is, if it is where `leasehold serve` has it."""
-    url = visit.request.url
+    url = page_request.request.url
     return f"{url.scheme}://{url.netloc}"
 
 
-def _steer(verb: str, visit: Visit, form: Form) -> Done:
-    job = visit.who.job(form.text("id"))
+def _steer(verb: str, page_request: PageRequest, form: Form) -> Done:
+    job = page_request.caller.job(form.text("id"))
     act: Callable[..., Job[Any]] = getattr(job, verb)
-    given: dict[str, Any] = {"actor": visit.who.actor}
-    if verb in ("cancel", "pause", "interrupt", "resolve", "abandon"):
+    given: dict[str, Any] = {"actor": page_request.caller.actor}
+    if verb in ("cancel", "pause", "interrupt", "skip", "abandon"):
         given["reason"] = form.maybe("reason")
     if verb == "resume":
         given["fresh"] = form.has("fresh")
         given["args"] = _new_arguments(job, form)
     after = act(**given)
     if verb == "retry":
-        return Done("Created a new job. This is it.", visit.job(after.id))
-    return Done(_told(verb, after))
+        return Done("Created a new job. This is it.", page_request.job(after.id))
+    return Done(_notice(verb, after))
 
 
 def _new_arguments(job: Job[Any], form: Form) -> dict[str, Any] | None:
@@ -126,10 +126,10 @@ def _new_arguments(job: Job[Any], form: Form) -> dict[str, Any] | None:
     return None if given == job.args else given
 
 
-def _told(verb: str, after: Job[Any]) -> str:
+def _notice(verb: str, after: Job[Any]) -> str:
     if after.state is State.RUNNING and verb in ("cancel", "pause", "interrupt"):
         return f"Stop requested ({verb}). Its worker will notice in a moment."
-    if verb == "resolve":
+    if verb == "skip":
         return "The lane continues."
     if verb == "resume" and after.state is State.RUNNING:
         return "The pause request was withdrawn."

@@ -5,41 +5,45 @@ from __future__ import annotations
 from typing import Any
 
 from leasehold.domain.bulk import MEANT_FOR
-from leasehold.domain.search import Found, Search
+from leasehold.domain.search import Search, SearchPage
 from leasehold.domain.states import State
 from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.pages.asked import Asked, asked_in
-from leasehold.surfaces.dashboard.visit import Visit
+from leasehold.surfaces.dashboard.page_request import PageRequest
+from leasehold.surfaces.dashboard.pages.filters import QuestionAsked, filter_in
 
 ROWS = 50
 
 
-def find(visit: Visit, asked: Asked, limit: int = ROWS, cursor: str | None = None) -> tuple[Search, Found]:
+def find(
+    page_request: PageRequest, requested: QuestionAsked, limit: int = ROWS, cursor: str | None = None
+) -> tuple[Search, SearchPage]:
     """What looks like an id is looked for as one first."""
-    operations, now = visit.operations, visit.operations.now()
-    if asked.may_be_id:
-        search = asked.search(now, by_id=True)
+    operations, now = page_request.operations, page_request.operations.now()
+    if requested.may_be_id:
+        search = requested.search(now, by_id=True)
         found = operations.search_jobs(search, limit, cursor)
         if found.jobs or cursor is not None:
             return search, found
-    search = asked.search(now)
+    search = requested.search(now)
     return search, operations.search_jobs(search, limit, cursor)
 
 
-def read(visit: Visit) -> dict[str, Any]:
-    asked = asked_in(visit.given())
-    cursor = visit.request.query_params.get("cursor") or None
-    search, found = find(visit, asked, cursor=cursor)
-    cards = visit.who.seen(visit.operations.list_queues(jobs=()))  # their names alone
+def read(page_request: PageRequest) -> dict[str, Any]:
+    requested = filter_in(page_request.given())
+    cursor = page_request.request.query_params.get("cursor") or None
+    search, found = find(page_request, requested, cursor=cursor)
+    cards = page_request.caller.visible_rows(
+        page_request.operations.list_queues(jobs=())
+    )  # their names alone
     return {
-        "asked": asked,
+        "asked": requested,
         "found": found,
-        "jobs": visit.who.seen(found.jobs),
+        "jobs": page_request.caller.visible_rows(found.jobs),
         "by_text": search.text is not None,
         "cursor": cursor,
         "states": [state.value for state in State],
         "queues": sorted({card.queue for card in cards}),
-        "kinds": sorted({card.kind for card in cards}),
+        "tasks": sorted({card.task for card in cards}),
         "bulk_verbs": list(MEANT_FOR),
     }
 

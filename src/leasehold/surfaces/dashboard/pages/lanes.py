@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from leasehold.domain.frozen import frozen
-from leasehold.domain.states import Event, State, allowed
-from leasehold.domain.views import Filter, LaneHolder
+from leasehold.domain.records import Filter, LaneHolder
+from leasehold.domain.states import State, Trigger, allowed
 from leasehold.surfaces.dashboard.action import Action, Done
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.visit import Visit
+from leasehold.surfaces.dashboard.page_request import PageRequest
 
 MOST = 500
 """Lanes that are read at once."""
@@ -29,14 +29,14 @@ class LaneRow:
     may_cancel: bool
 
 
-def read(visit: Visit) -> dict[str, Any]:
-    visit.who.check_all_queues()
-    found = visit.operations.list_lanes()
+def read(page_request: PageRequest) -> dict[str, Any]:
+    page_request.caller.check_all_queues()
+    found = page_request.operations.list_lanes()
     halted = [one for one in found if one.state in HALTED]
     busy = [one for one in found if one.state not in HALTED]
     return {
         "halted": [
-            _row(one, _behind(visit, one) if number < COUNTED_LANES else None)
+            _row(one, _behind(page_request, one) if number < COUNTED_LANES else None)
             for number, one in enumerate(halted[:ROWS])
         ],
         "busy": [_row(one, None) for one in busy[:ROWS]],
@@ -47,21 +47,21 @@ def read(visit: Visit) -> dict[str, Any]:
 
 
 def _row(holder: LaneHolder, behind: str | None) -> LaneRow:
-    return LaneRow(holder, behind, allowed(holder.state, Event.RESOLVE), allowed(holder.state, Event.CANCEL))
+    return LaneRow(holder, behind, allowed(holder.state, Trigger.SKIP), allowed(holder.state, Trigger.CANCEL))
 
 
-def _behind(visit: Visit, holder: LaneHolder) -> str:
+def _behind(page_request: PageRequest, holder: LaneHolder) -> str:
     waiting = Filter((State.QUEUED,), lane=holder.lane)
-    count = len(visit.operations.list_jobs(waiting, MOST_COUNTED + 1).jobs)
+    count = len(page_request.operations.list_jobs(waiting, MOST_COUNTED + 1).jobs)
     return f"{count}" if count <= MOST_COUNTED else f"{MOST_COUNTED}+"
 
 
-def _resume(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
-    job = visit.operations.resume_lane(form.text("lane"), actor=visit.who.actor)
+def _resume(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
+    job = page_request.operations.resume_lane(form.text("lane"), actor=page_request.caller.actor)
     if job is None:
         return Done("This lane is no longer halted.")
-    return Done(f"The lane continues with the job that halted it, {job.kind}.")
+    return Done(f"The lane continues with the job that halted it, {job.task}.")
 
 
 PAGE = Page("lanes", "lanes", "lanes.html", read)

@@ -6,42 +6,42 @@ import functools
 from typing import Any
 
 from leasehold.domain.budgets import checked_owner
-from leasehold.domain.closing import Closing
+from leasehold.domain.pause_window import PauseWindow
+from leasehold.domain.records import COUNT_CAP, PauseRecord, QueueRow, Scope
 from leasehold.domain.states import State
-from leasehold.domain.views import COUNT_CAP, PauseRecord, QueueRow, Scope
 from leasehold.surfaces.dashboard.action import Action, Done
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.page_request import PageRequest
 from leasehold.surfaces.dashboard.pages.marks import mark
-from leasehold.surfaces.dashboard.visit import Visit
 
 ROWS = 50
 MOST_HOLDERS = 8
-WORDS: dict[Scope, str] = {"queue": "queue", "kind": "task"}
+WORDS: dict[Scope, str] = {"queue": "queue", "task": "task"}
 
 
-def read(visit: Visit) -> dict[str, Any]:
+def read(page_request: PageRequest) -> dict[str, Any]:
     """Slots, rates and groups are about all queues: who may know of some only is not shown them."""
-    operations, access = visit.operations, visit.who.access
+    operations, access = page_request.operations, page_request.caller.access
     limited = bool(access.queues)
-    scope = checked_owner(visit.request.query_params.get("scope") or None)
-    cursor = visit.request.query_params.get("cursor") or None
+    scope = checked_owner(page_request.request.query_params.get("scope") or None)
+    cursor = page_request.request.query_params.get("cursor") or None
     slots = [] if limited else operations.list_slots()
     rates = [] if limited else operations.list_rates()
-    pauses = [pause for pause in operations.list_pauses() if _may_see(visit, pause)]
-    cards = visit.who.seen(operations.list_queues())
+    pauses = [pause for pause in operations.list_pauses() if _may_see(page_request, pause)]
+    cards = page_request.caller.visible_rows(operations.list_queues())
     page = operations.list_budgets(scope, ROWS, cursor)
     return {
         "mark": mark,
         "limited": limited,
         "pauses": [(pause, WORDS[pause.scope], _waiting(pause, cards)) for pause in pauses],
         "queues": sorted({card.queue for card in cards}),
-        "kinds": sorted({card.kind for card in cards}),
+        "tasks": sorted({card.task for card in cards}),
         "slots": slots,
         "full": sum(slot.used >= slot.limit for slot in slots),
         "rates": rates,
         "closed": sum(rate.closed for rate in rates),
-        "budgets": visit.who.seen(page.budgets),
+        "budgets": page_request.caller.visible_rows(page.budgets),
         "next": page.next,
         "cursor": cursor,
         "scope": scope,
@@ -49,8 +49,8 @@ def read(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _may_see(visit: Visit, pause: PauseRecord) -> bool:
-    access = visit.who.access
+def _may_see(page_request: PageRequest, pause: PauseRecord) -> bool:
+    access = page_request.caller.access
     return not access.queues or (pause.scope == "queue" and access.may_use_queue(pause.name))
 
 
@@ -61,8 +61,8 @@ def _waiting(pause: PauseRecord, cards: list[QueueRow]) -> int:
 
 
 # -- verbs ---------------------------------------------------------------------------------------------------------
-def _closing(visit: Visit, form: Form) -> Closing:
-    return Closing(for_=form.maybe("for"), reason=form.maybe("reason"), actor=visit.who.actor)
+def _closing(page_request: PageRequest, form: Form) -> PauseWindow:
+    return PauseWindow(for_=form.maybe("for"), reason=form.maybe("reason"), actor=page_request.caller.actor)
 
 
 def _named(form: Form, field: str) -> str:
@@ -70,63 +70,63 @@ def _named(form: Form, field: str) -> str:
     return form.maybe(f"new_{field}") or form.text(field)
 
 
-def _check_scope(visit: Visit, scope: Scope, name: str) -> None:
+def _check_scope(page_request: PageRequest, scope: Scope, name: str) -> None:
     if scope == "queue":
-        visit.who.check_queue(name)
+        page_request.caller.check_queue(name)
     else:
-        visit.who.check_all_queues()
+        page_request.caller.check_all_queues()
 
 
-def _pause(scope: Scope, visit: Visit, form: Form) -> Done:
+def _pause(scope: Scope, page_request: PageRequest, form: Form) -> Done:
     name = _named(form, "name")
-    _check_scope(visit, scope, name)
-    pause = visit.operations.pause_scope(scope, name, _closing(visit, form))
+    _check_scope(page_request, scope, name)
+    pause = page_request.operations.pause_scope(scope, name, _closing(page_request, form))
     end = "until it is resumed" if pause.until is None else f"until {pause.until:%Y-%m-%d %H:%M:%S} UTC"
     return Done(f"No job of the {WORDS[scope]} {name} starts {end}. Running jobs continue.")
 
 
-def _resume(scope: Scope, visit: Visit, form: Form) -> Done:
+def _resume(scope: Scope, page_request: PageRequest, form: Form) -> Done:
     name = form.text("name")
-    _check_scope(visit, scope, name)
-    done = visit.operations.resume_scope(scope, name, actor=visit.who.actor)
+    _check_scope(page_request, scope, name)
+    done = page_request.operations.resume_scope(scope, name, actor=page_request.caller.actor)
     return Done(
         f"The {WORDS[scope]} {name} is resumed." if done else f"The {WORDS[scope]} {name} was not paused."
     )
 
 
-def _set_slot(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
+def _set_slot(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
     name, limit = _named(form, "name"), form.whole("limit")
-    visit.operations.set_slot(name, limit, actor=visit.who.actor)
+    page_request.operations.set_slot(name, limit, actor=page_request.caller.actor)
     return Done(f"The slot {name} has {limit:,} {'unit' if limit == 1 else 'units'} now.")
 
 
-def _set_rate(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
+def _set_rate(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
     key, limit = _named(form, "key"), form.text("limit")
     burst = form.whole("burst") if form.maybe("burst") else 1
-    visit.operations.set_rate(key, limit, burst=burst, actor=visit.who.actor)
+    page_request.operations.set_rate(key, limit, burst=burst, actor=page_request.caller.actor)
     return Done(f"The rate {key} is now {limit}, with a burst of {burst:,}.")
 
 
-def _close_rate(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
+def _close_rate(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
     key = form.text("key")
-    visit.operations.close_rate(key, _closing(visit, form))
+    page_request.operations.close_rate(key, _closing(page_request, form))
     return Done(f"The rate {key} is closed. Running jobs continue.")
 
 
-def _open_rate(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
+def _open_rate(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
     key = form.text("key")
-    opened = visit.operations.open_rate(key, actor=visit.who.actor)
+    opened = page_request.operations.open_rate(key, actor=page_request.caller.actor)
     return Done(f"The rate {key} is open." if opened else f"The rate {key} was not closed.")
 
 
-def _top_up(visit: Visit, form: Form) -> Done:
-    job = visit.who.job(form.text("id"))
+def _top_up(page_request: PageRequest, form: Form) -> Done:
+    job = page_request.caller.job(form.text("id"))
     unit, amount = form.text("unit"), form.whole("amount")
-    lines = visit.operations.top_up(job.id, {unit: amount}, actor=visit.who.actor)
+    lines = page_request.operations.top_up(job.id, {unit: amount}, actor=page_request.caller.actor)
     limit = next((line.limit for line in lines if line.scope != "group" and line.unit == unit), None)
     return Done(
         f"It may spend {limit:,} {unit} now." if limit is not None else f"It may spend more {unit} now."
@@ -137,8 +137,8 @@ PAGE = Page("limits", "limits", "limits.html", read)
 ACTIONS: tuple[Action, ...] = (
     Action("queue.pause", "operate", functools.partial(_pause, "queue")),
     Action("queue.resume", "operate", functools.partial(_resume, "queue")),
-    Action("kind.pause", "operate", functools.partial(_pause, "kind")),
-    Action("kind.resume", "operate", functools.partial(_resume, "kind")),
+    Action("kind.pause", "operate", functools.partial(_pause, "task")),
+    Action("kind.resume", "operate", functools.partial(_resume, "task")),
     Action("slot.set", "admin", _set_slot),
     Action("rate.set", "admin", _set_rate),
     Action("rate.close", "operate", _close_rate),

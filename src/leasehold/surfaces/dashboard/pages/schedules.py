@@ -9,15 +9,15 @@ from zoneinfo import ZoneInfo
 
 from leasehold.domain.errors import InvalidInput, ScheduleNotFound
 from leasehold.domain.frozen import frozen
+from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Schedule, cron_in_words
-from leasehold.domain.views import ScheduleRow
 from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.surfaces.dashboard.formatting import Badge, span
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.json_tree import tree_of_text
 from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.page_request import PageRequest
 from leasehold.surfaces.dashboard.pages.marks import mark
-from leasehold.surfaces.dashboard.visit import Visit
-from leasehold.surfaces.dashboard.words import Badge, span
 
 RUNS = 10
 OF_EACH = 3
@@ -54,12 +54,12 @@ class Line:
     """Why they cannot be told."""
 
 
-def read(visit: Visit) -> dict[str, Any]:
-    visit.who.check_all_queues()
-    now = visit.operations.now()
-    lines = [line_of(row, now) for row in visit.operations.list_schedules()]
+def read(page_request: PageRequest) -> dict[str, Any]:
+    page_request.caller.check_all_queues()
+    now = page_request.operations.now()
+    lines = [line_of(row, now) for row in page_request.operations.list_schedules()]
     lines.sort(key=lambda line: (line.row.paused or line.row.orphaned, line.row.next_at, line.row.name))
-    name = visit.request.query_params.get("name")
+    name = page_request.request.query_params.get("name")
     chosen = next((line for line in lines if line.row.name == name), None)
     if name and chosen is None:
         raise ScheduleNotFound(name)
@@ -102,7 +102,7 @@ def line_of(row: ScheduleRow, now: datetime) -> Line:
 @functools.lru_cache(maxsize=2048)
 def upcoming(every: float | None, cron: str | None, tz: str, next_at: datetime) -> tuple[Tick, ...]:
     """Raises InvalidInput where the zone is not known here. A stream asks for the same ones every second."""
-    schedule = Schedule(name="", kind="", every=every, cron=cron, tz=tz)
+    schedule = Schedule(name="", task="", every=every, cron=cron, tz=tz)
     ticks = schedule.upcoming(next_at, RUNS)
     zone = ZoneInfo(tz)
     return tuple(_tick(at, at.astimezone(zone)) for at in ticks)
@@ -122,32 +122,32 @@ _cron_in_words = functools.lru_cache(maxsize=1024)(cron_in_words)
 
 
 # -- verbs ---------------------------------------------------------------------------------------------------------
-def _pause(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
+def _pause(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
     name = form.text("name")
-    visit.operations.pause_schedule(name, form.maybe("reason"), actor=visit.who.actor)
+    page_request.operations.pause_schedule(name, form.maybe("reason"), actor=page_request.caller.actor)
     return Done(f"The schedule {name} is paused.")
 
 
-def _resume(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
+def _resume(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
     name = form.text("name")
-    resumed = visit.operations.resume_schedule(name, actor=visit.who.actor)
+    resumed = page_request.operations.resume_schedule(name, actor=page_request.caller.actor)
     return Done(f"The schedule {name} is resumed." if resumed else f"The schedule {name} was not paused.")
 
 
-def _run(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
+def _run(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
     name = form.text("name")
-    job = visit.who.view.schedules.run(name, actor=visit.who.actor)
+    job = page_request.caller.view.schedules.run(name, actor=page_request.caller.actor)
     return Done(f"Created job {job.id}. The schedule itself is unchanged.")
 
 
-def _delete(visit: Visit, form: Form) -> Done:
-    visit.who.check_all_queues()
+def _delete(page_request: PageRequest, form: Form) -> Done:
+    page_request.caller.check_all_queues()
     name = form.text("name")
-    visit.operations.delete_schedule(name, actor=visit.who.actor)
-    return Done(f"The schedule {name} is deleted. Its jobs stay.", visit.url("schedules"))
+    page_request.operations.delete_schedule(name, actor=page_request.caller.actor)
+    return Done(f"The schedule {name} is deleted. Its jobs stay.", page_request.url("schedules"))
 
 
 PAGE = Page("schedules", "schedules", "schedules.html", read)

@@ -15,12 +15,12 @@ from leasehold.domain.audit import AuditRow
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
-from leasehold.domain.views import Finding
-from leasehold.operations.patience import reads_within
+from leasehold.domain.records import Finding
+from leasehold.operations.read_timeout import reads_within
+from leasehold.surfaces.dashboard.formatting import Badge, clip
 from leasehold.surfaces.dashboard.masking import masked_url, shown_environment
 from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.visit import LIVE, Visit
-from leasehold.surfaces.dashboard.words import Badge, clip
+from leasehold.surfaces.dashboard.page_request import LIVE, PageRequest
 
 ROWS = 30
 MOST_TASKS, MOST_TENANTS = 200, 200
@@ -34,7 +34,7 @@ _PACKAGES = (
     *("leasehold", "pydantic", "cronsim", "psycopg", "fastapi", "starlette", "uvicorn", "Jinja2"),
     *("mcp", "httpx2", "opentelemetry-api"),
 )
-_TOLD_OF_TASKS = (
+_SHOWN_OF_TASKS = (
     *(
         "lane",
         "on_failure",
@@ -68,43 +68,45 @@ class ShownEntry:
     detail: str
 
 
-def read(visit: Visit) -> dict[str, Any]:
-    operations, access = visit.operations, visit.who.access
-    query = visit.request.query_params
+def read(page_request: PageRequest) -> dict[str, Any]:
+    operations, access = page_request.operations, page_request.caller.access
+    query = page_request.request.query_params
     everything = access.may("operate") and not access.queues
     examines = bool(query.get("examine")) and LIVE not in query and everything
     return {
-        "label": visit.who.view.__internals__.store.label,
+        "label": page_request.caller.view.__internals__.store.label,
         "schema_version": operations.schema_version(),
-        "findings": _examined(visit) if examines else [*operations.check_health(), operations.check_clock()],
+        "findings": _examined(page_request)
+        if examines
+        else [*operations.check_health(), operations.check_clock()],
         "verdicts": VERDICTS,
         "may_examine": everything,
         "examined": examines,
-        "tasks": _tasks(visit),
-        "tenants_here": _tenants(visit),
+        "tasks": _tasks(page_request),
+        "tenants_here": _tenants(page_request),
         "packages": list(_packages()),
         # Of the machine, which belongs to no tenant and no queue.
-        "settings": _settings(visit) if _sees_machine(visit) else None,
-        "audit": _audit(visit),
+        "settings": _settings(page_request) if _sees_machine(page_request) else None,
+        "audit": _audit(page_request),
         # What was examined is as of its moment, and too dear to be looked at again and again.
         "page": dataclasses.replace(PAGE, live=False) if examines else PAGE,
     }
 
 
-def _examined(visit: Visit) -> list[Finding]:
+def _examined(page_request: PageRequest) -> list[Finding]:
     with reads_within(EXAMINED_WITHIN):
-        found = visit.operations.examine()
+        found = page_request.operations.examine()
     order = ("bad", "warn", "ok")
     return sorted(found, key=lambda one: order.index(one.verdict))
 
 
-def _sees_machine(visit: Visit) -> bool:
-    access = visit.who.access
+def _sees_machine(page_request: PageRequest) -> bool:
+    access = page_request.caller.access
     return access.may("admin") and not access.queues and access.may_use_tenant(None)
 
 
-def _settings(visit: Visit) -> dict[str, list[tuple[str, str]]]:
-    place = visit.who.app.__internals__.place
+def _settings(page_request: PageRequest) -> dict[str, list[tuple[str, str]]]:
+    place = page_request.caller.app.__internals__.place
     given = [
         ("database", masked_url(place.url)),
         ("schema", "" if place.is_sqlite else place.schema),
@@ -129,10 +131,10 @@ def _packages() -> Iterator[tuple[str, str]]:
             continue
 
 
-def _tasks(visit: Visit) -> list[ShownTask]:
+def _tasks(page_request: PageRequest) -> list[ShownTask]:
     found = []
-    for name, task in sorted(visit.who.view.__internals__.tasks.definitions.items()):
-        if visit.who.access.may_use_queue(task.settings.queue):
+    for name, task in sorted(page_request.caller.view.__internals__.tasks.definitions.items()):
+        if page_request.caller.access.may_use_queue(task.settings.queue):
             about = task.card.description.partition("\n")[0]
             found.append(ShownTask(name, task.settings.queue, about, _unusual(task.settings)))
     return found[:MOST_TASKS]
@@ -140,14 +142,14 @@ def _tasks(visit: Visit) -> list[ShownTask]:
 
 def _unusual(settings: Any) -> tuple[tuple[str, str], ...]:
     usual = type(settings)()
-    told = []
+    shown = []
     if settings.retry.max_attempts != usual.retry.max_attempts:
-        told.append(("attempts", str(settings.retry.max_attempts)))
-    for name in _TOLD_OF_TASKS:
+        shown.append(("attempts", str(settings.retry.max_attempts)))
+    for name in _SHOWN_OF_TASKS:
         value = getattr(settings, name)
         if value != getattr(usual, name):
-            told.append((name, _said(value)))
-    return tuple(told)
+            shown.append((name, _said(value)))
+    return tuple(shown)
 
 
 def _said(value: Any) -> str:
@@ -158,29 +160,29 @@ def _said(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def _tenants(visit: Visit) -> list[Any]:
-    access = visit.who.access
+def _tenants(page_request: PageRequest) -> list[Any]:
+    access = page_request.caller.access
     if not access.tenants:
         return []
-    rows = visit.who.app.__internals__.operations.list_tenants()
+    rows = page_request.caller.app.__internals__.operations.list_tenants()
     return [row for row in rows if access.may_use_tenant(row.name)][:MOST_TENANTS]
 
 
-def _audit(visit: Visit) -> dict[str, Any] | None:
+def _audit(page_request: PageRequest) -> dict[str, Any] | None:
     """None: it is for admins, of all queues. Reading it changes nothing, so the read-only switch leaves it to them."""
-    access, query = visit.who.access, visit.request.query_params
+    access, query = page_request.caller.access, page_request.request.query_params
     if not access.may("admin") or access.queues:
         return None
-    asked = {name: query.get(name, "").strip() for name in AUDIT_FILTERS}
+    requested = {name: query.get(name, "").strip() for name in AUDIT_FILTERS}
     cursor = query.get("cursor") or None
-    wanted = {name: value or None for name, value in asked.items()}
-    page = visit.operations.list_audit(**wanted, limit=ROWS, cursor=cursor)
+    wanted = {name: value or None for name, value in requested.items()}
+    page = page_request.operations.list_audit(**wanted, limit=ROWS, cursor=cursor)
     return {
         "entries": [_entry(row) for row in page.entries],
         "next": page.next,
         "cursor": cursor,
-        "asked": asked,
-        "is_for_all": not any(asked.values()),
+        "asked": requested,
+        "is_for_all": not any(requested.values()),
     }
 
 

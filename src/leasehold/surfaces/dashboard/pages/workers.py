@@ -9,12 +9,12 @@ from leasehold.domain.checks.durations import seconds
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import DEFAULT_LEASE
 from leasehold.domain.leases import LeaseRow
-from leasehold.domain.views import ExecutionRow, WorkerCard
+from leasehold.domain.records import ExecutionRow, WorkerCard
 from leasehold.surfaces.dashboard.action import Action
+from leasehold.surfaces.dashboard.formatting import Badge
 from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.page_request import PageRequest
 from leasehold.surfaces.dashboard.pages.marks import mark
-from leasehold.surfaces.dashboard.visit import Visit
-from leasehold.surfaces.dashboard.words import Badge
 
 ROWS = 50
 MOST_EXECUTIONS = 500
@@ -31,15 +31,15 @@ class Held:
     missed: bool
 
 
-def read(visit: Visit) -> dict[str, Any]:
+def read(page_request: PageRequest) -> dict[str, Any]:
     """Who may know of some queues only sees what is in them; workers are of all queues."""
-    operations = visit.operations
-    owner = visit.request.query_params.get("worker") or None
-    cursor = visit.request.query_params.get("cursor") or None
-    limited = bool(visit.who.access.queues)
-    cards = [] if limited else visit.who.workers()
+    operations = page_request.operations
+    owner = page_request.request.query_params.get("worker") or None
+    cursor = page_request.request.query_params.get("cursor") or None
+    limited = bool(page_request.caller.access.queues)
+    cards = [] if limited else page_request.caller.workers()
     page = operations.list_leases(owner, ROWS, cursor)
-    executions = visit.who.seen(operations.list_executions(MOST_EXECUTIONS))
+    executions = page_request.caller.visible_rows(operations.list_executions(MOST_EXECUTIONS))
     now = operations.now()
     return {
         "now": now,
@@ -51,7 +51,7 @@ def read(visit: Visit) -> dict[str, Any]:
         "places": sum(card.concurrency for card in cards),
         "sites": {site for card in cards for site in card.sites},
         "owner": owner,
-        "leases": [_held(visit, row) for row in visit.who.seen(page.leases)],
+        "leases": [_held(page_request, row) for row in page_request.caller.visible_rows(page.leases)],
         "next": page.next,
         "cursor": cursor,
         "executions": _orphans_first(executions),
@@ -67,9 +67,9 @@ def look_of(card: WorkerCard, now: datetime) -> Badge:
     return Badge("running", "working") if card.running else Badge("ok", "ready")
 
 
-def _held(visit: Visit, row: LeaseRow) -> Held:
+def _held(page_request: PageRequest, row: LeaseRow) -> Held:
     """A lease is as long as its task says, where that is known here; a call may have said otherwise."""
-    task = visit.who.app.__internals__.tasks.definitions.get(row.kind)
+    task = page_request.caller.app.__internals__.tasks.definitions.get(row.task)
     length = DEFAULT_LEASE if task is None else seconds(task.settings.lease, "lease")
     return Held(row, max(length, row.expires_in), row.expires_in < 0)
 

@@ -1,0 +1,400 @@
+"""Read models: the plain values that all surfaces show, and the filters that select them."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from datetime import datetime
+from typing import Any, Literal, TypedDict
+
+from leasehold.domain.checks.names import EVERY_TENANT
+from leasehold.domain.frozen import frozen
+from leasehold.domain.job import OnParentFailure
+from leasehold.domain.schedules import Missed, Overlap, Source
+from leasehold.domain.states import State
+
+Scope = Literal["queue", "task"]
+Verdict = Literal["ok", "warn", "bad"]
+
+
+@frozen
+class Reaped:
+    """A job whose lease ran out: the worker that had it, and what happened to it."""
+
+    id: str
+    owner: str | None
+    state: State
+    orphan: bool
+    """The job still runs somewhere, without a worker, until it is adopted."""
+    task: str = field(default="", compare=False)
+    queue: str = field(default="", compare=False)
+    attempt: int = field(default=0, compare=False)
+    tenant: str | None = field(default=None, compare=False)
+
+
+@frozen
+class PauseRecord:
+    """A paused queue or task."""
+
+    scope: Scope
+    name: str
+    paused_by: str | None
+    reason: str | None
+    paused_at: datetime
+    until: datetime | None
+
+
+@frozen(kw_only=True)
+class ScheduleRow:
+    """A schedule and its present state."""
+
+    name: str
+    task: str
+    args: str
+    every: float | None
+    cron: str | None
+    tz: str
+    missed: Missed
+    overlap: Overlap
+    at_start: bool
+    source: Source
+    next_at: datetime
+    """The next tick, or one that is due and not handled yet."""
+    last_at: datetime | None
+    """The last tick that made a job."""
+    last_job: str | None
+    passed: int
+    """Ticks that made no job: missed, or while the job before was live."""
+    paused: bool
+    paused_by: str | None
+    reason: str | None
+    changed_at: datetime
+    hosts: int
+    """Live workers that declare the schedule in their code."""
+    now: datetime
+    """The store's time when the row was read."""
+    tenant: str | None = None
+    """The tenant that owns the schedule, for a worker that serves several."""
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether its declaration is gone: no live worker has its code, so no worker makes its jobs."""
+        return self.source == "code" and self.hosts == 0
+
+
+@frozen
+class Filter:
+    """Which jobs to list. Empty means all."""
+
+    states: tuple[State, ...] = ()
+    queue: str | None = None
+    task: str | None = None
+    lane: str | None = None
+    group: str | None = None
+    tag: str | None = None
+
+
+ALL = Filter()
+
+
+class Criteria(TypedDict, total=False):
+    """The fields of `Filter` that are plain names, for calls that take them as keywords."""
+
+    queue: str | None
+    task: str | None
+    lane: str | None
+    group: str | None
+    tag: str | None
+
+
+@frozen
+class Summary:
+    """A job as a list shows it: without payloads."""
+
+    id: str
+    seq: int
+    task: str
+    queue: str
+    gate: int
+    priority: int
+    state: State
+    reason: str | None
+    created_at: datetime
+    available_at: datetime
+    lane: str | None
+    attempt: int
+    failures: int
+    crashes: int
+    stop_requested: str | None
+    worker: str | None
+    lease_expires_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    group: str | None
+    tags: tuple[str, ...]
+    error: str | None
+    updated_at: datetime
+    """When the job came into its state."""
+
+
+@frozen
+class Page:
+    """One page of jobs, newest first."""
+
+    jobs: list[Summary]
+    next: str | None
+    """The cursor of the next page; None at the end."""
+
+
+@frozen
+class HistoryEntry:
+    """One transition of a job."""
+
+    at: datetime
+    event: str
+    from_state: str
+    to_state: str
+    token: int
+    attempt: int
+    actor: str | None
+    detail: str | None
+
+
+@frozen
+class AttemptRecord:
+    """One attempt of a job, under one lease. An attempt that another worker adopted has a record for each worker."""
+
+    number: int
+    owner: str | None
+    """The worker that held the lease."""
+    started_at: datetime
+    ended_at: datetime | None
+    """None: it is running."""
+    outcome: str
+    """`running`, `succeeded`, or what ended it: `failed`, `timed_out`, `lost`, `crashed`, `breached`, `snoozed`,
+    `requested`, `stopped`, `handed_back`, `detached`."""
+    error: str | None
+    """What went wrong in this attempt."""
+
+
+@frozen
+class StepRecord:
+    """What a step returned, as plain JSON, and the attempt that stored it."""
+
+    name: str
+    attempt: int
+    saved_at: datetime
+    result: Any
+
+
+@frozen
+class ExecutionRow:
+    """A command or container that a job runs outside its worker."""
+
+    job_id: str
+    task: str
+    queue: str
+    attempt: int
+    site: str
+    """Where it runs: only a worker there can see it."""
+    name: str
+    """Its name there."""
+    owner: str | None
+    """The worker that watches it. None: it is an orphan, until a worker of its site adopts it."""
+    placed_at: datetime
+    started_at: datetime | None
+    """None: no worker has recorded its start."""
+    stop_requested: str | None
+    """`finish`, `pause` or `cancel`."""
+
+
+@frozen
+class WorkerCard:
+    """A worker's last report. The times are the store's."""
+
+    owner: str
+    queues: tuple[str, ...]
+    tasks: tuple[str, ...]
+    sites: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+    """Tenants that the worker serves. Empty: only the app's own store; with "all": every tenant and the app's own."""
+    concurrency: int = 0
+    running: int = 0
+    draining: bool = False
+    version: str = ""
+    started_at: datetime | None = None
+    seen_at: datetime | None = None
+
+    def serves(self, tenant: str | None) -> bool:
+        """Return whether the worker serves the tenant; None: the app's own store."""
+        if EVERY_TENANT in self.tenants:
+            return True
+        return tenant in self.tenants if tenant is not None else not self.tenants
+
+
+@frozen
+class TenantRow:
+    """A tenant in the directory of the app's own store."""
+
+    name: str
+    ready: bool
+    """False: the tenant is being created or dropped."""
+    version: int
+    """Grows when the tenant may have work."""
+    changed_at: datetime
+    created_at: datetime
+
+
+@frozen
+class LaneHolder:
+    """The job that runs in a lane, or that blocks it."""
+
+    lane: str
+    id: str
+    state: State
+    task: str
+    error: str | None
+    reason: str | None
+    worker: str | None
+
+
+@frozen
+class QueueCount:
+    """How many jobs of a task are in one state; only live jobs and those that need attention."""
+
+    queue: str
+    task: str
+    state: State
+    jobs: int
+
+
+COUNT_CAP = 10_000
+
+
+@frozen
+class QueueRow:
+    """One task in one queue."""
+
+    queue: str
+    task: str
+    workers: int
+    """Live workers that serve the queue and have the task."""
+    queue_pause: PauseRecord | None
+    task_pause: PauseRecord | None
+    counts: dict[State, int]
+    """Live and halted jobs by state. At COUNT_CAP jobs of one state in all, there may be more."""
+
+
+@frozen
+class Finding:
+    """One result of the doctor: `warn` costs something, `bad` breaks a promise."""
+
+    check: str
+    verdict: Verdict
+    detail: str
+    remedy: str = ""
+
+
+Relation = Literal["waits_for", "awaited_by", "follow_up_of", "follow_up"]
+
+
+@frozen
+class Relative:
+    """A linked job, and how it is linked."""
+
+    relation: Relation
+    id: str
+    task: str
+    queue: str
+    state: State
+    on_failure: OnParentFailure | None = None
+    """What the waiting job does when the other ends without success."""
+    met: bool | None = None
+    """Whether the waiting job no longer has to wait."""
+
+
+@frozen
+class ParentResult:
+    """What a succeeded job returned, for the jobs that waited for it. `result` is encoded JSON."""
+
+    id: str
+    task: str
+    result: str | None
+    result_ref: str | None = None
+    """The file that holds the result instead."""
+
+
+@frozen
+class SlotHolder:
+    """A running job that holds units of a slot. Without a worker it is an orphan."""
+
+    job_id: str
+    units: int
+    task: str
+    owner: str | None
+
+
+@frozen
+class SlotRow:
+    """A slot and its present use."""
+
+    name: str
+    limit: int
+    used: int
+    holders: list[SlotHolder]
+    """The first of its holders, oldest attempt first."""
+
+
+@frozen
+class RateRow:
+    """A rate limit and its present state."""
+
+    key: str
+    limit: str
+    """The limit as it was given: "60/min"."""
+    burst: int
+    next_in: float | None
+    """Seconds until a job may start; 0: now; None: it is closed until someone opens it."""
+    closed: bool
+    closed_until: datetime | None
+    closed_by: str | None
+    closed_reason: str | None
+
+
+@frozen
+class SlotNeed:
+    """What a job needs of a slot, and the present use of that slot."""
+
+    name: str
+    need: int
+    limit: int
+    used: int
+    holders: list[SlotHolder]
+
+    @property
+    def full(self) -> bool:
+        return self.limit - self.used < self.need
+
+
+@frozen
+class GateLimits:
+    """The limits that apply to jobs behind a gate."""
+
+    slots: list[SlotNeed]
+    rate: RateRow | None
+
+
+@frozen
+class OpenQuestion:
+    """A question as the inbox shows it. `schema` is encoded JSON."""
+
+    job_id: str
+    task: str
+    queue: str
+    group: str | None
+    state: State
+    key: str
+    text: str
+    schema: str | None
+    secret: bool
+    asked_at: datetime
+    expires_at: datetime | None

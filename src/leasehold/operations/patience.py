@@ -1,5 +1,0 @@
-"""For surfaces: how long the reads of one request may take."""
-
-from leasehold.stores.base.read_timeout import reads_within
-
-__all__ = ["reads_within"]

@@ -1,0 +1,5 @@
+"""For surfaces: how long the reads of one request may take."""
+
+from leasehold.stores.database.read_timeout import reads_within
+
+__all__ = ["reads_within"]

@@ -1,0 +1,224 @@
+"""The way to a server: connections, with threads and with asyncio, and what is done when one is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import httpx2
+
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.frozen import frozen
+from leasehold.errors import InvalidInput, LeaseholdError, RemoteUnreachable
+from leasehold.remote.exchange import Answer, Ask, Talk, answer_to
+from leasehold.remote.stream import Following, is_stream
+from leasehold.types import Update
+
+T = TypeVar("T")
+
+_LOST = (httpx2.NetworkError, httpx2.RemoteProtocolError)
+"""The connection broke: nobody knows whether the server has heard us."""
+
+
+class Connections:
+    """To one server. Those for threads are made when first used, and anew after a fork; asyncio has one set for each
+    talk, unless `keep` holds one for a loop, since connections belong to the loop that has opened them."""
+
+    def __init__(self, url: str, token: str | None, timeout: Duration) -> None:
+        self.url = _checked_url(url)
+        self.timeout = seconds(timeout, "timeout", positive=True)
+        self._headers = {} if token is None else {"Authorization": f"Bearer {_checked_token(token)}"}
+        self._tls: ssl.SSLContext | None = None
+        self._client: httpx2.Client | None = None
+        self._pid = 0
+        self._lock = threading.Lock()
+        self._kept: tuple[asyncio.AbstractEventLoop, httpx2.AsyncClient] | None = None
+
+    def client(self) -> httpx2.Client:
+        with self._lock:
+            if self._client is None or self._pid != os.getpid():
+                self._client, self._pid = httpx2.Client(**self._settings()), os.getpid()
+            return self._client
+
+    @asynccontextmanager
+    async def aclient(self) -> AsyncIterator[httpx2.AsyncClient]:
+        if self._kept is not None and self._kept[0] is asyncio.get_running_loop():
+            yield self._kept[1]
+        else:
+            async with httpx2.AsyncClient(**self._settings()) as client:
+                yield client
+
+    async def keep(self) -> None:
+        self._kept = asyncio.get_running_loop(), httpx2.AsyncClient(**self._settings())
+
+    def close(self) -> None:
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None and self._pid == os.getpid():
+            client.close()
+
+    async def aclose(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None and kept[0] is asyncio.get_running_loop():
+            await kept[1].aclose()
+        self.close()
+
+    def _settings(self) -> dict[str, Any]:
+        if self._tls is None and self.url.startswith("https"):
+            self._tls = httpx2.create_ssl_context()
+        return {"base_url": self.url, "headers": self._headers, "verify": self._tls or True}
+
+
+@frozen
+class Line:
+    """What every handle asks: one server, about the jobs of one tenant."""
+
+    connections: Connections
+    tenant: str | None = None
+
+    def run(self, talk: Talk[T]) -> T:
+        reply: Answer | LeaseholdError | None = None
+        client = self.connections.client()
+        while True:
+            try:
+                ask = _advance(talk, reply)
+            except StopIteration as done:
+                found: T = done.value
+                return found
+            try:
+                reply = self._ask(client, ask)
+            except LeaseholdError as error:
+                reply = error
+
+    async def arun(self, talk: Talk[T]) -> T:
+        reply: Answer | LeaseholdError | None = None
+        async with self.connections.aclient() as client:
+            while True:
+                try:
+                    ask = _advance(talk, reply)
+                except StopIteration as done:
+                    found: T = done.value
+                    return found
+                try:
+                    reply = await self._aask(client, ask)
+                except LeaseholdError as error:
+                    reply = error
+
+    def _ask(self, client: httpx2.Client, ask: Ask) -> Answer:
+        for last in (not ask.repeat, True):
+            try:
+                answer = client.request(ask.method, ask.path, **self._sent(ask))
+            except httpx2.RequestError as error:
+                if last or not isinstance(error, _LOST):
+                    raise self._unreachable(error) from error
+            else:
+                return answer_to(answer.status_code, answer.content)
+        raise AssertionError("the last try has answered or raised")
+
+    async def _aask(self, client: httpx2.AsyncClient, ask: Ask) -> Answer:
+        for last in (not ask.repeat, True):
+            try:
+                answer = await client.request(ask.method, ask.path, **self._sent(ask))
+            except httpx2.RequestError as error:
+                if last or not isinstance(error, _LOST):
+                    raise self._unreachable(error) from error
+            else:
+                return answer_to(answer.status_code, answer.content)
+        raise AssertionError("the last try has answered or raised")
+
+    def follow(self, following: Following) -> Iterator[Update]:
+        """A stream of events, over as many connections as it takes."""
+        while not following.over:
+            ask = following.ask()
+            try:
+                with self.connections.client().stream(ask.method, ask.path, **self._sent(ask)) as stream:
+                    if not is_stream(stream.status_code, stream.headers.get("content-type", "")):
+                        answer_to(stream.status_code, stream.read())
+                    following.opened()
+                    for reported in httpx2.EventSource(stream, max_event_size=None):
+                        if (event := following.received(reported.data)) is not None:
+                            yield event
+            except httpx2.RequestError as error:
+                following.lost(self._unreachable(error))
+            except LeaseholdError as error:
+                following.lost(error)
+            if not following.over:
+                time.sleep(following.pause())
+
+    async def afollow(self, following: Following) -> AsyncIterator[Update]:
+        async with self.connections.aclient() as client:
+            while not following.over:
+                ask = following.ask()
+                try:
+                    async with client.stream(ask.method, ask.path, **self._sent(ask)) as stream:
+                        if not is_stream(stream.status_code, stream.headers.get("content-type", "")):
+                            answer_to(stream.status_code, await stream.aread())
+                        following.opened()
+                        async for reported in httpx2.EventSource(stream, max_event_size=None):
+                            if (event := following.received(reported.data)) is not None:
+                                yield event
+                except httpx2.RequestError as error:
+                    following.lost(self._unreachable(error))
+                except LeaseholdError as error:
+                    following.lost(error)
+                if not following.over:
+                    await asyncio.sleep(following.pause())
+
+    def _sent(self, ask: Ask) -> dict[str, Any]:
+        headers = dict(ask.headers)
+        if self.tenant is not None:
+            headers["Leasehold-Tenant"] = self.tenant
+        if ask.body is not None:
+            headers["Content-Type"] = "application/json"
+        usual = self.connections.timeout
+        return {
+            "params": ask.query,
+            "content": ask.content,
+            "headers": headers,
+            "timeout": httpx2.Timeout(usual, read=usual + ask.wait),
+        }
+
+    def _unreachable(self, error: httpx2.RequestError) -> RemoteUnreachable:
+        # What a connection says of itself may be nothing at all; a header, and so the token, it never is.
+        cause = str(error) or type(error).__name__
+        if isinstance(error, httpx2.TimeoutException):
+            cause = f"no answer within {self.connections.timeout:g} s"
+        return RemoteUnreachable(self.connections.url, cause)
+
+
+def _advance(talk: Talk[T], reply: Answer | LeaseholdError | None) -> Ask:
+    if reply is None:
+        return next(talk)
+    if isinstance(reply, LeaseholdError):
+        return talk.throw(reply)
+    return talk.send(reply)
+
+
+def _checked_url(url: str) -> str:
+    try:
+        found = httpx2.URL(url)
+    except (httpx2.InvalidURL, TypeError):
+        raise InvalidInput("url", "is not a URL", "give that of the server: http://127.0.0.1:8700") from None
+    if found.scheme not in ("http", "https") or not found.host:
+        raise InvalidInput("url", f"{url!r} is not the URL of a server", "begin it with http:// or https://")
+    if found.userinfo or found.query or found.fragment:
+        raise InvalidInput(
+            "url",
+            "has more in it than an address",
+            "leave out user, query and fragment; give the token as token=",
+        )
+    return url.rstrip("/")
+
+
+def _checked_token(token: str) -> str:
+    """Of a file it may have the line's end with it. What cannot be sent would be quoted in an error: it is not told."""
+    text = token.strip()
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise InvalidInput("token", "is not a token", "give what `leasehold tokens create` printed")
+    return text

@@ -1,0 +1,304 @@
+"""A job as rows and as a value: which place it is in, how its rows make a Job, and which rows a decided Job needs.
+
+Nothing here touches a database. `assemble` and `row_of` are each other's inverse; the view `job_row` tells the same as
+`assemble`, and tests/stores/test_places.py compares the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from leasehold.domain.job import Job
+from leasehold.domain.lanes import STARTED
+from leasehold.domain.policy import Policy
+from leasehold.domain.states import HOLDS_UNIQUE_KEY, LIVE, Flag, State
+from leasehold.domain.transitions import Move
+from leasehold.stores.database.database import Row
+from leasehold.stores.database.rows import record_of, tags_of
+
+
+class Place(StrEnum):
+    """The tables that a job's moving row can be in, in the order of life. A probe that follows this order finds a job
+    in one pass: hot statements only move it forward."""
+
+    READY = "ready"
+    LANE = "lane_place"
+    LEASE = "lease"
+    PARKED = "parked"
+    OUTCOME = "outcome"
+
+
+PARKED_STATES = {State.PENDING: 1, State.WAITING: 2, State.PAUSED: 3, State.RUNNING: 4}
+"""A running job that is parked is an orphan."""
+ENDED_STATES = {State.SUCCEEDED: 1, State.CANCELLED: 2, State.FAILED: 3, State.TIMED_OUT: 4}
+STOPS: dict[Flag | None, int] = {None: 0, Flag.FINISH: 1, Flag.PAUSE: 2, Flag.CANCEL: 3}
+DEADLINE, START_BY = 1, 2
+"""What a time limit is about."""
+
+_PARKED = {number: state for state, number in PARKED_STATES.items()}
+_ENDED = {number: state for state, number in ENDED_STATES.items()}
+FLAGS = {number: flag for flag, number in STOPS.items()}
+
+
+def place_of(job: Job) -> Place:
+    if job.state is State.QUEUED:
+        return Place.READY if job.lane is None else Place.LANE
+    if job.state in ENDED_STATES:
+        return Place.OUTCOME
+    return Place.PARKED if job.state is not State.RUNNING or job.orphan else Place.LEASE
+
+
+# -- rows to a job ----------------------------------------------------------------------------------------------------
+
+
+def assemble(anchor: Row, place: Place, row: Row, side: Row) -> Job:
+    """The job that these rows are: what was asked for, where it is, and what stands beside it."""
+    job = _requested(anchor)
+    job |= {
+        "special": row["special"],
+        "lease_token": row["token"],
+        "attempt": row["attempt"],
+        "failures": side["failures"] or 0,
+        "crashes": side["crashes"] or 0,
+        "error": side["error"],
+        "first_started_at": side["first_started_at"],
+        "started_at": side["started_at"],
+        "updated_at": side["changed_at"] or anchor["created_at"],
+        "available_at": side["available_at"] or anchor["available_at"] or anchor["created_at"],
+    }
+    match place:
+        case Place.READY | Place.LANE:
+            job |= {"state": State.QUEUED, "reason": side["reason"], "available_at": row["available_at"]}
+            job["lane_at"] = row["lane_at"] if place is Place.LANE else None
+        case Place.LEASE:
+            job |= _running(row, side)
+            job |= {"worker": row["worker"], "lease_expires_at": row["expires_at"]}
+            job["lane_at"] = STARTED if anchor["lane"] is not None else None
+            job["reason"] = side["reason"] if row["stop"] else None
+            job["updated_at"] = row["started_at"]
+        case Place.PARKED:
+            state = _PARKED[row["state"]]
+            job |= _running(row, side) if state is State.RUNNING else {"started_at": row["started_at"]}
+            job |= {name: row[name] for name in ("lane_at", "held", "unmet", "reason")}
+            job["state"] = state
+            job["updated_at"] = row["started_at"] if state is State.RUNNING else row["since"]
+        case Place.OUTCOME:
+            job |= _ended(row, side)
+    return record_of(Job, job)
+
+
+def _requested(anchor: Row) -> dict[str, Any]:
+    names = ("seq", "id", "task", "queue", "gate", "limited", "priority", "args", "created_at", "lane")
+    job = {name: anchor[name] for name in names}
+    more = ("lease_seconds", "unique_key", "group_name", "deadline_at", "start_by", "retry_of", "trace")
+    job |= {name: anchor[name] for name in more}
+    job["policy"] = Policy.load(anchor["policy"])
+    job["unique_for"] = "ever" if anchor["unique_for_ever"] else "live"
+    job["tags"] = tags_of(anchor["tags"])
+    return job
+
+
+def _running(row: Row, side: Row) -> dict[str, Any]:
+    placed = side["site"] is not None and side["placed_in"] == row["attempt"]
+    return {
+        "state": State.RUNNING,
+        "stop_requested": FLAGS[row["stop"]],
+        "started_at": row["started_at"],
+        "first_started_at": side["first_started_at"] or row["started_at"],
+        "execution_site": side["site"] if placed else None,
+        "execution_name": side["name"] if placed else None,
+        "execution_started_at": side["execution_started_at"] if placed else None,
+    }
+
+
+def _ended(row: Row, side: Row) -> dict[str, Any]:
+    state = _ENDED[row["state"]]
+    halts = bool(side["halts"]) and state in (State.FAILED, State.TIMED_OUT)
+    return {
+        "state": state,
+        "finished_at": row["finished_at"],
+        "updated_at": row["finished_at"],
+        "started_at": row["started_at"] or side["started_at"],
+        "first_started_at": side["first_started_at"] or row["started_at"],
+        "settled_by": row["worker"],
+        "settled_token": row["token"] if row["worker"] is not None else None,
+        "result": row["result"],
+        "result_ref": row["result_ref"],
+        "error": _last_error(state, row, side),
+        "reason": row["reason"],
+        "halts_lane": halts,
+        "lane_at": STARTED if halts else None,
+        "unmet": side["unmet"] if state is State.TIMED_OUT else 0,
+    }
+
+
+def _last_error(state: State, row: Row, side: Row) -> str | None:
+    """Of a job that has succeeded none: those of earlier runs stand in their records."""
+    if state is State.SUCCEEDED:
+        return None
+    found: str | None = row["error"] if row["error"] is not None else side["error"]
+    return found
+
+
+def as_stored(move: Move, now: datetime) -> Job:
+    """A decided job as the next reader will see it: what no row keeps of it is left out."""
+    job = replace(move.job, updated_at=_updated_at(move, now))
+    if job.state in ENDED_STATES:
+        unmet = job.unmet if job.state is State.TIMED_OUT else 0
+        return replace(job, lane_at=STARTED if job.halts_lane else None, unmet=unmet)
+    return replace(job, settled_by=None, settled_token=None)
+
+
+def _updated_at(move: Move, now: datetime) -> datetime:
+    job = move.job
+    if job == move.before:
+        return move.before.updated_at
+    if job.state is State.RUNNING:
+        return job.started_at or now
+    return job.finished_at or now
+
+
+# -- a job to rows ----------------------------------------------------------------------------------------------------
+
+
+def row_of(job: Job, now: datetime) -> dict[str, Any]:
+    """The moving row of a job, for the table of its place."""
+    common = {"token": job.lease_token, "attempt": job.attempt, "special": job.special}
+    match place_of(job):
+        case Place.READY | Place.LANE:
+            queued = {
+                "seq": job.seq,
+                "gate": job.gate,
+                "priority": job.priority,
+                "available_at": job.available_at,
+                "lease_seconds": job.lease_seconds,
+            }
+            lane = {"lane": job.lane, "lane_at": job.lane_at} if job.lane is not None else {}
+            return common | queued | lane
+        case Place.LEASE:
+            return common | {
+                "job": job.seq,
+                "expires_at": job.lease_expires_at,
+                "started_at": job.started_at,
+                "worker": job.worker,
+                "lease_seconds": job.lease_seconds,
+                "stop": STOPS[job.stop_requested],
+            }
+        case Place.PARKED:
+            return common | {
+                "job": job.seq,
+                "state": PARKED_STATES[job.state],
+                "since": now,
+                "stop": STOPS[job.stop_requested],
+                "held": job.held,
+                "unmet": job.unmet,
+                "lane_at": job.lane_at,
+                "started_at": job.started_at,
+                "reason": job.reason,
+            }
+        case Place.OUTCOME:
+            return common | {
+                "job": job.seq,
+                "finished_at": job.finished_at,
+                "started_at": job.started_at,
+                "worker": job.settled_by,
+                "state": ENDED_STATES[job.state],
+                "result": job.result,
+                "result_ref": job.result_ref,
+                "error": job.error,
+                "reason": job.reason,
+            }
+
+
+def failure_state_of(before: Job, after: Job) -> dict[str, Any] | None:
+    """The row of `failure_state` that a move leaves, or None if nothing it tells has changed."""
+    was, will = place_of(before), place_of(after)
+    names = ["failures", "crashes", "first_started_at", "available_at"]
+    if will is not Place.OUTCOME:
+        names += ["started_at", "error"]
+        if will is not Place.PARKED:
+            names.append("reason")
+    # What the lease or the outcome told goes with its row.
+    leaves = will is not Place.OUTCOME and was is not will and was in (Place.LEASE, Place.OUTCOME)
+    # The queue's own rows do not tell since when a job is there.
+    queued = was is Place.PARKED and will in (Place.READY, Place.LANE)
+    flagged = before.stop_requested is not after.stop_requested and will is Place.LEASE
+    changed = any(getattr(before, name) != getattr(after, name) for name in names)
+    if not (leaves or queued or flagged or changed):
+        return None
+    return {
+        "job": after.seq,
+        "failures": after.failures,
+        "crashes": after.crashes,
+        "first_started_at": after.first_started_at,
+        "started_at": after.started_at,
+        "available_at": after.available_at,
+        "error": after.error,
+        "reason": after.reason,
+    }
+
+
+def attempt_of(before: Job, after: Job, event: str | None, now: datetime) -> dict[str, Any] | None:
+    """The record of a grant that this move ends without ending the job, or of the run that an outcome told of and that
+    a resume takes away."""
+    was, will = place_of(before), place_of(after)
+    if was is Place.LEASE and will not in (Place.LEASE, Place.OUTCOME):
+        settled = after.settled_by is not None and after.settled_token == before.lease_token
+        ended, ended_at, error, owner = event or after.state.value, now, after.error, before.worker
+    elif was is Place.OUTCOME and will is not Place.OUTCOME and before.started_at is not None:
+        if before.state is State.TIMED_OUT and before.settled_by is None:
+            return None  # expired while nobody ran it: its last run is on record already
+        settled, owner = before.settled_by is not None, before.settled_by
+        ended, ended_at, error = before.state.value, before.finished_at or now, before.error
+    else:
+        return None
+    return {
+        "job": before.seq,
+        "token": before.lease_token,
+        "number": before.attempt,
+        "worker": owner,
+        "settled": settled,
+        "started_at": before.started_at,
+        "ended_at": ended_at,
+        "ended": ended,
+        "error": error,
+    }
+
+
+# -- what stands beside ------------------------------------------------------------------------------------------------
+
+
+def holds_lane(job: Job) -> bool:
+    """It has started in its lane and keeps it, or halts it."""
+    if job.lane is None or job.state in (State.SUCCEEDED, State.CANCELLED, State.PENDING):
+        return False
+    return job.halts_lane if job.state in ENDED_STATES else job.lane_at == STARTED
+
+
+def stops_lane(job: Job) -> bool:
+    """It blocks its lane without having started in it."""
+    return job.lane is not None and job.state is State.PAUSED and job.lane_at != STARTED
+
+
+def holds_key(job: Job) -> bool:
+    return job.unique_key is not None and (job.unique_for == "ever" or job.state in HOLDS_UNIQUE_KEY)
+
+
+def holds_slots(job: Job) -> bool:
+    return job.limited and job.state is State.RUNNING
+
+
+def counts_as_live(job: Job) -> bool:
+    """For its group: it may still run, by itself or when somebody resumes it from a pause."""
+    return job.state in LIVE or job.state is State.PAUSED
+
+
+def time_limits_of(job: Job) -> set[tuple[int, datetime]]:
+    """Those that the sweep has to look for. Paused jobs have none: they are past it when they are resumed."""
+    if job.state not in LIVE:
+        return set()
+    given = {(DEADLINE, job.deadline_at)} if job.deadline_at is not None else set()
+    return given | ({(START_BY, job.start_by)} if job.start_by is not None and job.attempt == 0 else set())

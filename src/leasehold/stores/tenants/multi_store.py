@@ -1,0 +1,381 @@
+"""One store for a worker that serves many: each verb goes to the tenant that it is about."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, NoReturn, TypeVar, cast
+
+from leasehold.domain.errors import InvalidInput, StoreError, TenantNotFound
+from leasehold.domain.job import Grant, Job, NewJob, Renewal, Sighting
+from leasehold.domain.metrics import Rollup
+from leasehold.domain.states import Flag
+from leasehold.domain.stream import RunNotes
+from leasehold.stores.database.wakeups import Hint, NearWakeups, Wakeups, tenants_of
+from leasehold.stores.results import Denied, Ending, Enqueued, Full, Order, Record, Settled
+from leasehold.stores.store import HandlerTransaction, JobStore
+from leasehold.stores.tenants.active import SWEEP
+from leasehold.stores.tenants.directory import Directory
+from leasehold.stores.tenants.due import DueInTenants
+from leasehold.stores.tenants.job_index import JobIndex, Name
+from leasehold.stores.tenants.outboxes import OutboxesOfTenants
+from leasehold.stores.tenants.round_robin import Turns
+from leasehold.stores.tenants.tenant_store import OF_CONTROL, VERBS, TenantStore, as_store, with_verbs
+from leasehold.stores.verbs.webhooks import WebhookVerbs
+
+T = TypeVar("T")
+
+LOOKS = 16
+"""Tenants that one claim asks, at most; the others are asked by the next, which follows at once."""
+
+OF_WEBHOOKS = VERBS.intersection(vars(WebhookVerbs))
+"""Addresses and secrets stand in the app's own store."""
+
+TO_CONTROL = (
+    OF_CONTROL
+    | OF_WEBHOOKS
+    | {
+        "beat_worker",
+        "forget_worker",
+        "forget_silent_workers",
+        "list_workers",
+        "inside_transaction",
+        "refuse_inside",
+        "check_results",
+        "retention",
+        "register_listeners",
+        "touch_listeners",
+        "remove_listener",
+        "list_listeners",
+        "tell_hooks",
+        "set_retention",
+        "now",
+    }
+)
+"""About no tenant: the store that knows of them answers."""
+
+
+def takes_id(verb: str) -> bool:
+    """Whether it is about one job, which it names first."""
+    return list(inspect.signature(getattr(JobStore, verb)).parameters)[1:2] == ["job_id"]
+
+
+def _route(verb: str) -> Callable[..., Any]:
+    if verb in TO_CONTROL:
+        return lambda self, *args, **kwargs: getattr(self.directory.control, verb)(*args, **kwargs)
+    if takes_id(verb):
+        return lambda self, job_id, *args, **kwargs: self.ask_holder(verb, job_id, *args, **kwargs)
+
+    def refuse(self: ManyStores, *args: Any, **kwargs: Any) -> NoReturn:
+        raise InvalidInput(verb, "is asked of one tenant", "use app.tenant(name), or --tenant")
+
+    refuse.refused = True  # type: ignore[attr-defined]
+    return refuse
+
+
+@with_verbs(_route)
+class ManyStores(DueInTenants, OutboxesOfTenants):
+    """For verbs with a job's id, the tenant is that of the lease; an id that is not held here is asked for. What is
+    written below is about many jobs, or about none."""
+
+    def __init__(
+        self, directory: Directory, names: Sequence[str] | None, books: JobIndex | None = None
+    ) -> None:
+        super().__init__(directory, names, books)
+        self._swept_at = 0.0
+        self._troubled: set[Name] = set()
+        self._trouble: StoreError | None = None
+
+    @property
+    def as_store(self) -> JobStore:
+        return as_store(self)
+
+    @property
+    def label(self) -> str:
+        whose = "all tenants" if self._names is None else ", ".join(self._names)
+        return f"{self.directory.control.label}: {whose}"
+
+    @property
+    def results_folder(self) -> str | None:
+        return self.directory.control.results_folder
+
+    def another(self) -> JobStore:
+        return ManyStores(self.directory.another(), self._names, self._books).as_store
+
+    def close(self) -> None:
+        if self._shares:
+            self.directory.close()
+
+    def only(self, name: str) -> JobStore:
+        """One tenant; what is claimed through it is held here."""
+        return as_store(_Handing(self, name))
+
+    # -- claim -----------------------------------------------------------------------------------------------------
+    def _turns_of(self, queues: Sequence[str], tasks: Sequence[str] | None) -> Turns:
+        requested = (frozenset(queues), None if tasks is None else frozenset(tasks))
+        turns = self._turns.get(requested)
+        if turns is None:
+            turns = self._turns[requested] = Turns(self._served.names())
+        return turns
+
+    def claim(
+        self,
+        owner: str,
+        queues: Sequence[str],
+        limit: int,
+        tasks: Sequence[str] | None = None,
+        *,
+        idle: bool = False,
+        order: Order = "mixed",
+    ) -> list[Grant]:
+        """Each tenant that may have work gets its turn, with a share of the room."""
+        if (trouble := self._trouble) is not None:
+            self._trouble = None
+            raise trouble
+        self._served.read(fresh=idle)
+        turns, now = self._turns_of(queues, tasks), time.monotonic()
+        if now >= self._swept_at + SWEEP:
+            self._swept_at = now
+            self._put_first(self._served.names())
+        if self._served.own:
+            turns.put_first([None])  # it tells nobody: it is always asked
+        grants: list[Grant] = []
+        had: list[Name] = []
+        for _ in range(LOOKS):
+            name = turns.next(now)
+            if name is False or len(grants) >= limit:
+                if name is not False:
+                    turns.again(cast(Name, name))
+                break
+            share = turns.share(limit - len(grants))
+            some = self._claim_from(
+                cast(Name, name), turns, owner, queues, share, tasks, idle=idle, order=order
+            )
+            grants += some
+            if some:
+                had.append(cast(Name, name))
+        for name in had:
+            turns.again(name)
+        if not grants and self._trouble is not None:
+            trouble, self._trouble = self._trouble, None
+            raise trouble
+        if not grants and not idle:
+            self._served.read()  # who was told of meanwhile must not wait until the next look
+        return grants
+
+    def _claim_from(
+        self,
+        name: Name,
+        turns: Turns,
+        owner: str,
+        queues: Sequence[str],
+        share: int,
+        tasks: Sequence[str] | None,
+        **how: Any,
+    ) -> list[Grant]:
+        try:
+            with self._open(name) as store:
+                grants = store.claim(owner, queues, share, tasks, **how)
+                opens_in = None if grants else store.opens_in(queues, tasks)
+        except TenantNotFound:
+            self._forget(name)
+            return []
+        except StoreError as error:
+            # It may have granted some without our hearing of it: see `find_held`.
+            self._troubled.add(name)
+            self._trouble = error
+            turns.later(name, time.monotonic() + 1.0)
+            return []
+        if not grants:
+            turns.later(name, None if opens_in is None else time.monotonic() + opens_in)
+        return self.hold(name, grants)
+
+    def _open(self, name: Name) -> AbstractContextManager[JobStore]:
+        return _Own(self.directory.control) if name is None else self.directory.use(name)
+
+    def opens_in(self, queues: Sequence[str], tasks: Sequence[str] | None = None) -> float | None:
+        now = time.monotonic()
+        at = self._turns_of(queues, tasks).opens_at(now)
+        return None if at is None else max(0.0, at - now)
+
+    def find_held(self, owner: str) -> list[Grant]:
+        """Of those that did not answer a claim."""
+        found: list[Grant] = []
+        for name in list(self._troubled):
+            try:
+                found += self.hold(name, self.part(name).find_held(owner))
+            except TenantNotFound:
+                self._forget(name)
+            self._troubled.discard(name)
+        return found
+
+    def adopt(
+        self, owner: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
+    ) -> list[Grant]:
+        found: list[Grant] = []
+        for name in self._served.turn_of("adopt")[0]:
+            if len(found) < limit:
+                found += self.hold(name, self.part(name).adopt(owner, sites, tasks, limit - len(found)))
+        return found
+
+    # -- renew and settle ------------------------------------------------------------------------------------------
+    def renew(self, leases: Mapping[str, int]) -> list[Renewal]:
+        answer: list[Renewal] = []
+        parts = self._by_holder(leases.items(), lambda lease: lease[0])
+        failed = self._each(parts, lambda store, some: answer.extend(store.renew(dict(some))))
+        # Nobody knows whether they are lost; they run on as they are, and are asked for again soon.
+        answer += [Renewal(job_id, None, extended=False) for name in failed for job_id, _ in parts[name]]
+        return answer
+
+    def read_flags(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
+        answer: dict[str, Flag] = {}
+        parts = self._by_holder(leases.items(), lambda lease: lease[0])
+        self._each(parts, lambda store, some: answer.update(store.read_flags(dict(some))))
+        return answer
+
+    def settle(self, endings: Sequence[Ending], *, wait: bool = True) -> Settled:
+        whole = Settled([], [], [])
+        decided: dict[str, Job] = {}
+        freed = False
+
+        def settle(store: JobStore, some: list[Ending]) -> None:
+            nonlocal freed
+            settled = store.settle(some, wait=wait)
+            whole.accepted.extend(settled.accepted)
+            whole.fenced.extend(settled.fenced)
+            whole.unstorable.extend(settled.unstorable)
+            whole.locked.extend(settled.locked)
+            decided.update(settled.decided)
+            freed = freed or settled.freed
+
+        parts = self._by_holder(endings, lambda ending: ending.id)
+        try:
+            failed = self._each(parts, settle)
+        finally:
+            self._touch(parts)
+        ended = [*whole.accepted, *whole.fenced]
+        if failed:
+            # The worker asks again for all of them, and finds those that are settled.
+            self._books.let_go(ended)
+            raise next(iter(failed.values()))
+        locked = set(whole.locked)
+        gone = {ending.id for ending in endings} - set(ended) - locked
+        self._books.let_go([*ended, *gone])
+        for name, some in parts.items():
+            if name is not None:
+                self.directory.cabinet.hold(name, -sum(ending.id not in locked for ending in some))
+        return replace(whole, fenced=[*whole.fenced, *sorted(gone)], decided=decided, freed=freed)
+
+    @contextlib.contextmanager
+    def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[HandlerTransaction]:
+        with self.holder(job_id) as store, store.transaction(job_id, token, seconds) as lent:
+            yield lent
+
+    def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
+        answer = dict.fromkeys(leases, "fenced")
+        parts = self._by_holder(leases.items(), lambda lease: lease[0])
+        failed = self._each(
+            parts, lambda store, some: answer.update(store.read_settlements(dict(some), owner))
+        )
+        if failed:
+            raise next(iter(failed.values()))
+        return answer
+
+    def write_events(self, runs: Sequence[RunNotes]) -> Record:
+        whole = Record([], [])
+
+        def write(store: JobStore, some: list[RunNotes]) -> None:
+            written = store.write_events(some)
+            whole.lost.extend(written.lost)
+            whole.locked.extend(written.locked)
+
+        parts = self._by_holder(runs, lambda run: run.id)
+        here = {run.id for some in parts.values() for run in some}
+        failed = self._each(parts, write)
+        if failed:
+            raise next(iter(failed.values()))
+        whole.lost.extend((run.id, run.token) for run in runs if run.id not in here)
+        return whole
+
+    def add_rollups(self, rollups: Sequence[Rollup], *, tenant: str | None = None) -> None:
+        """Of a tenant that was dropped nobody wants to know."""
+        with contextlib.suppress(TenantNotFound):
+            self.part(tenant).add_rollups(rollups)
+
+    # -- hints -----------------------------------------------------------------------------------------------------
+    def notify_workers(self) -> None:
+        """Those that something was done to since the last time. Here it is known at once: what the others are told
+        comes a moment later, and by then a burst might have ended."""
+        names = self._take("work")
+        self._put_first(names)
+        for name in names:
+            self._notify(name, Hint.WORK)
+
+    def notify_holders(self) -> None:
+        for name in self._served.names():
+            self._notify(name, Hint.STOP)
+
+    def notify_watchers(self) -> None:
+        for name in self._take("groups"):
+            try:
+                self.part(name).notify_watchers()
+            except TenantNotFound:
+                self._forget(name)
+
+    def _notify(self, name: Name, hint: Hint) -> None:
+        if name is not None:
+            self.directory.notify(name, hint)
+        elif hint is Hint.STOP:
+            self.directory.control.notify_holders()
+        else:
+            self.directory.control.notify_workers()
+
+    def wakeups(self, listen_url: str | None = None) -> Wakeups:
+        return self.directory.control.tenant_wakeups(listen_url)
+
+    def near_wakeups(self) -> Wakeups:
+        return NearWakeups(tenants_of(self.directory.control.label))
+
+
+class _Own(AbstractContextManager[JobStore]):
+    """The app's own store is open anyway."""
+
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> JobStore:
+        return self._store
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class _Handing(TenantStore):
+    """One tenant's store, whose grants are held by a store of many: for what is handed to a worker."""
+
+    def __init__(self, many: ManyStores, name: str) -> None:
+        super().__init__(many.directory, name)
+        self._many = many
+
+    def run_now(self, job: NewJob, owner: str, cap: int) -> Grant | Full | Enqueued:
+        with self.directory.use(self.name) as store:
+            return self._held(store.run_now(job, owner, cap))
+
+    def claim_by_id(
+        self, job_id: str, owner: str, sites: Sequence[str] = (), sighting: Sighting | None = None
+    ) -> Grant | Denied:
+        with self.directory.use(self.name) as store:
+            return self._held(store.claim_by_id(job_id, owner, sites, sighting))
+
+    def find_held(self, owner: str) -> list[Grant]:
+        with self.directory.use(self.name) as store:
+            return self._many.hold(self.name, store.find_held(owner))
+
+    def _held(self, answer: T) -> T:
+        if isinstance(answer, Grant):
+            (held,) = self._many.hold(self.name, [answer])
+            return cast(T, held)
+        return answer

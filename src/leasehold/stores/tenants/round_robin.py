@@ -1,0 +1,63 @@
+"""Whose turn it is: tenants that may have work, one after the other, and when the others may have some."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from leasehold.stores.tenants.job_index import Name
+
+LEAST = 5
+"""Jobs that a turn asks for at least, if there is room: each turn is a claim of its own."""
+
+
+class Turns:
+    """For one set of queues and kinds: that a tenant has nothing for these says nothing about others."""
+
+    def __init__(self, names: Iterable[Name]) -> None:
+        self._lock = threading.Lock()
+        self._ready: dict[Name, None] = dict.fromkeys(names)
+        self._due: dict[Name, float] = {}
+
+    def put_first(self, names: Iterable[Name]) -> None:
+        """There may be work."""
+        with self._lock:
+            for name in names:
+                self._ready.setdefault(name)
+
+    def next(self, now: float) -> Name | bool:
+        """Whose turn it is; False: nobody's. Whoever is named is ready no longer, until told of."""
+        with self._lock:
+            for name in [name for name, at in self._due.items() if at <= now]:
+                del self._due[name]
+                self._ready.setdefault(name)
+            if not self._ready:
+                return False
+            name = next(iter(self._ready))
+            del self._ready[name]
+            return name
+
+    def share(self, room: int) -> int:
+        """What the one whose turn it is gets of the room, with all who wait behind."""
+        waiting = len(self._ready) + 1
+        return min(room, max(-(-room // waiting), LEAST))
+
+    def again(self, name: Name) -> None:
+        """It had something, and may have more: behind the others."""
+        self.put_first([name])
+
+    def later(self, name: Name, at: float | None) -> None:
+        """It had nothing; its next job is due then."""
+        with self._lock:
+            self._due.pop(name, None)
+            if at is not None:
+                self._due[name] = at
+
+    def forget(self, name: Name) -> None:
+        with self._lock:
+            self._ready.pop(name, None)
+            self._due.pop(name, None)
+
+    def opens_at(self, now: float) -> float | None:
+        with self._lock:
+            return now if self._ready.keys() - {None} else min(self._due.values(), default=None)

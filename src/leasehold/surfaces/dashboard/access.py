@@ -1,0 +1,105 @@
+"""The door: who may come in, and what goes out with every answer.
+
+A browser keeps the token of its person in a cookie that no script can read, and that goes along with requests of this
+site alone. Each request looks the token up anew: one that was revoked is of no use at once. Whatever changes anything
+must come from a page of ours: `Origin` or `Sec-Fetch-Site` say so in every browser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from leasehold.domain.tokens import TokenScope
+from leasehold.surfaces.dashboard.page_request import PageRequest
+from leasehold.surfaces.guard.allowed_hosts import Places
+from leasehold.surfaces.guard.callers import FORWARDED, Caller, Callers
+from leasehold.surfaces.guard.denied import Denied
+from leasehold.surfaces.guard.request_rates import RequestRates
+
+COOKIE = "leasehold_token"
+KEPT_FOR = 12 * 3600
+"""Seconds until a browser forgets who it is."""
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+"""Nothing inline, nothing of other sites, in no frame."""
+
+
+class Access:
+    def __init__(self, places: Places, callers: Callers, rates: RequestRates, *, read_only: bool) -> None:
+        self._places = places
+        self._callers = callers
+        self._rates = rates
+        self.read_only = read_only
+
+    def check_place(self, request: Request) -> None:
+        """Raises Denied."""
+        headers = request.headers
+        self._places.check(headers.getlist("host"), headers.getlist("origin"))
+        changes = request.method not in ("GET", "HEAD")
+        if changes and "origin" not in headers and headers.get("sec-fetch-site") != "same-origin":
+            raise Denied("foreign-origin", "only pages of this dashboard may ask for that")
+
+    def check_rate(self, request: Request, authorization: str | None = None) -> None:
+        """Raises Denied."""
+        self._rates.check(authorization, None if request.client is None else request.client.host)
+
+    async def admit(self, request: Request, scope: TokenScope = "read") -> PageRequest:
+        """Raises Denied, and TenantNotFound."""
+        self.check_place(request)
+        authorization, kept = request.headers.get("authorization"), request.cookies.get(COOKIE)
+        if authorization is None and kept:
+            authorization = f"Bearer {kept}"
+        self.check_rate(request, authorization)
+        caller = await run_in_threadpool(self.caller, request, authorization)
+        self._rates.know(authorization, caller.access.name)
+        page_request = PageRequest(request, caller, self.read_only, bool(kept))
+        if not page_request.may(scope):
+            if self.read_only and caller.access.may(scope):
+                raise Denied("scope-missing", "this dashboard is switched to read-only")
+            raise Denied("scope-missing", f"your token has not the scope {scope!r}")
+        return page_request
+
+    def caller(self, request: Request, authorization: str | None, tenant: str | None = None) -> Caller:
+        """Raises Denied, and TenantNotFound."""
+        return self._callers.admit(
+            authorization,
+            tenant or request.path_params.get("tenant"),
+            forwarded=any(name in request.headers for name in FORWARDED),
+            scope=None,
+        )
+
+
+def remember(response: Response, request: Request, token: str) -> None:
+    response.set_cookie(
+        COOKIE,
+        token,
+        max_age=KEPT_FOR,
+        path=request.scope.get("root_path") or "/",
+        secure=_is_secure(request),
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def _is_secure(request: Request) -> bool:
+    """Behind a proxy that ends TLS we are reached by http. The browser has told where its page is, and was checked."""
+    return request.url.scheme == "https" or request.headers.get("origin", "").lower().startswith("https://")
+
+
+def forget(response: Response, request: Request) -> None:
+    response.delete_cookie(COOKIE, path=request.scope.get("root_path") or "/", httponly=True, samesite="lax")

@@ -1,0 +1,124 @@
+"""What a caller sends: bodies and parameters. What is not listed here cannot be asked for over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
+
+from leasehold.domain.checks.names import LONGEST_NAME
+from leasehold.domain.job import HIGHEST_PRIORITY, LOWEST_PRIORITY
+from leasehold.domain.states import State
+from leasehold.domain.stop import StopMode
+from leasehold.operations.arguments import ID, BulkWord, Duration, Instant, Number, Reason
+
+MOST_AT_ONCE = 1000
+"""Jobs of a batch."""
+MOST_IN_BULK = 10_000
+"""Jobs that one request steers, one by one."""
+LONGEST_WAIT = 60.0
+"""Seconds. Proxies lose their patience soon after."""
+
+Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a change.")]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewJob(Body):
+    """A call of a registered task. What is left out is as the task says."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"task": "add", "args": {"a": 1, "b": 2}, "delay": "10m", "group": "task-42"}]
+        },
+    )
+    task: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, description="The name of the task.")]
+    args: dict[str, Any] = Field(default_factory=dict, description="Its arguments, by name.")
+    delay: Duration | None = None
+    at: Instant | None = Field(default=None, description="When it may run; instead of a delay.")
+    priority: Annotated[int, Field(strict=True, ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)] | None = None
+    group: Name | None = None
+    tags: Annotated[list[Name], Field(max_length=50)] | None = None
+    unique: Annotated[str, Field(min_length=1, max_length=16_384)] | None = Field(
+        default=None, description="Its unique key."
+    )
+
+
+class Batch(Body):
+    """Stored all or none, in the order given."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"jobs": [{"task": "add", "args": {"a": 1, "b": 2}}]}]},
+    )
+    jobs: Annotated[list[NewJob], Field(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class Answer(Body):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"value": {"approved": True}}]})
+    value: Any = Field(description="It must fit the question's schema.")
+
+
+class GroupStop(Body):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"mode": "graceful", "reason": "session completed"}]}
+    )
+    tasks: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = Field(
+        default=None, description="Only of these tasks."
+    )
+    mode: StopMode = "graceful"
+    reason: Reason = None
+    wait: Annotated[Number, Field(ge=0, le=LONGEST_WAIT)] = 30.0
+    dry_run: StrictBool = False
+    hold: StrictBool = Field(default=False, description="Refuse new jobs until it is released.")
+
+
+class Stop(Body):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"queue": "agents", "mode": "immediate", "dry_run": True}]},
+    )
+    group: Name | None = None
+    queue: Name | None = None
+    tasks: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = None
+    lane: Annotated[str, Field(min_length=1, max_length=16_384)] | None = None
+    tags: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = None
+    everything: StrictBool = False
+    mode: StopMode = "graceful"
+    reason: Reason = None
+    wait: Annotated[Number, Field(ge=0, le=LONGEST_WAIT)] = 30.0
+    dry_run: StrictBool = False
+    hold: StrictBool = Field(
+        default=False, description="Of a whole group: refuse new jobs until it is released."
+    )
+
+
+class Bulk(Body):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"verb": "cancel", "task": "add", "states": ["queued"], "dry_run": True}]
+        },
+    )
+    verb: BulkWord
+    states: Annotated[list[State], Field(max_length=20)] = Field(
+        default_factory=list, description="Left out: those that the verb is meant for."
+    )
+    queue: Name | None = None
+    task: Name | None = None
+    lane: Annotated[str, Field(min_length=1, max_length=16_384)] | None = None
+    group: Name | None = None
+    tag: Name | None = None
+    everything: StrictBool = Field(default=False, description="Needed where nothing else is given.")
+    dry_run: StrictBool = Field(default=True, description="Only count; false: do it.")
+    limit: Annotated[int, Field(strict=True, ge=1, le=MOST_IN_BULK)] = 1000
+    cursor: Annotated[str, Field(pattern=ID)] | None = Field(
+        default=None, description="`next` of the report before."
+    )
+    reason: Reason = None
+    fresh: StrictBool = Field(default=False, description="Of resume: forget steps and checkpoints.")

@@ -1,0 +1,192 @@
+"""What our tools answer: short, for every word of it is read by a model."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from leasehold.domain.explanation import Cause
+from leasehold.domain.groups import GroupState
+from leasehold.domain.states import State
+from leasehold.operations.watch import AT_REST
+from leasehold.surfaces.guard.callers import Caller
+from leasehold.types import Job as Handle
+
+LONGEST_RESULT = 20_000
+"""Characters of a result that an answer has room for."""
+LONGEST_ERROR = 1_000
+_PARKED = frozenset({State.PENDING, State.WAITING, State.PAUSED})
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Kind(Record):
+    name: str
+    queue: str
+    description: str
+    arguments: dict[str, Any] = Field(description="JSON Schema of its arguments.")
+
+
+class Tasks(Record):
+    tasks: list[Kind]
+
+
+class Question(Record):
+    key: str
+    text: str
+    answer_schema: Any = Field(description="JSON Schema of the answer; null: anything.")
+    secret: bool = Field(description="True: a person must answer it elsewhere.")
+
+
+class Job(Record):
+    id: str
+    task: str
+    state: State
+    group: str | None = None
+    attempt: int = 0
+    progress: str | None = None
+    result: Any = Field(default=None, description="What it has returned, once it has succeeded.")
+    error: str | None = None
+    questions: list[Question] = Field(default_factory=list, description="Open ones.")
+    next_poll_s: float | None = Field(
+        default=None, description="Seconds after which to ask again; null: it is at rest."
+    )
+    hint: str | None = Field(default=None, description="What to do next.")
+
+
+class Created(Job):
+    created: bool = Field(default=True, description="False: it was there already.")
+
+
+class JobLine(Record):
+    id: str
+    task: str
+    queue: str
+    state: State
+    group: str | None
+    created_at: datetime
+    error: str | None
+
+
+class Jobs(Record):
+    jobs: list[JobLine]
+    next: str | None = Field(description="cursor of the page that follows.")
+
+
+class Hold(Record):
+    cause: Cause
+    detail: str
+    remedy: str
+
+
+class Holds(Record):
+    id: str
+    state: State
+    holds: list[Hold] = Field(description="What keeps it from running, in order; empty: nothing.")
+
+
+class QuestionOfJob(Question):
+    job_id: str
+    task: str
+
+
+class Questions(Record):
+    questions: list[QuestionOfJob]
+
+
+class Group(Record):
+    group: str
+    state: GroupState
+    version: int = Field(description="Give it back as since.")
+    total: int
+    live: int
+    succeeded: int
+    progress: float
+    counts: dict[str, dict[State, int]]
+    errors: list[str] = Field(description="The newest, as id and message.")
+    open_questions: int
+    next_poll_s: float | None
+
+
+class Stopped(Record):
+    cancelled_counts: dict[str, dict[State, int]]
+    flagged: dict[str, int]
+    still_running: list[str]
+    unaffected_tasks: list[str]
+    dry_run: bool
+
+
+def poll_after(job: Handle[Any]) -> float:
+    """Seconds: often while it is young, rarely when it is old, or when only a person can move it."""
+    if job.state in _PARKED:
+        return 5.0
+    age = (datetime.now(UTC) - job.__row__.created_at).total_seconds()
+    return round(min(30.0, max(0.5, age / 20)), 1)
+
+
+def job_of(caller: Caller, job: Handle[Any]) -> Job:
+    """Reads what belongs to it: blocks."""
+    row, state = job.__row__, job.state
+    found = Job(
+        id=job.id,
+        task=row.task,
+        state=state,
+        group=row.group,
+        attempt=row.attempt,
+        progress=progress_of(job),
+        error=first_lines(row.error) if state is not State.SUCCEEDED else None,
+    )
+    if state is State.SUCCEEDED:
+        text = caller.operations.result_text(row) or "null"
+        if len(text) > LONGEST_RESULT:
+            found.hint = (
+                f"the result has {len(text):,} characters: too many to show; `leasehold jobs result {job.id}`"
+            )
+        else:
+            found.result = json.loads(text)
+    if state is State.WAITING:
+        found.questions = [question_of(one) for one in job.questions() if one.status == "open"]
+    if state not in AT_REST:
+        found.next_poll_s = poll_after(job)
+    found.hint = found.hint or _hint(found)
+    return found
+
+
+def question_of(question: Any) -> Question:
+    return Question(
+        key=question.key,
+        text=question.text,
+        answer_schema=None if question.schema is None else json.loads(question.schema),
+        secret=question.secret,
+    )
+
+
+def progress_of(job: Handle[Any]) -> str | None:
+    progress = job.progress()
+    if progress is None:
+        return None
+    of = "" if progress.total is None else f"/{progress.total:g}"
+    return f"{progress.done:g}{of} {progress.note}".strip()
+
+
+def first_lines(text: str | None) -> str | None:
+    return text if text is None or len(text) <= LONGEST_ERROR else text[:LONGEST_ERROR] + " …"
+
+
+def _hint(job: Job) -> str | None:
+    match job.state:
+        case State.WAITING if any(not one.secret for one in job.questions):
+            return "it waits for answers: answer_question"
+        case State.WAITING:
+            return "it waits for a secret, which a person must give: leasehold questions answer"
+        case State.PAUSED | State.FAILED | State.TIMED_OUT:
+            return "resume_job lets it go on"
+        case State.QUEUED | State.PENDING:
+            return "explain_job tells what it waits for"
+        case _:
+            return None

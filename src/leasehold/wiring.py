@@ -1,0 +1,385 @@
+"""What stands behind an app: everything is wired here and nowhere else.
+
+Users hold a `Leasehold`; its verbs are the promise. Our own surfaces, the test support and our tests also need the open
+store, the operator's verbs and another store to move to: they find them as `app.__internals__`. The two underscores on
+either side keep it out of completion and out of the promise, and tests/architecture says who may use it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from leasehold.client.enqueue import Enqueue
+from leasehold.client.job import Job
+from leasehold.client.run_by_id import Begun, OnAsked, RunById
+from leasehold.domain.checks.names import EVERY_TENANT
+from leasehold.domain.errors import SchemaOutdated
+from leasehold.domain.frozen import frozen
+from leasehold.domain.job import NewJob
+from leasehold.domain.records import Reaped
+from leasehold.domain.run_by_id import NotRun
+from leasehold.domain.tracing import Tracing
+from leasehold.operations.operations import Operations
+from leasehold.run.middleware import Middlewares
+from leasehold.run.waits import Waits
+from leasehold.runners.subprocess import SubprocessRunner
+from leasehold.stores.database.database import Clock
+from leasehold.stores.database.forks import ForkLock
+from leasehold.stores.open import open_store
+from leasehold.stores.results import Enqueued
+from leasehold.stores.scratch import scratch_place
+from leasehold.stores.store_registry import OpenStores
+from leasehold.stores.tenants.directory import Directory
+from leasehold.tasks.by_sql import job_by_sql
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.external import External
+from leasehold.tasks.options import CallOptions
+from leasehold.tasks.registry import Registry
+from leasehold.tasks.task import Task
+from leasehold.worker.embedded import EmbeddedWorker, embedded_settings
+from leasehold.worker.hooks import Hooks
+from leasehold.worker.reaper import Reaper
+from leasehold.worker.settings import WorkerSettings
+from leasehold.worker.worker import Lifespan, Worker
+
+if TYPE_CHECKING:
+    from leasehold.runners.docker.runner import DockerRunner
+    from leasehold.stores.store import JobStore
+
+STATE_VARIABLE = "XDG_STATE_HOME"
+"""Where programs keep their state: the folder for running commands is in it, on PostgreSQL; by default
+`~/.local/state`."""
+BY_HAND = 0.0
+"""Seconds between two sweeps: nobody knows when the next one will come."""
+
+AnyTask = Task[..., ..., Any, Job[Any]]
+NamedCall = tuple[str, Mapping[str, Any], CallOptions]
+"""A task's name, its arguments, and the settings of the call."""
+
+
+@frozen(kw_only=True)
+class Place:
+    """Where the jobs are, and how to get there."""
+
+    url: str
+    """The database: `sqlite:///file.db`, `sqlite:////absolute/file.db` or `postgresql://user@host/database`.
+    Left out: LEASEHOLD_URL, else `sqlite:///leasehold.db`."""
+    schema: str
+    """The PostgreSQL schema that holds the tables. Left out: LEASEHOLD_SCHEMA, else "leasehold"."""
+    listen_url: str | None
+    """A direct connection for wake-ups, when `url` leads through a pooler. Without one, workers poll once a
+    second."""
+    pooler: bool
+    """Whether a transaction-mode pooler is in between; the same as `?pooler=transaction` in the URL."""
+    clock: Clock | None
+    """The clock to use instead of the database's; for tests."""
+    results: str | None = None
+    """The folder for results that are files. Left out: LEASEHOLD_RESULTS; else on SQLite a folder beside the
+    database, and on PostgreSQL none."""
+    executions: str | None = None
+    """The folder for running commands, on a local disk. Left out: LEASEHOLD_EXECUTIONS; else on SQLite a folder
+    beside the database, and on PostgreSQL one in the user's state folder."""
+    tenant: str | None = None
+    """Whose jobs, of those that the store there knows of; None: its own."""
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.startswith("sqlite")
+
+    @property
+    def executions_folder(self) -> Path:
+        if self.executions is not None:
+            return Path(self.executions)
+        if self.is_sqlite:
+            return Path(f"{self.url.removeprefix('sqlite:///')}.executions")
+        state = os.environ.get(STATE_VARIABLE) or Path.home() / ".local" / "state"
+        # A folder for each database: a copy of one must not take the other's executions for its own.
+        parts = urlsplit(self.url)
+        place = f"{parts.hostname}:{parts.port}{parts.path}:{self.schema}"
+        return Path(state, "leasehold", "executions", hashlib.sha256(place.encode()).hexdigest()[:16])
+
+
+class Shared:
+    """What an app and its views on tenants have in common."""
+
+    def __init__(self, stores: OpenStores, host: EmbeddedWorker, tenant_host: EmbeddedWorker) -> None:
+        self.tasks = Registry()
+        self.hooks = Hooks()
+        self.middleware = Middlewares()
+        self.tracing: Tracing | None = None
+        self.stores = stores
+        self.host = host
+        """Of `run_now` and `run_by_id`."""
+        self.tenant_host = tenant_host
+        """The same for all tenants."""
+        self.command_runner: SubprocessRunner | None = None
+        self.container_runner: DockerRunner | None = None
+        self.views: dict[str | None, Internals] = {}
+        """By the tenant's name; None: the app itself."""
+
+
+class Internals:
+    """Of an app; or, with what it has `shared`, of a view of it on one tenant."""
+
+    def __init__(self, place: Place, grace: float | None, shared: Shared | None = None) -> None:
+        self.place = place
+        self._home: Place | None = None
+        """Where it goes back to from the store of a test."""
+        self._grace = grace
+        """How long runs of `run_now` and `run_by_id` get to end when the app is closed. None: as long as they need.
+        Left out: SHUTDOWN_GRACE_PERIOD_SECONDS, else 300 seconds."""
+        self.lifespan: Lifespan | None = None
+        if shared is None:
+            stores = OpenStores(self._open, lambda: self.place.is_sqlite)
+            shared = Shared(
+                stores,
+                EmbeddedWorker(lambda: self.store, self._make_embedded),
+                EmbeddedWorker(lambda: stores.everybody.as_store, self._make_embedded_for_tenants),
+            )
+            shared.views[None] = self
+        self.shared = shared
+        self.tasks, self.hooks = shared.tasks, shared.hooks
+        self.operations = Operations(lambda: self.store, self.tasks.queues, place.listen_url, self.find_task)
+        self._sweeping = ForkLock()
+        self._reaper: Reaper | None = None
+        self._of_tenant: tuple[Directory, JobStore] | None = None
+        self.enqueue = Enqueue(
+            self.operations,
+            self.find_task,
+            self._run_now,
+            place.tenant,
+            self._enqueue_of,
+            lambda: shared.tracing,
+        )
+        self.by_id = RunById(self.operations, self.find_task, self._run_by_id)
+
+    # -- tenants ---------------------------------------------------------------------------------------------------
+    @property
+    def tenant(self) -> str | None:
+        return self.place.tenant
+
+    def of_tenant(self, name: str) -> Internals:
+        views = self.shared.views
+        if name not in views:
+            views.setdefault(name, Internals(replace(self.place, tenant=name), self._grace, self.shared))
+        return views[name]
+
+    def choose_tenant(self, name: str | None) -> None:
+        """Until it is closed the app works on this tenant alone. For commands."""
+        self.place = replace(self.place, tenant=name)
+        self.enqueue.tenant = name
+
+    def _enqueue_of(self, tenant: str | None) -> Enqueue:
+        return self.shared.views[None].enqueue if tenant is None else self.of_tenant(tenant).enqueue
+
+    def _run_now(self, job: NewJob, max_running: int) -> Enqueued:
+        shared = self.shared
+        if self.tenant is None:
+            return shared.host.run(job, max_running)
+        return shared.tenant_host.run(job, max_running, shared.stores.everybody.only(self.tenant))
+
+    def _run_by_id(self, job_id: str, owner: str | None, on_request: OnAsked) -> Begun | NotRun:
+        shared = self.shared
+        if self.tenant is None:
+            return shared.host.run_by_id(job_id, owner, on_request)
+        store = shared.stores.everybody.only(self.tenant)
+        return shared.tenant_host.run_by_id(job_id, owner, on_request, store)
+
+    # -- tasks and workers -----------------------------------------------------------------------------------------
+    def find_task(self, name: str) -> TaskDefinition | None:
+        return self.tasks.definitions.get(name)
+
+    def add_task(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        settings: Mapping[str, Any],
+        external: External | None = None,
+    ) -> AnyTask:
+        definition = self.tasks.add(function, name, settings, external)
+        self.shared.middleware.apply_to(definition)
+        return self.make_task(definition)
+
+    def command_runner(self) -> SubprocessRunner:
+        """The one of this folder; commands of all tasks share it."""
+        folder = self.shared.views[None].place.executions_folder.absolute()
+        runner = self.shared.command_runner
+        if runner is None or runner.folder != folder.resolve():
+            runner = self.shared.command_runner = SubprocessRunner(folder)
+        return runner
+
+    def container_runner(self) -> DockerRunner:
+        """On the engine that DOCKER_HOST names, else on this machine's."""
+        from leasehold.runners.docker.runner import DockerRunner
+
+        if self.shared.container_runner is None:
+            # A folder that no command's run can be called.
+            self.shared.container_runner = DockerRunner(self.command_runner().folder / ".containers")
+        return self.shared.container_runner
+
+    def add_middleware(self, function: Callable[..., Any]) -> None:
+        self.shared.middleware.add(function)
+        for definition in self.tasks.definitions.values():
+            self.shared.middleware.apply_to(definition)
+
+    def make_task(self, definition: TaskDefinition) -> AnyTask:
+        return Task(definition, self.enqueue)
+
+    def named_task(self, name: str, settings: CallOptions) -> AnyTask:
+        """Raises UnknownTask."""
+        return self.make_task(self.tasks.find(name)).using(**settings)
+
+    def enqueue_calls(self, calls: Sequence[NamedCall]) -> Sequence[Job[Any]]:
+        """Calls of any tasks, by name: all or none, in the order given. Raises UnknownTask."""
+        return self.enqueue.store(self._new_jobs(calls))
+
+    def enqueue_calls_once(
+        self, calls: Sequence[NamedCall], key: str, fingerprint: str
+    ) -> tuple[Sequence[Job[Any]], bool]:
+        """The same once for a key; and whether it was a repeat. Raises IdempotencyKeyReused."""
+        return self.enqueue.store_once(self._new_jobs(calls), key, fingerprint)
+
+    def _new_jobs(self, calls: Sequence[NamedCall]) -> list[NewJob]:
+        return [
+            self.named_task(name, settings).__bind_named__(arguments).__plan__.new_job()
+            for name, arguments, settings in calls
+        ]
+
+    def handle(self, job_id: str) -> Job[Any]:
+        """Raises JobNotFound."""
+        row = self.operations.get(job_id)
+        return Job(row.id, self.operations, self.find_task, row)
+
+    def make_worker(self, settings: WorkerSettings, waits: Waits | None = None) -> Worker:
+        return self._make_worker(dict(self.tasks.definitions), settings, waits)
+
+    def _make_embedded(self, owner: str | None) -> Worker:
+        """The worker of `run_now` and `run_by_id`. It sees tasks that are registered later, too."""
+        return self._make_worker(self.tasks.definitions, embedded_settings(self._grace, owner))
+
+    def _make_embedded_for_tenants(self, owner: str | None) -> Worker:
+        settings = replace(embedded_settings(self._grace, owner), tenants=(EVERY_TENANT,))
+        return self._make_worker(
+            self.tasks.definitions, settings, store=self.shared.stores.everybody.as_store
+        )
+
+    def _make_worker(
+        self,
+        tasks: Mapping[str, TaskDefinition],
+        settings: WorkerSettings,
+        waits: Waits | None = None,
+        store: JobStore | None = None,
+    ) -> Worker:
+        if store is None:
+            tenants = settings.tenants
+            store = self.shared.stores.serving(tenants) if tenants else self.store
+        return Worker(
+            store,
+            tasks,
+            replace(settings, tracing=self.shared.tracing),
+            lifespan=self.lifespan,
+            hooks=self.hooks,
+            schedules=lambda: list(self.tasks.schedules.values()),
+            waits=waits,
+            version=metadata.version("leasehold"),
+        )
+
+    def insert_sql(self, task: str) -> str:
+        """Raises UnknownTask, and InvalidInput for one that plain SQL cannot enqueue."""
+        return self.operations.insert_sql(job_by_sql(self.tasks.find(task)))
+
+    def sweep(self, wait: float | None) -> list[Reaped]:
+        with self._sweeping:
+            if self._reaper is None:
+                self._reaper = Reaper(self.store, BY_HAND)
+            return self._reaper.sweep_now(wait)
+
+    # -- the store -------------------------------------------------------------------------------------------------
+    @property
+    def store(self) -> JobStore:
+        """The open store, with a schema that this code knows."""
+        if self.tenant is None:
+            return self.shared.stores.own
+        directory, found = self.shared.stores.directory, self._of_tenant
+        if found is None or found[0] is not directory:
+            from leasehold.stores.tenants.tenant_store import tenant_store  # loads every verb
+
+            # The same one at each call: who waits for groups is found by it.
+            found = self._of_tenant = directory, tenant_store(directory, self.tenant)
+        return found[1]
+
+    def _open(self) -> JobStore:
+        store = self._open_unchecked()
+        try:
+            try:
+                store.check_schema()
+            except SchemaOutdated:
+                # Only then: it would wait for a write of the caller's own that is under way.
+                if not self.place.is_sqlite:
+                    raise
+                store.upgrade()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _open_unchecked(self) -> JobStore:
+        place = self.place
+        return open_store(
+            place.url, schema=place.schema, clock=place.clock, pooler=place.pooler, results=place.results
+        )
+
+    @contextlib.contextmanager
+    def unchecked(self) -> Iterator[Operations]:
+        """The operator's verbs on a store whose schema may be missing or old."""
+        store = self._open_unchecked()
+        try:
+            yield Operations(lambda: store)
+        finally:
+            store.close()
+
+    @contextlib.contextmanager
+    def scratch_place(self) -> Iterator[tuple[str, str]]:
+        """URL and schema of an empty store beside this one: a schema of its own in the same database, or a file in the
+        same folder. It is removed when the block ends."""
+        with scratch_place(self.place.url, self.place.pooler) as found:
+            yield found
+
+    def configure(self, url: str | None, schema: str | None) -> None:
+        """Work on another store from now on; what is not given stays. While a test has moved us elsewhere: from its end
+        on, so that an app factory which is called there does not lead out of the sandbox."""
+        home = self._home or self.place
+        home = replace(home, url=url or home.url, schema=schema or home.schema)
+        if self._home is not None:
+            self._home = home
+        elif home != self.place:
+            self.close()
+            self.place = home
+
+    @contextlib.contextmanager
+    def moved_to(self, place: Place) -> Iterator[None]:
+        """Work on another store until the block ends. For tests."""
+        outer, self._home = self._home, self.place
+        self.close()
+        self.place = place
+        try:
+            yield
+        finally:
+            self.close()
+            self.place, self._home = self._home, outer
+
+    def close(self) -> None:
+        self.shared.host.close()
+        self.shared.tenant_host.close()
+        self._reaper = self._of_tenant = None
+        self.shared.stores.close()
+        if self.tenant is not None:
+            self.choose_tenant(None)

@@ -1,0 +1,401 @@
+"""The claim loop: takes the jobs that can start now, goes on while there is work, else waits for a hint or a second."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, NamedTuple
+
+from leasehold.domain.errors import StoreError
+from leasehold.domain.hooks import WEBHOOK_TASK
+from leasehold.domain.job import Grant
+from leasehold.domain.outcome import Expired
+from leasehold.domain.webhooks import QUEUE
+from leasehold.runners.contract import AnyRunner
+from leasehold.stores.results import Ending, Order
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.worker.attempts import Attempts
+from leasehold.worker.settings import WorkerSettings
+from leasehold.worker.settler import Settler
+from leasehold.worker.starter import Starter
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
+
+logger = logging.getLogger("leasehold.worker")
+
+MOST_AT_ONCE = 500
+"""Most jobs of one claim: with room for more, the next claim runs while these begin."""
+
+MANY = 50
+"""From this many jobs on, starting them takes long enough to claim more meanwhile. Fewer begin at once."""
+
+
+class Room(NamedTuple):
+    """How many more jobs could be started now."""
+
+    on_loop: int
+    in_threads: int
+    outside: int
+
+
+NO_ROOM = Room(0, 0, 0)
+
+ABSENT_FOR = 0.1
+"""Seconds for which a busy worker does not look again for a class of jobs that it has just not found."""
+
+MOST_UNSETTLED = 5000
+"""Most results that may wait for the database. With more, no new work is taken."""
+
+
+class QuestionAsked(NamedTuple):
+    """A claim that is under way. Its leases count from when it was sent."""
+
+    sent_at: float
+    answer: asyncio.Future[list[Grant]]
+
+
+class Absence:
+    """Remembers that a class of jobs was not found a moment ago."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    @property
+    def noted(self) -> bool:
+        return time.monotonic() < self._until
+
+    @property
+    def seconds_left(self) -> float | None:
+        left = self._until - time.monotonic()
+        return left if left > 0 else None
+
+    def note(self, absent: bool) -> None:
+        if absent and not self.noted:
+            self._until = time.monotonic() + ABSENT_FOR
+
+
+class Turns:
+    """The queues in the order in which the next claim serves them: after the last one served."""
+
+    def __init__(self, queues: Sequence[str], strict: bool) -> None:
+        self.all = list(queues)
+        self.queues = list(queues)
+        self._fixed = strict or len(self.queues) < 2
+
+    def served(self, grants: Sequence[Grant]) -> None:
+        if self._fixed or not grants:
+            return
+        served = {grant.queue for grant in grants}
+        last = max(number for number, queue in enumerate(self.queues) if queue in served)
+        self.queues = self.queues[last + 1 :] + self.queues[: last + 1]
+
+
+class Claimer:
+    def __init__(
+        self,
+        store: JobStore,
+        tasks: Mapping[str, TaskDefinition],
+        settings: WorkerSettings,
+        executor: Executor,
+        attempts: Attempts,
+        *,
+        starter: Starter,
+        settler: Settler,
+        changed: asyncio.Event,
+        on_work: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._settings = settings
+        self._executor = executor
+        self._attempts = attempts
+        self._starter = starter
+        self._settler = settler
+        self._changed = changed
+        """Set by a wake-up, a freed place, or the drain."""
+        self._on_work = on_work
+        # Deliveries are left out until there is a webhook: a worker without async tasks needs no claim for them.
+        inside = {name: task for name, task in tasks.items() if task.external is None}
+        self._async_tasks = [name for name, task in inside.items() if task.is_async and name != WEBHOOK_TASK]
+        self._sync_tasks = [name for name, task in inside.items() if not task.is_async]
+        self._task_names = self._async_tasks + self._sync_tasks
+        self._known_outside = _outside(tasks)
+        self._loop_turns = Turns(settings.queues, settings.queue_order == "strict")
+        self._thread_turns = Turns(settings.queues, settings.queue_order == "strict")
+        self._outside_turns = Turns(settings.queues, settings.queue_order == "strict")
+        self._was_empty = False
+        self._claimed_tasks: list[list[str]] = []
+        self._absent_on_loop = Absence()
+        self._absent_in_threads = Absence()
+        self.draining = False
+        """No more claims."""
+        self.trouble: Exception | None = None
+        """Why the last claim failed."""
+        self.progress_at = time.monotonic()
+        """When the loop last completed a round, or began to wait for a place."""
+        self.waits_for_place = False
+
+    @property
+    def in_trouble(self) -> bool:
+        return self.trouble is not None
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that it serves now."""
+        return tuple(self._loop_turns.all)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks that it could run now, including those registered since it began."""
+        hidden: set[str] = set() if QUEUE in self._loop_turns.all else {WEBHOOK_TASK}
+        return tuple(sorted(self._tasks.keys() - hidden))
+
+    def serve_webhooks(self) -> None:
+        """Serve webhooks from now on: deliveries are jobs in their own queue."""
+        if WEBHOOK_TASK in self._tasks and self._settings.claims and QUEUE not in self._loop_turns.all:
+            self._async_tasks = [*self._async_tasks, WEBHOOK_TASK]
+            self._task_names = self._async_tasks + self._sync_tasks
+            self._loop_turns, self._thread_turns = (
+                Turns([*self._loop_turns.all, QUEUE], self._settings.queue_order == "strict")
+                for _ in range(2)
+            )
+            self._changed.set()
+
+    def drain(self) -> None:
+        self.draining = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Claim until the drain, or in a burst until nothing is left."""
+        if not self._settings.claims:
+            self.waits_for_place = True
+            while not self.draining:
+                await self._adopt_only()
+        requested: QuestionAsked | None = None
+        while not self.draining or requested is not None:
+            self.progress_at = time.monotonic()
+            if requested is None:
+                self._changed.clear()
+                room = self._room()
+                self.waits_for_place = room == NO_ROOM
+                if self.waits_for_place:
+                    await self._changed.wait()
+                    continue
+                requested = self._ask(room)
+            grants = await self._answer(requested)
+            sent_at, requested = requested.sent_at, None
+            if grants is None:
+                continue
+            if len(grants) >= MANY and not self.draining:
+                # Claim more before these begin: they begin while the database works on the next claim.
+                room = self._room(grants)
+                if room != NO_ROOM:
+                    self._changed.clear()
+                    requested = self._ask(room)
+            await self._begin(grants, sent_at)
+            if not grants and requested is None and not self.draining:
+                opens_in = self._opens_in()
+                if self._settings.burst and self._is_over(opens_in):
+                    return
+                await self._wait(opens_in)
+
+    def _room(self, coming: Sequence[Grant] = ()) -> Room:
+        """Return the room besides the jobs that are coming."""
+        if len(self._settler) >= MOST_UNSETTLED:
+            return NO_ROOM
+        outside_tasks = self._outside_tasks
+        tasks = [grant.task for grant in coming]
+        in_threads = _count(tasks, self._sync_tasks)
+        outside = _count(tasks, outside_tasks)
+        on_loop = len(coming) - in_threads - outside
+        loop_room = self._settings.concurrency - self._starter.on_loop - on_loop if self._async_tasks else 0
+        thread_room = self._starter.thread_room - in_threads if self._sync_tasks else 0
+        outside_room = self._settings.max_executions - self._starter.outside - outside if outside_tasks else 0
+        return Room(*(min(max(0, room), MOST_AT_ONCE) for room in (loop_room, thread_room, outside_room)))
+
+    @property
+    def _outside_tasks(self) -> list[str]:
+        """The external tasks. A worker that claims nothing by itself also sees those registered since it began."""
+        return self._known_outside if self._settings.claims else _outside(self._tasks)
+
+    @property
+    def sites(self) -> list[str]:
+        """The sites whose executions it can see and stop."""
+        return sorted({runner.site for runner in self.runners})
+
+    def sites_of(self, task: str) -> list[str]:
+        """The sites where it can adopt executions of this task, without those that only an earlier runner of it saw."""
+        runner = self._reachable().get(task)
+        return [] if runner is None else [runner.site]
+
+    @property
+    def runners(self) -> list[AnyRunner]:
+        """The reachable runners of its tasks."""
+        return list(dict.fromkeys(self._reachable().values()))
+
+    def _reachable(self) -> dict[str, AnyRunner]:
+        """The runners that answer, by the tasks that they run."""
+        found: dict[str, AnyRunner] = {}
+        for name in self._outside_tasks:
+            external = self._tasks[name].external
+            try:
+                if external is not None and external.runner.site:
+                    found[name] = external.runner
+            except Exception as error:
+                # A producer that hosts `run_now` of other tasks needs no Docker engine.
+                logger.debug("no runner for %s: %s", name, error)
+        return found
+
+    async def _adopt_only(self) -> None:
+        """Adopt for a host of `run_now`: no other worker would take what an earlier host has left here."""
+        self._changed.clear()
+        room = self._room()
+        if room.outside and not self.draining:
+            loop = asyncio.get_running_loop()
+            requested = QuestionAsked(
+                time.monotonic(), loop.run_in_executor(self._executor, self._adopt, room.outside)
+            )
+            await self._begin(await self._answer(requested) or [], requested.sent_at)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), self._settings.poll if room.outside else None)
+
+    def _adopt(self, room: int) -> list[Grant]:
+        """Runs in a thread."""
+        tasks_at: dict[str, list[str]] = {}
+        for task, runner in self._reachable().items():
+            tasks_at.setdefault(runner.site, []).append(task)
+        grants: list[Grant] = []
+        for site, tasks in tasks_at.items():
+            # Each at its own site: this runner cannot see what a task left elsewhere, before its runner was changed.
+            grants += self._store.adopt(self._settings.owner, [site], tasks, room - len(grants))
+        return grants
+
+    def _opens_in(self) -> float | None:
+        """Seconds until the last claims may find more. Tasks without room are claimed when a place is freed. Tasks that
+        were skipped get their turn as soon as they may be looked for again: a hint may have come meanwhile."""
+        known = [self._store.opens_in(self._loop_turns.all, tasks) for tasks in self._claimed_tasks]
+        known += [absent.seconds_left for absent in (self._absent_on_loop, self._absent_in_threads)]
+        return min((seconds for seconds in known if seconds is not None), default=None)
+
+    def _is_over(self, opens_in: float | None) -> bool:
+        """Whether a burst ends, after an empty claim. A store of many tenants that says there may be work now has not
+        yet queried all of them."""
+        return not self._attempts.held and not self._changed.is_set() and opens_in != 0
+
+    async def _wait(self, opens_in: float | None) -> None:
+        seconds = self._settings.poll if opens_in is None else min(self._settings.poll, opens_in)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
+
+    def _ask(self, room: Room) -> QuestionAsked:
+        answer = asyncio.get_running_loop().run_in_executor(self._executor, self._claim, room)
+        return QuestionAsked(time.monotonic(), answer)
+
+    async def _answer(self, requested: QuestionAsked) -> list[Grant] | None:
+        """Return None if the database did not answer, which does not mean that there was nothing."""
+        try:
+            grants = await requested.answer
+        except StoreError as error:
+            await self._sit_out(error)
+            return None
+        except Exception as error:
+            # A bug, or a database that answers strangely: log it each time. A worker that stops claiming while it looks
+            # alive would be worse.
+            logger.exception("claim: unexpected error; continuing")
+            await self._sit_out(error)
+            return None
+        self.trouble = None
+        if grants:
+            self._on_work()
+        return grants
+
+    async def _begin(self, grants: Sequence[Grant], sent_at: float) -> None:
+        if self.draining:
+            self._starter.hand_back(grants, "its worker was stopped")
+        elif grants:
+            await self._starter.start(grants, sent_at)
+
+    def _claim(self, room: Room) -> list[Grant]:
+        """Runs in a thread. First adopts executions that no worker watches."""
+        self._claimed_tasks = []
+        grants = self._adopt(room.outside)
+        left = room.outside - len(grants)
+        grants += self._claim_from_queues(self._outside_tasks, left, self._outside_turns) if left else []
+        return grants + self._claim_inside(room.on_loop, room.in_threads)
+
+    def _claim_inside(self, loop_room: int, thread_room: int) -> list[Grant]:
+        if self._was_empty and not self.in_trouble and loop_room and thread_room:
+            # Idle: one claim for both kinds of places, with room for whatever it finds.
+            grants = self._claim_from_queues(self._task_names, min(loop_room, thread_room), self._loop_turns)
+            self._was_empty = not grants
+            return grants
+        grants = self._find_forgotten() if self.in_trouble else []
+        passed_over = self._absent_on_loop.noted or self._absent_in_threads.noted
+        left = max(0, loop_room - len(grants))
+        on_loop = self._claim_tasks(self._async_tasks, left, self._absent_on_loop, self._loop_turns)
+        in_threads = self._claim_tasks(
+            self._sync_tasks, thread_room, self._absent_in_threads, self._thread_turns
+        )
+        # Only beside a class of jobs that comes in as fast as it can be taken: an empty look would delay that one.
+        self._absent_on_loop.note(not on_loop and len(in_threads) == thread_room > 0)
+        self._absent_in_threads.note(not in_threads and len(on_loop) == loop_room > 0)
+        grants += on_loop + in_threads
+        self._was_empty = not grants
+        if self._was_empty and passed_over and loop_room and thread_room:
+            # An empty answer would let us sleep: look for the skipped tasks after all.
+            return self._claim_inside(loop_room, thread_room)
+        return grants
+
+    def _claim_tasks(self, tasks: list[str], room: int, absent: Absence, turns: Turns) -> list[Grant]:
+        return self._claim_from_queues(tasks, room, turns) if room and not absent.noted else []
+
+    def _claim_from_queues(self, tasks: list[str], room: int, turns: Turns) -> list[Grant]:
+        self._claimed_tasks.append(tasks)
+        order: Order = self._settings.queue_order
+        grants = self._store.claim(
+            self._settings.owner, turns.queues, room, tasks, idle=self._was_empty, order=order
+        )
+        turns.served(grants)
+        return grants
+
+    def _find_forgotten(self) -> list[Grant]:
+        """After trouble, find leases in our name whose grant never reached us: they are ours."""
+        held = self._store.find_held(self._settings.owner)
+        forgotten = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
+        # These were not run, and must not be: only an execution elsewhere has to be taken over, and stopped.
+        late = [
+            grant
+            for grant in forgotten.values()
+            if grant.seconds_left is not None and grant.seconds_left <= 0 and grant.execution_site is None
+        ]
+        if late:
+            self._store.settle([Ending(grant.id, grant.token, Expired()) for grant in late])
+            for grant in late:
+                del forgotten[grant.id]
+        if not forgotten:
+            return []
+        # It is unknown how much of their time has passed; a renewal makes them as good as new.
+        leases = {grant.id: grant.token for grant in forgotten.values()}
+        renewed = [renewal.id for renewal in self._store.renew(leases) if renewal.extended]
+        logger.info("%d lease(s) were granted, but the database's answer was lost", len(renewed))
+        return [forgotten[job_id] for job_id in renewed]
+
+    async def _sit_out(self, error: Exception) -> None:
+        if type(self.trouble) is not type(error):
+            logger.warning("no claims for now: %s", error)
+        self.trouble = error
+        await asyncio.sleep(random.uniform(0.2, 1.0))
+
+
+def _count(tasks: Sequence[str], wanted: Sequence[str]) -> int:
+    return sum(map(set(wanted).__contains__, tasks)) if tasks and wanted else 0
+
+
+def _outside(tasks: Mapping[str, TaskDefinition]) -> list[str]:
+    return [name for name, task in list(tasks.items()) if task.external is not None]

@@ -1,0 +1,153 @@
+"""The first message to a child process: where its task's function is, and the lease it runs under."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from leasehold.domain.checks.durations import seconds
+from leasehold.domain.checks.sizes import size
+from leasehold.domain.errors import InvalidTask
+from leasehold.domain.frozen import frozen
+from leasehold.domain.job import Grant
+from leasehold.run.middleware import Middlewares
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.settings import Retry, TaskSettings
+
+
+@frozen
+class Reference:
+    """The place of an object at the top of a module."""
+
+    module: str
+    name: str
+    depth: int = 0
+    """How many decorators that keep what they wrap, such as `@app.task`, are around it."""
+
+    def find(self) -> Any:
+        found: Any = importlib.import_module(self.module)
+        for name in self.name.split("."):
+            found = getattr(found, name)
+        for _ in range(self.depth):
+            found = found.__wrapped__
+        return found
+
+
+@frozen(kw_only=True)
+class TaskSheet:
+    """The part that all jobs of a task share."""
+
+    task: str
+    function: Reference
+    retry_on: list[Reference] | None
+    retry_never: list[Reference] | None
+    middleware: list[Reference]
+    main: dict[str, str]
+    """How to run the program's main module under another name, if something in it is needed."""
+    argv: list[str]
+    memory: int | None
+    cpu_time: int | None
+    capture_logs: bool
+
+
+@frozen
+class JobSheet:
+    task: TaskSheet
+    grant: Grant
+    has_folder: bool
+
+
+_ADAPTER = TypeAdapter(JobSheet)
+
+
+def write_sheet(sheet: JobSheet) -> bytes:
+    return _ADAPTER.dump_json(sheet)
+
+
+def read_sheet(text: bytes) -> JobSheet:
+    return _ADAPTER.validate_json(text)
+
+
+def task_sheet(definition: TaskDefinition, capture_logs: bool) -> TaskSheet:
+    """Raises InvalidTask for an object that a fresh interpreter would not find."""
+    task, settings = definition.name, definition.settings
+    function = _reference(task, definition.function)
+    on, never = _references(task, settings.retry.on), _references(task, settings.retry.never)
+    middleware = _references(task, definition.layers) or []
+    needs_main = any(one.module == "__main__" for one in (function, *(on or ()), *(never or ()), *middleware))
+    return TaskSheet(
+        task=task,
+        function=function,
+        retry_on=on,
+        retry_never=never,
+        middleware=middleware,
+        main=_main_module(task) if needs_main else {},
+        argv=list(sys.argv),
+        memory=None if settings.memory is None else size(settings.memory, "memory"),
+        cpu_time=None if settings.cpu_time is None else math.ceil(seconds(settings.cpu_time, "cpu_time")),
+        capture_logs=capture_logs,
+    )
+
+
+def _references(task: str, things: Sequence[Any] | None) -> list[Reference] | None:
+    return None if things is None else [_reference(task, thing) for thing in things]
+
+
+def _reference(task: str, thing: Any) -> Reference:
+    module, name = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")
+    found: Any = sys.modules.get(module)
+    depth = 0
+    try:
+        for part in name.split("."):
+            found = getattr(found, part)
+        while found is not thing:
+            found = found.__wrapped__
+            depth += 1
+    except AttributeError:
+        raise InvalidTask(
+            "run_in",
+            f"task {task!r} needs {thing!r}, which is not what {module!r} has as {name!r}",
+            "keep its function, its middleware and the exceptions of its retry under their own names at the top of "
+            "modules: a process of its own imports them from there",
+        ) from None
+    return Reference(module, name, depth)
+
+
+def _main_module(task: str) -> dict[str, str]:
+    """Describe the main module as `multiprocessing` does."""
+    from multiprocessing.spawn import get_preparation_data
+
+    data = get_preparation_data("leasehold").items()
+    main: dict[str, str] = {key: str(value) for key, value in data if key.startswith("init_main_from_")}
+    if not main:
+        raise InvalidTask(
+            "run_in",
+            f"task {task!r} was typed into an interpreter",
+            "put it into a file: a process of its own imports it",
+        )
+    return main
+
+
+def open_sheet(sheet: TaskSheet) -> TaskDefinition:
+    """Build the definition in the child: imports the user's modules."""
+    sys.argv[:] = sheet.argv
+    if sheet.main:
+        from multiprocessing.spawn import prepare
+
+        prepare({**sheet.main})
+    retry = Retry(on=_found(sheet.retry_on), never=_found(sheet.retry_never))
+    definition = TaskDefinition(sheet.function.find(), sheet.task, TaskSettings(retry=retry))
+    middlewares = Middlewares()
+    for layer in sheet.middleware:
+        middlewares.add(layer.find())
+    middlewares.apply_to(definition)
+    return definition
+
+
+def _found(references: list[Reference] | None) -> tuple[Any, ...] | None:
+    return None if references is None else tuple(one.find() for one in references)
