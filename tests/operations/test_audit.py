@@ -187,7 +187,7 @@ def pause_scope(scene: Scene) -> Case:
 
 def resume_scope(scene: Scene) -> Case:
     scene.store.pause_scope("task", "work")
-    return "kind.resume", "work", lambda: scene.verbs.resume_scope("task", "work", actor="ann")
+    return "task.resume", "work", lambda: scene.verbs.resume_scope("task", "work", actor="ann")
 
 
 def close_rate(scene: Scene) -> Case:

@@ -9,7 +9,7 @@ from leasehold.domain.job import Job
 from leasehold.domain.pause_window import PauseWindow
 from leasehold.domain.records import COUNT_CAP, LaneHolder, PauseRecord, QueueCount, QueueRow
 from leasehold.domain.states import State
-from leasehold.operations.arguments import Actor, Duration, Instant, KindName, LaneName, QueueName, Reason
+from leasehold.operations.arguments import Actor, Duration, Instant, LaneName, QueueName, Reason, TaskName
 from leasehold.operations.notify import notify_workers
 from leasehold.operations.verb import Backend, read, verb
 
@@ -60,16 +60,16 @@ def resume_queue(backend: Backend, name: QueueName, *, actor: Actor = None) -> b
 
 
 @verb(
-    "kind.pause",
+    "task.pause",
     scope="operate",
     guard="all queues",
-    http="POST /v1/kinds/{name}/pause",
+    http="POST /v1/tasks/{name}/pause",
     audit=closing_detail,
     examples=FOR_A_WHILE,
 )
 def pause_task(
     backend: Backend,
-    name: KindName,
+    name: TaskName,
     *,
     for_: Duration | None = None,
     until: Instant | None = None,
@@ -82,13 +82,13 @@ def pause_task(
 
 
 @verb(
-    "kind.resume",
+    "task.resume",
     scope="operate",
     guard="all queues",
-    http="POST /v1/kinds/{name}/resume",
+    http="POST /v1/tasks/{name}/resume",
     after=notify_workers,
 )
-def resume_task(backend: Backend, name: KindName, *, actor: Actor = None) -> bool:
+def resume_task(backend: Backend, name: TaskName, *, actor: Actor = None) -> bool:
     """Start jobs of this task again."""
     return backend.store.resume_scope("task", name)
 

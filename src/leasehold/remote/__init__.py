@@ -29,7 +29,7 @@ from leasehold.remote.questions import Questions
 from leasehold.remote.queues import Lanes, Pausable, Queues, Tasks
 from leasehold.remote.schedules import Schedules
 from leasehold.remote.stop import StopManner, StopOptions
-from leasehold.remote.values import HistoryEntry, Kind, Page, Question, ScheduleRow, Summary
+from leasehold.remote.values import HistoryEntry, Page, Question, ScheduleRow, Summary, TaskCard
 from leasehold.remote.view import Tenant
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "Group",
     "HistoryEntry",
     "Job",
-    "Kind",
     "Lanes",
     "NewJob",
     "Page",
@@ -56,6 +55,7 @@ __all__ = [
     "StopManner",
     "StopOptions",
     "Summary",
+    "TaskCard",
     "Tasks",
     "Tenant",
 ]

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from leasehold.domain.groups import FiledResult
 from leasehold.domain.records import Scope
 from leasehold.remote.exchange import Answer, answer_to, strange
-from leasehold.remote.values import HistoryEntry, JobRow, Kind, Made, Page, Question, ScheduleRow
+from leasehold.remote.values import HistoryEntry, JobRow, Made, Page, Question, ScheduleRow, TaskCard
 from leasehold.types import (
     AttemptRecord,
     AuditPage,
@@ -47,7 +47,11 @@ _HOLDS, _LOG, _EVENT = TypeAdapter(list[Hold]), TypeAdapter(LogTail), TypeAdapte
 _QUESTIONS, _OPEN_QUESTIONS = TypeAdapter(list[Question]), TypeAdapter(list[OpenQuestion])
 _STATUS, _STOP = TypeAdapter(GroupStatus), TypeAdapter(StopReport)
 _PAUSE, _PAUSES = TypeAdapter(PauseRecord), TypeAdapter(list[PauseRecord])
-_QUEUES, _KINDS, _LANES = TypeAdapter(list[QueueRow]), TypeAdapter(list[Kind]), TypeAdapter(list[LaneHolder])
+_QUEUES, _TASKS, _LANES = (
+    TypeAdapter(list[QueueRow]),
+    TypeAdapter(list[TaskCard]),
+    TypeAdapter(list[LaneHolder]),
+)
 _SLOTS, _RATES = TypeAdapter(list[SlotRow]), TypeAdapter(list[RateRow])
 _SCHEDULE, _SCHEDULES = TypeAdapter(ScheduleRow), TypeAdapter(list[ScheduleRow])
 _WORKERS, _EXECUTIONS = TypeAdapter(list[WorkerCard]), TypeAdapter(list[ExecutionRow])
@@ -189,8 +193,8 @@ def queues(answer: Answer) -> list[QueueRow]:
     return _each(answer, one).read(_QUEUES)
 
 
-def tasks(answer: Answer) -> list[Kind]:
-    return answer.read(_KINDS)
+def tasks(answer: Answer) -> list[TaskCard]:
+    return answer.read(_TASKS)
 
 
 def lanes(answer: Answer) -> list[LaneHolder]:

@@ -10,7 +10,7 @@ from leasehold.remote.exchange import Answer, Ask, get, once, part, post
 from leasehold.remote.job import Job
 from leasehold.remote.pause_window import PauseOptions, closing_body
 from leasehold.remote.transport import Line
-from leasehold.remote.values import Kind
+from leasehold.remote.values import TaskCard
 from leasehold.types import LaneHolder, PauseRecord, QueueRow
 
 
@@ -67,12 +67,12 @@ class Tasks(Pausable):
 
     _scope: Scope = "task"
 
-    async def alist(self) -> list[Kind]:
-        return await self._line.arun(once(get("/v1/kinds"), decode.tasks))
+    async def alist(self) -> list[TaskCard]:
+        return await self._line.arun(once(get("/v1/tasks"), decode.tasks))
 
-    def list(self) -> list[Kind]:
+    def list(self) -> list[TaskCard]:
         """The tasks that can be enqueued there, with the JSON Schemas of their arguments."""
-        return self._line.run(once(get("/v1/kinds"), decode.tasks))
+        return self._line.run(once(get("/v1/tasks"), decode.tasks))
 
 
 class Lanes:

@@ -109,7 +109,7 @@ class ScheduleRow:
 
 
 @frozen
-class Kind:
+class TaskCard:
     """A task that the server knows."""
 
     name: str

@@ -169,7 +169,7 @@ def test_a_token_of_some_queues_sees_and_steers_those(app: Leasehold, dashboard:
     assert one.do("queue.pause", name="default").status_code == 403
     assert one.do("queue.resume", name="default").status_code == 403
     for verb, fields in (
-        ("kind.pause", {"name": "add"}),
+        ("task.pause", {"name": "add"}),
         ("slot.set", {"name": "browser", "limit": "1"}),
         ("rate.set", {"key": "openai", "limit": "1/s"}),
         ("rate.close", {"key": "openai"}),

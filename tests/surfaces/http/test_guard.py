@@ -263,7 +263,7 @@ def test_a_token_of_some_queues_knows_no_others(app: Leasehold, server: Server):
         assert client.get(f"/v1/jobs/{others.id}{path}").json()["code"] == "job-not-found", path
     assert client.post(f"/v1/jobs/{others.id}/cancel").status_code == 404
     assert {row["queue"] for row in client.get("/v1/queues").json()} == {"agents"}
-    assert [task["name"] for task in client.get("/v1/kinds").json()] == ["greet"]
+    assert [task["name"] for task in client.get("/v1/tasks").json()] == ["greet"]
     refused = client.post("/v1/jobs", json={"task": "add", "args": {"a": 1}})
     assert (refused.status_code, refused.json()["code"]) == (422, "unknown-task")
     assert "add" not in refused.json()["detail"].partition("known:")[2]

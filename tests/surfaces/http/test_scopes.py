@@ -86,9 +86,9 @@ def test_queues_and_kinds_are_paused_and_resumed(app: Leasehold, admin: httpx2.C
     assert [(one["scope"], one["name"]) for one in admin.get("/v1/pauses").json()] == [("queue", "default")]
     assert admin.post("/v1/queues/default/resume").json() == {"changed": True}
     assert admin.post("/v1/queues/default/resume").json() == {"changed": False}
-    assert admin.post("/v1/kinds/add/pause").json()["until"] is None
-    assert admin.post("/v1/kinds/add/resume").json() == {"changed": True}
-    task = next(one for one in admin.get("/v1/kinds").json() if one["name"] == "add")
+    assert admin.post("/v1/tasks/add/pause").json()["until"] is None
+    assert admin.post("/v1/tasks/add/resume").json() == {"changed": True}
+    task = next(one for one in admin.get("/v1/tasks").json() if one["name"] == "add")
     assert task["description"] == "Adds two numbers."
     assert task["arguments"]["required"] == ["a"]
     assert (

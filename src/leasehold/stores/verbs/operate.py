@@ -127,7 +127,7 @@ class OperateVerbs(Verbs):
         """Stop claims from this queue, or of this task, until the given time or until `resume_scope`. Running jobs go
         on."""
         if scope not in ("queue", "task"):
-            raise InvalidInput("scope", f"{scope!r} cannot be paused", "use 'queue' or 'kind'")
+            raise InvalidInput("scope", f"{scope!r} cannot be paused", "use 'queue' or 'task'")
         if for_ is not None and for_ <= 0:
             raise InvalidInput("for_", f"{for_:g} s is not a duration", "give a positive number of seconds")
 

@@ -1,4 +1,4 @@
-"""/v1/workers, /v1/pauses and /v1/kinds, each with a filter of its own, and the probes."""
+"""/v1/workers, /v1/pauses and /v1/tasks, each with a filter of its own, and the probes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def add_to(router: APIRouter) -> None:
             if not caller.access.queues or (row.scope == "queue" and caller.access.may_use_queue(row.name))
         ]
 
-    @router.get("/v1/kinds", dependencies=needs("read"), tags=["queues"])
-    def list_tasks(caller: RequestCaller) -> list[responses.Kind]:
+    @router.get("/v1/tasks", dependencies=needs("read"), tags=["queues"])
+    def list_tasks(caller: RequestCaller) -> list[responses.Task]:
         """The tasks that can be enqueued here, with the schemas of their arguments."""
-        return [responses.Kind.model_validate(card) for card in tasks_for(caller)]
+        return [responses.Task.model_validate(card) for card in tasks_for(caller)]
 
 
 def add_probes(router: APIRouter, app: Leasehold, *, needs_worker: bool) -> None:

@@ -289,7 +289,7 @@ class Queue(Record):
     counts: dict[State, int]
 
 
-class Kind(Record):
+class Task(Record):
     """A registered task."""
 
     name: str

@@ -25,7 +25,7 @@ class Record(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
-class Kind(Record):
+class Task(Record):
     name: str
     queue: str
     description: str
@@ -33,7 +33,7 @@ class Kind(Record):
 
 
 class Tasks(Record):
-    tasks: list[Kind]
+    tasks: list[Task]
 
 
 class Question(Record):

@@ -51,7 +51,7 @@ class Tool:
 
 
 async def list_tasks(caller: Caller, _: arguments.Nothing) -> responses.Tasks:
-    return responses.Tasks(tasks=[responses.Kind.model_validate(card) for card in tasks_for(caller)])
+    return responses.Tasks(tasks=[responses.Task.model_validate(card) for card in tasks_for(caller)])
 
 
 async def enqueue_job(caller: Caller, given: arguments.EnqueueJob) -> responses.Created:
@@ -192,7 +192,7 @@ TOOLS: dict[str, Tool] = {
     for tool in (
         Tool(
             name="list_tasks",
-            title="List kinds of jobs",
+            title="List tasks",
             description="The tasks that can be enqueued here, with the schemas of their arguments.",
             scope="read",
             annotations=READS,

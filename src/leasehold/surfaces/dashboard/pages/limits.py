@@ -137,8 +137,8 @@ PAGE = Page("limits", "limits", "limits.html", read)
 ACTIONS: tuple[Action, ...] = (
     Action("queue.pause", "operate", functools.partial(_pause, "queue")),
     Action("queue.resume", "operate", functools.partial(_resume, "queue")),
-    Action("kind.pause", "operate", functools.partial(_pause, "task")),
-    Action("kind.resume", "operate", functools.partial(_resume, "task")),
+    Action("task.pause", "operate", functools.partial(_pause, "task")),
+    Action("task.resume", "operate", functools.partial(_resume, "task")),
     Action("slot.set", "admin", _set_slot),
     Action("rate.set", "admin", _set_rate),
     Action("rate.close", "operate", _close_rate),
