@@ -234,7 +234,7 @@ def test_a_resolved_job_stays_as_it_is_but_for_its_lane(store, clock, state):
     assert answer == replace(job, halts_lane=False, lane_at=None), "it has no place in its lane any more"
     assert store.get(job.id) == answer
     entry = store.history(job.id)[-1]
-    assert (entry.event, entry.actor, entry.detail) == ("resolved", "anna", "refunded by hand")
+    assert (entry.event, entry.actor, entry.detail) == ("skipped", "anna", "refunded by hand")
 
 
 def test_a_released_job_is_due_from_its_due_time_on(store, clock):

@@ -66,7 +66,7 @@ class Model(ModelStore):
         ]
         return self.resume(min(halters)[2]) if halters else None
 
-    def resolve(self, job_id: str) -> Answer:
+    def skip(self, job_id: str) -> Answer:
         job = self._in_state(job_id, "failed timed_out")
         if job.halts_lane:
             job.halts_lane = False

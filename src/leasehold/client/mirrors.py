@@ -35,7 +35,7 @@ class Mirrors:
         given = dict(settings)
         argument = definition.mirrored_argument(settings.get("argument"))
         given["states"] = {str(state): word for state, word in settings["states"].items()}
-        mirror = Mirror(**{**given, "task": name, "argument": argument})  # type: ignore[arg-type]
+        mirror = Mirror(**{**given, "task": name, "argument": argument})  # type: ignore[arg-type] # checked by Mirror itself
         self._operator.call(mirrors.add_mirror, name, mirror, actor=actor)
 
     aadd = aio(add)

@@ -187,15 +187,15 @@ class Delivery:
                 logging_level=logging.getLogger("rq.scheduler").level,
                 serializer=JSONSerializer,
             )
-        if self._scheduler.acquire_locks():  # type: ignore[no-untyped-call]
-            self._scheduler.enqueue_scheduled_jobs()  # type: ignore[no-untyped-call]
+        if self._scheduler.acquire_locks():  # type: ignore[no-untyped-call] # rq has no types
+            self._scheduler.enqueue_scheduled_jobs()  # type: ignore[no-untyped-call] # rq has no types
 
     def close(self) -> None:
         """Release RQ's lock and close the connections. Using the object again opens them again."""
         scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
             try:
-                scheduler.release_locks()  # type: ignore[no-untyped-call]
+                scheduler.release_locks()  # type: ignore[no-untyped-call] # rq has no types
             except redis.RedisError as trouble:
                 logger.warning(
                     "could not release RQ's lock on %s, which will expire: %s", self._queue.name, trouble

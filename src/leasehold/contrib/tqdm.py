@@ -9,14 +9,14 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from tqdm.asyncio import tqdm_asyncio  # type: ignore[import-untyped]
+from tqdm.asyncio import tqdm_asyncio  # type: ignore[import-untyped] # tqdm has no types
 
 from leasehold import Context, SyncContext
 
 __all__ = ["tqdm"]
 
 
-class tqdm(tqdm_asyncio):  # type: ignore[misc]
+class tqdm(tqdm_asyncio):  # type: ignore[misc] # tqdm has no types
     """Give it the handler's `ctx`. Without one it is a plain bar, for code that also runs outside of jobs. Of nested
     bars, give `ctx` to the outer one: a job has one progress. A stop ends the loop before the next item."""
 

@@ -115,7 +115,7 @@ def resume(
 def skip(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
     """Keep the failure on record, and let the lane go on."""
     _check(job, Trigger.SKIP)
-    return Move(job, replace(job, halts_lane=False), "resolved", actor, _reason(reason))
+    return Move(job, replace(job, halts_lane=False), "skipped", actor, _reason(reason))
 
 
 def release(job: Job, *, now: datetime, actor: str | None = None) -> Move:

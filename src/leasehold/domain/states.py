@@ -25,7 +25,7 @@ class State(StrEnum):
     PAUSED = "paused"
     """Interrupted and resumable; halts its lane. Moved on by resume or cancel."""
     FAILED = "failed"
-    """Ended without success, resumable, may halt its lane. Moved on by resume; resolve lets the lane go on."""
+    """Ended without success, resumable, may halt its lane. Moved on by resume; skip lets the lane go on."""
     TIMED_OUT = "timed_out"
     """Like failed, because time ran out."""
     SUCCEEDED = "succeeded"

@@ -223,7 +223,7 @@ class GroupWatch:
             since = watched.waiters[future]
             self._forget(watched, future)
             seen = replace(status, changed=_known(status) != since)
-            _settle(future, lambda one, seen=seen: one.set_result(seen))  # type: ignore[misc]
+            _settle(future, lambda one, seen=seen: one.set_result(seen))  # type: ignore[misc] # mypy cannot infer a lambda with a default
 
     def _forget(self, watched: _Waiting, future: Answer) -> None:
         if watched.waiters.pop(future, None) is not None and not watched.waiters:

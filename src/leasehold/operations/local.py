@@ -82,7 +82,7 @@ class LocalOperator:
         return self._all_shown([answer])[0]
 
     def _all_shown(self, values: Sequence[T]) -> list[T]:
-        values = [hidden_job(value) if isinstance(value, Job) else value for value in values]  # type: ignore[misc]
+        values = [hidden_job(value) if isinstance(value, Job) else value for value in values]  # type: ignore[misc] # T is Job there
         found = {name for value in values for name in shortened_in(value)}
         if not found:
             return list(values)

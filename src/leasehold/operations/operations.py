@@ -68,7 +68,7 @@ def method(verb: Verb[P, R]) -> Callable[Concatenate[LocalOperator, P], R]:
 
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     given = verb.signature.parameters.values()
-    call.__signature__ = verb.signature.replace(parameters=[own, *given])  # type: ignore[attr-defined]
+    call.__signature__ = verb.signature.replace(parameters=[own, *given])  # type: ignore[attr-defined] # inspect reads it
     return call
 
 

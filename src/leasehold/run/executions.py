@@ -103,7 +103,7 @@ class Executions:
             by_runner.setdefault(run.runner, []).append(run)
         for runner, runs in by_runner.items():
             names = [run.execution for run in runs]
-            states = await self.call(lambda runner=runner, names=names: runner.probe_many(names))  # type: ignore[misc]
+            states = await self.call(lambda runner=runner, names=names: runner.probe_many(names))  # type: ignore[misc] # mypy cannot infer a lambda with a default
             alive = []
             for run in runs:
                 found = self._watched.get(run)
@@ -112,7 +112,7 @@ class Executions:
                     alive.append(run)
                 elif found is not None and not found.done():
                     found.set_result(states[run.execution])
-            await self.call(lambda alive=alive: _read(alive))  # type: ignore[misc]
+            await self.call(lambda alive=alive: _read(alive))  # type: ignore[misc] # mypy cannot infer a lambda with a default
 
 
 def _read(runs: list[Watched]) -> None:

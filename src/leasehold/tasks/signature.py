@@ -87,10 +87,10 @@ def arguments_type(
     for name, parameter in signature.parameters.items():
         hint = hints.get(name, Any)
         fields[name] = hint if parameter.default is parameter.empty else NotRequired[hint]
-    arguments = TypedDict(task, fields)  # type: ignore[misc]
+    arguments = TypedDict(task, fields)  # type: ignore[misc] # made at run time
     # By name or by alias: a caller writes the parameter's name, the store has its alias.
     config = ConfigDict(extra="forbid", populate_by_name=True)
-    arguments.__pydantic_config__ = config  # type: ignore[attr-defined]
+    arguments.__pydantic_config__ = config  # type: ignore[attr-defined] # pydantic reads it
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(arguments)
         return adapter

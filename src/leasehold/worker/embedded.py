@@ -329,4 +329,4 @@ def _close_all() -> None:
 # `atexit` is too late: by then the interpreter accepts no new work for its thread pools, which settle the last results.
 # This runs before that, when the main thread has ended. concurrent.futures does the same, and is imported above, so
 # that it runs after this.
-threading._register_atexit(_close_all)  # type: ignore[attr-defined]
+threading._register_atexit(_close_all)  # type: ignore[attr-defined] # not in typeshed

@@ -64,7 +64,7 @@ def _resting(store: JobStore, job: Job, now: datetime) -> Hold:
         return Hold("resting", f"it {ended}{ago}{suffix}", "it is not queued: call app.run_now again")
     if job.halts_lane:
         detail = f"it {ended}{ago} and halts lane {job.lane!r}{suffix}"
-        return Hold("resting", detail, "resume it, or resolve it to let the lane go on")
+        return Hold("resting", detail, "resume it, or skip it to let the lane go on")
     return Hold("resting", f"it {ended}{ago}{suffix}", "resume it")
 
 
@@ -226,7 +226,7 @@ def _blocked(lane: str, blocker: Job) -> Hold:
     remedy = {
         State.WAITING: f"answer its question: leasehold why {blocker.id}",
         State.PAUSED: f"resume or cancel {blocker.id}",
-    }.get(blocker.state, f"resume {blocker.id}, or resolve it to let the lane go on without it")
+    }.get(blocker.state, f"resume {blocker.id}, or skip it to let the lane go on without it")
     word = blocker.state.value.replace("_", " ")
     reason = why(blocker.error or blocker.reason)
     return Hold("lane_blocked", f"lane {lane!r} is blocked by {suffix}, {word}{reason}", remedy)

@@ -63,7 +63,7 @@ class PostgresWakeups:
 
     def _listen(self) -> None:
         options = {"autocommit": True, "connect_timeout": 10, "keepalives_idle": 30}
-        with psycopg.connect(self._url, application_name="leasehold listener", **options) as connection:  # type: ignore[arg-type]
+        with psycopg.connect(self._url, application_name="leasehold listener", **options) as connection:  # type: ignore[arg-type] # options by name
             for channel in self._channels:
                 connection.execute(f'LISTEN "{channel}"')
             self._listening = True

@@ -34,7 +34,7 @@ class Directory:
         self.cabinet = cabinet or StoreCache(most_open)
         self._shares = cabinet is not None
         self._teller = None if notify else _Teller(control)
-        self.notify: Callable[[str, Hint], None] = notify or self._teller  # type: ignore[assignment]
+        self.notify: Callable[[str, Hint], None] = notify or self._teller  # type: ignore[assignment] # one of two callables
 
     def another(self) -> Directory:
         """Over a connection of its own; the same tenants are open, and no more of them."""

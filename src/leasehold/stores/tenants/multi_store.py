@@ -73,7 +73,7 @@ def _route(verb: str) -> Callable[..., Any]:
     def refuse(self: ManyStores, *args: Any, **kwargs: Any) -> NoReturn:
         raise InvalidInput(verb, "is asked of one tenant", "use app.tenant(name), or --tenant")
 
-    refuse.refused = True  # type: ignore[attr-defined]
+    refuse.refused = True  # type: ignore[attr-defined] # a mark on a function
     return refuse
 
 

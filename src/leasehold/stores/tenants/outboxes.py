@@ -39,7 +39,7 @@ class OutboxesOfTenants(Parts):
         for name in self._tenants():
             had, until = self._copies.get(name, (frozenset(), time.monotonic() if wanted else float("inf")))
             if had != wanted or time.monotonic() >= until:
-                self._over([name], lambda _, store, had=had: _copy(store, had, wanted))  # type: ignore[misc]
+                self._over([name], lambda _, store, had=had: _copy(store, had, wanted))  # type: ignore[misc] # mypy cannot infer a lambda with a default
                 self._copies[name] = (wanted, time.monotonic() + COPY_EVERY)
                 self._touch_hooks([name])
         return found

@@ -111,7 +111,7 @@ class TenantStore:
 
     def audited(self, entry: AuditEntry) -> AbstractContextManager[None]:
         """In the tenant's own store, which need not stay open meanwhile."""
-        return audited(self.label, entry, self.write_audit)  # type: ignore[attr-defined]  # `with_verbs` writes it
+        return audited(self.label, entry, self.write_audit)  # type: ignore[attr-defined] # with_verbs writes it
 
     # -- who works here, and how they hear of work -----------------------------------------------------------------
     def notify_workers(self) -> None:

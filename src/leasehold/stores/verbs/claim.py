@@ -278,7 +278,7 @@ class ClaimVerbs(LimitVerbs):
             return grants
         for ids in batches(sorted(late)):
             some = {job_id: late[job_id] for job_id in ids}
-            self._database.transact(lambda session, some=some: _expire_grants(session, some))  # type: ignore[misc]
+            self._database.transact(lambda session, some=some: _expire_grants(session, some))  # type: ignore[misc] # mypy cannot infer a lambda with a default
         return [grant for grant in grants if grant.id not in late]
 
 

@@ -54,7 +54,7 @@ class HookVerbs(EnqueueVerbs):
         found: list[Delivery] = []
         for name in self._due_listeners(listeners):
             which = {"listener": name, "limit": limit - len(found), "seconds": seconds}
-            rows = self._database.single(lambda session, which=which: session.rows("take_outbox", **which))  # type: ignore[misc]
+            rows = self._database.single(lambda session, which=which: session.rows("take_outbox", **which))  # type: ignore[misc] # mypy cannot infer a lambda with a default
             found += sorted(map(_delivery, rows), key=lambda one: one.event.at or 0)
             if len(found) >= limit:
                 break

@@ -58,7 +58,7 @@ class RecoverVerbs(QuestionVerbs):
         ripe = sorted(once.values(), key=lambda s: s.id)
         reaped: list[Reaped] = []
         for batch in batches(ripe):
-            moves = self._database.transact(lambda session, batch=batch: _reap(session, batch))  # type: ignore[misc]
+            moves = self._database.transact(lambda session, batch=batch: _reap(session, batch))  # type: ignore[misc] # mypy cannot infer a lambda with a default
             reaped += [
                 Reaped(
                     move.job.id,

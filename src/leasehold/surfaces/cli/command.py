@@ -216,7 +216,7 @@ def command(
                 return function(call, **given)
 
         run.__doc__ = function.__doc__
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # inspect reads it
         run.__annotations__ = {one.name: one.annotation for one in parameters}
         if below is not None:
             below.verbs[name or function.__name__] = run

@@ -80,7 +80,7 @@ def facts_of(error: LeaseholdError) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else str(value)  # type: ignore[arg-type]
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else str(value)  # type: ignore[arg-type] # an instance, as it has fields
 
 
 def first_line(text: str) -> str:

@@ -37,7 +37,7 @@ def survive_any_terminal() -> None:
     codecs.register_error("leasehold", _stand_in)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError):  # somebody has put another object in its place
-            stream.reconfigure(errors="leasehold")  # type: ignore[union-attr]
+            stream.reconfigure(errors="leasehold")  # type: ignore[union-attr] # a text stream of ours
 
 
 def _stand_in(error: UnicodeError) -> tuple[str, int]:

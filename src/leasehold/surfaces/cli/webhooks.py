@@ -41,7 +41,7 @@ def list_webhooks(call: Call) -> None:
         {
             "webhook": lambda row: str(row["name"]),
             "url": lambda row: str(row["url"]),
-            "events": lambda row: " ".join(row["events"]),  # type: ignore[arg-type]
+            "events": lambda row: " ".join(row["events"]),  # type: ignore[arg-type] # a list of names
             "from": lambda row: str(row["source"]),
         },
         empty="no webhooks; add one with leasehold webhooks add NAME URL --event failed",

@@ -41,7 +41,7 @@ _VERBS: tuple[tuple[Trigger, Verb], ...] = (
     (Trigger.RELEASE, Verb("release", "Release", "Release it", "Lifts the hold it was enqueued with.")),
     (
         Trigger.SKIP,
-        Verb("skip", "Resolve", "Resolve it", "The job stays failed, and its lane continues.", reason=True),
+        Verb("skip", "Skip", "Skip it", "The job stays failed, and its lane continues.", reason=True),
     ),
     (
         Trigger.RETRY,

@@ -110,7 +110,7 @@ def _add_route(router: APIRouter, verb: Verb[..., Any]) -> None:
         return show(caller, adapter, answer)
 
     endpoint.__doc__ = verb.doc
-    endpoint.__signature__ = _signature(verb, in_path, body, shown)  # type: ignore[attr-defined]
+    endpoint.__signature__ = _signature(verb, in_path, body, shown)  # type: ignore[attr-defined] # inspect reads it
     router.add_api_route(
         verb.path,
         endpoint,

@@ -25,7 +25,7 @@ class LaneRow:
     holder: LaneHolder
     behind: str | None
     """How many jobs wait for it; None: not asked."""
-    may_resolve: bool
+    may_skip: bool
     may_cancel: bool
 
 
