@@ -193,7 +193,7 @@ def _leased(
     block: int,
     count: int,
     task: Kind = PLAIN_KIND,
-    owner: str = OWNER,
+    worker: str = OWNER,
     expires: object = 10 * _HOUR,
 ) -> Jobs:
     place = {
@@ -202,7 +202,7 @@ def _leased(
         "expires_at": d.time(expires),
         "started_at": d.time(-60),
         "attempt": "1",
-        "worker": _owner(f"'{owner}'"),
+        "worker": _worker(f"'{worker}'"),
         "lease_seconds": "30",
         "special": task.special,
     }
@@ -250,7 +250,7 @@ def _ended(
     state: str,
     task: Kind = PLAIN_KIND,
     *beside: Rows,
-    owner: str = f"'{OWNER}'",
+    worker: str = f"'{OWNER}'",
 ) -> Jobs:
     """After one run. `state` is an expression for the number of the state."""
     place = {
@@ -259,7 +259,7 @@ def _ended(
         "finished_at": d.time(f"{-_HOUR} + i * 0.0001"),
         "started_at": d.time(-_HOUR),
         "attempt": "1",
-        "worker": _owner(owner),
+        "worker": _worker(worker),
         "state": state,
         "special": task.special,
         "result": d.json(f"""CASE WHEN {state} = 1 THEN '{{"sent": true}}' END"""),
@@ -281,7 +281,7 @@ def _trouble(d: Dialect, count: int, failures: int = 1, where: str = "true") -> 
 
 
 def _attempt(d: Dialect, count: int, ended: str) -> Rows:
-    columns = {"job": "n", "token": "1", "number": "1", "worker": _owner(f"'{OWNER}'"), "settled": "true"}
+    columns = {"job": "n", "token": "1", "number": "1", "worker": _worker(f"'{OWNER}'"), "settled": "true"}
     times = {"started_at": d.time(-_HOUR), "ended_at": d.time(-_HOUR + 1)}
     return Rows("attempt", count, columns | times | {"ended": f"'{ended}'"})
 
@@ -296,11 +296,11 @@ def _ticket(d: Dialect, count: int, lane: str, due: str = f"{-_HOUR} + i * 0.01"
     return Rows("ticket", count, columns)
 
 
-def _owner(name: str) -> str:
+def _worker(name: str) -> str:
     return f"(SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = {name})"
 
 
-def _owners() -> Rows:
+def _worker_names() -> Rows:
     return Rows("worker_name", 20, {"name": "'worker-' || (i - 1)"})
 
 
@@ -328,7 +328,7 @@ def _nothing(d: Dialect, n: int) -> Iterator[Block]:
 def _finished(d: Dialect, n: int) -> Iterator[Block]:
     grouped = Kind(group="CASE WHEN i % 10 = 0 THEN 'group-' || (i % 1000) END")
     yield Rows("job_group", 100, {"name": "'group-' || (i * 10 % 1000)", "live": "0"})
-    yield _ended(d, 1, n, str(ENDED_STATES[State.SUCCEEDED]), grouped, owner="'worker-' || (i % 20)")
+    yield _ended(d, 1, n, str(ENDED_STATES[State.SUCCEEDED]), grouped, worker="'worker-' || (i % 20)")
 
 
 def _delayed(d: Dialect, n: int) -> Iterator[Block]:
@@ -419,7 +419,7 @@ CROWDED = tuple(name for name in NAMES if name != NOTHING)
 
 def load_background(run: Run, dialect: Dialect, name: str, count: int) -> None:
     """The gate of the work at hand, and `count` rows of the background (of each, for all together)."""
-    _load(run, dialect, [_owners(), _gate(PLAIN_KIND)])
+    _load(run, dialect, [_worker_names(), _gate(PLAIN_KIND)])
     for task in BACKGROUNDS if name == ALL else [name]:
         _load(run, dialect, BACKGROUNDS[task](dialect, count))
 
@@ -435,7 +435,7 @@ def load_history(run: Run, dialect: Dialect, count: int) -> None:
     state = "CASE WHEN i % 100 IN (3, 33, 63) THEN 2 + i % 100 / 30 ELSE 1 END"
     old = Kind(queue=RARE_QUEUE, task=RARE_KIND)
     groups = Rows("job_group", 100, {"name": "'group-' || (i * 10 % 1000)", "live": "0"})
-    _load(run, d, [_owners(), _gate(PLAIN_KIND), _gate(old), groups])
+    _load(run, d, [_worker_names(), _gate(PLAIN_KIND), _gate(old), groups])
     trouble = _trouble(d, count, where=f"{state} > 2")
     _load(run, d, [_ended(d, 30, 1000, "1", old), _ended(d, 31, count, state, Kind(group=grouped), trouble)])
 
@@ -456,7 +456,7 @@ def load_work(run: Run, dialect: Dialect, count: int = BATCH) -> None:
     running_lanes = Kind(lane="'taken-' || i", group="'batch-' || (i % 10)", shuffled=True)
     plain, overdue = Kind(shuffled=True), Kind(deadline="-60", shuffled=True)
     units = {"name": "'gpu'", "attempt": "1", "units": "1"}
-    using = _leased(d, 107, FEW, owner="worker-2")
+    using = _leased(d, 107, FEW, worker="worker-2")
     waiting = _parked(d, 114, FEW, State.PENDING)
     waiting.beside[0].columns.update(held="false", unmet="1")
     ids = {"child_id": d.id(114, _since(FEW)), "parent_id": d.id(113, _since(FEW))}
@@ -465,7 +465,7 @@ def load_work(run: Run, dialect: Dialect, count: int = BATCH) -> None:
         run,
         d,
         [
-            _owners(),
+            _worker_names(),
             _gate(keyed),
             Rows("job_group", 10, {"name": "'batch-' || (i - 1)", "live": str(count // 10)}),
             Rows("slot", 1, {"name": "'gpu'", "lim": str(2 * FEW)}),
@@ -496,7 +496,7 @@ def load_many_gates(run: Run, dialect: Dialect, gates: int, count: int = BATCH) 
     """Kinds of which each has `count` plain jobs and `count` lanes that are due; their gates."""
     d = dialect
     tasks = [Kind(task=f"kind-{number}") for number in range(gates)]
-    _load(run, d, [_owners()])
+    _load(run, d, [_worker_names()])
     for number, task in enumerate(tasks):
         lane = f"'lane-{number}-' || i"
         in_lanes = _queued(d, 300 + number, count, replace(task, lane=lane))

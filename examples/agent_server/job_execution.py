@@ -17,7 +17,7 @@ class JobExecution:
         moment, though the server may still wait for open requests."""
         self._worker = app.worker(
             tenants="all",
-            owner=settings.WORKER_ID,
+            name=settings.WORKER_ID,
             sweep=settings.HEARTBEAT_SECONDS,
             shutdown_grace=None,  # `initiate_graceful_shutdown` says how long
         )

@@ -21,7 +21,7 @@ logger = logging.getLogger("model_runs")
 
 def execute_run(run_id: str) -> None:
     # Without WORKER_ID the owner is made of hostname, pid and chance. No two rq workers may have the same one.
-    answer = delivery.execute(run_id, owner=os.environ.get("WORKER_ID"))
+    answer = delivery.execute(run_id, worker=os.environ.get("WORKER_ID"))
     if isinstance(answer, NotRun):
         # Another worker has it, or it has ended. The message is acknowledged by returning; where it is worth coming
         # back (an owner that may be dead), `execute` has published the id again.

@@ -89,20 +89,20 @@ class View:
     async def arun_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         return await to_thread(self.run_now, task, *args, **kwargs)
 
-    def run_by_id(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> RunResult | NotRun:
+    def run_by_id(self, job_id: str, *, worker: str | None = None, wait: Duration = 0) -> RunResult | NotRun:
         """Run a stored job in this process: for ids that are delivered by another queue (RQ, SQS …).
         Claims exactly this job, whatever its queue, runs it with all that a worker gives, and returns when the database
         has its ending: `RunResult(job, retry_in)`. Else `NotRun(job_id, state, why, retry_in)`, and the job is as it
         was. `retry_in` is None when the message is done with, else the seconds to come back after.
 
-        `wait`: how long to ask again while it may still become free, such as a lease whose owner is dead. `owner` names
-        the holder of the lease; no other process may use that name at the same time."""
-        return self.__internals__.by_id.run(job_id, owner, wait)
+        `wait`: how long to ask again while it may still become free, such as a lease whose worker is dead. `worker` is
+        the name of the holder; no other process may use that name at the same time."""
+        return self.__internals__.by_id.run(job_id, worker, wait)
 
     async def arun_by_id(
-        self, job_id: str, *, owner: str | None = None, wait: Duration = 0
+        self, job_id: str, *, worker: str | None = None, wait: Duration = 0
     ) -> RunResult | NotRun:
-        return await self.__internals__.by_id.run_async(job_id, owner, wait)
+        return await self.__internals__.by_id.run_async(job_id, worker, wait)
 
     # -- look and steer --------------------------------------------------------------------------------------------
     def get(self, job_id: str) -> Job[Any]:
@@ -236,10 +236,10 @@ class View:
 
     aworkers = aio(workers)
 
-    def leases(self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
+    def leases(self, *, worker: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
         """One page of the jobs that run, in the order in which they came: who holds each, since when, and when that
         runs out; of one worker, or of all. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.call(workers.list_leases, owner, limit, cursor)
+        return self.__internals__.operations.call(workers.list_leases, worker, limit, cursor)
 
     aleases = aio(leases)
 

@@ -186,12 +186,12 @@ class Internals:
             return shared.host.run(job, max_running)
         return shared.tenant_host.run(job, max_running, shared.stores.everybody.only(self.tenant))
 
-    def _run_by_id(self, job_id: str, owner: str | None, on_request: OnAsked) -> Begun | NotRun:
+    def _run_by_id(self, job_id: str, worker: str | None, on_request: OnAsked) -> Begun | NotRun:
         shared = self.shared
         if self.tenant is None:
-            return shared.host.run_by_id(job_id, owner, on_request)
+            return shared.host.run_by_id(job_id, worker, on_request)
         store = shared.stores.everybody.only(self.tenant)
-        return shared.tenant_host.run_by_id(job_id, owner, on_request, store)
+        return shared.tenant_host.run_by_id(job_id, worker, on_request, store)
 
     # -- tasks and workers -----------------------------------------------------------------------------------------
     def find_task(self, name: str) -> TaskDefinition | None:
@@ -261,12 +261,12 @@ class Internals:
     def make_worker(self, settings: WorkerSettings, waits: Waits | None = None) -> Worker:
         return self._make_worker(dict(self.tasks.definitions), settings, waits)
 
-    def _make_embedded(self, owner: str | None) -> Worker:
+    def _make_embedded(self, worker: str | None) -> Worker:
         """The worker of `run_now` and `run_by_id`. It sees tasks that are registered later, too."""
-        return self._make_worker(self.tasks.definitions, embedded_settings(self._grace, owner))
+        return self._make_worker(self.tasks.definitions, embedded_settings(self._grace, worker))
 
-    def _make_embedded_for_tenants(self, owner: str | None) -> Worker:
-        settings = replace(embedded_settings(self._grace, owner), tenants=(EVERY_TENANT,))
+    def _make_embedded_for_tenants(self, worker: str | None) -> Worker:
+        settings = replace(embedded_settings(self._grace, worker), tenants=(EVERY_TENANT,))
         return self._make_worker(
             self.tasks.definitions, settings, store=self.shared.stores.everybody.as_store
         )

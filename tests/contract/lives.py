@@ -17,35 +17,35 @@ SITE = "machine-1"
 LEASE = 30.0
 
 
-def claim_one(store: JobStore, owner: str = OWNER, queue: str = "default") -> Grant:
-    (grant,) = store.claim(owner, [queue], 1)
+def claim_one(store: JobStore, worker: str = OWNER, queue: str = "default") -> Grant:
+    (grant,) = store.claim(worker, [queue], 1)
     return grant
 
 
 def claim_ids(
-    store: JobStore, limit: int = 10, owner: str = OWNER, queue: str = "default", **requested: Any
+    store: JobStore, limit: int = 10, worker: str = OWNER, queue: str = "default", **requested: Any
 ) -> list[str]:
-    return [grant.id for grant in store.claim(owner, [queue], limit, **requested)]
+    return [grant.id for grant in store.claim(worker, [queue], limit, **requested)]
 
 
-def claim_until_found(store: JobStore, limit: int = 10, owner: str = OWNER, tries: int = 3) -> list[str]:
+def claim_until_found(store: JobStore, limit: int = 10, worker: str = OWNER, tries: int = 3) -> list[str]:
     """A ticket whose head turns out to belong elsewhere is filed anew, so the first claim may come back empty."""
     for _ in range(tries):
-        if found := claim_ids(store, limit, owner):
+        if found := claim_ids(store, limit, worker):
             return found
     return []
 
 
-def run(store: JobStore, owner: str = OWNER, **fields: Any) -> Grant:
+def run(store: JobStore, worker: str = OWNER, **fields: Any) -> Grant:
     """A new job, claimed by its id."""
-    grant = store.claim_by_id(put(store, **fields).id, owner)
+    grant = store.claim_by_id(put(store, **fields).id, worker)
     assert isinstance(grant, Grant), grant
     return grant
 
 
-def run_external(store: JobStore, owner: str = OWNER, site: str = SITE, **fields: Any) -> Grant:
+def run_external(store: JobStore, worker: str = OWNER, site: str = SITE, **fields: Any) -> Grant:
     """A running job whose execution has been placed and started."""
-    grant = run(store, owner, **fields)
+    grant = run(store, worker, **fields)
     assert store.place_execution(grant.id, grant.token, site, f"run-{grant.id}-{grant.attempt}")
     assert store.mark_started(grant.id, grant.token)
     return grant

@@ -102,8 +102,8 @@ def open_race(backend: Backend, clock: ManualClock, monkeypatch: pytest.MonkeyPa
         # So that no store has to make a gate, or to number an owner, in the middle of a race: each is a transaction of
         # its own, and the referee would stop the first store there.
         store.cancel(put(store).id)
-        for owner in _OWNERS:
-            store.adopt(owner, ["nowhere"])
+        for worker in _OWNERS:
+            store.adopt(worker, ["nowhere"])
     one, two, three = stores
     race = Race(one, two, three, referee)
     try:

@@ -32,7 +32,7 @@ def test_the_run_that_is_under_way_is_an_attempt(store, clock):
     grant = run(store)
     clock.advance(5)
     (one,) = store.attempts(grant.id)
-    assert (one.number, one.owner, one.started_at) == (1, OWNER, began)
+    assert (one.number, one.worker, one.started_at) == (1, OWNER, began)
     assert (one.ended_at, one.outcome, one.error) == (None, "running", None)
 
 
@@ -41,7 +41,7 @@ def test_a_plain_success_is_an_attempt(store, clock):
     clock.advance(5)
     end(store, grant, Success("1"))
     (one,) = store.attempts(grant.id)
-    assert (one.number, one.owner, one.outcome, one.error) == (1, OWNER, "succeeded", None)
+    assert (one.number, one.worker, one.outcome, one.error) == (1, OWNER, "succeeded", None)
     assert one.ended_at - one.started_at == timedelta(seconds=5)
 
 
@@ -56,7 +56,7 @@ def test_each_attempt_has_its_own_end_and_its_own_error(store, clock):
     ):
         end(store, claim_one(store), outcome)
     lose(store, clock, claim_one(store))
-    end(store, claim_one(store, owner="worker-2"), Success())
+    end(store, claim_one(store, worker="worker-2"), Success())
     assert reported(store, job.id) == [
         (1, "failed", "boom"),
         (2, "failed", "boom"),
@@ -67,7 +67,7 @@ def test_each_attempt_has_its_own_end_and_its_own_error(store, clock):
         (7, "succeeded", None),
     ]
     records = store.attempts(job.id)
-    assert [one.owner for one in records] == [OWNER] * 6 + ["worker-2"]
+    assert [one.worker for one in records] == [OWNER] * 6 + ["worker-2"]
     assert all(one.started_at <= one.ended_at for one in records)
 
 
@@ -78,16 +78,16 @@ def test_the_last_attempt_tells_how_it_ended_and_not_what_the_operator_made_of_i
     clock.advance(60)
     store.cancel(failed.id)
     (one,) = store.attempts(failed.id)
-    assert (one.outcome, one.error, one.ended_at, one.owner) == ("failed", "boom", ended_at, OWNER)
+    assert (one.outcome, one.error, one.ended_at, one.worker) == ("failed", "boom", ended_at, OWNER)
 
 
 def test_a_poisoned_job_tells_whose_runs_were_lost(store, clock):
     job = put(store, policy=Policy(backoff=0))
     for number in range(3):
         clock.advance(1000)
-        lose(store, clock, claim_one(store, owner=f"worker-{number}"))
+        lose(store, clock, claim_one(store, worker=f"worker-{number}"))
     assert store.get(job.id).state is State.FAILED
-    assert [(one.outcome, one.owner) for one in store.attempts(job.id)] == [
+    assert [(one.outcome, one.worker) for one in store.attempts(job.id)] == [
         ("lost", f"worker-{number}") for number in range(3)
     ]
 
@@ -123,7 +123,7 @@ def test_an_adopted_run_is_told_once_for_each_who_held_it(store, clock):
     (adopted,) = store.adopt("worker-2", [SITE])
     assert isinstance(adopted, Grant)
     end(store, adopted, Success())
-    assert [(one.number, one.outcome, one.owner) for one in store.attempts(grant.id)] == [
+    assert [(one.number, one.outcome, one.worker) for one in store.attempts(grant.id)] == [
         (1, "lost", OWNER),
         (1, "succeeded", "worker-2"),
     ]

@@ -162,7 +162,7 @@ def test_a_lease_that_has_run_out_is_stolen_in_two_looks(store, clock):
     clock.advance(31)
     before = store.get(grant.id)
     look = denied(store.claim_by_id(grant.id, "thief")).look
-    assert (look.id, look.token, look.owner, look.seen_at) == (
+    assert (look.id, look.token, look.worker, look.seen_at) == (
         grant.id,
         grant.token,
         OWNER,
@@ -244,8 +244,8 @@ def test_a_stolen_lane_job_runs_again_at_the_head_of_its_lane(store, clock):
 
 def test_a_steal_counts_a_bystander_as_a_bystander(store, clock):
     """Whoever takes the first look, a job that shared its dead process may have been killed by its neighbour."""
-    grant = run(store, owner="busy", policy=Policy(backoff=0.0))
-    run(store, owner="busy", lease_seconds=3600.0)
+    grant = run(store, worker="busy", policy=Policy(backoff=0.0))
+    run(store, worker="busy", lease_seconds=3600.0)
     clock.advance(31)
     assert denied(store.claim_by_id(grant.id, "thief")).look.alone is False
 

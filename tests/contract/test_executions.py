@@ -20,9 +20,9 @@ def test_executions_are_listed_with_who_watches_them_the_oldest_first(store, clo
     left = orphan(store, clock, policy=ADOPT, site="machine-2")
     store.cancel(left.id, "me")
     first, second = store.list_executions()
-    assert (first.job_id, first.site, first.owner, first.attempt) == (watched.id, SITE, OWNER, 1)
+    assert (first.job_id, first.site, first.worker, first.attempt) == (watched.id, SITE, OWNER, 1)
     assert first.started_at is not None
-    assert (second.job_id, second.site, second.owner) == (left.id, "machine-2", None)
+    assert (second.job_id, second.site, second.worker) == (left.id, "machine-2", None)
     assert second.stop_requested == "cancel"
     assert store.list_executions(limit=1) == [first]
     end(store, watched, Success())

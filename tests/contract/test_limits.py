@@ -111,7 +111,7 @@ def test_a_lost_lease_frees_its_units_only_when_it_is_reaped(store, clock):
     assert used(store) == 1
     store.reap([seen])
     assert used(store) == 0
-    assert len(claim_ids(store, owner="worker-2")) == 1
+    assert len(claim_ids(store, worker="worker-2")) == 1
 
 
 def test_an_orphan_keeps_its_units(store, clock):
@@ -667,32 +667,32 @@ def test_whoever_races_for_the_last_units_none_is_taken_twice(backend):
         while max(seen) < limit and time.monotonic() < deadline:
             seen.append(used(own))
 
-    def by_claim(own, owner: str) -> None:
-        grants = own.claim(owner, ["default"], 2)
+    def by_claim(own, worker: str) -> None:
+        grants = own.claim(worker, ["default"], 2)
         seen.append(used(own))
         if grants:
             look(own)
         for grant in grants:
             end(own, grant, Success())
 
-    def by_id(own, owner: str) -> None:
-        grant = own.claim_by_id(random.choice(ids), owner)
+    def by_id(own, worker: str) -> None:
+        grant = own.claim_by_id(random.choice(ids), worker)
         if isinstance(grant, Grant):
             look(own)
             end(own, grant, Success())
 
-    def by_acquire(own, owner: str) -> None:
-        grant = granted(own.claim_by_id(put(own, task="plain", queue="elsewhere").id, owner))
+    def by_acquire(own, worker: str) -> None:
+        grant = granted(own.claim_by_id(put(own, task="plain", queue="elsewhere").id, worker))
         if own.acquire(grant.id, grant.token, "browser", 2).granted:
             look(own)
         end(own, grant, Success())
 
     def race(number: int) -> None:
-        own, owner = backend.open(), f"worker-{number}"
+        own, worker = backend.open(), f"worker-{number}"
         act = (by_claim, by_id, by_acquire)[number % 3]
         try:
             while own.count()[State.SUCCEEDED] < jobs and own.count()[State.QUEUED]:
-                act(own, owner)
+                act(own, worker)
         except BaseException as error:
             errors.append(error)
 
@@ -713,11 +713,11 @@ def test_a_slot_tells_who_holds_it(store, clock):
     store.set_slot("browser", 4)
     by_gate = run(store, slots=(("browser", 2),), task="wide")
     clock.advance(1)
-    inside = run(store, owner="worker-2")
+    inside = run(store, worker="worker-2")
     assert store.acquire(inside.id, inside.token, "browser").granted
     (row,) = store.list_slots()
     assert (row.name, row.limit, row.used) == ("browser", 4, 3)
-    assert [(h.job_id, h.units, h.task, h.owner) for h in row.holders] == [
+    assert [(h.job_id, h.units, h.task, h.worker) for h in row.holders] == [
         (by_gate.id, 2, "wide", OWNER),
         (inside.id, 1, "work", "worker-2"),
     ]

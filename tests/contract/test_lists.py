@@ -86,13 +86,13 @@ def test_groups_are_listed_by_their_state_with_who_stopped_them(store: JobStore)
 def test_leases_tell_who_holds_what_since_when_and_for_how_long(store: JobStore, clock):
     first = run(store, group="g")
     clock.advance(10)
-    second = run(store, owner="worker-2")
+    second = run(store, worker="worker-2")
     store.cancel(second.id)
     put(store)
     one, two = store.list_leases().leases
-    assert (one.job_id, one.owner, one.group, one.attempt) == (first.id, OWNER, "g", 1)
+    assert (one.job_id, one.worker, one.group, one.attempt) == (first.id, OWNER, "g", 1)
     assert (one.task, one.queue, one.stop_requested) == ("work", "default", None)
-    assert (two.job_id, two.owner, two.stop_requested) == (second.id, "worker-2", "cancel")
+    assert (two.job_id, two.worker, two.stop_requested) == (second.id, "worker-2", "cancel")
     assert (two.started_at - one.started_at).total_seconds() == pytest.approx(10, abs=1e-3)
     assert one.expires_in == pytest.approx(20, abs=1e-3)
     assert (one.expires_at - one.started_at).total_seconds() == pytest.approx(30, abs=1e-3)
@@ -109,7 +109,7 @@ def test_leases_are_listed_a_page_at_a_time_in_the_order_of_arrival(store: JobSt
     assert len(store.claim(OWNER, ["default"], 5)) == 5
     pages = walk(store.list_leases, "leases")
     assert [[row.job_id for row in page] for page in pages] == [jobs[:2], jobs[2:4], jobs[4:]]
-    assert walk(store.list_leases, "leases", owner=OWNER) == walk(store.list_leases, "leases")
+    assert walk(store.list_leases, "leases", worker=OWNER) == walk(store.list_leases, "leases")
 
 
 def test_budgets_tell_what_may_be_spent_and_what_becomes_of_who_spends_more(store: JobStore):

@@ -42,7 +42,7 @@ def test_a_lease_is_sighted_when_its_renewal_is_overdue_and_not_a_moment_before(
     clock.advance(0.001)
     (seen,) = store.sight_missed(sweep)
     job = store.get(grant.id)
-    assert (seen.id, seen.token, seen.owner) == (grant.id, grant.token, OWNER)
+    assert (seen.id, seen.token, seen.worker) == (grant.id, grant.token, OWNER)
     assert (seen.expires_at, seen.lease_seconds) == (job.lease_expires_at, 30.0)
     assert (seen.seen_at, seen.expires_in) == (clock.monotonic(), 30.0 - overdue_at)
     assert seen.reapable_at == clock.monotonic() + max(10.0, 30.0 - overdue_at)
@@ -163,8 +163,8 @@ def test_what_holds_no_lease_is_never_sighted(store, clock):
 
 
 def test_a_job_is_alone_if_its_owner_held_no_other_lease(store, clock):
-    alone = run(store, owner="alone")
-    shared = [run(store, owner="busy", lease_seconds=lease) for lease in (30.0, 300.0)]
+    alone = run(store, worker="alone")
+    shared = [run(store, worker="busy", lease_seconds=lease) for lease in (30.0, 300.0)]
     clock.advance(31)
     seen = {sighting.id: sighting.alone for sighting in store.sight_missed()}
     assert seen == {alone.id: True, shared[0].id: False}, "a neighbour whose lease still runs counts too"
@@ -272,7 +272,7 @@ def test_a_batch_reaps_what_is_ripe_and_leaves_the_rest(store, clock):
 
 
 def test_many_leases_are_reaped_at_once(store, clock):
-    grants = [run(store, owner=f"w{number}") for number in range(30)]
+    grants = [run(store, worker=f"w{number}") for number in range(30)]
     clock.advance(31)
     seen = store.sight_missed()
     clock.advance(10)
@@ -321,10 +321,10 @@ def _lose_often(store, clock, neighbour: bool, **policy) -> list[str]:
     job = put(store, policy=Policy(backoff=0.0, **policy))
     states = []
     while not states or states[-1] == "queued":
-        grant = claim_one(store, owner=f"w{len(states)}")
+        grant = claim_one(store, worker=f"w{len(states)}")
         assert grant.id == job.id
         if neighbour:
-            run(store, owner=f"w{len(states)}", queue="elsewhere", lease_seconds=3600.0)
+            run(store, worker=f"w{len(states)}", queue="elsewhere", lease_seconds=3600.0)
         states.append(lose(store, clock, grant).state.value)
         assert len(states) < 20
     return states

@@ -19,14 +19,14 @@ from tests.contract.lives import OWNER, SITE, claim_ids, claim_one, end, lose, o
 ONCE = Policy(queueing=False, max_attempts=1, on_lost="fail")
 
 
-def start(store, cap=1, owner=OWNER, **fields) -> Grant:
-    grant = store.run_now(new_job(**fields), owner, cap)
+def start(store, cap=1, worker=OWNER, **fields) -> Grant:
+    grant = store.run_now(new_job(**fields), worker, cap)
     assert isinstance(grant, Grant), grant
     return grant
 
 
-def full(store, cap=1, owner=OWNER, **fields) -> Full:
-    answer = store.run_now(new_job(**fields), owner, cap)
+def full(store, cap=1, worker=OWNER, **fields) -> Full:
+    answer = store.run_now(new_job(**fields), worker, cap)
     assert isinstance(answer, Full), answer
     return answer
 
@@ -48,9 +48,9 @@ def test_a_job_run_now_is_the_same_as_one_that_was_claimed(store, clock):
 def test_the_cap_counts_what_runs_and_names_it_the_oldest_first(store, clock):
     first = start(store, cap=2)
     clock.advance(4)
-    second = start(store, cap=2, owner="other")
+    second = start(store, cap=2, worker="other")
     refused = full(store, cap=2)
-    assert [(h.job_id, h.owner) for h in refused.holders] == [(first.id, OWNER), (second.id, "other")]
+    assert [(h.job_id, h.worker) for h in refused.holders] == [(first.id, OWNER), (second.id, "other")]
     assert [h.since for h in refused.holders] == [clock.now() - timedelta(seconds=4), clock.now()]
     assert refused.holders[0].lease_until == clock.now() + timedelta(seconds=26)
     assert refused.retry_after == pytest.approx(4 / 3, abs=0.1)
@@ -68,8 +68,8 @@ def test_each_kind_has_places_of_its_own_and_a_call_says_how_many(store):
 
 def test_a_run_of_a_queue_worker_takes_a_place(store):
     put(store)
-    claimed = claim_one(store, owner="worker")
-    assert [h.owner for h in full(store).holders] == ["worker"]
+    claimed = claim_one(store, worker="worker")
+    assert [h.worker for h in full(store).holders] == ["worker"]
     end(store, claimed, HandedBack())
     start(store)
 
@@ -103,7 +103,7 @@ def test_the_two_looks_of_a_reaper_clear_it_as_its_task_says(store, clock):
 def test_an_orphan_keeps_its_place_because_its_execution_may_live(store, clock):
     job = orphan(store, clock)
     (holder,) = full(store).holders
-    assert (holder.job_id, holder.owner, holder.lease_until) == (job.id, None, None)
+    assert (holder.job_id, holder.worker, holder.lease_until) == (job.id, None, None)
 
 
 def test_an_execution_keeps_its_place_when_its_lease_runs_out_until_it_is_adopted_and_has_ended(store, clock):
@@ -113,7 +113,7 @@ def test_an_execution_keeps_its_place_when_its_lease_runs_out_until_it_is_adopte
     assert [holder.job_id for holder in full(store).holders] == [grant.id]
     assert lose(store, clock, grant).orphan
     (adopted,) = store.adopt("next", [SITE])
-    assert [holder.owner for holder in full(store).holders] == ["next"]
+    assert [holder.worker for holder in full(store).holders] == ["next"]
     end(store, adopted, Success())
     start(store)
 

@@ -23,10 +23,10 @@ def hourly(**changes: object) -> Schedule:
     return Schedule(**{"name": "hourly", "task": "work", "every": 3600.0, **changes})
 
 
-def beat(store, owner: str, draining: bool = False) -> None:
+def beat(store, worker: str, draining: bool = False) -> None:
     store.beat_worker(
         WorkerCard(
-            owner=owner,
+            name=worker,
             queues=("default",),
             tasks=("work",),
             concurrency=1,
@@ -37,8 +37,8 @@ def beat(store, owner: str, draining: bool = False) -> None:
     )
 
 
-def declare(store, owner: str = "w", **changes: object):
-    (found,) = store.register_schedules(owner, [hourly(**changes)])
+def declare(store, worker: str = "w", **changes: object):
+    (found,) = store.register_schedules(worker, [hourly(**changes)])
     return found
 
 

@@ -510,7 +510,7 @@ def test_a_settle_of_an_unknown_job_reads_as_fenced(store):
 
 def test_after_a_lost_reply_a_worker_finds_the_leases_it_holds(store, clock):
     mine = sorted(run(store).id for _ in range(2))
-    run(store, owner="worker-2")
+    run(store, worker="worker-2")
     end(store, run(store), Success())
     orphan(store, clock)
     held = store.find_held(OWNER)

@@ -132,7 +132,7 @@ def test_the_job_runs_by_its_id_with_all_that_a_worker_gives(app, delivery, queu
         return await ctx.step("double", lambda: 2 * n)
 
     job = study.enqueue(4)
-    answer = delivery.execute(job.id, owner="worker-1")
+    answer = delivery.execute(job.id, worker="worker-1")
     assert isinstance(answer, RunResult)
     assert (answer.job.state, answer.job.result(timeout=0)) == (State.SUCCEEDED, 8)
     assert [step.name for step in job.steps()] == ["double"]

@@ -76,7 +76,7 @@ def drain_lane_under_kills(
 def assert_halted(place: Place, job: str, n: int, jobs: int) -> None:
     """Workers that look for work find none behind the failure."""
     assert place.row(job).halts_lane
-    workers = {worker.owner for worker in place.app.__internals__.store.list_workers()}
+    workers = {worker.name for worker in place.app.__internals__.store.list_workers()}
     assert workers
     probe = place.tasks.brief.enqueue(0)
     place.wait_for_state(probe.id, "succeeded")  # they are alive and looking

@@ -143,11 +143,11 @@ def test_a_rate_of_600_a_minute_is_kept_by_four_processes_and_used(place: Place,
     wait_for(lambda: place.unfinished() == 0, "all jobs to end", 100)
     starts = starts_of(place, jobs)
     assert crowded_windows(starts, SPACING, BURST) == []
-    owners = {row.settled_by for row in map(place.row, jobs)}
+    workers = {row.settled_by for row in map(place.row, jobs)}
     rate = (len(starts) - BURST) / (starts[-1] - starts[0])
-    print(f"\n{place.store}: {rate * 60:.0f} a minute of 600, by {len(owners)} processes")
+    print(f"\n{place.store}: {rate * 60:.0f} a minute of 600, by {len(workers)} processes")
     assert rate >= 0.9 / SPACING
-    assert len(owners) > 1, "one worker took all: this shows nothing"
+    assert len(workers) > 1, "one worker took all: this shows nothing"
     assert fleet.unexpected() == []
 
 

@@ -81,11 +81,11 @@ def test_two_processes_start_exactly_as_many_as_the_cap_and_name_the_true_holder
     started = {one["id"] for one in reported if "id" in one}
     refused = [one for one in reported if "id" not in one]
     assert (len(started), len(refused)) == (limit, 2 * (limit + 1) - limit)
-    owners = dict(backend.query("SELECT id, worker FROM leasehold.job_row"))
-    assert {str(job_id) for job_id in owners} == started, "what was refused has left nothing behind"
+    workers = dict(backend.query("SELECT id, worker FROM leasehold.job_row"))
+    assert {str(job_id) for job_id in workers} == started, "what was refused has left nothing behind"
     for one in refused:
-        assert {holder["job_id"]: holder["owner"] for holder in one["holders"]} == {
-            str(job_id): owner for job_id, owner in owners.items()
+        assert {holder["job_id"]: holder["worker"] for holder in one["holders"]} == {
+            str(job_id): worker for job_id, worker in workers.items()
         }
         assert one["max_running"] == limit
         assert one["retry_after"] >= 1

@@ -24,7 +24,7 @@ OWNER = "host:1:aa"
 def store(store: JobStore) -> JobStore:
     """Workers of other tests are forgotten; this one has a live worker that knows `work`."""
     for card in store.list_workers(1e9):
-        store.forget_worker(card.owner)
+        store.forget_worker(card.name)
     store.beat_worker(WorkerCard("host:9:cc", ("default",), ("work",), concurrency=4))
     return store
 

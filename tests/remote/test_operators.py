@@ -438,11 +438,11 @@ def test_leases_tell_who_holds_what(app: Leasehold, api: Handle):
     one, two = run(store, "host:1", task="add", group="g"), run(store, "host:2", task="add")
     first = api.leases(limit=1)
     (lease,) = first.leases
-    assert (lease.job_id, lease.owner, lease.group, lease.attempt) == (one.id, "host:1", "g", 1)
+    assert (lease.job_id, lease.worker, lease.group, lease.attempt) == (one.id, "host:1", "g", 1)
     assert 0 < lease.expires_in <= 30
     rest = api.leases(cursor=first.next)
     assert ([row.job_id for row in rest.leases], rest.next) == ([two.id], None)
-    assert [row.job_id for row in api.leases(owner="host:2").leases] == [two.id]
+    assert [row.job_id for row in api.leases(worker="host:2").leases] == [two.id]
 
 
 def test_an_orphan_is_listed_and_given_up(app: Leasehold, api: Handle):
@@ -450,13 +450,13 @@ def test_an_orphan_is_listed_and_given_up(app: Leasehold, api: Handle):
     adopt = Policy(on_lost="adopt")
     grant, other = (run_external(store, "host:1", task="add", policy=adopt) for _ in range(2))
     job = api.get(grant.id)
-    assert [(one.job_id, one.owner, one.site) for one in api.executions(limit=1)] == [
+    assert [(one.job_id, one.worker, one.site) for one in api.executions(limit=1)] == [
         (grant.id, "host:1", "machine-1")
     ]
     with pytest.raises(InvalidState):
         job.abandon()
     end(store, grant, Detached("drained"))
-    assert {one.job_id: one.owner for one in api.executions()} == {grant.id: None, other.id: "host:1"}
+    assert {one.job_id: one.worker for one in api.executions()} == {grant.id: None, other.id: "host:1"}
     assert job.abandon("burnt down").state is State.QUEUED
     assert job.history()[-1].event == "abandoned"
     assert (job.history()[-1].detail or "").endswith("given up: burnt down")
@@ -578,7 +578,7 @@ def test_the_async_lists_tell_the_same(app: Leasehold, api: Handle):
     lists: list[tuple[Callable[..., Any], Callable[..., Any], str, str, list[dict[str, str]]]] = [
         (api.groups, api.agroups, "groups", "name", [{"state": "held"}]),
         (api.budgets, api.abudgets, "budgets", "name", [{"scope": "job"}]),
-        (api.leases, api.aleases, "leases", "job_id", [{"owner": "host:1"}]),
+        (api.leases, api.aleases, "leases", "job_id", [{"worker": "host:1"}]),
         (api.audit, api.aaudit, "entries", "seq", [{"actor": "ann"}, {"verb": "slot.set"}, {"target": "g0"}]),
     ]
 

@@ -244,7 +244,7 @@ def test_an_empty_text_is_not_taken_for_none(app: Leasehold, remote: Remote):
         (lambda: remote.jobs(before=""), "before"),
         (lambda: remote.groups(cursor=""), "cursor"),
         (lambda: remote.budgets(cursor=""), "cursor"),
-        (lambda: remote.leases(owner=""), "owner"),
+        (lambda: remote.leases(worker=""), "worker"),
         (lambda: remote.leases(cursor=""), "cursor"),
         (lambda: remote.audit(target=""), "target"),
         (lambda: remote.audit(cursor=""), "cursor"),

@@ -295,8 +295,8 @@ def late_commit(app, monkeypatch) -> list[str]:
             yield tx
             raise DatabaseUnreachable("the store", "no answer")
 
-    def look(leases, owner):
-        found = read(leases, owner)
+    def look(leases, worker):
+        found = read(leases, worker)
         verdicts.extend(found.values())
         if on_its_way:
             app.__internals__.store.settle(on_its_way)

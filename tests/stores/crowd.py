@@ -199,9 +199,9 @@ class Crowd:
                 self.ledger.resumed.add(job_id)
 
     # -- leases ----------------------------------------------------------------------------------------------------
-    def _claim(self, store: JobStore, owner: str, limit: int, random: Random | None = None) -> list[Run]:
+    def _claim(self, store: JobStore, worker: str, limit: int, random: Random | None = None) -> list[Run]:
         """Given randomness, some freeze: they are neither renewed nor settled in time."""
-        grants = store.claim(owner, ["default"], limit)
+        grants = store.claim(worker, ["default"], limit)
         now = time.monotonic()
         runs = [Run(grant, now) for grant in grants]
         for run in runs:

@@ -202,24 +202,24 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- claim -----------------------------------------------------------------------------------------------------
     @step(
-        6, owner=of.OWNER, queues=of.SOME_QUEUES, limit=integers(1, 5), tasks=of.SOME_KINDS, idle=booleans()
+        6, worker=of.OWNER, queues=of.SOME_QUEUES, limit=integers(1, 5), tasks=of.SOME_KINDS, idle=booleans()
     )
-    def claim(self, owner: str, queues: list[str], limit: int, tasks: list[str] | None, idle: bool) -> None:
+    def claim(self, worker: str, queues: list[str], limit: int, tasks: list[str] | None, idle: bool) -> None:
         """What is told of having been idle changes no answer."""
-        self.remember(self.do("claim", owner, queues, limit, tasks, idle=idle))
+        self.remember(self.do("claim", worker, queues, limit, tasks, idle=idle))
 
-    @step(5, owner=of.OWNER)
-    def claim_everything(self, owner: str) -> None:
+    @step(5, worker=of.OWNER)
+    def claim_everything(self, worker: str) -> None:
         """Brings every head that is due: no lane sleeps."""
-        self.remember(self.do("claim", owner, of.QUEUES, AMPLE))
+        self.remember(self.do("claim", worker, of.QUEUES, AMPLE))
 
-    @step(3, has_jobs, pick=of.PICK, owner=of.OWNER, sites=of.SOME_SITES, look=one_of(just(None), of.PICK))
-    def claim_by_id(self, pick: int, owner: str, sites: list[str], look: int | None) -> None:
+    @step(3, has_jobs, pick=of.PICK, worker=of.OWNER, sites=of.SOME_SITES, look=one_of(just(None), of.PICK))
+    def claim_by_id(self, pick: int, worker: str, sites: list[str], look: int | None) -> None:
         sighting = None if look is None or not self.sightings else _pick(self.sightings, look)
-        self._claim_by_id(_pick(self.ids, pick), owner, sites, sighting)
+        self._claim_by_id(_pick(self.ids, pick), worker, sites, sighting)
 
-    def _claim_by_id(self, job_id: str, owner: str, sites: list[str], sighting: Sighting | None) -> None:
-        answer = self.do("claim_by_id", job_id, owner, sites, sighting)
+    def _claim_by_id(self, job_id: str, worker: str, sites: list[str], sighting: Sighting | None) -> None:
+        answer = self.do("claim_by_id", job_id, worker, sites, sighting)
         if answer[0] == "granted":
             self.remember([answer[1:]])
         elif answer[2] is not None:
@@ -269,9 +269,9 @@ class StoreMachine(RuleBasedStateMachine):
             how = f"{flags[token]} -> {mine[token].state}" if token in mine else "fenced"
             self.tally[f"settle {type(ending.outcome).__name__}: {how}"] += 1
 
-    @step(1, has_tokens, picks=of.PICKS, owner=of.OWNER)
-    def read_settlements(self, picks: list[int], owner: str) -> None:
-        self.do("read_settlements", dict(_pick(self.tokens, pick) for pick in picks), owner)
+    @step(1, has_tokens, picks=of.PICKS, worker=of.OWNER)
+    def read_settlements(self, picks: list[int], worker: str) -> None:
+        self.do("read_settlements", dict(_pick(self.tokens, pick) for pick in picks), worker)
 
     # -- recover ---------------------------------------------------------------------------------------------------
     @step(1)
@@ -283,19 +283,19 @@ class StoreMachine(RuleBasedStateMachine):
         chosen = list(dict.fromkeys(_pick(self.sightings, pick) for pick in picks))
         self.do("reap", chosen)
 
-    @step(6, has_leases, owner=of.OWNER, sites=of.SOME_SITES, steal=booleans())
-    def lose_every_lease(self, owner: str, sites: list[str], steal: bool) -> None:
+    @step(6, has_leases, worker=of.OWNER, sites=of.SOME_SITES, steal=booleans())
+    def lose_every_lease(self, worker: str, sites: list[str], steal: bool) -> None:
         self.pass_time(31.0)
         self.sightings += (seen := self.do("sight_missed"))
         self.pass_time(10.0)
         if steal and seen:
-            self._claim_by_id(seen[0].id, owner, sites, seen[0])
+            self._claim_by_id(seen[0].id, worker, sites, seen[0])
         else:
             self.do("reap", list(seen))
 
-    @step(4, has_orphans, owner=of.OWNER, sites=of.SOME_SITES, tasks=of.SOME_KINDS, limit=integers(1, 3))
-    def adopt(self, owner: str, sites: list[str], tasks: list[str] | None, limit: int) -> None:
-        self.remember(self.do("adopt", owner, sites, tasks, limit))
+    @step(4, has_orphans, worker=of.OWNER, sites=of.SOME_SITES, tasks=of.SOME_KINDS, limit=integers(1, 3))
+    def adopt(self, worker: str, sites: list[str], tasks: list[str] | None, limit: int) -> None:
+        self.remember(self.do("adopt", worker, sites, tasks, limit))
 
     # -- operate ---------------------------------------------------------------------------------------------------
     @step(4, has_jobs, pick=of.PICK, verb=sampled_from(["cancel", "pause", "interrupt", "finish"]))
@@ -353,12 +353,12 @@ class StoreMachine(RuleBasedStateMachine):
     def get(self, pick: int) -> None:
         self.do("get", _pick(self.ids, pick))
 
-    @step(1, lane=sampled_from([None, *of.LANES]), group=sampled_from([None, *of.GROUPS]), owner=of.OWNER)
-    def look_around(self, lane: str | None, group: str | None, owner: str) -> None:
+    @step(1, lane=sampled_from([None, *of.LANES]), group=sampled_from([None, *of.GROUPS]), worker=of.OWNER)
+    def look_around(self, lane: str | None, group: str | None, worker: str) -> None:
         requested = {"lane": lane, "group_name": group}
         self.do("list_jobs", **{name: value for name, value in requested.items() if value is not None})
         self.do("count")
-        self.do("find_held", owner)
+        self.do("find_held", worker)
 
     @step(1, age=sampled_from([0.0, 5.0]), limit=integers(1, 3))
     def prune(self, age: float, limit: int) -> None:

@@ -220,7 +220,7 @@ class ModelStore(ModelBase):
 
     def claim(
         self,
-        owner: str,
+        worker: str,
         queues: Sequence[str],
         limit: int,
         tasks: Sequence[str] | None = None,
@@ -231,7 +231,7 @@ class ModelStore(ModelBase):
         plain, heads = self.claimable(queues, tasks)
         taken = [*plain, *heads][:limit]
         for job in taken:
-            self._grant(job, owner)
+            self._grant(job, worker)
         return tuple(job.grant() for job in taken)
 
     def is_determined(self, queues: Sequence[str], limit: int, tasks: Sequence[str] | None) -> bool:
@@ -239,19 +239,19 @@ class ModelStore(ModelBase):
         plain, heads = self.claimable(queues, tasks)
         return limit >= len(plain) + len(heads) or not plain or not heads
 
-    def _grant(self, job: ModelJob, owner: str) -> None:
+    def _grant(self, job: ModelJob, worker: str) -> None:
         now = self.clock.now()
         job.state, job.attempt, job.started_at = "running", job.attempt + 1, now
         job.first_started_at = job.first_started_at or now
         job.first_in_lane = job.lane is not None
-        self._lease(job, owner)
+        self._lease(job, worker)
 
-    def _lease(self, job: ModelJob, owner: str) -> None:
-        job.worker, job.lease_token = owner, job.lease_token + 1
+    def _lease(self, job: ModelJob, worker: str) -> None:
+        job.worker, job.lease_token = worker, job.lease_token + 1
         job.lease_expires_at = self.clock.now() + timedelta(seconds=job.lease_seconds)
 
     def claim_by_id(
-        self, job_id: str, owner: str, sites: Sequence[str] = (), sighting: Sighting | None = None
+        self, job_id: str, worker: str, sites: Sequence[str] = (), sighting: Sighting | None = None
     ) -> Answer:
         job, now = self.jobs.get(job_id), self.clock.now()
         if job is None:
@@ -265,9 +265,9 @@ class ModelStore(ModelBase):
             self._reap(job, sighting)
             self.notify([] if job.orphan else [job])
         if job.orphan and job.execution_site in sites:
-            self._lease(job, owner)
+            self._lease(job, worker)
         elif self._may_start(job):
-            self._grant(job, owner)
+            self._grant(job, worker)
         else:
             return ("denied", job.state, None)
         return ("granted", *job.grant())
@@ -345,13 +345,13 @@ class ModelStore(ModelBase):
         return tuple(self._sighting(job) for job in overdue)
 
     def _sighting(self, job: ModelJob) -> Sighting:
-        owner, expires_at = job.worker, job.lease_expires_at
-        assert owner is not None
+        worker, expires_at = job.worker, job.lease_expires_at
+        assert worker is not None
         assert expires_at is not None
-        alone = sum(other.worker == owner for other in self.jobs.values()) == 1
+        alone = sum(other.worker == worker for other in self.jobs.values()) == 1
         seen_at = self.clock.monotonic()
         left = (expires_at - self.clock.now()).total_seconds()
-        return Sighting(job.id, job.lease_token, expires_at, job.lease_seconds, owner, alone, seen_at, left)
+        return Sighting(job.id, job.lease_token, expires_at, job.lease_seconds, worker, alone, seen_at, left)
 
     def _second_look(self, job: ModelJob, sighting: Sighting) -> bool:
         same = (job.lease_token, job.lease_expires_at) == (sighting.token, sighting.expires_at)
@@ -367,15 +367,15 @@ class ModelStore(ModelBase):
             job = self.jobs.get(sighting.id)
             if job is None or not self._second_look(job, sighting):
                 continue
-            owner = job.worker
+            worker = job.worker
             self._reap(job, sighting)
             reported += [] if job.orphan else [job]
-            reaped.append((job.id, owner, job.state, job.orphan))
+            reaped.append((job.id, worker, job.state, job.orphan))
         self.notify(reported)
         return tuple(reaped)
 
     def adopt(
-        self, owner: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
+        self, worker: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
     ) -> Answer:
         orphans = [
             job
@@ -383,22 +383,22 @@ class ModelStore(ModelBase):
             if job.orphan and job.execution_site in sites and (tasks is None or job.task in tasks)
         ][:limit]
         for job in orphans:
-            self._lease(job, owner)
+            self._lease(job, worker)
         return tuple(job.grant() for job in orphans)
 
-    def find_held(self, owner: str) -> Answer:
-        return tuple(job.grant() for job in self._by_seq() if job.worker == owner)
+    def find_held(self, worker: str) -> Answer:
+        return tuple(job.grant() for job in self._by_seq() if job.worker == worker)
 
     def _by_seq(self) -> list[ModelJob]:
         return sorted(self.jobs.values(), key=lambda job: job.seq)
 
-    def read_settlements(self, leases: Mapping[str, int], owner: str) -> Answer:
+    def read_settlements(self, leases: Mapping[str, int], worker: str) -> Answer:
         verdicts = dict.fromkeys(leases, "fenced")
         for job_id, token in leases.items():
             job = self.jobs.get(job_id)
             if job is not None and job.worker is not None and job.lease_token == token:
                 verdicts[job_id] = "mine"
-            elif job is not None and job.settlements.get(token) == owner:
+            elif job is not None and job.settlements.get(token) == worker:
                 verdicts[job_id] = "done"
         return verdicts
 

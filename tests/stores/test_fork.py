@@ -25,8 +25,8 @@ def in_child(work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def run_one(store: JobStore, owner: str) -> str:
-    (grant,) = store.claim(owner, ["default"], 1)
+def run_one(store: JobStore, worker: str) -> str:
+    (grant,) = store.claim(worker, ["default"], 1)
     assert store.settle([Ending(grant.id, grant.token, Success())]).accepted == [grant.id]
     return grant.id
 

@@ -49,9 +49,9 @@ def test_after_a_stop_with_a_hold_nothing_of_the_group_is_left_to_run(
     def work() -> None:
         store = backend.open()
         busy.wait()
-        owner = threading.current_thread().name
+        worker = threading.current_thread().name
         while not over.is_set():
-            grants = store.claim(owner, ["default"], 5)
+            grants = store.claim(worker, ["default"], 5)
             for number, grant in enumerate(grants):
                 at_once = new_job(group="g", follow_up_of=grant.id)
                 with contextlib.suppress(GroupOnHold):  # the group was held before this run was flagged

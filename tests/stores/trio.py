@@ -130,11 +130,11 @@ class Trio:
         return expected
 
     def _determined(
-        self, owner: str, queues: Sequence[str], limit: int, tasks: Sequence[str] | None = None
+        self, worker: str, queues: Sequence[str], limit: int, tasks: Sequence[str] | None = None
     ) -> tuple[Any, ...]:
         """A claim whose answer does not hang on the order between lane heads and plain jobs."""
         determined = self.model.is_determined(queues, limit, tasks)
-        return (owner, queues, limit if determined else AMPLE, tasks)
+        return (worker, queues, limit if determined else AMPLE, tasks)
 
     def replay(self, trace: Trace) -> str | None:
         """What goes wrong with this sequence, if anything does."""
@@ -237,7 +237,7 @@ def _normal(verb: str, answer: Any) -> Any:
             assert not answer.unstorable
             return (tuple(answer.accepted), tuple(answer.fenced))
         case Reaped():
-            return (answer.id, answer.owner, answer.state, answer.orphan)
+            return (answer.id, answer.worker, answer.state, answer.orphan)
         case Renewal():
             return (answer.id, answer.stop_requested)
         case PauseRecord():

@@ -21,9 +21,9 @@ def store(backend, clock):
     return backend.open(clock)
 
 
-def grant(store, owner="w", **fields):
+def grant(store, worker="w", **fields):
     job = put(store, **fields)
-    return store.claim_by_id(job.id, owner)
+    return store.claim_by_id(job.id, worker)
 
 
 @pytest.mark.parametrize("renewed_at", [0.0, 1.3, 4.9, 7.7])
@@ -79,7 +79,7 @@ def test_a_lease_that_is_renewed_between_the_looks_is_not_waited_for_any_longer(
 def test_an_outage_is_recovered_a_few_leases_at_a_time_however_their_ends_are_spread(store, clock):
     reaper = Reaper(store, 1.0)
     for number in range(MASS + 2 * BRAKE_PER_SECOND):
-        grant(store, owner=f"w{number % 5}")
+        grant(store, worker=f"w{number % 5}")
         clock.advance(0.01)
     clock.advance(20)
     reaper.sweep()

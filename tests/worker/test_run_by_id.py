@@ -54,7 +54,7 @@ def test_it_runs_that_job_with_all_that_a_worker_gives_and_returns_when_it_is_se
         return found
 
     other, job = study.enqueue(0), study.using(queue="elsewhere").enqueue(1)
-    answer = ran(app.run_by_id(job.id, owner="worker-1"))
+    answer = ran(app.run_by_id(job.id, worker="worker-1"))
     assert (answer.job_id, answer.job.state, answer.retry_in) == (job.id, State.SUCCEEDED, None)
     assert answer.job.result(timeout=0) == 2
     row = backend.open().get(job.id)
@@ -138,8 +138,8 @@ def test_what_cannot_run_is_left_as_it_is_and_the_reason_told(app, backend):
     missing = not_run(app.run_by_id(new_id()))
     assert (missing.state, missing.retry_in) == (None, None)
     assert "no job has the id" in missing.why
-    with pytest.raises(InvalidInput, match="owner"):
-        app.run_by_id(held.id, owner="")
+    with pytest.raises(InvalidInput, match="worker"):
+        app.run_by_id(held.id, worker="")
 
 
 def test_two_callers_of_one_job_run_it_once(app):
@@ -368,7 +368,7 @@ def test_a_work_horse_that_leaves_at_once_has_left_nothing_behind(backend, tmp_p
     else:
         assert ran(app.run_by_id(jobs[0].id)).job.result(timeout=0) == 0, "and the parent's own host is alive"
     job = jobs[1]
-    assert in_child(lambda: ran(app.run_by_id(job.id, owner="horse-1"))) == 0
+    assert in_child(lambda: ran(app.run_by_id(job.id, worker="horse-1"))) == 0
     row = backend.open().get(job.id)
     assert (row.state, row.result, row.settled_by) == (State.SUCCEEDED, "2", "horse-1")
     assert [event.data for event in app.get(job.id).watch()][:1] == [1]

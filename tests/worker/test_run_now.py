@@ -78,7 +78,7 @@ def test_over_the_cap_is_refused_with_the_holders_and_nothing_is_stored(app):
     error = refused.value
     assert (error.task, error.max_running) == ("hold", 2)
     assert [holder.job_id for holder in error.holders] == [job.id for job in jobs]
-    assert {holder.owner for holder in error.holders} == {jobs[0].refresh().__row__.worker}
+    assert {holder.worker for holder in error.holders} == {jobs[0].refresh().__row__.worker}
     assert 1 <= error.retry_after <= 30
     assert len(app.jobs().jobs) == 2
     gate.open.set()
@@ -225,11 +225,11 @@ def test_the_run_of_a_queue_worker_counts(app):
 
     async def scene() -> None:
         queued = hold.enqueue()
-        async with app.worker(retention=None, owner="queue-worker"):
+        async with app.worker(retention=None, name="queue-worker"):
             await asyncio.to_thread(gate.wait_begun)
             with pytest.raises(AtCapacity) as refused:
                 await app.arun_now(hold)
-            assert [(h.job_id, h.owner) for h in refused.value.holders] == [(queued.id, "queue-worker")]
+            assert [(h.job_id, h.worker) for h in refused.value.holders] == [(queued.id, "queue-worker")]
             gate.open.set()
             await queued.aresult(timeout=PATIENCE)
             await (await app.arun_now(hold)).aresult(timeout=PATIENCE)

@@ -32,10 +32,10 @@ def place(request, tmp_path):
         yield app, clock
 
 
-def scheduler_of(app: Leasehold, owner: str = "w") -> Scheduler:
+def scheduler_of(app: Leasehold, worker: str = "w") -> Scheduler:
     inside = app.__internals__
     return Scheduler(
-        inside.store, owner, inside.tasks.definitions, lambda: list(inside.tasks.schedules.values())
+        inside.store, worker, inside.tasks.definitions, lambda: list(inside.tasks.schedules.values())
     )
 
 
@@ -233,7 +233,7 @@ def test_a_daily_job_runs_once_on_both_change_nights(place, night, ran):
     @app.schedule(cron="30 2 * * *", tz="Europe/Berlin", missed="all", overlap="allow")
     def nightly(tick: datetime) -> None: ...
 
-    schedulers = [scheduler_of(app, owner) for owner in "ab"]
+    schedulers = [scheduler_of(app, worker) for worker in "ab"]
     for _ in range(24 * 4):
         for scheduler in schedulers:
             scheduler.beat()

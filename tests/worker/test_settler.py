@@ -106,8 +106,8 @@ def test_a_settle_that_lands_after_the_look_counts_though_its_repeat_is_refused(
             raise DatabaseUnreachable("the store", "no answer")
         return settle(endings, **more)
 
-    def look(leases: Mapping[str, int], owner: str) -> dict[str, str]:
-        found = read(leases, owner)
+    def look(leases: Mapping[str, int], worker: str) -> dict[str, str]:
+        found = read(leases, worker)
         verdicts.extend(found.values())
         settle(on_its_way)
         on_its_way.clear()
@@ -145,11 +145,11 @@ def test_endings_that_are_tried_one_by_one_after_a_lost_reply_are_looked_for_fir
             raise DatabaseUnreachable("the store", "no answer")
         return settled
 
-    def fails_once(leases: Mapping[str, int], owner: str) -> dict[str, str]:
+    def fails_once(leases: Mapping[str, int], worker: str) -> dict[str, str]:
         looks.append(len(leases))
         if len(looks) == 1:
             raise RuntimeError("not the database's fault")
-        return read(leases, owner)
+        return read(leases, worker)
 
     monkeypatch.setattr(app.__internals__.store, "settle", unheard)
     monkeypatch.setattr(app.__internals__.store, "read_settlements", fails_once)

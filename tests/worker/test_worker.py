@@ -385,7 +385,7 @@ def test_a_worker_tells_of_itself_while_it_lives(app):
         async with app.worker(queues="a,b") as worker:
             await until(lambda: len(app.__internals__.store.list_workers()) == 1)
             (card,) = app.__internals__.store.list_workers()
-            assert (card.owner, card.queues, card.tasks) == (worker.settings.owner, ("a", "b"), ("work",))
+            assert (card.name, card.queues, card.tasks) == (worker.settings.name, ("a", "b"), ("work",))
             assert worker.health().ok
 
     asyncio.run(run())
@@ -472,7 +472,7 @@ def test_an_async_run_that_is_stopped_before_its_first_turn_ends_at_once(app):
     async def scene() -> None:
         async with app.worker(queues="other", retention=None, stop_grace=3600.0) as worker:
             sent_at = time.monotonic()
-            (grant,) = app.__internals__.store.claim(worker.settings.owner, ["default"], 1)
+            (grant,) = app.__internals__.store.claim(worker.settings.name, ["default"], 1)
             worker.starter.start_one(grant, sent_at)
             worker.attempts.stop(worker.attempts.held[grant.id], "drain")
             await until(lambda: worker.attempts.ended == 1)

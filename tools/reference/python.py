@@ -168,41 +168,41 @@ def _of_alias(name: str, value: Any) -> Iterator[str]:
     yield "One of " + ", ".join(f"`{word}`" for word in words) + "."
 
 
-def _of_class(owner: type) -> Iterator[str]:
-    if issubclass(owner, enum.Enum):
+def _of_class(worker: type) -> Iterator[str]:
+    if issubclass(worker, enum.Enum):
         yield ""
         yield (
-            "One of " + ", ".join(f"`{one.name}` (`{one.value!r}`)".replace("'", '"') for one in owner) + "."
+            "One of " + ", ".join(f"`{one.name}` (`{one.value!r}`)".replace("'", '"') for one in worker) + "."
         )
         return
-    if is_dataclass(owner) or is_typeddict(owner) or hasattr(owner, "_fields"):
-        types, docs = annotations_of(owner), _all_docs(owner)
+    if is_dataclass(worker) or is_typeddict(worker) or hasattr(worker, "_fields"):
+        types, docs = annotations_of(worker), _all_docs(worker)
         rows = [[f"`{name}`", text, docs.get(name, "")] for name, text in types.items()]
         yield ""
         yield from table(["Field", "Type", "Meaning"], rows)
-    members = list(_members(owner))
+    members = list(_members(worker))
     if members:
         yield ""
         yield from members
 
 
-def _all_docs(owner: type) -> dict[str, str]:
+def _all_docs(worker: type) -> dict[str, str]:
     found: dict[str, str] = {}
-    for base in getattr(owner, "__orig_bases__", ()):
+    for base in getattr(worker, "__orig_bases__", ()):
         if inspect.isclass(base) and base.__module__.startswith("leasehold."):
             found |= _all_docs(base)
-    return found | field_docs(owner)
+    return found | field_docs(worker)
 
 
-def _members(owner: type) -> Iterator[str]:
+def _members(worker: type) -> Iterator[str]:
     """Its own and its inherited ones, in the order of the source; attributes, then methods."""
     found: dict[str, object] = {}
-    for one in reversed(owner.__mro__):
+    for one in reversed(worker.__mro__):
         if one.__module__.startswith("leasehold."):
             found |= {name: member for name, member in vars(one).items() if not name.startswith("_")}
-    if owner.__name__ in MADE_BY_USERS:
-        yield f"- `{owner.__name__}{signature_of(owner.__init__)}`"
-    for name, text in _attributes(owner).items():
+    if worker.__name__ in MADE_BY_USERS:
+        yield f"- `{worker.__name__}{signature_of(worker.__init__)}`"
+    for name, text in _attributes(worker).items():
         yield f"- `{name}`: {text}"
     for name, member in found.items():
         if isinstance(member, property):
@@ -213,13 +213,13 @@ def _members(owner: type) -> Iterator[str]:
             continue
         twin = f" Async: `a{name}`." if f"a{name}" in found else ""
         wait = "await " if inspect.iscoroutinefunction(function) else ""
-        yield f"- `{wait}{name}{signature_of(function)}`: {first_sentence(inspect.getdoc(getattr(owner, name)))}{twin}"
+        yield f"- `{wait}{name}{signature_of(function)}`: {first_sentence(inspect.getdoc(getattr(worker, name)))}{twin}"
 
 
-def _attributes(owner: type) -> dict[str, str]:
+def _attributes(worker: type) -> dict[str, str]:
     """Handles that `__init__` sets, such as `app.queues`: what their class says of itself."""
     found: dict[str, str] = {}
-    for one in reversed(owner.__mro__):
+    for one in reversed(worker.__mro__):
         if not one.__module__.startswith("leasehold.") or is_dataclass(one):
             continue
         init = next(

@@ -132,11 +132,11 @@ def groups() -> list[Group]:
     ]  # fmt: skip
 
 
-def fields_of(owner: Any) -> list[Setting]:
-    types, docs = annotations_of(owner), field_docs(owner)
+def fields_of(worker: Any) -> list[Setting]:
+    types, docs = annotations_of(worker), field_docs(worker)
     return [
         Setting(field.name, types[field.name], field_default(field), docs.get(field.name, ""))
-        for field in dataclasses.fields(owner)
+        for field in dataclasses.fields(worker)
     ]
 
 
@@ -171,7 +171,7 @@ def _of_workers() -> list[Setting]:
     named = keywords_of(Leasehold.worker, field_docs(WorkerSettings))
     names = {one.name for one in named}
     more = [one for one in fields_of(WorkerSettings) if one.name not in names]
-    return named + [one._replace(default="") if one.name == "owner" else one for one in more]
+    return named + [one._replace(default="") if one.name == "worker" else one for one in more]
 
 
 def _of_executions() -> list[Setting]:

@@ -26,17 +26,17 @@ def tree_of(module: ModuleType) -> ast.Module:
 
 
 @cache
-def body_of(owner: type) -> ast.ClassDef:
-    for node in ast.walk(tree_of(sys.modules[owner.__module__])):
-        if isinstance(node, ast.ClassDef) and node.name == owner.__name__:
+def body_of(worker: type) -> ast.ClassDef:
+    for node in ast.walk(tree_of(sys.modules[worker.__module__])):
+        if isinstance(node, ast.ClassDef) and node.name == worker.__name__:
             return node
-    raise LookupError(f"no source of {owner.__qualname__}")
+    raise LookupError(f"no source of {worker.__qualname__}")
 
 
-def field_docs(owner: type) -> dict[str, str]:
+def field_docs(worker: type) -> dict[str, str]:
     """The texts under the fields of a class, those it inherits included, and under what `__init__` sets."""
     found: dict[str, str] = {}
-    for one in reversed(owner.__mro__):
+    for one in reversed(worker.__mro__):
         if one.__module__.startswith("leasehold."):
             for node in ast.walk(body_of(one)):
                 if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -62,16 +62,16 @@ def docs_in(body: list[ast.stmt]) -> dict[str, str]:
     return found
 
 
-def annotations_of(owner: type) -> dict[str, str]:
+def annotations_of(worker: type) -> dict[str, str]:
     """Fields and their types as Markdown, in the order of the class; inherited ones first."""
     found: dict[str, str] = {}
-    for one in reversed(owner.__mro__):
+    for one in reversed(worker.__mro__):
         if one.__module__.startswith("leasehold."):
             for node in body_of(one).body:
                 if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                     found[node.target.id] = type_text(node.annotation, sys.modules[one.__module__])
     # A TypedDict has no bases at run time: it knows its inherited fields alone by name.
-    for base in getattr(owner, "__orig_bases__", ()):
+    for base in getattr(worker, "__orig_bases__", ()):
         if inspect.isclass(base) and base.__module__.startswith("leasehold."):
             found = annotations_of(base) | found
     return {name: text for name, text in found.items() if not name.startswith("_")}

@@ -63,8 +63,8 @@ class RunById:
         self._find_task = find_task
         self._start = start
 
-    def run(self, job_id: str, owner: str | None, wait: Duration) -> RunResult | NotRun:
-        call = _Call(self, job_id, owner, wait)
+    def run(self, job_id: str, worker: str | None, wait: Duration) -> RunResult | NotRun:
+        call = _Call(self, job_id, worker, wait)
         try:
             while isinstance(begun := call.ask(), NotRun):
                 if (pause := call.pause(begun)) is None:
@@ -77,9 +77,9 @@ class RunById:
             raise
         return self.ended(call.id, begun)
 
-    async def run_async(self, job_id: str, owner: str | None, wait: Duration) -> RunResult | NotRun:
+    async def run_async(self, job_id: str, worker: str | None, wait: Duration) -> RunResult | NotRun:
         """Holds no thread while it waits."""
-        call = _Call(self, job_id, owner, wait)
+        call = _Call(self, job_id, worker, wait)
         while True:
             requested = asyncio.ensure_future(to_thread(call.ask))
             try:
@@ -94,14 +94,14 @@ class RunById:
                 await _hand_back(requested)
                 raise
 
-    def begin(self, job_id: str, owner: str | None, on_request: OnAsked) -> Begun | NotRun:
+    def begin(self, job_id: str, worker: str | None, on_request: OnAsked) -> Begun | NotRun:
         try:
             job = self._operations.get(job_id)
         except JobNotFound as missing:
             return NotRun(job_id, None, str(missing), None)
         if self._find_task(job.task) is None:
             return NotRun(job_id, job.state, f"no task is named {job.task!r} here", ELSEWHERE)
-        return self._start(job_id, owner, on_request)
+        return self._start(job_id, worker, on_request)
 
     def ended(self, job_id: str, begun: Begun) -> RunResult:
         begun.flush()
@@ -121,16 +121,16 @@ async def _hand_back(requested: asyncio.Future[Begun | NotRun]) -> None:
 class _Call:
     """One `run_by_id`, of either colour: asks, and says how long to wait before the next time."""
 
-    def __init__(self, by_id: RunById, job_id: str, owner: str | None, wait: Duration) -> None:
+    def __init__(self, by_id: RunById, job_id: str, worker: str | None, wait: Duration) -> None:
         self.id = checked_id(job_id)
         self._by_id = by_id
-        self._owner = None if owner is None else checked_name(owner, "owner")
+        self._worker = None if worker is None else checked_name(worker, "worker")
         self._poll = Poll(SOONEST, LATEST, time.monotonic, seconds(wait, "wait"))
         self._requested: Future[Begun] | None = None
         """What will be the run, once there is a lease for it: known before it begins."""
 
     def ask(self) -> Begun | NotRun:
-        return self._by_id.begin(self.id, self._owner, self._note)
+        return self._by_id.begin(self.id, self._worker, self._note)
 
     def _note(self, requested: Future[Begun]) -> None:
         self._requested = requested

@@ -117,14 +117,14 @@ class Delivery:
             self.publish(event.job_id, delay=(due - _now()).total_seconds())
 
     # -- receive -------------------------------------------------------------------------------------------------------
-    def execute(self, job_id: str, *, owner: str | None = None, wait: Duration = 0) -> RunResult | NotRun:
+    def execute(self, job_id: str, *, worker: str | None = None, wait: Duration = 0) -> RunResult | NotRun:
         """Run this job here, by `app.run_by_id`; the database has its ending when this returns, so the work horse may
         leave. If it cannot run now but may later, its id is published again for that time.
 
         Taking over the lease of a dead worker needs two looks, a third of the lease apart. A work horse lives for one
         message and remembers none: `run`, in its own process, makes both. If nothing calls `run`, give a `wait` longer
         than a third of the lease, and the horse stays for the second look."""
-        answer = self._app.run_by_id(job_id, owner=owner, wait=wait)
+        answer = self._app.run_by_id(job_id, worker=worker, wait=wait)
         if isinstance(answer, NotRun) and answer.retry_in is not None:
             self.publish(job_id, delay=max(answer.retry_in, 1.0))
         return answer  # the hook has published a job that ran and is queued again

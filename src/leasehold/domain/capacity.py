@@ -16,7 +16,7 @@ class Holder:
     """An attempt that takes one place. Without worker and lease end it is an orphan: its execution may still run."""
 
     job_id: str
-    owner: str | None
+    worker: str | None
     since: datetime | None
     lease_until: datetime | None
 

@@ -333,7 +333,7 @@ class PartlyStored(LeaseholdError):
 
 class AtCapacity(LeaseholdError):
     """`run_now` found every place of the task taken; nothing was stored. `holders` says by whom (`job_id`,
-    `owner`, `since`, `lease_until` each), `retry_after` is a hint in seconds.
+    `worker`, `since`, `lease_until` each), `retry_after` is a hint in seconds.
 
     Remedy: Try again after `retry_after` seconds, raise `max_running`, or enqueue the job."""
 

@@ -226,7 +226,7 @@ class Sighting:
     token: int
     expires_at: datetime
     lease_seconds: float
-    owner: str
+    worker: str
     alone: bool
     seen_at: float
     """The time of the look, by the reaper's monotonic clock."""

@@ -16,7 +16,7 @@ class LeaseRow:
     queue: str
     group: str | None
     attempt: int
-    owner: str | None
+    worker: str | None
     started_at: datetime
     expires_at: datetime
     expires_in: float

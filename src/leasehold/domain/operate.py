@@ -182,13 +182,13 @@ def check_retry(job: Job) -> None:
     _check_goes_on(job, "retry", "call app.run_now again")
 
 
-def claim(job: Job, *, owner: str, now: datetime) -> Move:
+def claim(job: Job, *, worker: str, now: datetime) -> Move:
     """One job by its id; the set-based claim statements write the same."""
     after = replace(
         job,
         state=State.RUNNING,
         reason=None,
-        worker=owner,
+        worker=worker,
         lease_token=job.lease_token + 1,
         lease_expires_at=now + timedelta(seconds=job.lease_seconds),
         attempt=job.attempt + 1,
@@ -196,18 +196,18 @@ def claim(job: Job, *, owner: str, now: datetime) -> Move:
         first_started_at=job.first_started_at or now,
         lane_at=STARTED if job.lane is not None else None,
     )
-    return Move(job, after, None, owner)
+    return Move(job, after, None, worker)
 
 
-def adopt(job: Job, *, owner: str, now: datetime) -> Move:
+def adopt(job: Job, *, worker: str, now: datetime) -> Move:
     """The attempt stays: it names the execution that may still live."""
     after = replace(
         job,
-        worker=owner,
+        worker=worker,
         lease_token=job.lease_token + 1,
         lease_expires_at=now + timedelta(seconds=job.lease_seconds),
     )
-    return Move(job, after, "adopted", owner, job.execution_name)
+    return Move(job, after, "adopted", worker, job.execution_name)
 
 
 def _flagged(job: Job, flag: Flag, event: str, actor: str | None, reason: str | None) -> Move:

@@ -21,7 +21,7 @@ class Reaped:
     """A job whose lease ran out: the worker that had it, and what happened to it."""
 
     id: str
-    owner: str | None
+    worker: str | None
     state: State
     orphan: bool
     """The job still runs somewhere, without a worker, until it is adopted."""
@@ -164,7 +164,7 @@ class AttemptRecord:
     """One attempt of a job, under one lease. An attempt that another worker adopted has a record for each worker."""
 
     number: int
-    owner: str | None
+    worker: str | None
     """The worker that held the lease."""
     started_at: datetime
     ended_at: datetime | None
@@ -198,7 +198,7 @@ class ExecutionRow:
     """Where it runs: only a worker there can see it."""
     name: str
     """Its name there."""
-    owner: str | None
+    worker: str | None
     """The worker that watches it. None: it is an orphan, until a worker of its site adopts it."""
     placed_at: datetime
     started_at: datetime | None
@@ -211,7 +211,7 @@ class ExecutionRow:
 class WorkerCard:
     """A worker's last report. The times are the store's."""
 
-    owner: str
+    name: str
     queues: tuple[str, ...]
     tasks: tuple[str, ...]
     sites: tuple[str, ...] = ()
@@ -330,7 +330,7 @@ class SlotHolder:
     job_id: str
     units: int
     task: str
-    owner: str | None
+    worker: str | None
 
 
 @frozen

@@ -35,5 +35,5 @@ def notify_hooks(store: JobStore, answer: object) -> None:
 
 def _notify_watchers_of(store: JobStore, answer: object) -> None:
     """Of the group of this job, if it has one."""
-    if getattr(answer, "group_name", None) is not None:
+    if getattr(answer, "group", None) is not None:
         store.notify_watchers()

@@ -64,7 +64,7 @@ _COUNT = TypeAdapter(dict[State, int])
 
 # -- jobs ----------------------------------------------------------------------------------------------------------
 def job(answer: Answer) -> JobRow:
-    return _mapped(answer, _named_job).read(_JOB)
+    return answer.read(_JOB)
 
 
 def job_or_none(answer: Answer) -> JobRow | None:
@@ -72,7 +72,7 @@ def job_or_none(answer: Answer) -> JobRow | None:
 
 
 def page(answer: Answer) -> Page:
-    return _with_each(answer, "jobs", _named_job).read(_PAGE)
+    return answer.read(_PAGE)
 
 
 def made(answer: Answer) -> Made:
@@ -100,7 +100,7 @@ def count(answer: Answer) -> dict[State, int]:
 
 
 def attempts(answer: Answer) -> list[AttemptRecord]:
-    return _each(answer, lambda one: _named(one, worker="owner")).read(_ATTEMPTS)
+    return answer.read(_ATTEMPTS)
 
 
 def explanation(answer: Answer) -> Explanation:
@@ -131,7 +131,7 @@ def questions(answer: Answer) -> list[Question]:
 
 def open_questions(answer: Answer) -> list[OpenQuestion]:
     def one(row: dict[str, Any]) -> dict[str, Any]:
-        return _named(row, group="group_name") | {"schema": _encoded(row.get("schema"))}
+        return row | {"schema": _encoded(row.get("schema"))}
 
     return _each(answer, one).read(_OPEN_QUESTIONS)
 
@@ -198,14 +198,11 @@ def tasks(answer: Answer) -> list[TaskCard]:
 
 
 def lanes(answer: Answer) -> list[LaneHolder]:
-    return _each(answer, _named_job).read(_LANES)
+    return answer.read(_LANES)
 
 
 def slots(answer: Answer) -> list[SlotRow]:
-    def one(row: dict[str, Any]) -> dict[str, Any]:
-        return row | {"holders": [_named(holder, worker="owner") for holder in row.get("holders", ())]}
-
-    return _each(answer, one).read(_SLOTS)
+    return answer.read(_SLOTS)
 
 
 def rates(answer: Answer) -> list[RateRow]:
@@ -234,14 +231,11 @@ def workers(answer: Answer) -> list[WorkerCard]:
 
 
 def leases(answer: Answer) -> LeasePage:
-    def one(row: Row) -> Row:
-        return _named(row, worker="owner", group="group_name")
-
-    return _with_each(answer, "leases", one).read(_LEASES)
+    return answer.read(_LEASES)
 
 
 def executions(answer: Answer) -> list[ExecutionRow]:
-    return _each(answer, lambda one: _named(one, worker="owner")).read(_EXECUTIONS)
+    return answer.read(_EXECUTIONS)
 
 
 def audit(answer: Answer) -> AuditPage:
@@ -250,10 +244,6 @@ def audit(answer: Answer) -> AuditPage:
 
 # -- rows ----------------------------------------------------------------------------------------------------------
 Row = dict[str, Any]
-
-
-def _named_job(row: Row) -> Row:
-    return _named(row, worker="worker", group="group_name")
 
 
 def _question(row: Row) -> Row:
@@ -280,11 +270,6 @@ def _scoped(row: Row) -> Row:
     return row | {
         "scope": {name: tuple(value) if isinstance(value, list) else value for name, value in scope.items()}
     }
-
-
-def _named(row: Row, **names: str) -> Row:
-    """As Python calls them."""
-    return {names.get(name, name): value for name, value in row.items()}
 
 
 def _encoded(value: object) -> str | None:

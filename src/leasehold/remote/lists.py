@@ -40,8 +40,8 @@ def budgets(scope: BudgetOwner | None, limit: int, cursor: str | None) -> Talk[B
     return once(get("/v1/budgets", scope=named, limit=limit, cursor=_text(cursor, "cursor")), decode.budgets)
 
 
-def leases(owner: str | None, limit: int, cursor: str | None) -> Talk[LeasePage]:
-    worker = _text(owner, "owner")
+def leases(worker: str | None, limit: int, cursor: str | None) -> Talk[LeasePage]:
+    worker = _text(worker, "worker")
     return once(get("/v1/leases", worker=worker, limit=limit, cursor=_text(cursor, "cursor")), decode.leases)
 
 

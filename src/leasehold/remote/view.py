@@ -185,15 +185,15 @@ class View:
     ) -> BudgetPage:
         return await self._line.arun(lists.budgets(scope, limit, cursor))
 
-    def leases(self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
+    def leases(self, *, worker: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
         """One page of the jobs that run, in the order in which they came: who holds each, since when, and when that
         runs out; of one worker, or of all. Ask for the next with `cursor=page.next`."""
-        return self._line.run(lists.leases(owner, limit, cursor))
+        return self._line.run(lists.leases(worker, limit, cursor))
 
     async def aleases(
-        self, *, owner: str | None = None, limit: int = 50, cursor: str | None = None
+        self, *, worker: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> LeasePage:
-        return await self._line.arun(lists.leases(owner, limit, cursor))
+        return await self._line.arun(lists.leases(worker, limit, cursor))
 
     def executions(self, limit: int = 500) -> list[ExecutionRow]:
         """Commands and containers that are running, and who watches them; nobody watches orphans. Oldest first."""

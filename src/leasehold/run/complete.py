@@ -130,7 +130,7 @@ def _has_arrived(run: HandlerState, journal: Journal) -> bool:
     """The reply to the commit was lost: read the row. If the commit arrives after this read, any later ending is
     refused, because the lease is gone; the settler then reads once more, because the attempt is in doubt."""
     leases = {run.grant.id: run.grant.token}
-    verdicts = run.patiently(lambda: journal.store.read_settlements(leases, journal.owner))
+    verdicts = run.patiently(lambda: journal.store.read_settlements(leases, journal.worker))
     return verdicts[run.grant.id] == "done"
 
 

@@ -45,14 +45,14 @@ class Journal:
     def __init__(
         self,
         store: JobStore,
-        owner: str,
+        worker: str,
         threads: Threads,
         batches: BatchWriter,
         on_lost: Callable[[str, int], None],
         waits: Waits | None = None,
     ) -> None:
         self.store = store
-        self.owner = owner
+        self.worker = worker
         self.has_folder = store.results_folder is not None
         """Whether results can be stored as files."""
         self.waits = waits or Waits()

@@ -84,7 +84,7 @@ class JobStore(
     @abstractmethod
     def claim(
         self,
-        owner: str,
+        worker: str,
         queues: Sequence[str],
         limit: int,
         tasks: Sequence[str] | None = None,

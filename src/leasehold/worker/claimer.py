@@ -273,7 +273,7 @@ class Claimer:
         grants: list[Grant] = []
         for site, tasks in tasks_at.items():
             # Each at its own site: this runner cannot see what a task left elsewhere, before its runner was changed.
-            grants += self._store.adopt(self._settings.owner, [site], tasks, room - len(grants))
+            grants += self._store.adopt(self._settings.name, [site], tasks, room - len(grants))
         return grants
 
     def _opens_in(self) -> float | None:
@@ -359,14 +359,14 @@ class Claimer:
         self._claimed_tasks.append(tasks)
         order: Order = self._settings.queue_order
         grants = self._store.claim(
-            self._settings.owner, turns.queues, room, tasks, idle=self._was_empty, order=order
+            self._settings.name, turns.queues, room, tasks, idle=self._was_empty, order=order
         )
         turns.served(grants)
         return grants
 
     def _find_forgotten(self) -> list[Grant]:
         """After trouble, find leases in our name whose grant never reached us: they are ours."""
-        held = self._store.find_held(self._settings.owner)
+        held = self._store.find_held(self._settings.name)
         forgotten = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
         # These were not run, and must not be: only an execution elsewhere has to be taken over, and stopped.
         late = [

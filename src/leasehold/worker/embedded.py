@@ -25,7 +25,7 @@ from leasehold.domain.job import Grant, NewJob, Sighting
 from leasehold.domain.run_by_id import NotRun
 from leasehold.run.attempt import Attempt
 from leasehold.stores.results import Denied, Enqueued, Full
-from leasehold.worker.settings import WorkerSettings, new_owner
+from leasehold.worker.settings import WorkerSettings, new_worker_name
 from leasehold.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ MOST_LOOKS = 1000
 """Most first looks kept, at expired leases of jobs requested by id."""
 
 
-def embedded_settings(grace: float | None, owner: str | None) -> WorkerSettings:
+def embedded_settings(grace: float | None, worker: str | None) -> WorkerSettings:
     return WorkerSettings(
         queues=(),
         claims=False,
@@ -50,7 +50,7 @@ def embedded_settings(grace: float | None, owner: str | None) -> WorkerSettings:
         max_executions=MOST_AT_ONCE,
         shutdown_grace=grace,
         prunes=False,
-        owner=owner or new_owner(),
+        name=worker or new_worker_name(),
     )
 
 
@@ -90,7 +90,7 @@ class EmbeddedWorker:
         host = self._enter(None)
         try:
             sent_at = time.monotonic()
-            answer = _decided(store, job, host.owner, max_running)
+            answer = _decided(store, job, host.worker, max_running)
             if isinstance(answer, Full):
                 raise AtCapacity(job.task, max_running, answer.holders, answer.retry_after)
             if isinstance(answer, Enqueued):
@@ -103,14 +103,14 @@ class EmbeddedWorker:
     def run_by_id(
         self,
         job_id: str,
-        owner: str | None,
+        worker: str | None,
         on_request: Callable[[Future[Begun]], None],
         store: JobStore | None = None,
     ) -> Begun | NotRun:
         """Claim this job and begin it, or say why not. `on_request` gets the future of the attempt before it begins: an
         exception may interrupt the caller at any moment, and the caller must still know about the attempt."""
         store = store or self._find_store()
-        host = self._enter(owner)
+        host = self._enter(worker)
         try:
             if host.is_here:
                 raise InvalidInput(
@@ -128,13 +128,13 @@ class EmbeddedWorker:
 
     def _claim(self, store: JobStore, job_id: str, host: _Host) -> Grant | Denied:
         try:
-            return self._looks.claim(store, job_id, host.owner, host.sites_for(store, job_id))
+            return self._looks.claim(store, job_id, host.worker, host.sites_for(store, job_id))
         except DatabaseUnreachable:
             # The job may have been granted, and only the reply was lost.
-            mine = [grant for grant in store.find_held(host.owner) if grant.id == job_id]
+            mine = [grant for grant in store.find_held(host.worker) if grant.id == job_id]
             if mine and not host.holds(job_id):
                 return mine[0]
-            return self._looks.claim(store, job_id, host.owner, host.sites_for(store, job_id))
+            return self._looks.claim(store, job_id, host.worker, host.sites_for(store, job_id))
 
     def close(self) -> None:
         """Running jobs get their grace; then they are stopped and settled. A later call starts anew."""
@@ -147,16 +147,16 @@ class EmbeddedWorker:
             if host.lives_here:
                 host.close()
 
-    def _enter(self, owner: str | None) -> _Host:
+    def _enter(self, worker: str | None) -> _Host:
         if self._pid != os.getpid():
             # A fork copies the object, and the lock in the state that another thread left it.
             self._start_anew()
         with self._starting:
-            host = self._hosts.get(owner)
+            host = self._hosts.get(worker)
             if host is None or not host.lives_here:
-                host = _Host(self._make_worker(owner))
+                host = _Host(self._make_worker(worker))
                 host.start()
-                self._hosts[owner] = host
+                self._hosts[worker] = host
                 _living.add(self)
             host.enter()
             return host
@@ -168,9 +168,9 @@ class Looks:
     def __init__(self) -> None:
         self._first: dict[str, Sighting] = {}
 
-    def claim(self, store: JobStore, job_id: str, owner: str, sites: Sequence[str] = ()) -> Grant | Denied:
+    def claim(self, store: JobStore, job_id: str, worker: str, sites: Sequence[str] = ()) -> Grant | Denied:
         seen = self._first.pop(job_id, None)
-        answer = store.claim_by_id(job_id, owner, sites, sighting=seen)
+        answer = store.claim_by_id(job_id, worker, sites, sighting=seen)
         if isinstance(answer, Denied) and answer.look is not None:
             return self._keep(answer, answer.look, seen)
         return answer
@@ -186,12 +186,12 @@ class Looks:
         return denied
 
 
-def _decided(store: JobStore, job: NewJob, owner: str, max_running: int) -> Grant | Full | Enqueued:
+def _decided(store: JobStore, job: NewJob, worker: str, max_running: int) -> Grant | Full | Enqueued:
     try:
-        return store.run_now(job, owner, max_running)
+        return store.run_now(job, worker, max_running)
     except DatabaseUnreachable:
         # The job may have been granted, and only the reply was lost: the same call finds out.
-        return store.run_now(job, owner, max_running)
+        return store.run_now(job, worker, max_running)
 
 
 class _Host:
@@ -199,7 +199,7 @@ class _Host:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self.owner = worker.settings.owner
+        self.worker = worker.settings.name
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._live, name="leasehold-run-now", daemon=True)
         self._ready: Future[None] = Future()

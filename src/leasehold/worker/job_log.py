@@ -94,7 +94,7 @@ def _log_decided(grant: Grant, outcome: Outcome, job: Job) -> None:
 def log_loss(lost: Reaped) -> None:
     now = "orphaned: its run may still be alive" if lost.orphan else lost.state.value
     text = "attempt %d was lost with its worker %s; now %s"
-    say(logging.WARNING, lost, text, lost.attempt, lost.owner, now)
+    say(logging.WARNING, lost, text, lost.attempt, lost.worker, now)
 
 
 def _first_line(text: str | None) -> str:

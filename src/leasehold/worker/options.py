@@ -24,7 +24,7 @@ class WorkerDetails(TypedDict, total=False):
     claims: bool
     health_file: str | Path | None
     tracing: Tracing | None
-    owner: str
+    name: str
 
 
 class WorkerOptions(WorkerDetails, total=False):

@@ -110,14 +110,14 @@ class Reaper:
         mean an outage, not dead workers: these get time to come back before others take their work. Only leases that
         were seen twice, or have run out, count: one that is merely late will be renewed by the next look."""
         silent = [s for s in self._seen.values() if s.expires_in <= 0 or s.seen_at < now]
-        owners = {sighting.owner for sighting in silent}
-        if len(silent) < MASS or len(owners) < 2 or len(silent) * 2 <= self._store.count_leases():
+        workers = {sighting.worker for sighting in silent}
+        if len(silent) < MASS or len(workers) < 2 or len(silent) * 2 <= self._store.count_leases():
             return None
         allowed = max(1, int(BRAKE_PER_SECOND * self._sweep))
         logger.warning(
             "%d leases of %d workers were not renewed: treating this as an outage, and recovering %d at a time",
             len(silent),
-            len(owners),
+            len(workers),
             allowed,
         )
         return allowed

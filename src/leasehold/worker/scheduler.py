@@ -29,13 +29,13 @@ class Scheduler:
     def __init__(
         self,
         store: JobStore,
-        owner: str,
+        worker: str,
         tasks: Mapping[str, TaskDefinition],
         declared: Callable[[], Sequence[Schedule]],
         starting: bool = True,
     ) -> None:
         self._store = store
-        self._owner = owner
+        self._worker = worker
         self._tasks = tasks
         self._declared = declared
         self._starting = starting
@@ -66,7 +66,7 @@ class Scheduler:
         """Sign off: this worker no longer counts as declaring its schedules."""
         if self._registered:
             try:
-                self._store.leave_schedules(self._owner)
+                self._store.leave_schedules(self._worker)
             except StoreError as error:
                 logger.debug("could not sign off: %s", error)
 
@@ -96,7 +96,7 @@ class Scheduler:
 
     def _register(self) -> None:
         declared = list(self._declared())
-        for found in self._store.register_schedules(self._owner, declared, self._starting):
+        for found in self._store.register_schedules(self._worker, declared, self._starting):
             (schedule,) = (one for one in declared if one.name == found.name)
             if found.change == "changed":
                 logger.warning("schedule %s has changed: %s", found.name, _change(schedule, found.before))

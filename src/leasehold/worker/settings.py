@@ -37,7 +37,7 @@ def grace_in_seconds(grace: Duration | EllipsisType | None) -> float | None:
     return seconds(value, GRACE_VARIABLE) if value else DEFAULT_GRACE
 
 
-def new_owner() -> str:
+def new_worker_name() -> str:
     """Return a name that no other start of any worker has: host, process and a random part."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
 
@@ -88,7 +88,7 @@ class WorkerSettings:
     """A file that is touched while the worker is healthy, and removed while it is not."""
     tracing: Tracing | None = None
     """Gets a call for every attempt. None: what `app.instrument` has set."""
-    owner: str = field(default_factory=new_owner)
+    name: str = field(default_factory=new_worker_name)
     """The name on its leases; no other worker may have it. By default host, process and a random part."""
 
     def __post_init__(self) -> None:

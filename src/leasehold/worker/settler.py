@@ -67,7 +67,7 @@ class Settler:
     def __init__(
         self,
         store: JobStore,
-        owner: str,
+        worker: str,
         executor: Executor,
         events: EventWriter,
         hooks: HookDispatcher,
@@ -75,7 +75,7 @@ class Settler:
         on_settled: Callable[[Sequence[Attempt], Sequence[Attempt]], None],
     ) -> None:
         self._store = store
-        self._owner = owner
+        self._worker = worker
         self._executor = executor
         self._events = events
         self._hooks = hooks
@@ -274,7 +274,7 @@ class Settler:
         if not runs:
             return set()
         leases = {run.grant.id: run.grant.token for run in runs}
-        verdicts = self._store.read_settlements(leases, self._owner)
+        verdicts = self._store.read_settlements(leases, self._worker)
         return {run for run in runs if verdicts[run.grant.id] == "done"}
 
 

@@ -20,7 +20,7 @@ def log_queues(settings: WorkerSettings, tasks: Mapping[str, TaskDefinition]) ->
     serves = ", ".join(settings.queues) or "what it is handed"
     whose = f" of {', '.join(settings.tenants)}" if settings.tenants else ""
     but = f"; its tasks also use {left}" if left else ""
-    logger.info("worker %s serves %s%s%s", settings.owner, serves, whose, but)
+    logger.info("worker %s serves %s%s%s", settings.name, serves, whose, but)
     if left and settings.queues == ("default",) and "default" not in used:
         logger.warning(
             "none of its tasks uses queue default; start it with --queues %s, or app.worker(queues=%r)",

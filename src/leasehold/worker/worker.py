@@ -196,7 +196,7 @@ class Worker:
         self.meter = Meter(store)
         self.settler = Settler(
             store,
-            settings.owner,
+            settings.name,
             self._executor,
             self.events,
             self.deliverer,
@@ -206,7 +206,7 @@ class Worker:
         self._drain = Drain(self.attempts, self.settler, settings.shutdown_grace)
         handler_writes = HandlerThreads(settings.concurrency)
         self._journal = Journal(
-            store, settings.owner, handler_writes, BatchWriter(), self.attempts.on_refused, self._waits
+            store, settings.name, handler_writes, BatchWriter(), self.attempts.on_refused, self._waits
         )
         self._executions = Executions()
         self.starter = Starter(
@@ -238,7 +238,7 @@ class Worker:
         stalls = StallWatch(self.events, self.deliverer, self.attempts.stop)
         self._watch = Watch(self.attempts, self.starter, stalls, settings.stop_grace, self._abandoned)
         self._scheduler = Scheduler(
-            store, settings.owner, self._tasks, self._schedules, starting=not settings.burst
+            store, settings.name, self._tasks, self._schedules, starting=not settings.burst
         )
         self._presence = Service("presence", self._report)
         self._roles: list[Role] = [
@@ -350,7 +350,7 @@ class Worker:
             logger.error("unhealthy: %s", "; ".join(health.problems))
         self._store.beat_worker(
             WorkerCard(
-                owner=self.settings.owner,
+                name=self.settings.name,
                 queues=self._intake.queues,
                 tasks=self._intake.tasks,
                 tenants=self.settings.tenants,
@@ -384,14 +384,14 @@ class Worker:
         self.starter.close()
         await self._executions.close()
         await _threads.call(self._journal.close)
-        owner, attempts = self.settings.owner, self.attempts
+        worker, attempts = self.settings.name, self.attempts
         attempts.give_up()
         self._executor.shutdown(wait=False, cancel_futures=True)
-        logger.info("worker %s ended: %d settled, %d refused", owner, attempts.ended, attempts.fenced)
+        logger.info("worker %s ended: %d settled, %d refused", worker, attempts.ended, attempts.fenced)
 
     def _sign_off(self) -> None:
         try:
             self.meter.flush()
-            self._store.forget_worker(self.settings.owner)
+            self._store.forget_worker(self.settings.name)
         except Exception as error:
             logger.debug("could not sign off: %s", error)

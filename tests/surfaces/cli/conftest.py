@@ -183,7 +183,7 @@ def app(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Leasehold
     monkeypatch.setenv("LEASEHOLD_SCHEMA", backend.schema)
     for store in [backend.open()]:
         for card in store.list_workers(1e9):
-            store.forget_worker(card.owner)
+            store.forget_worker(card.name)
     with Leasehold(backend.url, schema=backend.schema) as app:
 
         @app.task

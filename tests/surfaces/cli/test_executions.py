@@ -20,8 +20,8 @@ def test_what_runs_outside_is_listed_with_who_watches_it(app, here):
     watched = run_external(app.__internals__.store, "host:1:aa", policy=ADOPT)
     left = leave(app, site="machine-2")
     first, second = here("executions", "--json").lines
-    assert (first["job_id"], first["owner"], first["site"]) == (watched.id, "host:1:aa", "machine-1")
-    assert (second["job_id"], second["owner"], second["site"]) == (left.id, None, "machine-2")
+    assert (first["job_id"], first["worker"], first["site"]) == (watched.id, "host:1:aa", "machine-1")
+    assert (second["job_id"], second["worker"], second["site"]) == (left.id, None, "machine-2")
     shown = here("executions").out
     assert "nobody (orphan)" in shown
     assert "machine-2" in shown

@@ -117,7 +117,7 @@ def test_show_lists_attempts_and_steps(app, here):
     assert "read 10 " not in text
     found = here("jobs", "show", job.id, "--json").json
     (one,) = found["attempts"]
-    assert (one["number"], one["outcome"], one["owner"], one["error"]) == (
+    assert (one["number"], one["outcome"], one["worker"], one["error"]) == (
         1,
         "failed",
         "host:1:aa",

@@ -18,7 +18,7 @@ def test_slots_are_set_and_listed_with_their_holders(app, here):
     for command in (("limits", "slots"), ("limits", "slots", "list")):
         (row,) = here(*command, "--json").lines
         assert (row["name"], row["limit"], row["used"]) == ("browser", 2, 2)
-        assert row["holders"] == [{"job_id": job.id, "units": 2, "task": "wide", "owner": "host:1:aa"}]
+        assert row["holders"] == [{"job_id": job.id, "units": 2, "task": "wide", "worker": "host:1:aa"}]
     assert job.id in here("limits", "slots").out
     assert here("limits", "slots", "set", "browser", "5", "--json").json == {"name": "browser", "limit": 5}
 

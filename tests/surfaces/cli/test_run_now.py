@@ -49,7 +49,7 @@ def test_over_the_cap_is_exit_code_4_with_the_holders_as_json(cli: Cli):
     assert (error["type"], error["task"], error["max_running"]) == ("AtCapacity", "until_told", 1)
     (holder,) = error["holders"]
     assert holder["job_id"] == job_id
-    assert holder["owner"] == json.loads(cli("jobs", "show", job_id, "--json").out)["worker"]
+    assert holder["worker"] == json.loads(cli("jobs", "show", job_id, "--json").out)["worker"]
     assert error["retry_after"] >= 1
     text = cli("jobs", "run-now", MODULE, "until_told", "--max-running", "1")
     assert text.code == 4

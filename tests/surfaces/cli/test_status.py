@@ -12,9 +12,9 @@ from tests.surfaces.cli.conftest import stop
 from tests.surfaces.cli.test_jobs import fail
 
 
-def a_worker(owner: str, *, draining: bool) -> WorkerCard:
+def a_worker(worker: str, *, draining: bool) -> WorkerCard:
     return WorkerCard(
-        owner=owner,
+        name=worker,
         queues=("default",),
         tasks=("work",),
         concurrency=20,

@@ -10,7 +10,7 @@ def test_what_was_lost_is_taken_over_and_listed(app, here, backend):
     earlier = "1000000000" if backend.name == "sqlite" else "interval '1000 s'"
     backend.query(f"UPDATE leasehold.lease SET expires_at = expires_at - {earlier}, lease_seconds = 0.3")
     (line,) = here("db", "sweep", "--json").lines
-    assert (line["id"], line["owner"], line["state"]) == (job.id, "host:1:aa", "queued")
+    assert (line["id"], line["worker"], line["state"]) == (job.id, "host:1:aa", "queued")
     assert here("db", "sweep", "--wait", "0").out.strip() == "nothing was lost"
 
 

@@ -138,7 +138,7 @@ def busy(app):
     end(store, grant, QuestionAsked("login", ERROR))
     store.beat_worker(
         WorkerCard(
-            owner=f"{LONG}:4711:fc3232058eac",
+            name=f"{LONG}:4711:fc3232058eac",
             queues=(LONG, "default"),
             tasks=(task,),
             concurrency=4,

@@ -52,7 +52,7 @@ def app(_app: Leasehold, backend: Backend) -> Iterator[Leasehold]:
     internals = _app.__internals__
     with internals.moved_to(replace(internals.place, url=backend.url, schema=backend.schema)):
         for card in internals.store.list_workers(1e9):
-            internals.store.forget_worker(card.owner)
+            internals.store.forget_worker(card.name)
         yield _app
 
 

@@ -153,7 +153,7 @@ def test_a_question_is_listed_and_answered(app: Leasehold, admin: httpx2.Client)
 def test_workers_are_listed(app: Leasehold, admin: httpx2.Client):
     app.__internals__.store.beat_worker(WorkerCard("w1", ("default",), ("add",), concurrency=3))
     (worker,) = admin.get("/v1/workers").json()
-    assert (worker["owner"], worker["queues"], worker["concurrency"]) == ("w1", ["default"], 3)
+    assert (worker["worker"], worker["queues"], worker["concurrency"]) == ("w1", ["default"], 3)
 
 
 def test_it_is_ready_only_while_the_database_can_be_used(app: Leasehold, backend: Backend, server: Server):

@@ -29,7 +29,7 @@ def _record(run: Row, end: Row | None) -> AttemptRecord:
         )
     return AttemptRecord(
         number=run["number"],
-        owner=run["worker"] if run["worker"] is not None else end["actor"],
+        worker=run["worker"] if run["worker"] is not None else end["actor"],
         started_at=run["started_at"],
         ended_at=end["at"],
         outcome=end["event"],

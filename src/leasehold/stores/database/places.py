@@ -247,11 +247,11 @@ def attempt_of(before: Job, after: Job, event: str | None, now: datetime) -> dic
     was, will = place_of(before), place_of(after)
     if was is Place.LEASE and will not in (Place.LEASE, Place.OUTCOME):
         settled = after.settled_by is not None and after.settled_token == before.lease_token
-        ended, ended_at, error, owner = event or after.state.value, now, after.error, before.worker
+        ended, ended_at, error, worker = event or after.state.value, now, after.error, before.worker
     elif was is Place.OUTCOME and will is not Place.OUTCOME and before.started_at is not None:
         if before.state is State.TIMED_OUT and before.settled_by is None:
             return None  # expired while nobody ran it: its last run is on record already
-        settled, owner = before.settled_by is not None, before.settled_by
+        settled, worker = before.settled_by is not None, before.settled_by
         ended, ended_at, error = before.state.value, before.finished_at or now, before.error
     else:
         return None
@@ -259,7 +259,7 @@ def attempt_of(before: Job, after: Job, event: str | None, now: datetime) -> dic
         "job": before.seq,
         "token": before.lease_token,
         "number": before.attempt,
-        "worker": owner,
+        "worker": worker,
         "settled": settled,
         "started_at": before.started_at,
         "ended_at": ended_at,

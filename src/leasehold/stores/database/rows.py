@@ -74,13 +74,7 @@ FLAGS = frozenset(
 
 R = TypeVar("R")
 
-COLUMNS = {
-    "task": "task",
-    "tasks": "tasks",
-    "owner": "worker",
-    "worker": "worker",
-    "group": "group_name",
-}
+COLUMNS = {"group": "group_name"}
 """Fields that have another name than their column."""
 _COLUMNS_OF_JOB = frozenset(COLUMNS.get(f.name, f.name) for f in fields(Job))
 

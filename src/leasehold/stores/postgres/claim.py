@@ -64,7 +64,7 @@ class PostgresClaims(JobStore):
 
     def claim(
         self,
-        owner: str,
+        worker: str,
         queues: Sequence[str],
         limit: int,
         tasks: Sequence[str] | None = None,
@@ -74,8 +74,8 @@ class PostgresClaims(JobStore):
     ) -> list[Grant]:
         if limit < 1:
             return []
-        self._make_owner(owner)
-        request = ClaimRequest(owner, queues, tasks, limit, order)
+        self._make_worker_name(worker)
+        request = ClaimRequest(worker, queues, tasks, limit, order)
         return self._claim_in_time(lambda: self._claim(request, idle))
 
     def _claim(self, request: ClaimRequest, idle: bool) -> list[Grant]:
@@ -85,7 +85,7 @@ class PostgresClaims(JobStore):
         if grants is None:
             claim = Claim(
                 request,
-                PostgresStrategies(self._postgres, request.owner, self._admit, waits),
+                PostgresStrategies(self._postgres, request.worker, self._admit, waits),
                 lambda: self._find_due_groups(request.where, waits),
                 lambda found: self._postgres.read(lambda session: self._queues_of(session, found)),
             )
@@ -107,7 +107,7 @@ class PostgresClaims(JobStore):
             return None
         rows = self._postgres.single(
             lambda session: session.tuples(
-                "claim_idle", worker=request.owner, limit=request.limit, **request.where
+                "claim_idle", worker=request.worker, limit=request.limit, **request.where
             )
         )
         if rows and rows[-1][0] is None:

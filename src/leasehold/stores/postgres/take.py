@@ -20,38 +20,38 @@ jobs it may take."""
 @dataclass(slots=True)
 class PostgresStrategies:
     database: PostgresDatabase
-    owner: str
+    worker: str
     admit: Admit
     waits: list[float]
 
     def of(self, source: Source) -> Take:
         match source:
             case "plain":
-                return PlainTake(self.database, self.owner)
+                return PlainTake(self.database, self.worker)
             case "lane":
-                return LaneTake(self.database, self.owner)
+                return LaneTake(self.database, self.worker)
             case "limited":
                 return self._limited(self._claim_plain)
             case "limited lane":
                 return self._limited(self._claim_lane)
 
     def shared(self) -> TakeFromEach:
-        return SharedTake(self.database, self.owner)
+        return SharedTake(self.database, self.worker)
 
     def _limited(self, claim_group: Callable[[PostgresSession, DueGroup, int], list[Grant]]) -> LimitedTake:
         return LimitedTake(self.database.transact, self.admit, claim_group, self.waits)
 
     def _claim_plain(self, session: PostgresSession, group: DueGroup, room: int) -> list[Grant]:
-        return claim_plain(session, self.owner, [group], room, limited=True)
+        return claim_plain(session, self.worker, [group], room, limited=True)
 
     def _claim_lane(self, session: PostgresSession, group: DueGroup, room: int) -> list[Grant]:
-        return claim_lanes(session, self.owner, [group], [group.gate], room, limited=True).grants
+        return claim_lanes(session, self.worker, [group], [group.gate], room, limited=True).grants
 
 
 @dataclass(slots=True)
 class PlainTake:
     database: PostgresDatabase
-    owner: str
+    worker: str
 
     def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
         few = max(2 * room, LARGE)
@@ -66,7 +66,7 @@ class PlainTake:
         return Taken(grants)
 
     def _claim(self, groups: Sequence[DueGroup], room: int) -> list[Grant]:
-        return self.database.single(lambda session: claim_plain(session, self.owner, groups, room))
+        return self.database.single(lambda session: claim_plain(session, self.worker, groups, room))
 
 
 @dataclass(slots=True)
@@ -74,25 +74,25 @@ class LaneTake:
     """Takes the heads of lanes, by the lanes' tickets."""
 
     database: PostgresDatabase
-    owner: str
+    worker: str
 
     def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
         return self.database.single(
-            lambda session: claim_lanes(session, self.owner, groups, open_gates, room)
+            lambda session: claim_lanes(session, self.worker, groups, open_gates, room)
         )
 
 
 @dataclass(slots=True)
 class SharedTake:
     database: PostgresDatabase
-    owner: str
+    worker: str
 
     def take_from_each(self, queues: list[list[DueGroup]], share: int) -> list[Grant]:
         groups = [(turn, group) for turn, some in enumerate(queues) for group in some]
         rows = self.database.single(
             lambda session: session.tuples(
                 "claim_shares",
-                worker=self.owner,
+                worker=self.worker,
                 turns=[turn for turn, _ in groups],
                 share=share,
                 **_columns([group for _, group in groups]),
@@ -103,24 +103,24 @@ class SharedTake:
 
 
 def claim_plain(
-    session: PostgresSession, owner: str, groups: Sequence[DueGroup], room: int, limited: bool = False
+    session: PostgresSession, worker: str, groups: Sequence[DueGroup], room: int, limited: bool = False
 ) -> list[Grant]:
     rows = session.tuples(
-        "claim_plain", worker=owner, limit=room, limited=limited, **_columns(groups), **_begins(groups)
+        "claim_plain", worker=worker, limit=room, limited=limited, **_columns(groups), **_begins(groups)
     )
     return grants_of(rows)
 
 
 def claim_lanes(
     session: PostgresSession,
-    owner: str,
+    worker: str,
     groups: Sequence[DueGroup],
     open_gates: list[int],
     room: int,
     limited: bool = False,
 ) -> Taken:
     rows = session.tuples(
-        "claim_lanes", worker=owner, open=open_gates, limit=room, limited=limited, **_columns(groups)
+        "claim_lanes", worker=worker, open=open_gates, limit=room, limited=limited, **_columns(groups)
     )
     if rows and rows[0][0] is None:
         return Taken([], cleared=True)

@@ -41,7 +41,7 @@ class SqliteClaims(JobStore):
 
     def claim(
         self,
-        owner: str,
+        worker: str,
         queues: Sequence[str],
         limit: int,
         tasks: Sequence[str] | None = None,
@@ -51,8 +51,8 @@ class SqliteClaims(JobStore):
     ) -> list[Grant]:
         if limit < 1:
             return []
-        self._make_owner(owner)
-        request = ClaimRequest(owner, queues, tasks, limit, order)
+        self._make_worker_name(worker)
+        request = ClaimRequest(worker, queues, tasks, limit, order)
         return self._claim_in_time(lambda: self._claim(request))
 
     def _claim(self, request: ClaimRequest) -> list[Grant]:
@@ -62,7 +62,7 @@ class SqliteClaims(JobStore):
         def work(session: SqliteSession) -> list[Grant]:
             claim = Claim(
                 request,
-                SqliteStrategies(session, request.owner, self._admit, waits),
+                SqliteStrategies(session, request.worker, self._admit, waits),
                 lambda: self._find_due_groups(session, request.where, waits),
                 lambda found: self._queues_of(session, found),
             )
@@ -94,23 +94,23 @@ class SqliteClaims(JobStore):
 @dataclass(slots=True)
 class SqliteStrategies:
     session: SqliteSession
-    owner: str
+    worker: str
     admit: Admit
     waits: list[float]
 
     def of(self, source: Source) -> Take:
         match source:
             case "plain":
-                return PlainTake(self.session, self.owner)
+                return PlainTake(self.session, self.worker)
             case "lane":
-                return LaneTake(self.session, self.owner)
+                return LaneTake(self.session, self.worker)
             case "limited":
-                return self._limited(PlainTake(self.session, self.owner, limited=True))
+                return self._limited(PlainTake(self.session, self.worker, limited=True))
             case "limited lane":
-                return self._limited(LaneTake(self.session, self.owner, limited=True))
+                return self._limited(LaneTake(self.session, self.worker, limited=True))
 
     def shared(self) -> TakeFromEach:
-        return SharedTake(self.session, self.owner)
+        return SharedTake(self.session, self.worker)
 
     def _limited(self, inner: Take) -> LimitedTake:
         """In the transaction that is open."""
@@ -125,11 +125,11 @@ class SqliteStrategies:
 @dataclass(slots=True)
 class PlainTake:
     session: SqliteSession
-    owner: str
+    worker: str
     limited: bool = False
 
     def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
-        return Taken(_lease(self.session, self.owner, _due(self.session, groups, room), self.limited))
+        return Taken(_lease(self.session, self.worker, _due(self.session, groups, room), self.limited))
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class LaneTake:
     """Takes the heads of lanes, by the lanes' tickets."""
 
     session: SqliteSession
-    owner: str
+    worker: str
     limited: bool = False
 
     def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
@@ -145,7 +145,7 @@ class LaneTake:
         heads, cleared = _heads(session, groups, open_gates, room)
         if not heads:
             return Taken([], cleared)
-        session.run("lease_lane_heads", worker=self.owner, heads=Records(heads))
+        session.run("lease_lane_heads", worker=self.worker, heads=Records(heads))
         session.run("hold_lanes", heads=Records(heads))
         session.run("leave_lanes", heads=Records(heads))
         since = [round(head["available_at"].timestamp() * 1e6) for head in heads]
@@ -155,18 +155,18 @@ class LaneTake:
 @dataclass(slots=True)
 class SharedTake:
     session: SqliteSession
-    owner: str
+    worker: str
 
     def take_from_each(self, queues: list[list[DueGroup]], share: int) -> list[Grant]:
         found = [due for groups in queues for due in _due(self.session, groups, share)]
-        return _lease(self.session, self.owner, found, limited=False)
+        return _lease(self.session, self.worker, found, limited=False)
 
 
-def _lease(session: SqliteSession, owner: str, found: Sequence[Due], limited: bool) -> list[Grant]:
+def _lease(session: SqliteSession, worker: str, found: Sequence[Due], limited: bool) -> list[Grant]:
     if not found:
         return []
     seqs = [seq for _, _, seq in found]
-    session.run("lease_ready", worker=owner, seqs=seqs)
+    session.run("lease_ready", worker=worker, seqs=seqs)
     session.run("leave_ready", seqs=seqs)
     return _grants(session, seqs, [at for _, at, _ in found], limited)
 

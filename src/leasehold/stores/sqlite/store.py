@@ -58,7 +58,12 @@ class SqliteStore(SqliteEnlisting):
         self._results_root = os.path.abspath(results or f"{self._sqlite.path}.results")
         self._results_named = results is not None
         self._sqlite.on_replaced.extend(
-            [self._known_gates.clear, self._owners.clear, self._labelled.clear, self._forget_result_files]
+            [
+                self._known_gates.clear,
+                self._worker_names.clear,
+                self._labelled.clear,
+                self._forget_result_files,
+            ]
         )
 
     def another(self) -> SqliteStore:

@@ -116,16 +116,16 @@ class DueInTenants(Parts):
 
     # -- schedules -------------------------------------------------------------------------------------------------
     def register_schedules(
-        self, owner: str, schedules: Sequence[Schedule], starting: bool = True
+        self, worker: str, schedules: Sequence[Schedule], starting: bool = True
     ) -> list[Registered]:
         """Those in the code are the app's own."""
         if not self._served.own:
             return []
-        return self.directory.control.register_schedules(owner, schedules, starting)
+        return self.directory.control.register_schedules(worker, schedules, starting)
 
-    def leave_schedules(self, owner: str) -> None:
+    def leave_schedules(self, worker: str) -> None:
         if self._served.own:
-            self.directory.control.leave_schedules(owner)
+            self.directory.control.leave_schedules(worker)
 
     def list_schedules(self) -> list[ScheduleRow]:
         """What is known of a tenant's is read again when it was told of, when one is due, and with the sweep."""

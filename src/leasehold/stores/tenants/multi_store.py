@@ -124,7 +124,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
 
     def claim(
         self,
-        owner: str,
+        worker: str,
         queues: Sequence[str],
         limit: int,
         tasks: Sequence[str] | None = None,
@@ -153,7 +153,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
                 break
             share = turns.share(limit - len(grants))
             some = self._claim_from(
-                cast(Name, name), turns, owner, queues, share, tasks, idle=idle, order=order
+                cast(Name, name), turns, worker, queues, share, tasks, idle=idle, order=order
             )
             grants += some
             if some:
@@ -171,7 +171,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         self,
         name: Name,
         turns: Turns,
-        owner: str,
+        worker: str,
         queues: Sequence[str],
         share: int,
         tasks: Sequence[str] | None,
@@ -179,7 +179,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
     ) -> list[Grant]:
         try:
             with self._open(name) as store:
-                grants = store.claim(owner, queues, share, tasks, **how)
+                grants = store.claim(worker, queues, share, tasks, **how)
                 opens_in = None if grants else store.opens_in(queues, tasks)
         except TenantNotFound:
             self._forget(name)
@@ -202,24 +202,24 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         at = self._turns_of(queues, tasks).opens_at(now)
         return None if at is None else max(0.0, at - now)
 
-    def find_held(self, owner: str) -> list[Grant]:
+    def find_held(self, worker: str) -> list[Grant]:
         """Of those that did not answer a claim."""
         found: list[Grant] = []
         for name in list(self._troubled):
             try:
-                found += self.hold(name, self.part(name).find_held(owner))
+                found += self.hold(name, self.part(name).find_held(worker))
             except TenantNotFound:
                 self._forget(name)
             self._troubled.discard(name)
         return found
 
     def adopt(
-        self, owner: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
+        self, worker: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
     ) -> list[Grant]:
         found: list[Grant] = []
         for name in self._served.turn_of("adopt")[0]:
             if len(found) < limit:
-                found += self.hold(name, self.part(name).adopt(owner, sites, tasks, limit - len(found)))
+                found += self.hold(name, self.part(name).adopt(worker, sites, tasks, limit - len(found)))
         return found
 
     # -- renew and settle ------------------------------------------------------------------------------------------
@@ -275,11 +275,11 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         with self.holder(job_id) as store, store.transaction(job_id, token, seconds) as lent:
             yield lent
 
-    def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
+    def read_settlements(self, leases: Mapping[str, int], worker: str) -> dict[str, str]:
         answer = dict.fromkeys(leases, "fenced")
         parts = self._by_holder(leases.items(), lambda lease: lease[0])
         failed = self._each(
-            parts, lambda store, some: answer.update(store.read_settlements(dict(some), owner))
+            parts, lambda store, some: answer.update(store.read_settlements(dict(some), worker))
         )
         if failed:
             raise next(iter(failed.values()))
@@ -360,19 +360,19 @@ class _Handing(TenantStore):
         super().__init__(many.directory, name)
         self._many = many
 
-    def run_now(self, job: NewJob, owner: str, cap: int) -> Grant | Full | Enqueued:
+    def run_now(self, job: NewJob, worker: str, cap: int) -> Grant | Full | Enqueued:
         with self.directory.use(self.name) as store:
-            return self._held(store.run_now(job, owner, cap))
+            return self._held(store.run_now(job, worker, cap))
 
     def claim_by_id(
-        self, job_id: str, owner: str, sites: Sequence[str] = (), sighting: Sighting | None = None
+        self, job_id: str, worker: str, sites: Sequence[str] = (), sighting: Sighting | None = None
     ) -> Grant | Denied:
         with self.directory.use(self.name) as store:
-            return self._held(store.claim_by_id(job_id, owner, sites, sighting))
+            return self._held(store.claim_by_id(job_id, worker, sites, sighting))
 
-    def find_held(self, owner: str) -> list[Grant]:
+    def find_held(self, worker: str) -> list[Grant]:
         with self.directory.use(self.name) as store:
-            return self._many.hold(self.name, store.find_held(owner))
+            return self._many.hold(self.name, store.find_held(worker))
 
     def _held(self, answer: T) -> T:
         if isinstance(answer, Grant):

@@ -142,8 +142,8 @@ class TenantStore:
     def beat_worker(self, card: WorkerCard) -> None:
         self.directory.control.beat_worker(card)
 
-    def forget_worker(self, owner: str) -> None:
-        self.directory.control.forget_worker(owner)
+    def forget_worker(self, worker: str) -> None:
+        self.directory.control.forget_worker(worker)
 
     def forget_silent_workers(self, age: float = 3600.0) -> None:
         self.directory.control.forget_silent_workers(age)

@@ -106,7 +106,7 @@ Where = Mapping[str, list[str] | None]
 class ClaimRequest(NamedTuple):
     """What a worker asks for."""
 
-    owner: str
+    worker: str
     queues: Sequence[str]
     tasks: Sequence[str] | None
     limit: int
@@ -236,9 +236,9 @@ def grants_of(rows: Iterable[tuple[Any, ...]]) -> list[Grant]:
 # -- one job ---------------------------------------------------------------------------------------------------------
 class ClaimVerbs(LimitVerbs):
     def claim_by_id(
-        self, job_id: str, owner: str, sites: Sequence[str] = (), sighting: Sighting | None = None
+        self, job_id: str, worker: str, sites: Sequence[str] = (), sighting: Sighting | None = None
     ) -> Grant | Denied:
-        self._make_owner(owner)
+        self._make_worker_name(worker)
         monotonic = self._database.clock.monotonic()
         ripe = sighting if sighting is not None and sighting.ripe(monotonic) else None
 
@@ -252,7 +252,7 @@ class ClaimVerbs(LimitVerbs):
             needed = self._needs_of(session, [job.gate]).get(job.gate, NOTHING)
             if needed != need and not _is_held(job, now):
                 return needed
-            return claim_in(session, job, now, owner, sites, ripe, monotonic, need)
+            return claim_in(session, job, now, worker, sites, ripe, monotonic, need)
 
         answer = self._database.transact(work)
         if isinstance(answer, Need):
@@ -295,7 +295,7 @@ def claim_in(
     session: Session,
     job: Job,
     now: datetime,
-    owner: str,
+    worker: str,
     sites: Sequence[str],
     sighting: Sighting | None,
     monotonic: float,
@@ -320,13 +320,13 @@ def claim_in(
         write(session, [ended], now)
         return Denied(job_id, ended.job.state, ended.detail or "its time is over")
     if job.orphan and job.execution_site in sites:
-        granted = operate.adopt(job, owner=owner, now=now)
+        granted = operate.adopt(job, worker=worker, now=now)
     elif (why := _not_claimable(session, job, now, need)) is not None:
         return Denied(job_id, job.state, why, retry_in=ask_again_in(job, now))
     else:
         if need.rate is not None:
             session.run("move_rates", taken=Records([{"key": need.rate, "jobs": 1}]))
-        granted = operate.claim(job, owner=owner, now=now)
+        granted = operate.claim(job, worker=worker, now=now)
     write(session, [granted], now)
     return grant_of(granted.job, now)
 
@@ -337,15 +337,15 @@ def _is_held(job: Job, now: datetime) -> bool:
     return not has_run_out(job.lease_expires_at, job.lease_seconds, now)
 
 
-def _sight(session: Session, job: Job, owner: str, now: datetime, monotonic: float) -> Sighting:
+def _sight(session: Session, job: Job, worker: str, now: datetime, monotonic: float) -> Sighting:
     expires_at = job.lease_expires_at or now
     return Sighting(
         id=job.id,
         token=job.lease_token,
         expires_at=expires_at,
         lease_seconds=job.lease_seconds,
-        owner=owner,
-        alone=len(session.tuples("find_held", worker=owner)) == 1,
+        worker=worker,
+        alone=len(session.tuples("find_held", worker=worker)) == 1,
         seen_at=monotonic,
         expires_in=(expires_at - now).total_seconds(),
     )

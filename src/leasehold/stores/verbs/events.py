@@ -49,11 +49,11 @@ class EventVerbs(Verbs):
 
         def work(session: Session) -> set[tuple[str, int]]:
             rows = session.rows("lock_free_leases", leases=leases)
-            owners = {(row["id"], row["token"]): row["worker"] for row in rows}
-            held = [run for run in requested if (run.id, run.token) in owners]
+            workers = {(row["id"], row["token"]): row["worker"] for row in rows}
+            held = [run for run in requested if (run.id, run.token) in workers]
             if held:
-                _write(session, held, owners)
-            return set(owners)
+                _write(session, held, workers)
+            return set(workers)
 
         accepted = self._database.transact(work) if requested else set()
         left = [(run.id, run.token) for run in runs if (run.id, run.token) not in accepted]
@@ -107,7 +107,7 @@ class _Lines:
     progressed: list[str] = field(default_factory=list)
 
 
-def _write(session: Session, runs: Sequence[RunNotes], owners: dict[tuple[str, int], str | None]) -> None:
+def _write(session: Session, runs: Sequence[RunNotes], workers: dict[tuple[str, int], str | None]) -> None:
     # Its own statement, after the lock: one that waited for the lock would still see what was there before.
     marks = {row["job_id"]: row for row in session.rows("read_streams", ids=[run.id for run in runs])}
     fresh = {run.id: _unwritten(run, marks.get(run.id)) for run in runs}
@@ -129,7 +129,7 @@ def _write(session: Session, runs: Sequence[RunNotes], owners: dict[tuple[str, i
                 fresh[run.id],
                 0 if mark is None else mark["last_seq"],
                 taken,
-                owners[run.id, run.token],
+                workers[run.id, run.token],
             )
     if lines.progressed:
         session.run("drop_progress", ids=lines.progressed)
@@ -155,7 +155,7 @@ def _add(
     notes: Sequence[Note],
     last_seq: int,
     taken: set[tuple[str, str]],
-    owner: str | None,
+    worker: str | None,
 ) -> None:
     newest = max((note.place for note in notes if note.kind == PROGRESS), default=None)
     if newest is not None:
@@ -171,7 +171,7 @@ def _add(
         event = {"seq": seq, "kind": note.kind, "data": note.data, "key": note.key}
         lines.events.append({"job_id": run.id, "attempt": run.attempt, **event})
         if note.kind == STALLED:
-            lines.history.append(_history(run, note, owner))
+            lines.history.append(_history(run, note, worker))
     if logged := [note for note in notes if note.kind == LOG]:
         lines.logs.append({"job_id": run.id, "attempt": run.attempt, **_log(logged)})
     place = max(note.place for note in notes)
@@ -184,7 +184,7 @@ def _log(notes: Sequence[Note]) -> dict[str, Any]:
     return {"text": text, "cut": cut, "read_to": read_to}
 
 
-def _history(run: RunNotes, note: Note, owner: str | None) -> dict[str, Any]:
+def _history(run: RunNotes, note: Note, worker: str | None) -> dict[str, Any]:
     running = State.RUNNING.value
     return {
         "job_id": run.id,
@@ -193,7 +193,7 @@ def _history(run: RunNotes, note: Note, owner: str | None) -> dict[str, Any]:
         "to_state": running,
         "token": run.token,
         "attempt": run.attempt,
-        "actor": owner,
+        "actor": worker,
         "detail": note.text,
     }
 

@@ -41,7 +41,7 @@ class RecoverVerbs(QuestionVerbs):
                 token=row["lease_token"],
                 expires_at=row["lease_expires_at"],
                 lease_seconds=row["lease_seconds"],
-                owner=row["worker"],
+                worker=row["worker"],
                 alone=not row["shared"],
                 seen_at=seen_at,
                 expires_in=row["expires_in"],
@@ -87,13 +87,13 @@ class RecoverVerbs(QuestionVerbs):
         return ended + self._expire_questions([job_id for job_id, requested in rows if requested])
 
     def adopt(
-        self, owner: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
+        self, worker: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
     ) -> list[Grant]:
         """Lease orphans of these sites to this worker. An adoption costs no attempt."""
         if not sites or limit < 1:
             return []
 
-        self._make_owner(owner)
+        self._make_worker_name(worker)
         requested = {"sites": list(sites), "tasks": None if tasks is None else list(tasks), "limit": limit}
 
         def work(session: Session) -> list[Grant]:
@@ -102,15 +102,15 @@ class RecoverVerbs(QuestionVerbs):
             if now is None:
                 return []
             orphans = [job for job in jobs.values() if job.orphan]
-            moves = [operate.adopt(job, owner=owner, now=now) for job in orphans]
+            moves = [operate.adopt(job, worker=worker, now=now) for job in orphans]
             write(session, moves, now)
             return [grant_of(move.job, now) for move in moves]
 
         return self._database.transact(work)
 
-    def find_held(self, owner: str) -> list[Grant]:
+    def find_held(self, worker: str) -> list[Grant]:
         """After a lost reply: the leases that this worker holds."""
-        rows = self._database.read(lambda session: session.rows("find_held", worker=owner))
+        rows = self._database.read(lambda session: session.rows("find_held", worker=worker))
         return [record_of(Grant, row) for row in rows]
 
 

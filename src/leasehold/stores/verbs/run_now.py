@@ -18,26 +18,26 @@ from leasehold.stores.verbs.writing import find_holders
 class RunNowVerbs(EnqueueVerbs):
     """Store a job and run it in the calling process."""
 
-    def run_now(self, job: NewJob, owner: str, cap: int) -> Grant | Full | Enqueued:
+    def run_now(self, job: NewJob, worker: str, cap: int) -> Grant | Full | Enqueued:
         """Store this job and claim it in one transaction if fewer than `cap` jobs of its task run; running jobs are
         those with a live lease of any worker, and orphans. Otherwise return Full and store nothing. Calls for one task
         decide one after the other. If another job holds the unique key, the result is as in `enqueue`. A job that
         cannot be claimed (its lane is taken, its task is paused) raises Refused and is not stored. The same id from the
         same worker returns the same grant again."""
         self._make_gates([job])
-        self._make_owner(owner)
+        self._make_worker_name(worker)
         monotonic = self._database.clock.monotonic()
-        return self._database.transact(lambda session: _run_now(session, job, owner, cap, monotonic))
+        return self._database.transact(lambda session: _run_now(session, job, worker, cap, monotonic))
 
 
 def _run_now(
-    session: Session, job: NewJob, owner: str, cap: int, monotonic: float
+    session: Session, job: NewJob, worker: str, cap: int, monotonic: float
 ) -> Grant | Full | Enqueued:
     _take_turn(session, job.task)
     # Counted by a statement of its own: it must see what those wrote who had their turn before.
     places = session.rows("list_places", task=job.task)
     if any(place["id"] == job.id for place in places):
-        return _given_before(session, job, owner)
+        return _given_before(session, job, worker)
     holders = [_holder(place) for place in places if _is_taken(place)]
     if len(holders) >= cap:
         return _duplicate_of(session, job) or Full(tuple(holders), retry_hint(holders, places[0]["now"]))
@@ -49,7 +49,7 @@ def _run_now(
         return made
     jobs, now = lock(session, [job.id])
     assert now is not None
-    granted = claim_in(session, jobs[job.id], now, owner, (), None, monotonic, need)
+    granted = claim_in(session, jobs[job.id], now, worker, (), None, monotonic, need)
     if isinstance(granted, Denied):
         # Raised, so that what was stored goes too.
         raise InvalidState(job.id, "start", "not stored", granted.why)
@@ -72,11 +72,11 @@ def _holder(place: Row) -> Holder:
     return Holder(place["id"], place["worker"], place["started_at"], place["lease_expires_at"])
 
 
-def _given_before(session: Session, job: NewJob, owner: str) -> Grant | Enqueued:
+def _given_before(session: Session, job: NewJob, worker: str) -> Grant | Enqueued:
     """The same call again, after a lost reply."""
     jobs, now = lock(session, [job.id])
     row = jobs[job.id]
-    if row.worker != owner or now is None:
+    if row.worker != worker or now is None:
         return Enqueued(job.id, created=False)
     return grant_of(row, now)
 

@@ -29,7 +29,7 @@ class ScheduleVerbs(EnqueueVerbs):
     """Jobs that are due by themselves."""
 
     def register_schedules(
-        self, owner: str, schedules: Sequence[Schedule], starting: bool = True
+        self, worker: str, schedules: Sequence[Schedule], starting: bool = True
     ) -> list[Registered]:
         """Declare the schedules in a worker's code. New schedules are stored. A schedule whose declaration changed is
         updated; if it is due at other times, its next tick counts from now. With `starting`, a schedule with `at_start`
@@ -48,20 +48,20 @@ class ScheduleVerbs(EnqueueVerbs):
                 # Another worker may have made them meanwhile, with other words.
                 known |= _locked(session, [schedule.name for schedule in new])
             # After the lock: of two workers that start together the second sees the first.
-            shared = {row[0] for row in _others(session, owner, wanted)}
+            shared = {row[0] for row in _others(session, worker, wanted)}
             made = {schedule.name for schedule in new}
             found = [
                 _declare(session, wanted[name], row, name in made, starting and name not in shared)
                 for name, row in sorted(known.items())
             ]
-            session.run("join_schedules", worker=owner, names=sorted(wanted))
+            session.run("join_schedules", worker=worker, names=sorted(wanted))
             return found
 
         return self._database.transact(work)
 
-    def leave_schedules(self, owner: str) -> None:
+    def leave_schedules(self, worker: str) -> None:
         """Withdraw the declarations of a worker that ends."""
-        self._database.single(lambda session: session.run("leave_schedules", worker=owner))
+        self._database.single(lambda session: session.run("leave_schedules", worker=worker))
 
     def list_schedules(self) -> list[ScheduleRow]:
         """All schedules with their next tick."""
@@ -211,8 +211,8 @@ def _next_at(schedule: Schedule, row: Row) -> datetime:
     return row["next_at"] if schedule.same_ticks(_schedule(row)) else schedule.next_after(row["now"])
 
 
-def _others(session: Session, owner: str, wanted: dict[str, Schedule]) -> list[tuple[Any, ...]]:
-    return session.tuples("find_schedule_hosts", names=sorted(wanted), worker=owner, age=SILENT_AFTER)
+def _others(session: Session, worker: str, wanted: dict[str, Schedule]) -> list[tuple[Any, ...]]:
+    return session.tuples("find_schedule_hosts", names=sorted(wanted), worker=worker, age=SILENT_AFTER)
 
 
 def _locked(session: Session, names: Sequence[str]) -> dict[str, Row]:

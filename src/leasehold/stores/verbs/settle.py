@@ -84,7 +84,7 @@ class SettleVerbs(EnqueueVerbs):
             decided=call.decided,
         )
 
-    def read_settlements(self, leases: Mapping[str, int], owner: str) -> dict[str, str]:
+    def read_settlements(self, leases: Mapping[str, int], worker: str) -> dict[str, str]:
         """After a lost reply: for each lease `done` (this worker settled it), `mine` (repeat the settle, and read again
         if it is refused, because the first try may still have been under way) or `fenced`. A job that was pruned
         meanwhile is `fenced` too."""
@@ -97,7 +97,7 @@ class SettleVerbs(EnqueueVerbs):
         for row in rows:
             if row["held"]:
                 verdicts[row["id"]] = "mine"
-            elif row["settled_by"] == owner:
+            elif row["settled_by"] == worker:
                 verdicts[row["id"]] = "done"
         return verdicts
 

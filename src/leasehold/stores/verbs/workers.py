@@ -26,7 +26,7 @@ class WorkerVerbs(Verbs):
         self._database.single(
             lambda session: session.run(
                 "beat_worker",
-                worker=card.owner,
+                worker=card.name,
                 queues=json.dumps(card.queues),
                 tasks=json.dumps(card.tasks),
                 sites=json.dumps(card.sites),
@@ -38,9 +38,9 @@ class WorkerVerbs(Verbs):
             )
         )
 
-    def forget_worker(self, owner: str) -> None:
+    def forget_worker(self, worker: str) -> None:
         """Delete a worker's report."""
-        self._database.single(lambda session: session.run("forget_worker", worker=owner))
+        self._database.single(lambda session: session.run("forget_worker", worker=worker))
 
     def forget_silent_workers(self, age: float = 3600.0) -> None:
         """Delete reports that are older than `age` seconds."""
@@ -55,11 +55,11 @@ class WorkerVerbs(Verbs):
         """`wakeups` for hints from this process only, without a connection or a thread."""
         return NearWakeups(self.label)
 
-    def list_leases(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
+    def list_leases(self, worker: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
         """Which worker runs which job, in the order of the jobs' arrival; `cursor` is the last page's `next`."""
         check_page(limit)
         (after,) = (0,) if cursor is None else parts_of(cursor, int)
-        requested = {"worker": owner, "after": after, "limit": limit + 1}
+        requested = {"worker": worker, "after": after, "limit": limit + 1}
         rows = self._database.read(lambda session: session.rows("list_leases", **requested))
         more = cursor_of(rows[limit - 1]["seq"]) if len(rows) > limit else None
         return LeasePage([_lease(row) for row in rows[:limit]], more)
@@ -93,4 +93,5 @@ def _lease(row: dict[str, Any]) -> LeaseRow:
 
 def _card(row: dict[str, Any]) -> WorkerCard:
     texts = {name: tuple(json.loads(row[name])) for name in ("queues", "tasks", "sites", "tenants")}
-    return record_of(WorkerCard, row, **texts)
+    values = {name: value for name, value in row.items() if name != "worker"}
+    return WorkerCard(**values | texts, name=row["worker"])

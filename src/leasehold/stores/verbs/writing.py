@@ -37,7 +37,7 @@ class Verbs:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._owners: set[str] = set()
+        self._worker_names: set[str] = set()
         """Names that have a number. They keep it."""
 
     @property
@@ -49,13 +49,13 @@ class Verbs:
         """Close the store's connections."""
         self._database.close()
 
-    def _make_owner(self, owner: str) -> None:
+    def _make_worker_name(self, worker: str) -> None:
         """In a transaction of its own, before the first claim: a lease knows its owner by a number."""
-        if owner not in self._owners:
+        if worker not in self._worker_names:
             self._database.single(
-                lambda session: session.run("insert_worker_name", worker=owner), idempotent=True
+                lambda session: session.run("insert_worker_name", worker=worker), idempotent=True
             )
-            self._owners.add(owner)
+            self._worker_names.add(worker)
 
     def _still_held(self, leases: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
         """Of those that a statement has passed over: locked by somebody, for the others are lost."""

@@ -123,7 +123,7 @@ def sweep(
         {
             "job": lambda lost: lost.id,
             "now": lambda lost: "orphan" if lost.orphan else lost.state.value,
-            "lost by": lambda lost: lost.owner,
+            "lost by": lambda lost: lost.worker,
         },
     )
 

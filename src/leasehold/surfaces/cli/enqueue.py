@@ -137,7 +137,7 @@ def run_by_id(
     words: Annotated[
         list[str], typer.Argument(metavar="[MODULE:APP] ID", help="The app (or LEASEHOLD_APP), the job's id.")
     ],
-    owner: Annotated[
+    worker: Annotated[
         str | None, typer.Option(help="The owner of the lease; must be unique.", metavar="NAME")
     ] = None,
     wait: Annotated[
@@ -152,7 +152,7 @@ def run_by_id(
     app = call.load(app_name)
     job_id = app.__internals__.operations.find_id(job_id)
     render.note(f"store: {app.__internals__.store.label}")
-    answer = app.run_by_id(job_id, owner=owner, wait=wait)
+    answer = app.run_by_id(job_id, worker=worker, wait=wait)
     return _not_run(answer, call.as_json) if isinstance(answer, NotRun) else _ran(answer, call)
 
 

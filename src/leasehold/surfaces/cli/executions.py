@@ -29,7 +29,7 @@ def list_executions(call: Call) -> None:
 
 
 def _watcher(row: ExecutionRow) -> str:
-    watcher = row.owner or "nobody (orphan)"
+    watcher = row.worker or "nobody (orphan)"
     return watcher if row.stop_requested is None else f"{watcher}, {row.stop_requested} requested"
 
 

@@ -247,7 +247,7 @@ def show(call: Call, job_id: options.JobId) -> None:
                 "outcome": lambda one: one.outcome,
                 "started": lambda one: render.moment(one.started_at),
                 "took": _took,
-                "worker": lambda one: one.owner,
+                "worker": lambda one: one.worker,
                 "error": lambda one: render.cut(one.error, 80),
             },
         )

@@ -22,7 +22,7 @@ def list_workers(call: Call) -> None:
     call.show(
         call.operations.list_workers(),
         {
-            "worker": lambda card: card.owner,
+            "worker": lambda card: card.name,
             "queues": lambda card: ",".join(card.queues),
             "tasks": lambda card: len(card.tasks),
             "running": lambda card: card.running,
@@ -45,7 +45,7 @@ def list_leases(
 ) -> None:
     """List leases: which worker runs which job, and until when. A lease runs out unless it is renewed."""
     call.show_pages(
-        lambda limit, cursor: call.app.leases(owner=worker, limit=limit, cursor=cursor),
+        lambda limit, cursor: call.app.leases(worker=worker, limit=limit, cursor=cursor),
         "leases",
         {
             "id": lambda row: row.job_id,
@@ -65,8 +65,8 @@ def list_leases(
 
 
 def _holder(row: LeaseRow) -> str:
-    owner = row.owner or ""
-    return owner if row.stop_requested is None else f"{owner}, {row.stop_requested} requested"
+    worker = row.worker or ""
+    return worker if row.stop_requested is None else f"{worker}, {row.stop_requested} requested"
 
 
 def _expiry(row: LeaseRow) -> str:

@@ -150,7 +150,7 @@ def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepReco
     end = one.ended_at or until
     start, stop = scale.at(one.started_at), scale.at(end)
     took = span(max((end - one.started_at).total_seconds(), 0.0))
-    label = f"{one.number} · {one.outcome.replace('_', ' ')} · {took} · {one.owner or 'ignore'}"
+    label = f"{one.number} · {one.outcome.replace('_', ' ')} · {took} · {one.worker or 'ignore'}"
     within = [
         Tick(scale.at(step.saved_at), f"step {step.name}")
         for step in steps
@@ -162,7 +162,7 @@ def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepReco
         width=max(stop - start, 0.25),
         look=_LOOKS.get(one.outcome, "queued"),
         label=label,
-        title=f"Attempt {one.number}, {one.outcome}, {took}, lease held by {one.owner or 'ignore'}",
+        title=f"Attempt {one.number}, {one.outcome}, {took}, lease held by {one.worker or 'ignore'}",
         right=start > 55,
         steps=tuple(within[:MOST_TICKS]),
     )
@@ -191,7 +191,7 @@ def _handovers(scale: _Scale, shown: Sequence[AttemptRecord]) -> list[Handover]:
         Handover(
             scale.at(other.started_at),
             TOP + ROW * place,
-            f"attempt {other.number} continues: {one.owner or 'ignore'} handed over to {other.owner or 'ignore'}",
+            f"attempt {other.number} continues: {one.worker or 'ignore'} handed over to {other.worker or 'ignore'}",
         )
         for place, (one, other) in enumerate(pairwise(shown))
         if one.number == other.number

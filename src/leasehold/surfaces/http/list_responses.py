@@ -72,9 +72,9 @@ class Lease(Record):
     job_id: ID
     task: str
     queue: str
-    group: str | None = Field(validation_alias="group_name")
+    group: str | None
     attempt: int
-    worker: str | None = Field(validation_alias="owner")
+    worker: str | None
     started_at: datetime
     expires_at: datetime
     expires_in: float = Field(description="Seconds. Below 0: it was missed, and a worker will take it over.")
@@ -95,9 +95,7 @@ class Execution(Record):
     attempt: int
     site: str
     name: str
-    worker: str | None = Field(
-        validation_alias="owner", description="Who watches it; null: nobody, until it is adopted."
-    )
+    worker: str | None = Field(description="Who watches it; null: nobody, until it is adopted.")
     placed_at: datetime
     started_at: datetime | None
     stop_requested: str | None

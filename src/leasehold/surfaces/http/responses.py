@@ -58,13 +58,13 @@ class JobSummary(Record):
     started_at: datetime | None
     finished_at: datetime | None
     lane: str | None
-    group: str | None = Field(validation_alias="group_name")
+    group: str | None
     tags: list[str]
     attempt: int
     failures: int
     crashes: int
     stop_requested: str | None
-    worker: str | None = Field(validation_alias="worker")
+    worker: str | None
     lease_expires_at: datetime | None
     error: str | None
 
@@ -110,7 +110,7 @@ class Hold(Record):
 
 class Attempt(Record):
     number: int
-    worker: str | None = Field(validation_alias="owner")
+    worker: str | None
     started_at: datetime
     ended_at: datetime | None
     outcome: str
@@ -167,7 +167,7 @@ class OpenQuestion(Record):
     job_id: ID
     task: str
     queue: str
-    group: str | None = Field(validation_alias="group_name")
+    group: str | None
     state: State
     key: str
     text: str
@@ -305,14 +305,14 @@ class Lane(Record):
     task: str
     error: str | None
     reason: str | None
-    worker: str | None = Field(validation_alias="worker")
+    worker: str | None
 
 
 class SlotHolder(Record):
     job_id: ID
     units: int
     task: str
-    worker: str | None = Field(validation_alias="owner")
+    worker: str | None
 
 
 class Slot(Record):
@@ -354,7 +354,7 @@ class Schedule(Record):
 
 
 class Worker(Record):
-    owner: str
+    name: str
     queues: list[str]
     tasks: list[str]
     tenants: list[str]

@@ -34,28 +34,28 @@ class Held:
 def read(page_request: PageRequest) -> dict[str, Any]:
     """Who may know of some queues only sees what is in them; workers are of all queues."""
     operations = page_request.operations
-    owner = page_request.request.query_params.get("worker") or None
+    worker = page_request.request.query_params.get("worker") or None
     cursor = page_request.request.query_params.get("cursor") or None
     limited = bool(page_request.caller.access.queues)
     cards = [] if limited else page_request.caller.workers()
-    page = operations.list_leases(owner, ROWS, cursor)
+    page = operations.list_leases(worker, ROWS, cursor)
     executions = page_request.caller.visible_rows(operations.list_executions(MOST_EXECUTIONS))
     now = operations.now()
     return {
         "now": now,
         "mark": mark,
         "limited": limited,
-        "workers": [(card, look_of(card, now)) for card in sorted(cards, key=lambda card: card.owner)],
+        "workers": [(card, look_of(card, now)) for card in sorted(cards, key=lambda card: card.name)],
         "draining": sum(card.draining for card in cards),
         "used": sum(card.running for card in cards),
         "places": sum(card.concurrency for card in cards),
         "sites": {site for card in cards for site in card.sites},
-        "owner": owner,
+        "worker": worker,
         "leases": [_held(page_request, row) for row in page_request.caller.visible_rows(page.leases)],
         "next": page.next,
         "cursor": cursor,
         "executions": _orphans_first(executions),
-        "orphans": sum(row.owner is None for row in executions),
+        "orphans": sum(row.worker is None for row in executions),
     }
 
 
@@ -75,7 +75,7 @@ def _held(page_request: PageRequest, row: LeaseRow) -> Held:
 
 
 def _orphans_first(rows: list[ExecutionRow]) -> list[ExecutionRow]:
-    return sorted(rows, key=lambda row: row.owner is not None)
+    return sorted(rows, key=lambda row: row.worker is not None)
 
 
 PAGE = Page("workers", "workers", "workers.html", read)
