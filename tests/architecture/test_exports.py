@@ -153,9 +153,15 @@ def test_what_a_docstring_says_is_raised_can_be_imported():
 
 # What stands behind a public object, and who may reach it: see wiring.py.
 INSIDES = {
-    "__internals__": ("leasehold.app", "leasehold.view", "leasehold.testing", "leasehold.surfaces"),
+    "__internals__": (
+        "leasehold.app",
+        "leasehold.view",
+        "leasehold.testing",
+        "leasehold.surfaces",
+        "leasehold.demo",
+    ),
     "__plan__": ("leasehold.tasks", "leasehold.run.follow_ups"),
-    "__row__": ("leasehold.client.job", "leasehold.surfaces"),
+    "__row__": ("leasehold.client.job", "leasehold.surfaces", "leasehold.demo"),
 }
 
 

@@ -24,7 +24,7 @@ from tests.architecture.sources import (
 
 # What each part may know of ours: a module and everything below it. A part without a line here may not exist.
 # "leasehold" alone stands for the public names, `from leasehold import …`.
-STORE = ("stores.store", "stores.answers", "stores.base.wakeups", "stores.base.read_timeout")
+STORE = ("stores.store", "stores.results", "stores.database.wakeups", "stores.database.read_timeout")
 ROOMS = ("tasks", "run", "worker", "operations", "client")
 DOORS = ("errors", "types")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -37,9 +37,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "worker": ("worker", "run", "runners", "tasks", *STORE, "threads", "domain"),
     "operations": ("operations", *STORE, "threads", "domain"),
     "client": ("client", "operations", "tasks", "threads", "domain"),
-    "internals": (*ROOMS, "stores", "runners", "domain"),
-    "view": ("internals", *ROOMS, "threads", "domain"),
-    "app": ("internals", "view", *ROOMS, "stores", "runners", "threads", "domain"),
+    "wiring": (*ROOMS, "stores", "runners", "domain"),
+    "view": ("wiring", *ROOMS, "threads", "domain"),
+    "app": ("wiring", "view", *ROOMS, "stores", "runners", "threads", "domain"),
     "demo": ("demo", "app", "types", "surfaces.cli", "domain"),
     "surfaces": (
         "app",
@@ -329,7 +329,7 @@ def test_a_right_direction_is_left_alone(name: str, tmp_path: Path):
         ("from ..stores import store", 1),
         ("def f():\n    from leasehold.stores.store import JobStore", 1),
         ("if TYPE_CHECKING:\n    from ..stores.store import JobStore", 0),
-        ("from ..stores.answers import Ending", 0),
+        ("from ..stores.results import Ending", 0),
     ],
 )
 def test_a_load_of_the_store_is_noticed(source: str, problems: int, tmp_path: Path):

@@ -76,7 +76,7 @@ def test_commands_of_a_shell_pass_on_words_signals_and_exit_codes(tmp_path: Path
         said, _ = process.communicate(timeout=60)
         return process.returncode, said
 
-    code, said = run("leasehold version | tr a-z A-Z; python -c 'import sys; sys.exit(7)'")
+    code, said = run("leasehold --version | tr a-z A-Z; python -c 'import sys; sys.exit(7)'")
     assert code == 7
     assert said.strip()
     waits = "import time; open('ready', 'w').close(); time.sleep(600)"

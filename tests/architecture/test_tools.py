@@ -47,7 +47,7 @@ def test_a_release_needs_its_own_dated_heading():
 
 def test_a_tree_that_is_not_clean_is_not_tagged(monkeypatch: pytest.MonkeyPatch):
     answers = {"status": " M README.md", "tag": ""}
-    monkeypatch.setattr(release_check, "told", lambda command: answers[command[1]])
+    monkeypatch.setattr(release_check, "reported", lambda command: answers[command[1]])
     with pytest.raises(NotReady, match="not committed"):
         release_check.check_commit("0.1.0")
     answers.update(status="", tag="v0.1.0")

@@ -46,7 +46,7 @@ BY_TYPE = {
     "Mapping[str, str]": {"field": "problem"},
     "str | None": "text",
     "Duration": "10s",
-    "Asked": QuestionAsked("key", "text"),
+    "QuestionAsked": QuestionAsked("key", "text"),
 }
 
 

@@ -344,7 +344,7 @@ def test_every_verb_either_reads_or_is_recorded():
 
 def test_every_verb_of_the_table_is_tried_here():
     """By the name of its function; `pause_scope` and `resume_scope` are the verbs of queues and tasks."""
-    of_scopes = {"pause_queue", "pause_kind", "resume_queue", "resume_kind"}
+    of_scopes = {"pause_queue", "pause_task", "resume_queue", "resume_task"}
     written = {verb.function.__name__ for verb in VERBS if verb.write} - of_scopes - {"upgrade_tenant"}
     assert written - set(CHANGING) == set()
 

@@ -224,7 +224,7 @@ def test_with_hints_cut_off_a_change_is_seen_within_the_floor(app: Leasehold, mo
     monkeypatch.setattr(group_watch, "LISTENING", group_watch.LOOKING)
     deaf = app.__internals__.store.group_wakeups("postgresql://nobody@127.0.0.1:1/nowhere")
     monkeypatch.setattr(app.__internals__.store, "group_wakeups", lambda _=None: deaf)
-    monkeypatch.setattr(app.__internals__.store, "tell_watchers", lambda: None)
+    monkeypatch.setattr(app.__internals__.store, "notify_watchers", lambda: None)
     app.enqueue("work", group="g")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(app.group("g").status, LONG, 1)

@@ -355,7 +355,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @step(1, lane=sampled_from([None, *of.LANES]), group=sampled_from([None, *of.GROUPS]), worker=of.OWNER)
     def look_around(self, lane: str | None, group: str | None, worker: str) -> None:
-        requested = {"lane": lane, "group_name": group}
+        requested = {"lane": lane, "group": group}
         self.do("list_jobs", **{name: value for name, value in requested.items() if value is not None})
         self.do("count")
         self.do("find_held", worker)

@@ -25,7 +25,7 @@ OPERATORS = {
     "pause_scope", "resume_scope", "list_pauses", "resume_lane", "set_slot", "list_slots", "set_rate", "close_rate",
     "open_rate", "list_rates", "limits_of", "find_stoppable", "stop_jobs", "still_running", "group", "group_status",
     "group_versions", "group_notes", "stop_group", "release_group", "group_wakeups",
-    "set_schedule", "delete_schedule", "pause_schedule", "resume_schedule", "note_run", "whole_names", "list_jobs",
+    "set_schedule", "delete_schedule", "pause_schedule", "resume_schedule", "note_run", "full_names", "list_jobs",
     "list_executions", "list_groups", "list_budgets", "list_leases",
     "search_jobs", "find_failures", "ties", "find_ids", "short_ids", "count", "count_ahead", "list_lanes",
     "list_gates", "lane_front", "count_by_queue",

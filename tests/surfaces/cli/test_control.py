@@ -33,7 +33,7 @@ def test_open_questions_are_listed_with_what_an_answer_must_look_like(app, here,
     assert here("questions", "--group", "other", "--json").lines == []
     (line,) = here("questions", "--json").lines
     assert (line["job_id"], line["key"], line["text"]) == (job.id, "q", "Which one?")
-    assert (line["task"], line["group_name"], line["schema"]) == ("work", "g", {"type": "integer"})
+    assert (line["task"], line["group"], line["schema"]) == ("work", "g", {"type": "integer"})
     assert line["expires_at"] > line["asked_at"]
     table = here("questions").out
     assert job.id in table

@@ -38,7 +38,7 @@ def test_a_table_is_drawn_for_people(app, here):
 
 def test_postgres_without_a_pooler_listens(here, postgres_url, postgres_schema, monkeypatch):
     monkeypatch.setattr(
-        "leasehold.stores.postgres.database_checks.HEARD_WITHIN", 30.0
+        "leasehold.stores.postgres.database_checks.RECEIVED_WITHIN", 30.0
     )  # it ends when it has heard
     to = ["--url", postgres_url, "--schema", postgres_schema]
     assert here("db", "upgrade", *to).code == 0

@@ -146,9 +146,9 @@ class DockerRunner(Runner[ContainerSpec]):
         run.mkdir(mode=0o700, exist_ok=True)
         now, earlier = time.time(), _read_stop(run)
         until = min(now + max(grace, 0.0), earlier["until"]) if earlier else now + max(grace, 0.0)
-        is_requested = earlier is not None and earlier["is_asked"] and until >= earlier["until"]
+        is_requested = earlier is not None and earlier["is_requested"] and until >= earlier["until"]
         if earlier is None or until < earlier["until"]:
-            write_durably(run / "stop", {"until": until, "is_asked": False})
+            write_durably(run / "stop", {"until": until, "is_requested": False})
         fence.close_all(run)
         container = self._inspect(self.container_name(name))
         if container is None or container.status not in _LIVE:
@@ -159,7 +159,7 @@ class DockerRunner(Runner[ContainerSpec]):
             # The engine sends the signal, waits and kills by itself. If it restarts meanwhile it forgets: then a later
             # call finds the time over.
             self.engine.send("POST", f"/containers/{container.id}/stop", {"t": math.ceil(until - now)})
-            write_durably(run / "stop", {"until": until, "is_asked": True})
+            write_durably(run / "stop", {"until": until, "is_requested": True})
 
     def tombstone(self, name: str) -> State:
         run = self._run(name)

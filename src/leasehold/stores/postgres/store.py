@@ -81,7 +81,7 @@ class PostgresStore(PostgresEnlisting):
 
     def notify_tenants(self, names: Sequence[str], hint: Hint) -> None:
         def work(session: PostgresSession) -> None:
-            session.run("tell_tenants", names=list(names))
+            session.run("notify_tenants", names=list(names))
             self._postgres.notify_tenants(session, hint)
 
         self._postgres.transact(work)

@@ -51,7 +51,7 @@ TO_CONTROL = (
         "touch_listeners",
         "remove_listener",
         "list_listeners",
-        "tell_hooks",
+        "notify_hooks",
         "set_retention",
         "now",
     }

@@ -60,13 +60,13 @@ class TenantVerbs(Verbs):
 
     def notified_tenants(self, since: datetime | None = None) -> list[TenantRow]:
         """The tenants that `notify_tenants` named since then, including new ones and those that are not ready."""
-        rows = self._database.read(lambda session: session.rows("told_tenants", since=since or EARLIEST))
+        rows = self._database.read(lambda session: session.rows("notified_tenants", since=since or EARLIEST))
         return [TenantRow(**row) for row in rows]
 
     def notify_tenants(self, names: Sequence[str], hint: Hint) -> None:
         """Notify the workers in every process that there may be work in these tenants; with STOP, that a running job
         may have a stop request."""
-        self._database.single(lambda session: session.run("tell_tenants", names=list(names)))
+        self._database.single(lambda session: session.run("notify_tenants", names=list(names)))
         notify_workers_here(tenants_of(self.label), hint)
 
     def _find(self, name: str) -> TenantRow | None:

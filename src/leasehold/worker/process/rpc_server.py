@@ -40,7 +40,7 @@ CALLS: dict[str, Call] = {
     "spending": Call(("id",), list[Spending]),
     "acquire": Call(("id", "token"), Acquired),
     "release_slot": Call(("id", "attempt"), int),
-    "wake": Call((), None),
+    "notify_workers": Call((), None),
     "read_question": Call(("id",), Question | None),
     "parent_results": Call(("id",), list[ParentResult]),
     "relatives": Call(("id",), list[Relative]),

@@ -13,10 +13,10 @@ SELECT name, ready, version, changed_at, created_at FROM leasehold.tenant ORDER 
 -- name: find_tenant
 SELECT name, ready, version, changed_at, created_at FROM leasehold.tenant WHERE name = :name;
 
--- name: told_tenants
+-- name: notified_tenants
 SELECT name, ready, version, changed_at, created_at FROM leasehold.tenant WHERE changed_at >= :since ORDER BY name;
 
--- name: tell_tenants
+-- name: notify_tenants
 -- In the order of names: two who tell of the same tenants must not wait for each other.
 UPDATE leasehold.tenant SET version = version + 1, changed_at = :now WHERE name IN (
     SELECT name FROM leasehold.tenant WHERE name = ANY(:names::text[]) ORDER BY name FOR UPDATE);

@@ -13,8 +13,8 @@ SELECT name, ready, version, changed_at, created_at FROM leasehold_tenant ORDER 
 -- name: find_tenant
 SELECT name, ready, version, changed_at, created_at FROM leasehold_tenant WHERE name = :name;
 
--- name: told_tenants
+-- name: notified_tenants
 SELECT name, ready, version, changed_at, created_at FROM leasehold_tenant WHERE changed_at >= :since ORDER BY name;
 
--- name: tell_tenants
+-- name: notify_tenants
 UPDATE leasehold_tenant SET version = version + 1, changed_at = :now WHERE name IN (SELECT value FROM json_each(:names));

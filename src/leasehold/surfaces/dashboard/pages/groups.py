@@ -84,7 +84,7 @@ def _one(page_request: PageRequest, name: str) -> dict[str, Any]:
         "budget": operations.group_budget(name),
         "modes": MODES,
         "asked": requested,
-        "kinds_asked": json.dumps(page_request.request.query_params.getlist("tasks")),
+        "tasks_shown": json.dumps(page_request.request.query_params.getlist("tasks")),
         "report": None if requested is None else operations.stop(requested),
         # Somebody reads a report: it must stay as it is. A page that tells of one is as of its moment.
         "page": PAGE if requested is None else dataclasses.replace(PAGE, live=False),
