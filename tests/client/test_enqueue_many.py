@@ -201,7 +201,7 @@ def test_runs_that_end_together_do_not_make_more_in_one_transaction(backend, mon
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "reported"),
     [
         (None, "NoneType is not a list"),
         ({"number": 1}, "dict is not a list"),

@@ -81,7 +81,7 @@ def test_without_an_argument_the_row_is_found_by_the_unique_key(backend, app, ta
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reported"),
     [
         ({"states": {"queued": "waiting"}}, "there is no word for"),
         ({"argument": "nothing"}, "has no 'nothing'"),

@@ -319,7 +319,7 @@ def test_an_idle_worker_finds_jobs_of_many_kinds_in_their_order(idle):
 # -- when to ask again -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asked", [{}, {"idle": True}], ids=["busy", "idle"])
+@pytest.mark.parametrize("requested", [{}, {"idle": True}], ids=["busy", "idle"])
 @pytest.mark.parametrize("fields", [{}, {"lane": "l"}, {"slots": (("browser", 1),)}])
 def test_an_empty_claim_leaves_behind_when_the_next_job_is_due(store, clock, fields, requested):
     """Of the queues and kinds asked for; of several priorities, the first that comes."""

@@ -151,7 +151,7 @@ def test_a_link_out_of_the_folder_is_not_followed(store, folder, tmp_path):
         store.read_result(grant.id, name)
 
 
-@pytest.mark.parametrize(("damage", "told"), [("remove", "not there"), ("cut", "damaged")])
+@pytest.mark.parametrize(("damage", "reported"), [("remove", "not there"), ("cut", "damaged")])
 def test_a_result_that_is_gone_or_damaged_is_told_with_its_path(store, folder, damage, reported):
     grant = run(store)
     name = store.file_result(grant.id, grant.token, '{"a": 1}')

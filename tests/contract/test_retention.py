@@ -150,7 +150,7 @@ def test_keeping_everything_is_no_work(store, clock):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [({"running": "1d"}, "not a state"), ({"failed": "soon"}, "not a duration"), (-1, "out of range")],
 )
 def test_a_rule_that_makes_no_sense_is_refused(wrong, reported):

@@ -14,6 +14,8 @@ import pytest
 from tests.backends import Backend
 from tests.docs.pages import write_files
 
+pytestmark = [pytest.mark.slow(4), pytest.mark.one_store("sqlite")]
+
 # The command line's own worker, and a transport that keeps what would be sent. The SDK would also import every library
 # that it knows something about, and the tests' environment has many of them.
 WORKER = """
@@ -22,8 +24,6 @@ import sentry_sdk
 from sentry_sdk.transport import Transport
 
 sent = []
-
-pytestmark = [pytest.mark.slow(4), pytest.mark.one_store("sqlite")]
 
 class Kept(Transport):
     def capture_envelope(self, envelope):

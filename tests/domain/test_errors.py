@@ -101,7 +101,7 @@ def pool() -> Iterator[Pool]:
 
 @pytest.mark.xdist_group("pool")
 @pytest.mark.parametrize(
-    ("name", "kind", "told"),
+    ("name", "kind", "reported"),
     [
         ("own", Own, {"order": 5, "token": 3, "job_id": "id"}),
         ("wait", WaitTimedOut, {"seconds": 2.0, "state": "queued"}),

@@ -356,7 +356,7 @@ def test_jobs_that_refuse_hold_up_none_of_the_others(app: Leasehold, api: Handle
 
 
 @pytest.mark.parametrize(
-    ("asked", "field"),
+    ("requested", "field"),
     [
         ({}, "filter"),
         ({"task": "add", "limit": 0}, "limit"),

@@ -146,7 +146,7 @@ def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
     job = app.enqueue("add", {"a": 2}, group="g", tags=("x",))
     settle(app, Success("3"))
     running = run_external(
-        app.__internals__.store, kind="add", policy=Policy(budget={"tokens": 10}), group="g"
+        app.__internals__.store, task="add", policy=Policy(budget={"tokens": 10}), group="g"
     )
     app.group("g").budget(tokens=7, pages=None)
     app.get(running.id).top_up(tokens=5, actor="ann")
@@ -169,7 +169,7 @@ def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
     assert len(remote.audit().entries) >= 5
     (lease,), (other_lease,) = app.leases().leases, remote.leases().leases
     assert replace(other_lease, expires_in=lease.expires_in) == lease, "but for the time that has passed"
-    stop: dict[str, Any] = {"kinds": ["add", "work"], "tags": "x", "dry_run": True}
+    stop: dict[str, Any] = {"tasks": ["add", "work"], "tags": "x", "dry_run": True}
     assert remote.stop(**stop).scope == app.stop(**stop).scope
     assert remote.bulk.cancel(everything=True, dry_run=True) == app.bulk.cancel(everything=True, dry_run=True)
     assert remote.slots.list() == app.slots.list()
@@ -223,7 +223,7 @@ def test_a_bulk_verb_in_pieces_reports_as_one(
         if n != 4:
             job.pause()
     app.__internals__.store.stop_group("g", True)
-    requested: dict[str, Any] = {"kind": "add", "state": ["paused", "queued"], "limit": 5}
+    requested: dict[str, Any] = {"task": "add", "state": ["paused", "queued"], "limit": 5}
     for dry in ({"dry_run": True}, {"dry_run": True, "limit": 6}):
         assert remote.bulk.resume(**requested | dry) == app.bulk.resume(**requested | dry)
     report = remote.bulk.resume(**requested)
@@ -278,14 +278,14 @@ CAUSES: dict[str, Callable[[Any], object]] = {
     "InvalidState": lambda api: api.enqueue("add", {"a": 1}, unique="same").release(),
     "InvalidInput of a rate": lambda api: api.rates.set("r", "often"),
     "InvalidInput of a bulk verb": lambda api: api.bulk.retry(),
-    "InvalidInput of its reason": lambda api: api.bulk.cancel(kind="add", reason="x" * 20_000),
+    "InvalidInput of its reason": lambda api: api.bulk.cancel(task="add", reason="x" * 20_000),
     "InvalidInput of a list's state": lambda api: api.groups(state="asleep"),
     "InvalidInput of a list's scope": lambda api: api.budgets(scope="queue"),
     "InvalidInput of a list's cursor": lambda api: api.leases(cursor="nonsense"),
     "InvalidInput of a top-up": lambda api: api.enqueue("add", {"a": 1}).top_up(tokens="x"),
     "InvalidInput of no top-up": lambda api: api.enqueue("add", {"a": 1}).top_up(),
     "InvalidInput of a group's budget": lambda api: api.group("g").budget(tokens=-1),
-    "InvalidInput of a stop": lambda api: api.stop(kinds=["nothing"]),
+    "InvalidInput of a stop": lambda api: api.stop(tasks=["nothing"]),
 }
 
 

@@ -190,13 +190,13 @@ def test_one_of_several_questions_that_runs_out_is_told_and_the_other_answers_ar
 def test_an_answer_that_does_not_fit_its_type_is_asked_for_again_alone(app):
     @app.task
     async def work(ctx: Context) -> str:
-        answers = await ctx.ask_all({"day": ("When?", date), "who": "Who?"})
+        answers = await ctx.ask_all({"day": ("When?", date), "caller": "Who?"})
         return f"{answers['caller']} on {answers['day']}"
 
     job = work.enqueue()
     burst(app)
     job.answer("day", "not a date")
-    job.answer("who", "Ann")
+    job.answer("caller", "Ann")
     burst(app)
     (again,) = app.questions.list()
     assert (again.key, "did not fit" in again.text) == ("day", True)

@@ -184,7 +184,7 @@ def test_results_come_back_through_the_annotation_on_the_first_run_and_later(app
 
 
 @pytest.mark.parametrize(
-    ("result", "told"), [(float("nan"), "is nan"), ("a\x00b", "NUL"), (object(), "JSON cannot express")]
+    ("result", "reported"), [(float("nan"), "is nan"), ("a\x00b", "NUL"), (object(), "JSON cannot express")]
 )
 def test_a_result_that_cannot_be_stored_ends_the_job_with_the_step_named(app, result, reported):
     @app.task(retry=Retry(backoff=0))

@@ -150,7 +150,7 @@ def test_values_of_all_kinds_can_be_told(app):
 
 
 @pytest.mark.parametrize(
-    ("emit", "error"),
+    ("notify", "error"),
     [
         (lambda ctx: ctx.emit("progress", 1), InvalidInput),
         (lambda ctx: ctx.emit("state", 1), InvalidInput),

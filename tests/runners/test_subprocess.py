@@ -103,7 +103,7 @@ def test_a_command_works_in_a_folder_of_its_own_or_the_one_it_names(runner, tmp_
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "told"),
+    ("command", "code", "reported"),
     [
         (Command(["no-such-program-here"]), 127, "No such file"),
         (Command(["/"]), 126, "Permission denied"),

@@ -92,7 +92,7 @@ def test_an_idle_worker_looks_and_takes_in_one_statement_until_it_meets_more_tha
 
 
 @pytest.mark.parametrize(
-    ("need", "asked"), [({"slots": (("browser", 1),)}, "read_slots"), ({"rate": "api"}, "read_rates")]
+    ("need", "requested"), [({"slots": (("browser", 1),)}, "read_slots"), ({"rate": "api"}, "read_rates")]
 )
 def test_a_limit_that_is_closed_costs_others_one_small_read_a_look(store, backend, said, need, requested):
     queue = f"beside-{requested}"

@@ -163,7 +163,7 @@ def test_a_lost_hint_is_made_up_for_by_the_sweep(app: Leasehold, monkeypatch: py
     many = app.__internals__.shared.stores.serving(["acme"])
     assert many.claim("w", ["default"], 10) == []
     directory = app.__internals__.shared.stores.directory
-    monkeypatch.setattr(directory, "emit", lambda name, hint: None)
+    monkeypatch.setattr(directory, "notify", lambda name, hint: None)
     directory.cabinet.drop("acme")
     part(app, "acme").enqueue([new_job()])
     assert many.claim("w", ["default"], 10) == []
@@ -182,7 +182,7 @@ def test_what_a_transaction_frees_is_told_after_its_commit_whoever_wakes_meanwhi
         pass
     reported: list[str] = []
     monkeypatch.setattr(
-        app.__internals__.shared.stores.directory, "emit", lambda name, hint: reported.append(name)
+        app.__internals__.shared.stores.directory, "notify", lambda name, hint: reported.append(name)
     )
     with many.transaction(grant.id, grant.token, 20.0) as tx:
         many.notify_workers()  # as the settler does for another job

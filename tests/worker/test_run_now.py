@@ -353,7 +353,7 @@ def test_a_task_without_a_queue_refuses_every_way_into_one(app):
 
 
 @pytest.mark.parametrize(
-    ("signal", "told"), [(ValueError("no"), "no"), (Snooze(5), "snoozed"), (Pause("later"), "later")]
+    ("signal", "reported"), [(ValueError("no"), "no"), (Snooze(5), "snoozed"), (Pause("later"), "later")]
 )
 def test_a_run_without_a_queue_fails_where_another_would_go_on(app, signal, reported):
     @app.task(queueing=False, max_running=1)

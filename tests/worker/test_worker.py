@@ -111,7 +111,7 @@ def test_a_handler_may_say_what_shall_become_of_it(app, signal, state, reason):
 @pytest.mark.parametrize(
     ("make", "state"), [(Fail, State.FAILED), (Pause, State.PAUSED), (partial(RetryIn, 3600), State.QUEUED)]
 )
-@pytest.mark.parametrize(("said", "told"), [(OSError("gone"), "OSError: gone"), (404, "404")])
+@pytest.mark.parametrize(("said", "reported"), [(OSError("gone"), "OSError: gone"), (404, "404")])
 def test_a_reason_that_is_no_text_is_told_as_one(app, make, state, said, reported):
     """`raise Fail(error)` is written in a hurry; its job must end as if the text had been asked for."""
 

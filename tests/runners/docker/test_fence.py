@@ -232,7 +232,7 @@ def test_a_container_removed_by_hand_before_its_start_is_made_again(lab, runner,
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reported"),
     [
         ({"image": "no-such-image:1"}, "image"),
         ({"argv": ["no-such-program"], "init": False}, "no-such-program"),

@@ -170,7 +170,7 @@ def test_show_prints_progress_and_the_log_of_the_last_attempt(app, here):
         ctx.log("x" * 9000)
         ctx.log("last line")
 
-    job = app.enqueue("emit")
+    job = app.enqueue("notify")
     asyncio.run(app.worker(burst=True, retention=None).run())
     text = here("jobs", "show", job.id).out
     assert "3 of 10: page 3, " in text

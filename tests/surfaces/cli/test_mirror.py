@@ -66,7 +66,7 @@ def test_what_is_printed_can_be_run_by_somebody_else(backend, app, table, here):
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "reported"),
     [
         ("--states", STATES.replace("paused=PAUSED,", ""), "no word for paused"),
         ("--states", STATES + ",asleep=x", "asleep"),

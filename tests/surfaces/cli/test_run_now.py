@@ -61,7 +61,7 @@ def test_over_the_cap_is_exit_code_4_with_the_holders_as_json(cli: Cli):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [(["add", '{"a": 1}'], "max_running"), (["no_such_task"], "no task is named"), (["add", "{"], "JSON")],
 )
 def test_wrong_usage_is_exit_code_2(sqlite_cli: Cli, arguments, reported):

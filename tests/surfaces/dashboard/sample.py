@@ -80,7 +80,7 @@ def fill(app: Leasehold, text: str = QUIET) -> list[str]:
     app.slots.set(name, 3)
     app.rates.set(f"rate {name}", "60/min")
     app.group(name).budget(tokens=1000)
-    reported = app.enqueue("emit", {"text": text, "name": name}, **more)
+    reported = app.enqueue("notify", {"text": text, "name": name}, **more)
     requested = app.enqueue("ask", {"text": text, "name": name}, **more)
     broken = app.enqueue("break_down", {"name": name, "text": text}, **more)
     behind = app.enqueue("break_down", {"name": name, "text": text})

@@ -63,7 +63,7 @@ def test_pages_go_on_where_the_one_before_ended_and_keep_the_filter(app: Leaseho
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "reported"),
     [
         ({"state": "sleeping"}, "sleeping"),
         ({"since": "yesterdayish"}, "neither a time nor a span"),

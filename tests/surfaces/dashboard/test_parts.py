@@ -17,7 +17,7 @@ NOW = datetime(2026, 11, 17, 12, 0, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "reported"),
     [
         (None, "–"),
         (0, "0 ms"),
@@ -38,7 +38,7 @@ def test_spans_are_told_in_two_units_at_most(seconds, reported):
 
 
 @pytest.mark.parametrize(
-    ("away", "told"),
+    ("away", "reported"),
     [
         (0.4, "now"),
         (5, "5 s ago"),

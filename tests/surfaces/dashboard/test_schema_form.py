@@ -33,7 +33,7 @@ def drawn(field: Any) -> str:
 
 def test_yes_or_no():
     requested = form({"type": "boolean"})
-    assert (requested.task, requested.choices, requested.value) == (
+    assert (requested.kind, requested.choices, requested.value) == (
         "choice",
         (("Yes", True), ("No", False)),
         "",
@@ -54,7 +54,7 @@ def test_a_few_choices_are_buttons_and_many_are_a_list():
     assert [answered(few, a=str(number)) for number in range(4)] == ["a", 1, None, True]
     assert [text for text, _ in form(few).choices] == ["a", "1", "none", "Yes"]
     assert form({**few, "default": True}).value == "3", "True is not 1"
-    assert form({"enum": list(range(201))}).task == "json"
+    assert form({"enum": list(range(201))}).kind == "json"
     assert 'value="2" selected' in drawn(form(many))
     assert answered(many, a="4") == "e"
 
@@ -82,7 +82,7 @@ def test_choices_with_titles():
 )
 def test_texts(schema: dict[str, Any], task: str, type: str):
     requested = form({"type": "string", **schema})
-    assert (requested.task, requested.type) == (task, type)
+    assert (requested.kind, requested.type) == (task, type)
 
 
 def test_texts_come_back_as_they_were_typed():
@@ -129,7 +129,7 @@ def test_numbers():
 )
 def test_what_is_no_plain_value_is_json(schema: Any, value: Any):
     requested = form(schema)
-    assert (requested.task, requested.hint) == ("json", "As JSON.")
+    assert (requested.kind, requested.hint) == ("json", "As JSON.")
     assert json.loads(requested.wanted) == schema, "a reader sees what fits"
     assert answered(schema, a=json.dumps(value)) == value
     with pytest.raises(InvalidInput, match="Answer: is not JSON"):
@@ -169,7 +169,7 @@ class Order(BaseModel):
 def test_an_object_has_a_field_for_each_plain_property_and_json_for_the_rest():
     schema = TypeAdapter(Order).json_schema()
     requested = form(schema)
-    assert [(one.label, one.task, one.required) for one in requested.fields.values()] == [
+    assert [(one.label, one.kind, one.required) for one in requested.fields.values()] == [
         ("Approve it?", "choice", True),
         ("Speed", "choice", False),
         ("Amount", "number", True),
@@ -236,15 +236,15 @@ def test_references_lead_somewhere_or_to_json():
         },
         "$ref": "#/$defs/node",
     }
-    assert [(one.task, one.label) for one in form(tree).fields.values()] == [
+    assert [(one.kind, one.label) for one in form(tree).fields.values()] == [
         ("json", "Next"),
         ("number", "N"),
     ]
     loop = {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
-    assert form(loop).task == "json"
-    assert form({"$ref": "#/$defs/nothing"}).task == "json"
+    assert form(loop).kind == "json"
+    assert form({"$ref": "#/$defs/nothing"}).kind == "json"
     wide = {"type": "object", "properties": {f"f{number}": {"type": "string"} for number in range(61)}}
-    assert form(wide).task == "json"
+    assert form(wide).kind == "json"
 
 
 def test_a_secret_is_never_filled_in_nor_seen():

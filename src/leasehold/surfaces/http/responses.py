@@ -129,7 +129,7 @@ class HistoryEntry(Record):
 
 class Event(Record):
     seq: int
-    task: str
+    kind: str
     data: Any
     key: str | None
     attempt: int
